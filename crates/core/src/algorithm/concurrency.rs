@@ -1,0 +1,83 @@
+//! Concurrency: requests in flight, not per time.
+
+use std::time::Duration;
+
+use crate::decision::{Decision, Retry};
+use crate::error::LimitError;
+use crate::state::{Change, Permit, State};
+use crate::time::{EXACT_MAX, Timestamp, micros_up};
+
+/// At most `limit` units in flight. A permit ends when it is released, or when its `lease` runs out, so
+/// that a dead holder's places come back by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Concurrency {
+    limit: u64,
+    lease_us: u64,
+}
+
+impl Concurrency {
+    /// The largest limit that can be built: each holder is remembered.
+    pub const MAX_LIMIT: u64 = 1_000_000;
+
+    /// At most `limit` in flight, each for at most `lease`.
+    pub fn new(limit: u64, lease: Duration) -> Result<Self, LimitError> {
+        let lease_us = micros_up(lease);
+        match (limit, lease_us) {
+            (0, _) => Err(LimitError::ZeroLimit),
+            (n, _) if n > Self::MAX_LIMIT => Err(LimitError::TooManyPermits(n)),
+            (_, 0) => Err(LimitError::ZeroLease),
+            (_, us) if us > EXACT_MAX / 2 => Err(LimitError::LeaseTooLong(us)),
+            _ => Ok(Self { limit, lease_us }),
+        }
+    }
+
+    /// The most that may be in flight.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How long a permit lives unless it is released.
+    pub const fn lease(&self) -> Duration {
+        Duration::from_micros(self.lease_us)
+    }
+
+    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        let now_us = now.as_micros();
+        let longest_us = now_us + self.lease_us;
+        let (held, next_id) = match state {
+            State::Permits(permits) => (permits.held(), permits.next_id()),
+            _ => (&[][..], 0),
+        };
+        // Oldest first, and so the first to end first: every lease has the same length.
+        let live = || held.iter().filter(|permit| permit.expires_us > now_us);
+        let ends_after = |permit: &Permit| permit.expires_us.min(longest_us) - now_us;
+        let in_use: u64 = live().map(|permit| permit.cost).sum();
+        let left = self.limit.saturating_sub(in_use);
+        let reset_after_us = live().next_back().map_or(0, ends_after);
+        let admits = cost <= left;
+        let decision = if admits {
+            let reset_after_us = if cost > 0 { self.lease_us } else { reset_after_us };
+            Decision::admit(self.limit, left - cost, reset_after_us)
+        } else if cost > self.limit {
+            Decision::refuse(self.limit, left, Retry::Never, reset_after_us)
+        } else {
+            // More than the limit may be in use, if it was lowered.
+            let mut in_the_way = in_use + cost - self.limit;
+            let enough = live().find(|permit| {
+                in_the_way = in_the_way.saturating_sub(permit.cost);
+                in_the_way == 0
+            });
+            let retry = Retry::After(enough.map_or(reset_after_us, ends_after));
+            Decision::refuse(self.limit, left, retry, reset_after_us)
+        };
+        let granted = if admits { cost } else { 0 };
+        let repairs = live().any(|permit| permit.expires_us > longest_us);
+        if granted == 0 && !repairs {
+            return (decision, Change::KEEP);
+        }
+        // A permit of no places grants nothing; applied, it repairs.
+        let id = next_id.max(now_us);
+        let permit = Permit { id, cost: granted, expires_us: longest_us, granted_us: now_us };
+        (decision, Change::grant(permit))
+    }
+}

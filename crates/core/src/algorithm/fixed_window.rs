@@ -1,0 +1,66 @@
+//! Fixed window: a counter per epoch-aligned window.
+
+use std::time::Duration;
+
+use super::pace::check_rate;
+use super::window::{self, Edges};
+use crate::decision::Decision;
+use crate::error::LimitError;
+use crate::state::{Change, State, Window};
+use crate::time::{Timestamp, micros_up};
+
+/// `limit` units in each window of `period`, windows aligned to the Unix epoch.
+///
+/// Cheapest and easiest to explain. Known: up to 2 × `limit` can pass across one boundary, the last of
+/// one window and the first of the next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FixedWindow {
+    limit: u64,
+    period_us: u64,
+}
+
+impl FixedWindow {
+    /// `limit` units in each window of `period`.
+    pub fn new(limit: u64, period: Duration) -> Result<Self, LimitError> {
+        let period_us = micros_up(period);
+        check_rate(limit, period_us)?;
+        Ok(Self { limit, period_us })
+    }
+
+    /// Units per window.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The length of a window.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period_us)
+    }
+
+    /// The decision itself, on the window a store holds for the key. `Some` is to be written.
+    #[inline]
+    pub fn decide(
+        &self,
+        stored: Option<Window>,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, Option<Window>) {
+        window::decide(self.limit, self.edges(now), stored, now, cost)
+    }
+
+    #[inline]
+    fn edges(&self, now: Timestamp) -> Edges {
+        let now_us = now.as_micros();
+        let end = now_us - now_us % self.period_us + self.period_us;
+        Edges { end, next_end: end + self.period_us }
+    }
+
+    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        let (decision, next) = self.decide(state.window(), now, cost);
+        (decision, Change::window(next))
+    }
+
+    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+        Change::window(Some(window::refund(self.edges(now), state.window(), now, amount)))
+    }
+}

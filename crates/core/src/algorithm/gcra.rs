@@ -1,0 +1,129 @@
+//! GCRA, the default, and the token bucket: one kernel under two names.
+
+use std::time::Duration;
+
+use super::divisor::Divisor;
+use super::pace::{Pace, check_rate, product_fits};
+use crate::decision::{Decision, Retry};
+use crate::error::LimitError;
+use crate::state::{Arrival, Change, State};
+use crate::time::{Timestamp, micros_up};
+
+/// `limit` per `period`, spread evenly, with up to `burst` at once.
+///
+/// State is one instant: the *theoretical arrival time* up to which the key has spent ahead. In any
+/// interval Δ at most `burst + limit/period × Δ` units are admitted, exactly, at any rate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gcra {
+    limit: u64,
+    period_us: u64,
+    burst: u64,
+    pace: Pace,
+    /// `burst × interval`: how far ahead a key may get, in units of 1/scale tick.
+    tolerance: u64,
+    /// Turns room into whole units.
+    units: Divisor,
+}
+
+impl Gcra {
+    /// `limit` units per `period`, at most `burst` at once.
+    pub fn new(limit: u64, period: Duration, burst: u64) -> Result<Self, LimitError> {
+        let period_us = micros_up(period);
+        // First, because the burst defaults to the limit: a limit of 0 is to be named as such.
+        check_rate(limit, period_us)?;
+        if burst == 0 {
+            return Err(LimitError::ZeroBurst);
+        }
+        let fits = |pace: &Pace| product_fits(burst, pace.interval);
+        let pace = Pace::finest(limit, period_us, fits)?.ok_or(LimitError::BurstInexact {
+            burst,
+            limit,
+            period_us,
+        })?;
+        let (tolerance, units) = (burst * pace.interval, Divisor::new(pace.interval));
+        Ok(Self { limit, period_us, burst, pace, tolerance, units })
+    }
+
+    /// A token bucket of `capacity` tokens that gains `refill` tokens per `period`.
+    pub fn token_bucket(capacity: u64, refill: u64, period: Duration) -> Result<Self, LimitError> {
+        Self::new(refill, period, capacity)
+    }
+
+    /// Units per period.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The period of the rate.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period_us)
+    }
+
+    /// The most that is admitted at once.
+    pub const fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// The decision itself, on the arrival a store holds for the key. `Some` is to be written.
+    #[inline]
+    pub fn decide(
+        &self,
+        arrival: Option<Arrival>,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, Option<Arrival>) {
+        let pace = &self.pace;
+        let ahead = pace.ahead(arrival, now, self.tolerance);
+        let (decision, units) = self.spend(ahead.units, cost, |units| pace.micros(units, now));
+        let writes = units != ahead.units || ahead.repaired;
+        (decision, writes.then(|| pace.arrival(now, units)))
+    }
+
+    /// [`Gcra::decide`] where a unit is a whole number of microseconds, as most are, on an arrival in whole
+    /// microseconds: the next arrival, the same if there is nothing to write. `None` for other rates.
+    #[inline]
+    pub fn decide_whole(
+        &self,
+        arrival_us: u64,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<(Decision, u64)> {
+        if !self.pace.is_whole() {
+            return None;
+        }
+        let ahead = arrival_us.saturating_sub(now.as_micros()).min(self.tolerance);
+        let (decision, units) = self.spend(ahead, cost, |units| units);
+        // What lies in the past and is not spent from stays where it is.
+        let next_us = if units == 0 { arrival_us } else { now.as_micros() + units };
+        Some((decision, next_us))
+    }
+
+    /// The kernel: how far ahead the key is afterwards, in units of 1/scale tick.
+    #[inline]
+    fn spend(&self, ahead: u64, cost: u64, micros: impl Fn(u64) -> u64) -> (Decision, u64) {
+        let room = self.tolerance - ahead;
+        let interval = self.pace.interval;
+        // A cost above the burst is refused before any product is formed, so none can overflow.
+        if cost <= self.burst && cost * interval <= room {
+            let (units, left) = (ahead + cost * interval, room - cost * interval);
+            return (Decision::admit(self.burst, self.units.divide(left), micros(units)), units);
+        }
+        let retry = if cost > self.burst {
+            Retry::Never
+        } else {
+            Retry::After(micros(cost * interval - room))
+        };
+        (Decision::refuse(self.burst, self.units.divide(room), retry, micros(ahead)), ahead)
+    }
+
+    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        let (decision, next) = self.decide(state.arrival(), now, cost);
+        (decision, Change::arrival(next))
+    }
+
+    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+        let ahead = self.pace.ahead(state.arrival(), now, self.tolerance).units;
+        let credit = amount.min(self.burst) * self.pace.interval;
+        Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
+    }
+}

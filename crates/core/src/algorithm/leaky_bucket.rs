@@ -1,0 +1,140 @@
+//! The leaky bucket: it queues instead of refusing.
+
+use std::time::Duration;
+
+use super::pace::{Pace, product_fits};
+use crate::decision::{Reservation, Retry};
+use crate::error::LimitError;
+use crate::state::{Arrival, Change, State};
+use crate::time::{EXACT_MAX, Timestamp, micros_up};
+
+/// A shaper: requests leave at `limit` per `period`, and each is told how long to wait for its turn.
+/// One that would have to wait longer than `max_wait` is refused.
+///
+/// It delays where the other algorithms refuse, so it answers a [`Reservation`], and cannot stand in an
+/// `all` or `any`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{LeakyBucket, State, Timestamp};
+///
+/// let shaper = LeakyBucket::new(2, Duration::from_secs(1), Duration::from_secs(5))?;
+/// let mut state = State::Empty;
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// assert_eq!(shaper.reserve(&mut state, now, 1).delay(), Duration::ZERO);
+/// assert_eq!(shaper.reserve(&mut state, now, 1).delay(), Duration::from_millis(500));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LeakyBucket {
+    limit: u64,
+    period_us: u64,
+    pace: Pace,
+    /// The longest wait and the furthest `next` that can be written, in units of 1/scale tick.
+    max_wait: u64,
+    furthest: u64,
+}
+
+impl LeakyBucket {
+    /// `limit` per `period`, nobody waiting longer than `max_wait`.
+    pub fn new(limit: u64, period: Duration, max_wait: Duration) -> Result<Self, LimitError> {
+        let max_wait_us = micros_up(max_wait);
+        Self::build(limit, micros_up(period), max_wait_us, |pace| {
+            // In whole ticks, rounded up: the wait allowed is never shorter than the one asked for.
+            let ticks = max_wait_us.div_ceil(pace.tick_us);
+            product_fits(ticks, pace.scale).then(|| ticks * pace.scale)
+        })
+    }
+
+    /// `limit` per `period`, at most `capacity` units waiting.
+    pub fn with_capacity(limit: u64, period: Duration, capacity: u64) -> Result<Self, LimitError> {
+        let period_us = micros_up(period);
+        let max_wait_us = u128::from(capacity) * u128::from(period_us) / u128::from(limit.max(1));
+        let max_wait_us = u64::try_from(max_wait_us).unwrap_or(u64::MAX);
+        Self::build(limit, period_us, max_wait_us, |pace| {
+            product_fits(capacity, pace.interval).then(|| capacity * pace.interval)
+        })
+    }
+
+    fn build(
+        limit: u64,
+        period_us: u64,
+        max_wait_us: u64,
+        units: impl Fn(&Pace) -> Option<u64>,
+    ) -> Result<Self, LimitError> {
+        // The period in units is limit × interval; `next` may lie a wait and a period ahead.
+        let furthest = |pace: &Pace| {
+            let period = product_fits(limit, pace.interval).then(|| limit * pace.interval)?;
+            units(pace)?.checked_add(period).filter(|sum| *sum <= EXACT_MAX)
+        };
+        let too_long = LimitError::MaxWaitTooLong(max_wait_us);
+        let pace = Pace::finest(limit, period_us, |pace| furthest(pace).is_some())?;
+        let Some(pace) = pace else { return Err(too_long) };
+        match (units(&pace), furthest(&pace)) {
+            (Some(max_wait), Some(furthest)) => {
+                Ok(Self { limit, period_us, pace, max_wait, furthest })
+            }
+            _ => Err(too_long),
+        }
+    }
+
+    /// Units per period.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The period of the rate.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period_us)
+    }
+
+    /// The longest that an accepted request waits.
+    pub fn max_wait(&self) -> Duration {
+        Duration::from_micros(self.pace.micros(self.max_wait, Timestamp::EPOCH))
+    }
+
+    /// Takes a place in the queue, if there is one.
+    pub fn reserve(&self, state: &mut State, now: Timestamp, cost: u64) -> Reservation {
+        let (reservation, next) = self.decide(state.arrival(), now, cost);
+        state.apply(Change::arrival(next));
+        reservation
+    }
+
+    /// The decision itself, on the instant a store holds for the key. `Some` is to be written.
+    #[inline]
+    pub fn decide(
+        &self,
+        next: Option<Arrival>,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Reservation, Option<Arrival>) {
+        let ahead = self.pace.ahead(next, now, self.furthest);
+        let repair = ahead.repaired.then(|| self.pace.arrival(now, ahead.units));
+        if cost > self.limit {
+            return (Reservation::refuse(Retry::Never), repair);
+        }
+        if cost > 0 && ahead.units > self.max_wait {
+            let wait_us = self.pace.micros(ahead.units - self.max_wait, now);
+            return (Reservation::refuse(Retry::After(wait_us)), repair);
+        }
+        let reservation = Reservation::accept(self.pace.micros(ahead.units, now));
+        if cost == 0 {
+            return (reservation, repair);
+        }
+        let next = self.pace.arrival(now, ahead.units + cost * self.pace.interval);
+        (reservation, Some(next))
+    }
+
+    /// Gives back the place of a request that will not come, when nobody has queued behind it: `after`
+    /// must be the instant its own reservation wrote. Otherwise nothing changes, since those behind
+    /// already know when their turn is.
+    pub fn cancel(&self, state: &mut State, after: Arrival, now: Timestamp, cost: u64) -> bool {
+        if state.arrival() != Some(after) || cost > self.limit {
+            return false;
+        }
+        let ahead = self.pace.ahead(Some(after), now, self.furthest).units;
+        let before = ahead.saturating_sub(cost * self.pace.interval);
+        state.apply(Change::arrival(Some(self.pace.arrival(now, before))));
+        true
+    }
+}

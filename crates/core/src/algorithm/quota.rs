@@ -1,0 +1,113 @@
+//! Quota: a budget with a civil edge.
+
+use std::time::Duration;
+
+use super::window::{self, Edges};
+use super::{FixedWindow, SlidingWindow};
+use crate::calendar::{Every, Zone};
+use crate::decision::Decision;
+use crate::error::LimitError;
+use crate::state::{Change, State, Window};
+use crate::time::{EXACT_MAX, Timestamp};
+
+/// `limit` units per day, week, month, fixed period or rolling period.
+///
+/// Days, weeks (ISO: from Monday) and months begin at midnight of the zone: a fixed UTC offset or the
+/// rules of an IANA time zone, so that a day with a clock change has its 23 or 25 hours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Quota {
+    cadence: Cadence,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Cadence {
+    Calendar { limit: u64, every: Every, zone: Zone },
+    Fixed(FixedWindow),
+    Rolling(SlidingWindow),
+}
+
+impl Quota {
+    /// `limit` per calendar day, week or month of `zone`.
+    pub fn calendar(limit: u64, every: Every, zone: Zone) -> Result<Self, LimitError> {
+        match limit {
+            0 => Err(LimitError::ZeroLimit),
+            n if n > EXACT_MAX => Err(LimitError::LimitTooLarge(n)),
+            _ => Ok(Self { cadence: Cadence::Calendar { limit, every, zone } }),
+        }
+    }
+
+    /// `limit` per epoch-aligned `period`.
+    pub fn fixed(limit: u64, period: Duration) -> Result<Self, LimitError> {
+        Ok(Self { cadence: Cadence::Fixed(FixedWindow::new(limit, period)?) })
+    }
+
+    /// `limit` per rolling `period`: a [`SlidingWindow`] of `buckets` slots.
+    pub fn rolling(limit: u64, period: Duration, buckets: u64) -> Result<Self, LimitError> {
+        Ok(Self { cadence: Cadence::Rolling(SlidingWindow::new(limit, period, buckets)?) })
+    }
+
+    /// Units per period.
+    pub const fn limit(&self) -> u64 {
+        match &self.cadence {
+            Cadence::Calendar { limit, .. } => *limit,
+            Cadence::Fixed(window) => window.limit(),
+            Cadence::Rolling(window) => window.limit(),
+        }
+    }
+
+    /// The nominal length of a period: a month counts as 30 days.
+    pub const fn period(&self) -> Duration {
+        match &self.cadence {
+            Cadence::Calendar { every, .. } => every.nominal(),
+            Cadence::Fixed(window) => window.period(),
+            Cadence::Rolling(window) => window.period(),
+        }
+    }
+
+    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        match &self.cadence {
+            Cadence::Calendar { limit, every, zone } => {
+                let edges = edges(*every, zone, now);
+                let (decision, next) = window::decide(*limit, edges, state.window(), now, cost);
+                (decision, Change::window(next))
+            }
+            Cadence::Fixed(window) => window.plan(state, now, cost),
+            Cadence::Rolling(window) => window.plan(state, now, cost),
+        }
+    }
+
+    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+        match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                let edges = edges(*every, zone, now);
+                Change::window(Some(window::refund(edges, state.window(), now, amount)))
+            }
+            Cadence::Fixed(window) => window.refund(state, now, amount),
+            Cadence::Rolling(window) => window.refund(state, now, amount),
+        }
+    }
+
+    /// The decision on the window a store holds for the key, where that is what this quota keeps.
+    #[inline]
+    pub fn decide(
+        &self,
+        stored: Option<Window>,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<(Decision, Option<Window>)> {
+        match &self.cadence {
+            Cadence::Calendar { limit, every, zone } => {
+                Some(window::decide(*limit, edges(*every, zone, now), stored, now, cost))
+            }
+            Cadence::Fixed(window) => Some(window.decide(stored, now, cost)),
+            Cadence::Rolling(_) => None,
+        }
+    }
+}
+
+fn edges(every: Every, zone: &Zone, now: Timestamp) -> Edges {
+    // Instants lie between 1970 and 2255, so that i64 holds them and their edges.
+    let end = every.edge_after(zone, now.as_micros().cast_signed());
+    let next_end = every.edge_after(zone, end);
+    Edges { end: end.max(0).cast_unsigned(), next_end: next_end.max(0).cast_unsigned() }
+}

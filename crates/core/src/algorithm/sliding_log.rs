@@ -1,0 +1,141 @@
+//! Sliding log: exact, at the price of one instant per admission.
+
+use std::time::Duration;
+
+use super::pace::check_rate;
+use crate::decision::{Decision, Retry};
+use crate::error::LimitError;
+use crate::state::{Change, Log, LogChange, State};
+use crate::time::{Timestamp, micros_up};
+
+/// At most `limit` units in *any* period, exactly.
+///
+/// Every admitted unit is remembered until it expires, so memory grows with the limit: up to one entry
+/// per admission and key. Made for small limits that matter, like five logins an hour.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SlidingLog {
+    limit: u64,
+    period_us: u64,
+}
+
+/// The log as of one decision.
+struct View<'a> {
+    log: Option<&'a Log>,
+    as_of_us: u64,
+    /// Stamps later than this are pulled back to it.
+    clamp_us: Option<u64>,
+    /// How many of the oldest runs have expired, and how many units still count.
+    expired_runs: usize,
+    live: u64,
+}
+
+impl SlidingLog {
+    /// The largest limit that can be built.
+    pub const MAX_LIMIT: u64 = 1_000_000;
+
+    /// At most `limit` units in any `period`.
+    pub fn new(limit: u64, period: Duration) -> Result<Self, LimitError> {
+        let period_us = micros_up(period);
+        check_rate(limit, period_us)?;
+        if limit > Self::MAX_LIMIT {
+            return Err(LimitError::LogTooLong(limit));
+        }
+        Ok(Self { limit, period_us })
+    }
+
+    /// Units per period.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The period that slides.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period_us)
+    }
+
+    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        let view = self.view(state, now);
+        let left = self.limit.saturating_sub(view.live);
+        let admits = cost == 0 || cost <= left;
+        let added = if admits { cost } else { 0 };
+        let newest = if added > 0 { Some(view.as_of_us) } else { view.newest() };
+        let reset_after_us = newest.map_or(0, |at| at + self.period_us - now.as_micros());
+        let decision = if admits {
+            Decision::admit(self.limit, left - added, reset_after_us)
+        } else {
+            Decision::refuse(self.limit, left, self.retry(&view, now, cost), reset_after_us)
+        };
+        if added == 0 && view.clamp_us.is_none() {
+            return (decision, Change::KEEP);
+        }
+        (decision, Change::log(self.change(&view, added)))
+    }
+
+    /// Gives back the newest units first.
+    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+        let view = self.view(state, now);
+        Change::log(LogChange { take_newest: amount, ..self.change(&view, 0) })
+    }
+
+    fn change(&self, view: &View<'_>, add: u64) -> LogChange {
+        LogChange {
+            period_us: self.period_us,
+            clamp_us: view.clamp_us,
+            expired_runs: view.expired_runs,
+            stamp_us: view.as_of_us,
+            add,
+            take_newest: 0,
+        }
+    }
+
+    fn view<'a>(&self, state: &'a State, now: Timestamp) -> View<'a> {
+        let now_us = now.as_micros();
+        let mut view =
+            View { log: None, as_of_us: now_us, clamp_us: None, expired_runs: 0, live: 0 };
+        let State::Log(log) = state else { return view };
+        let Some(newest_us) = log.newest() else { return view };
+        if newest_us > now_us.saturating_add(self.period_us) {
+            view.clamp_us = Some(now_us);
+        } else {
+            view.as_of_us = now_us.max(newest_us);
+        }
+        view.log = Some(log);
+        view.live = log.total();
+        // At the very instant stamp + period a unit no longer counts. The clamp moves no stamp into
+        // the past, so what is expired is a prefix.
+        for run in log.runs().take_while(|run| run.at_us + self.period_us <= view.as_of_us) {
+            view.expired_runs += 1;
+            view.live -= run.count;
+        }
+        view
+    }
+
+    /// When the units that stand in the way have expired: the (live + cost − limit)-th oldest.
+    fn retry(&self, view: &View<'_>, now: Timestamp, cost: u64) -> Retry {
+        if cost > self.limit {
+            return Retry::Never;
+        }
+        let mut in_the_way = view.live + cost - self.limit;
+        for (at_us, count) in view.live_runs() {
+            if count >= in_the_way {
+                return Retry::After(at_us + self.period_us - now.as_micros());
+            }
+            in_the_way -= count;
+        }
+        // Not reached: the live units are at least as many as those in the way.
+        Retry::Never
+    }
+}
+
+impl View<'_> {
+    fn live_runs(&self) -> impl Iterator<Item = (u64, u64)> {
+        let clamp_us = self.clamp_us.unwrap_or(u64::MAX);
+        let runs = self.log.into_iter().flat_map(Log::runs).skip(self.expired_runs);
+        runs.map(move |run| (run.at_us.min(clamp_us), run.count))
+    }
+
+    fn newest(&self) -> Option<u64> {
+        let newest_us = self.log?.newest()?;
+        (self.live > 0).then(|| newest_us.min(self.clamp_us.unwrap_or(u64::MAX)))
+    }
+}

@@ -1,0 +1,194 @@
+//! Sliding window: counters in slots, the leaving slot weighed by what is left of it.
+
+use std::time::Duration;
+
+use super::pace::{check_rate, product_fits};
+use crate::decision::{Decision, Retry};
+use crate::error::LimitError;
+use crate::state::{Change, SlotChange, Slots, State};
+use crate::time::{Timestamp, micros_up};
+
+/// `limit` units per sliding `period`, counted in `buckets` slots plus the one that is leaving.
+///
+/// An estimate: exact over any `(buckets − 1) × width`, and in the worst case up to 2 × `limit` in one
+/// period. `buckets: 1` is the classic estimator of two counters. For an exact window, see
+/// [`SlidingLog`](crate::SlidingLog).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SlidingWindow {
+    limit: u64,
+    buckets: u64,
+    width_us: u64,
+}
+
+/// The slots as of one decision: which slot is current, how far into it, and what counts.
+struct View<'a> {
+    slots: Option<&'a Slots>,
+    /// Everything counted lies in this one slot, because the state was repaired.
+    repaired: Option<u64>,
+    current: u64,
+    elapsed_us: u64,
+}
+
+impl SlidingWindow {
+    /// How many buckets a window has unless told otherwise.
+    pub const DEFAULT_BUCKETS: u64 = 10;
+
+    /// `limit` units per `period` in `buckets` slots, which must divide the period.
+    pub fn new(limit: u64, period: Duration, buckets: u64) -> Result<Self, LimitError> {
+        let period_us = micros_up(period);
+        check_rate(limit, period_us)?;
+        if !(1..=1000).contains(&buckets) {
+            return Err(LimitError::Buckets(buckets));
+        }
+        if !period_us.is_multiple_of(buckets) {
+            return Err(LimitError::BucketsDoNotDivide { buckets, period_us });
+        }
+        let width_us = period_us / buckets;
+        if !product_fits(limit, width_us) {
+            return Err(LimitError::SlidingWindowInexact { limit, width_us });
+        }
+        Ok(Self { limit, buckets, width_us })
+    }
+
+    /// Units per period.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The period that slides.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.width_us * self.buckets)
+    }
+
+    /// How many slots the period is counted in.
+    pub const fn buckets(&self) -> u64 {
+        self.buckets
+    }
+
+    /// What counts at `now`, times the slot width in µs: the estimate of the requests in the last period
+    /// without its fraction rounded away.
+    pub fn estimate_times_width(&self, state: &State, now: Timestamp) -> (u64, u64) {
+        let view = self.view(state, now);
+        (self.used(&view), self.width_us)
+    }
+
+    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        let view = self.view(state, now);
+        let left = (self.limit * self.width_us).saturating_sub(self.used(&view));
+        // A cost above the limit is refused before any product is formed, so none can overflow.
+        let admits = cost == 0 || (cost <= self.limit && cost * self.width_us <= left);
+        let added = if admits { cost } else { 0 };
+        let newest = if added > 0 { Some(view.current) } else { self.newest_counted(&view) };
+        let reset_after_us = newest.map_or(0, |slot| {
+            ((slot + self.buckets + 1) * self.width_us).saturating_sub(now.as_micros())
+        });
+        let remaining = (left - added * self.width_us) / self.width_us;
+        let decision = if admits {
+            Decision::admit(self.limit, remaining, reset_after_us)
+        } else {
+            let retry = self.retry(&view, now, cost);
+            Decision::refuse(self.limit, remaining, retry, reset_after_us)
+        };
+        if added == 0 && view.repaired.is_none() {
+            return (decision, Change::KEEP);
+        }
+        (decision, Change::slots(self.change(&view, added)))
+    }
+
+    /// Gives back the newest units first.
+    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+        let view = self.view(state, now);
+        let mut change = self.change(&view, 0);
+        change.take_newest = amount;
+        Change::slots(change)
+    }
+
+    fn change(&self, view: &View<'_>, add: u64) -> SlotChange {
+        SlotChange {
+            width_us: self.width_us,
+            slots: self.buckets + 1,
+            current: view.current,
+            gather: view.repaired,
+            add,
+            take_newest: 0,
+        }
+    }
+
+    fn view<'a>(&self, state: &'a State, now: Timestamp) -> View<'a> {
+        let current = now.as_micros() / self.width_us;
+        let elapsed_us = now.as_micros() % self.width_us;
+        let fresh = View { slots: None, repaired: None, current, elapsed_us };
+        let State::Slots(slots) = state else { return fresh };
+        let foreign = slots.width_us != self.width_us || slots.len() != self.buckets + 1;
+        if foreign {
+            // Another geometry: what still counted under the old one counts as of now.
+            let counted = slots.counted_at(now).min(self.limit);
+            return View { repaired: Some(counted), ..fresh };
+        }
+        if slots.newest > current + self.buckets {
+            return View { repaired: Some(slots.total().min(self.limit)), ..fresh };
+        }
+        if slots.newest > current {
+            // The clock stepped back a little: decide as of the newest slot's start.
+            return View { slots: Some(slots), current: slots.newest, elapsed_us: 0, ..fresh };
+        }
+        View { slots: Some(slots), ..fresh }
+    }
+
+    /// What slot `index` holds.
+    fn slot(view: &View<'_>, index: u64) -> u64 {
+        match view.repaired {
+            Some(counted) if index == view.current => counted,
+            Some(_) => 0,
+            None => view.slots.map_or(0, |slots| slots.get(index)),
+        }
+    }
+
+    /// The sum of the `buckets` slots that end with `last`.
+    fn full_slots(&self, view: &View<'_>, last: u64) -> u64 {
+        let first = (last + 1).saturating_sub(self.buckets);
+        (first..=last.min(view.current)).map(|index| Self::slot(view, index)).sum()
+    }
+
+    /// The slot that is leaving while `last` is current.
+    fn leaving(&self, view: &View<'_>, last: u64) -> u64 {
+        last.checked_sub(self.buckets).map_or(0, |index| Self::slot(view, index))
+    }
+
+    fn used(&self, view: &View<'_>) -> u64 {
+        let full = self.full_slots(view, view.current).saturating_mul(self.width_us);
+        let leaving = self.leaving(view, view.current);
+        full.saturating_add(leaving.saturating_mul(self.width_us - view.elapsed_us))
+    }
+
+    fn newest_counted(&self, view: &View<'_>) -> Option<u64> {
+        let oldest = view.current.saturating_sub(self.buckets);
+        (oldest..=view.current).rev().find(|index| Self::slot(view, *index) > 0)
+    }
+
+    /// Walks the coming slots, and in the first that can admit solves its line for the first µs.
+    fn retry(&self, view: &View<'_>, now: Timestamp, cost: u64) -> Retry {
+        if cost > self.limit {
+            return Retry::Never;
+        }
+        let target = (self.limit - cost) * self.width_us;
+        let mut full = self.full_slots(view, view.current);
+        for current in view.current..=view.current + self.buckets + 1 {
+            let leaving = self.leaving(view, current);
+            if current > view.current {
+                full = full.saturating_sub(leaving);
+            }
+            let full_us = full.saturating_mul(self.width_us);
+            let Some(room) = target.checked_sub(full_us) else { continue };
+            // leaving × (width − e) ≤ room, for the smallest whole e.
+            let elapsed = match leaving {
+                0 => 0,
+                _ => self.width_us.saturating_sub(room / leaving),
+            };
+            let at = current * self.width_us + elapsed;
+            return Retry::After(at.saturating_sub(now.as_micros()));
+        }
+        // Not reached: a slot later nothing counts any more, and the cost is within the limit.
+        Retry::Never
+    }
+}

@@ -1,0 +1,52 @@
+//! A counter that starts afresh at an edge: what fixed windows and calendar quotas share.
+
+use crate::decision::{Decision, Retry};
+use crate::state::Window;
+use crate::time::Timestamp;
+
+/// The ends of the window that holds now, and of the one after it, in µs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Edges {
+    pub(crate) end: u64,
+    pub(crate) next_end: u64,
+}
+
+/// The count in force at `now`, and whether it had to be repaired.
+#[inline]
+fn in_force(edges: Edges, stored: Option<Window>, now: Timestamp) -> (Window, bool) {
+    let fresh = Window { end: edges.end, count: 0 };
+    let Some(stored) = stored else { return (fresh, false) };
+    if stored.end <= now.as_micros() {
+        (fresh, false)
+    } else if stored.end <= edges.next_end {
+        // The clock stepped back over one edge: the count of the next window stays in force.
+        (Window { end: stored.end.max(edges.end), count: stored.count }, false)
+    } else {
+        (Window { end: edges.end, count: stored.count }, true)
+    }
+}
+
+#[inline]
+pub(crate) fn decide(
+    limit: u64,
+    edges: Edges,
+    stored: Option<Window>,
+    now: Timestamp,
+    cost: u64,
+) -> (Decision, Option<Window>) {
+    let (window, repaired) = in_force(edges, stored, now);
+    let reset_after_us = window.end - now.as_micros();
+    let left = limit.saturating_sub(window.count);
+    if cost <= left || cost == 0 {
+        let decision = Decision::admit(limit, left - cost, reset_after_us);
+        let next = Window { end: window.end, count: window.count + cost };
+        return (decision, (cost > 0 || repaired).then_some(next));
+    }
+    let retry = if cost > limit { Retry::Never } else { Retry::After(reset_after_us) };
+    (Decision::refuse(limit, left, retry, reset_after_us), repaired.then_some(window))
+}
+
+pub(crate) fn refund(edges: Edges, stored: Option<Window>, now: Timestamp, amount: u64) -> Window {
+    let (window, _) = in_force(edges, stored, now);
+    Window { end: window.end, count: window.count.saturating_sub(amount) }
+}

@@ -1,0 +1,155 @@
+//! What a check answers.
+
+use std::time::Duration;
+
+/// Stands for "no wait will ever be long enough" in a field of microseconds.
+const NEVER: u64 = u64::MAX;
+
+/// The answer to a check. A refusal is a value like any other, not an error.
+///
+/// ```
+/// use tidegate_core::{Limit, State, Timestamp};
+///
+/// let limit: Limit = "2/s".parse()?;
+/// let mut state = State::Empty;
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+///
+/// assert_eq!(limit.take(&mut state, now, 1).remaining(), 1);
+/// assert_eq!(limit.take(&mut state, now, 1).remaining(), 0);
+/// let refused = limit.take(&mut state, now, 1);
+/// assert!(!refused.allowed());
+/// assert_eq!(refused.retry_after(), Some(std::time::Duration::from_millis(500)));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[must_use = "a decision that nobody looks at limits nothing"]
+pub struct Decision {
+    pub(crate) allowed: bool,
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
+    pub(crate) retry_after_us: u64,
+    pub(crate) reset_after_us: u64,
+}
+
+impl Decision {
+    pub(crate) const fn admit(limit: u64, remaining: u64, reset_after_us: u64) -> Self {
+        Self { allowed: true, limit, remaining, retry_after_us: 0, reset_after_us }
+    }
+
+    pub(crate) const fn refuse(limit: u64, remaining: u64, retry: Retry, reset_us: u64) -> Self {
+        let retry_after_us = retry.as_micros();
+        Self { allowed: false, limit, remaining, retry_after_us, reset_after_us: reset_us }
+    }
+
+    /// An answer that no limit had to give: allowed, with everything left.
+    pub const fn unlimited() -> Self {
+        Self::admit(u64::MAX, u64::MAX, 0)
+    }
+
+    /// A refusal that no wait will change.
+    pub const fn blocked() -> Self {
+        Self::refuse(0, 0, Retry::Never, 0)
+    }
+
+    /// Whether the request may go ahead.
+    pub const fn allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// The ceiling: the burst of GCRA and the token bucket, the limit of the others.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Whole units left after this answer.
+    pub const fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// The shortest wait after which the same cost would be admitted, if nobody else came. Zero when
+    /// allowed; `None` when it will never be, because the cost is above the ceiling.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self.retry_after_us() {
+            Some(us) => Some(Duration::from_micros(us)),
+            None => None,
+        }
+    }
+
+    /// [`Decision::retry_after`] in whole microseconds, rounded up.
+    pub const fn retry_after_us(&self) -> Option<u64> {
+        if self.retry_after_us == NEVER { None } else { Some(self.retry_after_us) }
+    }
+
+    /// How long until everything is available again, if nobody else comes.
+    pub const fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.reset_after_us)
+    }
+
+    /// [`Decision::reset_after`] in whole microseconds, rounded up.
+    pub const fn reset_after_us(&self) -> u64 {
+        self.reset_after_us
+    }
+}
+
+/// How long a refused cost has to wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Retry {
+    After(u64),
+    Never,
+}
+
+impl Retry {
+    const fn as_micros(self) -> u64 {
+        match self {
+            Self::After(us) => us,
+            Self::Never => NEVER,
+        }
+    }
+}
+
+/// The answer of a shaper: whether the request has a place in the queue, and how far ahead it lies.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[must_use = "an accepted reservation asks its holder to wait"]
+pub struct Reservation {
+    pub(crate) accepted: bool,
+    pub(crate) delay_us: u64,
+    pub(crate) retry_after_us: u64,
+}
+
+impl Reservation {
+    /// Whether the request has a place; if so, it may go ahead after [`Reservation::delay`].
+    pub const fn accepted(&self) -> bool {
+        self.accepted
+    }
+
+    /// How long an accepted request waits; zero when refused.
+    pub const fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay_us)
+    }
+
+    /// [`Reservation::delay`] in whole microseconds, rounded up.
+    pub const fn delay_us(&self) -> u64 {
+        self.delay_us
+    }
+
+    /// When a refused request would find a place. Zero when accepted, `None` for never.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self.retry_after_us() {
+            Some(us) => Some(Duration::from_micros(us)),
+            None => None,
+        }
+    }
+
+    /// [`Reservation::retry_after`] in whole microseconds, rounded up.
+    pub const fn retry_after_us(&self) -> Option<u64> {
+        if self.retry_after_us == NEVER { None } else { Some(self.retry_after_us) }
+    }
+
+    pub(crate) const fn accept(delay_us: u64) -> Self {
+        Self { accepted: true, delay_us, retry_after_us: 0 }
+    }
+
+    pub(crate) const fn refuse(retry: Retry) -> Self {
+        Self { accepted: false, delay_us: 0, retry_after_us: retry.as_micros() }
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a limit could not be built. Each rejected value has a text of its own.
+
+use std::fmt;
+
+/// A limit that makes no sense, or whose arithmetic could not be exact.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// The limit is 0.
+    ZeroLimit,
+    /// The limit is above 2^53.
+    LimitTooLarge(u64),
+    /// The period is 0.
+    ZeroPeriod,
+    /// The period is above 2^53 µs.
+    PeriodTooLong(u64),
+    /// The burst or capacity is 0.
+    ZeroBurst,
+    /// `burst × interval` would pass 2^53, even in milliseconds.
+    BurstInexact {
+        /// The burst asked for.
+        burst: u64,
+        /// The limit asked for.
+        limit: u64,
+        /// The period in µs.
+        period_us: u64,
+    },
+    /// `limit × slot width` would pass 2^53.
+    SlidingWindowInexact {
+        /// The limit asked for.
+        limit: u64,
+        /// The width of one slot in µs.
+        width_us: u64,
+    },
+    /// A sliding window needs 1 to 1000 buckets.
+    Buckets(u64),
+    /// The buckets of a sliding window do not divide its period.
+    BucketsDoNotDivide {
+        /// The buckets asked for.
+        buckets: u64,
+        /// The period in µs.
+        period_us: u64,
+    },
+    /// A sliding log above a million units would hold as many instants per key.
+    LogTooLong(u64),
+    /// A fixed UTC offset lies outside −14:00 to +14:00.
+    OffsetOutOfRange(i64),
+    /// A time zone's transitions are out of order or beyond a day.
+    ZoneInvalid,
+    /// The longest wait of a shaper would pass 2^53 units.
+    MaxWaitTooLong(u64),
+    /// A concurrency limit above a million would hold as many permits per key.
+    TooManyPermits(u64),
+    /// A permit's lease is 0.
+    ZeroLease,
+    /// A permit's lease is above 2^52 µs.
+    LeaseTooLong(u64),
+    /// A limit's text could not be read.
+    Syntax {
+        /// What was read.
+        text: String,
+        /// What is wrong with it and what was expected.
+        problem: String,
+    },
+}
+
+impl LimitError {
+    pub(crate) fn syntax(text: &str, problem: impl Into<String>) -> Self {
+        // A limit is short; what is long is not worth repeating whole in a message.
+        Self::Syntax { text: text.chars().take(80).collect(), problem: problem.into() }
+    }
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroLimit => {
+                f.write_str("limit is 0: give at least 1 (to refuse everything, block the key)")
+            }
+            Self::LimitTooLarge(n) => write!(f, "limit {n} is above 2^53 and could not be exact"),
+            Self::ZeroPeriod => f.write_str("period is 0: give at least 1µs, as in 100/min"),
+            Self::PeriodTooLong(us) => write!(f, "period {us}µs is above 2^53µs (285 years)"),
+            Self::ZeroBurst => f.write_str("burst is 0: give at least 1, or leave it out"),
+            Self::BurstInexact { burst, limit, period_us } => write!(
+                f,
+                "burst {burst} at {limit} per {period_us}µs spans more than 2^53 units and could \
+                 not be exact: use a smaller burst, or algorithm quota for long budgets"
+            ),
+            Self::SlidingWindowInexact { limit, width_us } => write!(
+                f,
+                "limit {limit} × slot width {width_us}µs is above 2^53 and could not be exact: use \
+                 more buckets, a shorter period, or algorithm fixed-window"
+            ),
+            Self::Buckets(n) => write!(f, "buckets is {n}: expected 1 to 1000"),
+            Self::BucketsDoNotDivide { buckets, period_us } => write!(
+                f,
+                "{buckets} buckets do not divide the period of {period_us}µs into whole microseconds"
+            ),
+            Self::LogTooLong(n) => write!(
+                f,
+                "sliding-log keeps one instant per unit: limit {n} is above 1000000; use \
+                 sliding-window"
+            ),
+            Self::OffsetOutOfRange(minutes) => {
+                write!(f, "UTC offset of {minutes} minutes: expected -840 to 840")
+            }
+            Self::ZoneInvalid => f.write_str(
+                "time zone: transitions must be in ascending order with offsets within a day",
+            ),
+            Self::MaxWaitTooLong(us) => write!(
+                f,
+                "max_wait {us}µs at this rate spans more than 2^53 units and could not be exact: \
+                 use a shorter one"
+            ),
+            Self::TooManyPermits(n) => {
+                write!(f, "concurrency keeps every holder: limit {n} is above 1000000")
+            }
+            Self::ZeroLease => f.write_str("lease is 0: a permit must live at least 1µs"),
+            Self::LeaseTooLong(us) => write!(f, "lease {us}µs is above 2^52µs (142 years)"),
+            Self::Syntax { text, problem } => write!(f, "`{}`: {problem}", text.escape_debug()),
+        }
+    }
+}
+
+impl std::error::Error for LimitError {}
+
+/// So that what is a limit already and what has to become one can be taken alike.
+impl From<std::convert::Infallible> for LimitError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}

@@ -1,0 +1,46 @@
+//! The algorithms of [tidegate](https://docs.rs/tidegate), and nothing else.
+//!
+//! Everything here is a pure function of a limit, a state, an instant and a cost. The crate reads no clock,
+//! does no I/O, uses no floating point and depends on the standard library alone; a decision allocates
+//! nothing but what a state needs to grow. The same decision comes out of every store, bit for bit.
+//!
+//! - [`Limit`] is one of the checked algorithms: [`Gcra`] (also the token bucket), [`FixedWindow`],
+//!   [`SlidingWindow`], [`SlidingLog`], [`Quota`], [`Concurrency`]. [`LeakyBucket`] shapes instead.
+//! - [`State`] is what a store keeps per key.
+//! - [`Limit::decide`] answers with a [`Decision`] and the [`Change`] that an admitted check writes;
+//!   [`decide_many`] does the same over several limits at once.
+//!
+//! ```
+//! use tidegate_core::{Limit, State, Timestamp};
+//!
+//! let limit: Limit = "100/min burst 20".parse()?;
+//! let mut state = State::Empty;
+//! let now = Timestamp::from_micros(1_700_000_000_000_000);
+//! let decision = limit.take(&mut state, now, 1);
+//! assert!(decision.allowed());
+//! assert_eq!(decision.remaining(), 19);
+//! # Ok::<(), tidegate_core::LimitError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod calendar;
+mod combine;
+mod decision;
+mod error;
+mod limit;
+mod parse;
+mod state;
+mod time;
+
+pub use algorithm::{
+    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow,
+};
+pub use calendar::{Every, Transition, Zone};
+pub use combine::{Mode, Verdict, decide_many};
+pub use decision::{Decision, Reservation};
+pub use error::LimitError;
+pub use limit::Limit;
+pub use parse::parse_duration;
+pub use state::{Arrival, Change, Log, Permit, Permits, Run, Slots, State, Window};
+pub use time::{EXACT_MAX, Timestamp};

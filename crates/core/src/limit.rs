@@ -1,0 +1,142 @@
+//! A limit: one of the algorithms, already checked.
+
+use std::time::Duration;
+
+use crate::algorithm::{Concurrency, FixedWindow, Gcra, Quota, SlidingLog, SlidingWindow};
+use crate::decision::Decision;
+use crate::state::{Change, State};
+use crate::time::Timestamp;
+
+/// A limit that can be decided: what is invalid cannot be built.
+///
+/// Limits are read from text or built from their parts:
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Gcra, Limit, SlidingLog};
+///
+/// let api: Limit = "100/min burst 20".parse()?;
+/// assert_eq!(api, Gcra::new(100, Duration::from_secs(60), 20)?.into());
+///
+/// let login: Limit = "sliding-log 5/h".parse()?;
+/// assert_eq!(login, SlidingLog::new(5, Duration::from_secs(3600))?.into());
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// GCRA, the default.
+    Gcra(Gcra),
+    /// The same kernel, spelled capacity and refill.
+    TokenBucket(Gcra),
+    /// A counter per epoch-aligned window.
+    FixedWindow(FixedWindow),
+    /// Counters in slots that slide.
+    SlidingWindow(SlidingWindow),
+    /// One instant per unit: exact.
+    SlidingLog(SlidingLog),
+    /// A budget with a civil edge.
+    Quota(Quota),
+    /// Requests in flight.
+    Concurrency(Concurrency),
+}
+
+impl Limit {
+    /// Decides without writing: what the answer is, and what an admitted check would change.
+    #[inline]
+    pub fn decide(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        match self {
+            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.plan(state, now, cost),
+            Self::FixedWindow(limit) => limit.plan(state, now, cost),
+            Self::SlidingWindow(limit) => limit.plan(state, now, cost),
+            Self::SlidingLog(limit) => limit.plan(state, now, cost),
+            Self::Quota(limit) => limit.plan(state, now, cost),
+            Self::Concurrency(limit) => limit.plan(state, now, cost),
+        }
+    }
+
+    /// Decides and, if admitted, spends `cost`. A refusal consumes nothing.
+    pub fn take(&self, state: &mut State, now: Timestamp, cost: u64) -> Decision {
+        let (decision, change) = self.decide(state, now, cost);
+        state.apply(change);
+        decision
+    }
+
+    /// What [`Limit::take`] would answer, without spending.
+    pub fn peek(&self, state: &State, now: Timestamp, cost: u64) -> Decision {
+        self.decide(state, now, cost).0
+    }
+
+    /// Gives back up to `amount` of what the key has used, the newest units first, never above the
+    /// ceiling, and answers what is left now. The places of a concurrency limit come back by
+    /// [`State::release`] instead.
+    pub fn refund(&self, state: &mut State, now: Timestamp, amount: u64) -> Decision {
+        let change = match self {
+            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.refund(state, now, amount),
+            Self::FixedWindow(limit) => limit.refund(state, now, amount),
+            Self::SlidingWindow(limit) => limit.refund(state, now, amount),
+            Self::SlidingLog(limit) => limit.refund(state, now, amount),
+            Self::Quota(limit) => limit.refund(state, now, amount),
+            Self::Concurrency(_) => Change::KEEP,
+        };
+        if *state != State::Empty {
+            state.apply(change);
+        }
+        self.peek(state, now, 0)
+    }
+
+    /// The ceiling: the most that a single check can ever be granted.
+    pub const fn ceiling(&self) -> u64 {
+        match self {
+            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.burst(),
+            _ => self.units(),
+        }
+    }
+
+    /// Units per period; for concurrency, units in flight.
+    pub const fn units(&self) -> u64 {
+        match self {
+            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.limit(),
+            Self::FixedWindow(limit) => limit.limit(),
+            Self::SlidingWindow(limit) => limit.limit(),
+            Self::SlidingLog(limit) => limit.limit(),
+            Self::Quota(limit) => limit.limit(),
+            Self::Concurrency(limit) => limit.limit(),
+        }
+    }
+
+    /// The period of the limit; for concurrency, the lease of a permit.
+    pub const fn period(&self) -> Duration {
+        match self {
+            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.period(),
+            Self::FixedWindow(limit) => limit.period(),
+            Self::SlidingWindow(limit) => limit.period(),
+            Self::SlidingLog(limit) => limit.period(),
+            Self::Quota(limit) => limit.period(),
+            Self::Concurrency(limit) => limit.lease(),
+        }
+    }
+
+    /// The algorithm's name, as configuration spells it.
+    pub const fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Gcra(_) => "gcra",
+            Self::TokenBucket(_) => "token-bucket",
+            Self::FixedWindow(_) => "fixed-window",
+            Self::SlidingWindow(_) => "sliding-window",
+            Self::SlidingLog(_) => "sliding-log",
+            Self::Quota(_) => "quota",
+            Self::Concurrency(_) => "concurrency",
+        }
+    }
+}
+
+macro_rules! from_algorithms {
+    ($($algorithm:ident),*) => {$(
+        impl From<$algorithm> for Limit {
+            fn from(limit: $algorithm) -> Self {
+                Self::$algorithm(limit)
+            }
+        }
+    )*};
+}
+from_algorithms!(Gcra, FixedWindow, SlidingWindow, SlidingLog, Quota, Concurrency);

@@ -1,0 +1,176 @@
+//! What a store keeps per key: small, and with a byte form for snapshots and swap stores.
+
+mod bytes;
+mod log;
+mod permits;
+mod slots;
+
+pub(crate) use log::LogChange;
+pub use log::{Log, Run};
+pub use permits::{Permit, Permits};
+pub(crate) use slots::SlotChange;
+pub use slots::Slots;
+
+use crate::time::Timestamp;
+
+/// The state of one key under one limit. A key that was never seen, or that is fully replenished, is
+/// [`State::Empty`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum State {
+    /// Nothing spent.
+    #[default]
+    Empty,
+    /// GCRA, token bucket and leaky bucket: spent ahead up to this instant.
+    Arrival(Arrival),
+    /// Fixed window and calendar quota: spent in the window with this end.
+    Window(Window),
+    /// Sliding window: spent per slot.
+    Slots(Slots),
+    /// Sliding log: when each unit was spent.
+    Log(Log),
+    /// Concurrency: who holds what, and until when.
+    Permits(Permits),
+}
+
+/// An instant as whole ticks and an exact fraction `frac / scale` of one tick.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Arrival {
+    /// Whole ticks since the Unix epoch.
+    pub ticks: u64,
+    /// The fraction of a tick, in units of `1 / scale`.
+    pub frac: u64,
+    /// The denominator of the fraction. Kept with it, so that a changed limit can read it.
+    pub scale: u64,
+    /// The length of a tick in µs: 1 or 1000.
+    pub tick_us: u64,
+}
+
+/// A count, and the end of the window it belongs to in µs since the Unix epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Window {
+    /// The end of the window; from then on the count is void.
+    pub end: u64,
+    /// What was spent in the window.
+    pub count: u64,
+}
+
+/// What a decision writes: small, copied, and applied only if the whole check is admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change(Write);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Write {
+    Keep,
+    Arrival(Arrival),
+    Window(Window),
+    Slots(SlotChange),
+    Log(LogChange),
+    Permit(Permit),
+}
+
+impl Change {
+    /// Writes nothing.
+    pub const KEEP: Self = Self(Write::Keep);
+
+    /// Whether applying this would write anything.
+    pub const fn writes(&self) -> bool {
+        !matches!(self.0, Write::Keep)
+    }
+
+    /// The permit that this change grants, if it is one.
+    pub const fn permit(&self) -> Option<Permit> {
+        match self.0 {
+            Write::Permit(permit) if permit.cost > 0 => Some(permit),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn arrival(next: Option<Arrival>) -> Self {
+        Self(next.map_or(Write::Keep, Write::Arrival))
+    }
+
+    pub(crate) fn window(next: Option<Window>) -> Self {
+        Self(next.map_or(Write::Keep, Write::Window))
+    }
+
+    pub(crate) const fn slots(change: SlotChange) -> Self {
+        Self(Write::Slots(change))
+    }
+
+    pub(crate) const fn log(change: LogChange) -> Self {
+        Self(Write::Log(change))
+    }
+
+    pub(crate) const fn grant(permit: Permit) -> Self {
+        Self(Write::Permit(permit))
+    }
+}
+
+impl State {
+    /// The arrival of GCRA, token bucket and leaky bucket, if that is what is kept.
+    pub const fn arrival(&self) -> Option<Arrival> {
+        match self {
+            Self::Arrival(arrival) => Some(*arrival),
+            _ => None,
+        }
+    }
+
+    /// The window of fixed windows and calendar quotas, if that is what is kept.
+    pub const fn window(&self) -> Option<Window> {
+        match self {
+            Self::Window(window) => Some(*window),
+            _ => None,
+        }
+    }
+
+    /// Writes what a decision asked for.
+    pub fn apply(&mut self, change: Change) {
+        match change.0 {
+            Write::Keep => {}
+            Write::Arrival(arrival) => *self = Self::Arrival(arrival),
+            Write::Window(window) => *self = Self::Window(window),
+            Write::Slots(change) => Slots::apply(self, change),
+            Write::Log(change) => Log::apply(self, change),
+            Write::Permit(permit) => Permits::apply(self, permit),
+        }
+    }
+
+    /// Gives a permit of a concurrency limit back. `false` if it was not held any more.
+    pub fn release(&mut self, permit_id: u64) -> bool {
+        match self {
+            Self::Permits(permits) => permits.release(permit_id),
+            _ => false,
+        }
+    }
+
+    /// The instant from which this state says no more than [`State::Empty`]: dropping it then loses
+    /// nothing.
+    pub fn idle_from(&self) -> Timestamp {
+        Timestamp::from_micros(match self {
+            Self::Empty => 0,
+            Self::Arrival(arrival) => arrival.end_us(),
+            Self::Window(window) => window.end,
+            Self::Slots(slots) => slots.end_us(),
+            Self::Log(log) => log.end_us(),
+            Self::Permits(permits) => permits.end_us(),
+        })
+    }
+
+    /// The memory this state holds beside itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Empty | Self::Arrival(_) | Self::Window(_) => 0,
+            Self::Slots(slots) => slots.heap_bytes(),
+            Self::Log(log) => log.heap_bytes(),
+            Self::Permits(permits) => permits.heap_bytes(),
+        }
+    }
+}
+
+impl Arrival {
+    /// The first whole microsecond at or after this instant.
+    pub const fn end_us(&self) -> u64 {
+        let ticks = self.ticks.saturating_add((self.frac > 0) as u64);
+        ticks.saturating_mul(self.tick_us)
+    }
+}

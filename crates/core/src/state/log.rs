@@ -1,0 +1,107 @@
+//! The stamps of a sliding log, run-length encoded: units spent at one instant are one entry.
+
+use std::collections::VecDeque;
+
+use super::State;
+
+/// When units were spent, oldest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Log {
+    pub(super) runs: VecDeque<Run>,
+    pub(super) total: u64,
+    pub(super) period_us: u64,
+}
+
+/// `count` units spent at one instant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Run {
+    /// When, in µs since the Unix epoch.
+    pub at_us: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Pulls back stamps from the future, forgets what has expired, then adds and takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LogChange {
+    pub(crate) period_us: u64,
+    pub(crate) clamp_us: Option<u64>,
+    pub(crate) expired_runs: usize,
+    pub(crate) stamp_us: u64,
+    pub(crate) add: u64,
+    /// Take this much back, the newest first.
+    pub(crate) take_newest: u64,
+}
+
+impl Log {
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.runs.back().map(|run| run.at_us)
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The stamps, oldest first.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter()
+    }
+
+    pub(super) fn end_us(&self) -> u64 {
+        self.newest().map_or(0, |at_us| at_us.saturating_add(self.period_us))
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<Run>()
+    }
+
+    pub(super) fn apply(state: &mut State, change: LogChange) {
+        if !matches!(state, State::Log(_)) {
+            *state = State::Log(Self::default());
+        }
+        let State::Log(log) = state else { return };
+        log.period_us = change.period_us;
+        for run in log.runs.drain(..change.expired_runs.min(log.runs.len())) {
+            log.total = log.total.saturating_sub(run.count);
+        }
+        if let Some(clamp_us) = change.clamp_us {
+            log.clamp(clamp_us);
+        }
+        log.push(change.stamp_us, change.add);
+        log.take_newest(change.take_newest);
+    }
+
+    fn clamp(&mut self, latest_us: u64) {
+        let mut pulled = 0_u64;
+        while let Some(run) = self.runs.back().filter(|run| run.at_us > latest_us) {
+            pulled = pulled.saturating_add(run.count);
+            self.runs.pop_back();
+        }
+        self.total = self.total.saturating_sub(pulled);
+        self.push(latest_us, pulled);
+    }
+
+    fn push(&mut self, at_us: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.total = self.total.saturating_add(count);
+        match self.runs.back_mut() {
+            Some(newest) if newest.at_us == at_us => newest.count += count,
+            _ => self.runs.push_back(Run { at_us, count }),
+        }
+    }
+
+    fn take_newest(&mut self, amount: u64) {
+        let mut left = amount.min(self.total);
+        self.total -= left;
+        while let Some(newest) = self.runs.back_mut().filter(|_| left > 0) {
+            let taken = left.min(newest.count);
+            newest.count -= taken;
+            left -= taken;
+            if newest.count == 0 {
+                self.runs.pop_back();
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The permits of a concurrency limit.
+
+use super::State;
+
+/// Who holds what, and until when.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Permits {
+    /// Sorted by the end of the lease.
+    pub(super) held: Vec<Permit>,
+    /// Above every id given so far, so that a late release frees nobody else's place.
+    pub(super) next_id: u64,
+}
+
+/// A number of places held until they are released or their lease ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Permit {
+    /// Names the permit among those of its key, also after earlier ones have ended.
+    pub id: u64,
+    /// How many places it holds.
+    pub cost: u64,
+    /// When its lease ends, in µs since the Unix epoch.
+    pub expires_us: u64,
+    /// When it was granted, in µs: leases that end by then are forgotten.
+    pub granted_us: u64,
+}
+
+impl Permits {
+    /// The permits held.
+    pub fn held(&self) -> &[Permit] {
+        &self.held
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Kept until the clock has passed the ids too: a new state counts them from now.
+    pub(super) fn end_us(&self) -> u64 {
+        self.held.last().map_or(0, |permit| permit.expires_us).max(self.next_id)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.held.capacity() * size_of::<Permit>()
+    }
+
+    pub(super) fn apply(state: &mut State, permit: Permit) {
+        if !matches!(state, State::Permits(_)) {
+            *state = State::Permits(Self::default());
+        }
+        let State::Permits(permits) = state else { return };
+        let lease_us = permit.expires_us.saturating_sub(permit.granted_us);
+        permits.held.retain(|held| held.expires_us > permit.granted_us);
+        for held in &mut permits.held {
+            // Granted by a clock that has since stepped back: no lease outlives its length.
+            held.expires_us = held.expires_us.min(permit.granted_us + lease_us);
+        }
+        if permit.cost > 0 {
+            permits.held.push(permit);
+            permits.next_id = permit.id + 1;
+        }
+    }
+
+    /// Gives a permit back. `false` if it was not held: released before, or its lease had ended.
+    pub(crate) fn release(&mut self, id: u64) -> bool {
+        let before = self.held.len();
+        self.held.retain(|permit| permit.id != id);
+        self.held.len() < before
+    }
+}

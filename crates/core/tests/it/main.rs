@@ -1,0 +1,19 @@
+//! The core's tests: one binary, one room per kind of claim.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bytes;
+mod calendar;
+mod changes;
+mod combine;
+mod concurrency;
+mod controls;
+mod leaky_bucket;
+mod parse;
+mod properties_answers;
+mod properties_clock;
+mod properties_edges;
+mod properties_gcra;
+mod properties_windows;
+mod refund;
+mod support;
+mod vectors;
