@@ -1,0 +1,58 @@
+//! What limiters and shapers are built from.
+
+use std::sync::Arc;
+
+use tidegate_core::LimitError;
+
+use crate::clock::{Clock, SystemClock};
+use crate::store::Scope;
+use crate::store::memory::MemoryStore;
+
+/// Builds a [`Limiter`](crate::Limiter) or a [`Shaper`](crate::Shaper).
+#[derive(Debug)]
+#[must_use = "a builder builds nothing by itself"]
+pub struct Builder<L, C = SystemClock> {
+    pub(crate) limit: Result<L, LimitError>,
+    name: String,
+    store: Option<Arc<MemoryStore>>,
+    clock: C,
+}
+
+/// Where the keys of one limit live, and by which clock.
+#[derive(Debug)]
+pub(crate) struct Place<C> {
+    pub(crate) scope: Scope,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) clock: C,
+}
+
+impl<L> Builder<L> {
+    pub(crate) fn new(limit: Result<L, LimitError>) -> Self {
+        Self { limit, name: String::new(), store: None, clock: SystemClock }
+    }
+}
+
+impl<L, C: Clock> Builder<L, C> {
+    /// Keeps the keys of those who share a store apart.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Keeps state in a store that others may share; give each of them a name.
+    pub fn store(mut self, store: impl Into<Arc<MemoryStore>>) -> Self {
+        self.store = Some(store.into());
+        self
+    }
+
+    /// Takes time from another clock.
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<L, D> {
+        Builder { limit: self.limit, name: self.name, store: self.store, clock }
+    }
+
+    pub(crate) fn place(self) -> Result<(L, Place<C>), LimitError> {
+        let scope = Scope::named(&self.name, "");
+        let store = self.store.unwrap_or_default();
+        Ok((self.limit?, Place { scope, store, clock: self.clock }))
+    }
+}

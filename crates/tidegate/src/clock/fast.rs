@@ -1,0 +1,159 @@
+//! The system's time from the processor's counter, where the kernel trusts that counter too.
+//!
+//! An anchor (a counter value, the system's time then, and the length of a count) is renewed every tenth of a
+//! second, which bounds the error to about a microsecond and follows every adjustment of the system's clock.
+//! Readers check the anchor's version around their loads; whoever finds the anchor old renews it, and whoever
+//! finds it being renewed asks the system instead. Nobody waits.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Microseconds per count, as a fixed-point fraction of 2^40: exact to a hundredth of a µs over an anchor's life.
+const RATE_BITS: u32 = 40;
+/// An anchor serves this long.
+const ANCHOR_LIFE_US: u64 = 100_000;
+/// A first rate is taken over this long; the system's clock is asked until then.
+const CALIBRATION_US: u64 = 20_000;
+/// A rate that differs by more than a thousandth from the last one means that a clock was stepped.
+const MAX_RATE_CHANGE: u64 = 1000;
+
+struct Anchor {
+    /// Odd while the anchor is being renewed.
+    version: AtomicU64,
+    counter: AtomicU64,
+    time_us: AtomicU64,
+    /// 0 until it is known.
+    rate: AtomicU64,
+    /// How many counts the anchor serves.
+    life: AtomicU64,
+}
+
+static ANCHOR: Anchor = Anchor {
+    version: AtomicU64::new(0),
+    counter: AtomicU64::new(0),
+    time_us: AtomicU64::new(0),
+    rate: AtomicU64::new(0),
+    life: AtomicU64::new(0),
+};
+
+/// Microseconds since the Unix epoch.
+#[inline]
+pub(super) fn now_us() -> u64 {
+    let version = ANCHOR.version.load(Ordering::Acquire);
+    let anchor = ANCHOR.counter.load(Ordering::Relaxed);
+    let time_us = ANCHOR.time_us.load(Ordering::Relaxed);
+    let rate = ANCHOR.rate.load(Ordering::Relaxed);
+    let life = ANCHOR.life.load(Ordering::Relaxed);
+    fence(Ordering::Acquire);
+    let counts = counter().wrapping_sub(anchor);
+    let whole = version.is_multiple_of(2) && ANCHOR.version.load(Ordering::Relaxed) == version;
+    // A new anchor has a life of 0, and a counter that ran backwards looks like a very long time.
+    if whole && counts < life { time_us + ((counts * rate) >> RATE_BITS) } else { slow_now_us() }
+}
+
+#[cold]
+#[inline(never)]
+fn slow_now_us() -> u64 {
+    static TRUSTED: OnceLock<bool> = OnceLock::new();
+    if *TRUSTED.get_or_init(kernel_trusts_the_counter) { renew() } else { system_us() }
+}
+
+fn renew() -> u64 {
+    let now_us = system_us();
+    let version = ANCHOR.version.load(Ordering::Relaxed);
+    let (from_us, from) =
+        (ANCHOR.time_us.load(Ordering::Relaxed), ANCHOR.counter.load(Ordering::Relaxed));
+    let calibrating = ANCHOR.life.load(Ordering::Relaxed) == 0;
+    if from_us != 0 && calibrating && now_us.saturating_sub(from_us) < CALIBRATION_US {
+        return now_us;
+    }
+    let acquired = version.is_multiple_of(2)
+        && ANCHOR
+            .version
+            .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+    if !acquired {
+        return now_us;
+    }
+    fence(Ordering::Release);
+    let before = counter();
+    let now_us = system_us();
+    let count = before.midpoint(counter());
+    let rate = measure(count.wrapping_sub(from), now_us.saturating_sub(from_us));
+    let last = ANCHOR.rate.load(Ordering::Relaxed);
+    let steady = rate > 0 && (last == 0 || rate.abs_diff(last) <= last / MAX_RATE_CHANGE);
+    let known = from_us != 0 && steady;
+    ANCHOR.counter.store(count, Ordering::Relaxed);
+    ANCHOR.time_us.store(now_us, Ordering::Relaxed);
+    ANCHOR.rate.store(if known { rate } else { 0 }, Ordering::Relaxed);
+    let life = if known { (ANCHOR_LIFE_US << RATE_BITS) / rate } else { 0 };
+    ANCHOR.life.store(life, Ordering::Relaxed);
+    ANCHOR.version.store(version + 2, Ordering::Release);
+    now_us
+}
+
+/// Microseconds per count, or 0 if the figures make no sense.
+fn measure(counts: u64, us: u64) -> u64 {
+    let rate = (u128::from(us) << RATE_BITS).checked_div(u128::from(counts)).unwrap_or(0);
+    // Between 1 MHz and 100 GHz.
+    u64::try_from(rate).ok().filter(|rate| (1 << 23..=1 << RATE_BITS).contains(rate)).unwrap_or(0)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
+fn system_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The kernel watches the counter and stops using it as soon as it is not steady and the same on all cores.
+fn kernel_trusts_the_counter() -> bool {
+    let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    cfg!(target_arch = "x86_64") && std::fs::read(source).is_ok_and(|name| name == b"tsc\n")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn counter() -> u64 {
+    // SAFETY: every x86-64 processor has this instruction; it reads a register and touches no memory.
+    #[expect(
+        unsafe_code,
+        reason = "the one instruction the standard library only offers as unsafe"
+    )]
+    unsafe {
+        std::arch::x86_64::_rdtsc()
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn counter() -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fast_clock_follows_the_system_clock() {
+        let until_us = system_us() + 300_000;
+        let mut reads = 0_u64;
+        while system_us() < until_us {
+            let before = system_us();
+            let fast = now_us();
+            let after = system_us();
+            // A preempted thread widens the bracket, not the error.
+            assert!(fast + 1000 >= before && fast <= after + 1000, "{before} ≤ {fast} ≤ {after}");
+            reads += 1;
+        }
+        assert!(reads > 100);
+    }
+
+    #[test]
+    fn a_senseless_rate_is_not_used() {
+        assert_eq!(measure(0, 1_000), 0);
+        assert_eq!(measure(u64::MAX, 1), 0);
+        assert_eq!(measure(1, u64::MAX), 0);
+        assert_eq!(measure(2_600_000, 1_000), (1_000_u64 << RATE_BITS) / 2_600_000);
+    }
+}

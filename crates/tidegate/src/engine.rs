@@ -1,0 +1,390 @@
+//! The engine: named policies over one store. Every door goes through it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode, Reservation, Verdict};
+
+use crate::clock::{Clock, SystemClock};
+use crate::permit::{Acquired, Permit};
+use crate::policy::{Compiled, CompiledKind, Member, Override, Policy, PolicyProblem};
+use crate::store::memory::MemoryStore;
+use crate::store::{Ask, KeyedLimit, Op};
+
+/// Named policies over one store. Clones share everything.
+///
+/// ```
+/// use tidegate::{Engine, Policy};
+///
+/// let engine = Engine::builder()
+///     .policy("api", "100/min burst 20")
+///     .policy("plan", Policy::all().limit("second", "10/s").limit("day", "fixed-window 10000/day"))
+///     .build()?;
+///
+/// let answer = engine.check("plan", "user-42")?;
+/// assert!(answer.decision.allowed());
+/// assert_eq!(answer.binding, "second");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Engine<C = SystemClock> {
+    shared: Arc<Shared<C>>,
+}
+
+#[derive(Debug)]
+struct Shared<C> {
+    store: Arc<MemoryStore>,
+    clock: C,
+    policies: BTreeMap<String, Compiled>,
+}
+
+/// One question to an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// Who is asking.
+    pub key: Key<'a>,
+    /// What to spend, or to give back.
+    pub cost: u64,
+}
+
+/// Who is asking: one identifier, or several by name.
+#[derive(Clone, Copy, Debug)]
+pub enum Key<'a> {
+    /// The only identifier.
+    One(&'a [u8]),
+    /// Identifiers by name, for policies whose limits count different ones.
+    Named(&'a [(&'a str, &'a [u8])]),
+}
+
+/// An engine's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer<'a> {
+    /// The decision of the limit that binds, which is the whole's.
+    pub decision: Decision,
+    /// The policy's name.
+    pub policy: &'a str,
+    /// The name of the limit that binds; the policy's name where its only limit has none.
+    pub binding: &'a str,
+    /// The limit that binds; `None` where an override allowed or blocked without one.
+    pub limit: Option<&'a Limit>,
+    /// Who decided.
+    pub source: Source,
+}
+
+/// Who made a decision.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Source {
+    /// The store.
+    Store,
+}
+
+impl Source {
+    /// The source's name, as doors report it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+        }
+    }
+}
+
+/// A question that has no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// There is no policy of this name.
+    UnknownPolicy(String),
+    /// A limit of the policy counts an identifier that was not given.
+    MissingKey {
+        /// The policy's name.
+        policy: String,
+        /// The identifier's name, or `key` for the only one.
+        key: String,
+    },
+    /// The policy delays: ask [`Engine::reserve`].
+    Shapes(String),
+    /// The policy decides: ask [`Engine::check`].
+    DoesNotShape(String),
+    /// The policy limits concurrency: ask [`Engine::acquire`].
+    NeedsAcquire(String),
+}
+
+/// A policy that could not be built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BuildError {
+    /// The policy's name.
+    pub policy: String,
+    /// What is wrong with it.
+    pub problem: PolicyProblem,
+}
+
+/// Builds an [`Engine`].
+#[derive(Debug)]
+#[must_use = "a builder builds nothing by itself"]
+pub struct EngineBuilder<C = SystemClock> {
+    store: Option<Arc<MemoryStore>>,
+    clock: C,
+    policies: Vec<(String, Result<Policy, LimitError>)>,
+}
+
+impl<C> Clone for Engine<C> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl Engine {
+    /// An engine to be filled with policies.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder { store: None, clock: SystemClock, policies: Vec::new() }
+    }
+}
+
+impl<C: Clock> EngineBuilder<C> {
+    /// Keeps state in a store that others may share.
+    pub fn store(mut self, store: impl Into<Arc<MemoryStore>>) -> Self {
+        self.store = Some(store.into());
+        self
+    }
+
+    /// Takes time from another clock.
+    pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
+        EngineBuilder { store: self.store, clock, policies: self.policies }
+    }
+
+    /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
+    pub fn policy(
+        mut self,
+        name: impl Into<String>,
+        policy: impl TryInto<Policy, Error: Into<LimitError>>,
+    ) -> Self {
+        self.policies.push((name.into(), policy.try_into().map_err(Into::into)));
+        self
+    }
+
+    /// The engine; an error for the first policy that makes no sense.
+    pub fn build(self) -> Result<Engine<C>, BuildError> {
+        let mut policies = BTreeMap::new();
+        for (name, policy) in self.policies {
+            let compiled =
+                policy.map_err(PolicyProblem::Limit).and_then(|policy| policy.compile(&name));
+            let compiled =
+                compiled.map_err(|problem| BuildError { policy: name.clone(), problem })?;
+            policies.insert(name, compiled);
+        }
+        let store = self.store.unwrap_or_default();
+        Ok(Engine { shared: Arc::new(Shared { store, clock: self.clock, policies }) })
+    }
+}
+
+impl<C: Clock> Engine<C> {
+    /// Spends one unit of `key` under a policy, if there is one.
+    pub fn check(&self, policy: &str, key: impl AsRef<[u8]>) -> Result<Answer<'_>, CheckError> {
+        self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
+    }
+
+    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step.
+    pub fn ask(&self, check: &Check<'_>, op: Op) -> Result<Answer<'_>, CheckError> {
+        let (name, policy) = self.policy(check.policy)?;
+        let concurrency = |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
+        if op == Op::Take && policy.members().iter().any(concurrency) {
+            return Err(CheckError::NeedsAcquire(name.to_owned()));
+        }
+        let shared = &*self.shared;
+        decide(name, policy, check, op, |ask| shared.store.answer(ask, shared.clock.now()))
+    }
+
+    /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
+    /// dropped, or when their lease ends.
+    pub fn acquire(
+        &self,
+        policy: &str,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Acquired<Answer<'_>>, CheckError> {
+        let check = Check { policy, key: Key::One(key.as_ref()), cost: 1 };
+        let (name, policy) = self.policy(check.policy)?;
+        let Shared { store, clock, .. } = &*self.shared;
+        let mut held = Vec::new();
+        let answer = decide(name, policy, &check, Op::Take, |ask| {
+            let mut granted = Vec::new();
+            let verdict = store.answer_many(ask, clock.now(), &mut granted);
+            held.extend(granted.into_iter().map(|(index, permit)| {
+                let keyed = &ask.limits[index];
+                (store.fingerprint(keyed.scope, keyed.key), permit.id)
+            }));
+            verdict
+        })?;
+        let permit = answer.decision.allowed().then(|| Permit::new(store.clone(), held));
+        Ok(Acquired { answer, permit })
+    }
+
+    /// Takes a place in a shaper's queue. The caller waits.
+    pub fn reserve(&self, check: &Check<'_>) -> Result<Reservation, CheckError> {
+        let (name, policy) = self.policy(check.policy)?;
+        let CompiledKind::Shaper(scope, limit) = &policy.kind else {
+            return Err(CheckError::DoesNotShape(name.to_owned()));
+        };
+        let key = check.key.find(name, None)?;
+        let Shared { store, clock, .. } = &*self.shared;
+        Ok(store.reserve(store.fingerprint(*scope, key), limit, clock.now(), check.cost).0)
+    }
+
+    /// The policies by name, in order.
+    pub fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
+        self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
+    }
+
+    /// Where state is kept.
+    pub fn store(&self) -> &Arc<MemoryStore> {
+        &self.shared.store
+    }
+
+    fn policy(&self, name: &str) -> Result<(&str, &Compiled), CheckError> {
+        let found = self.shared.policies.get_key_value(name);
+        found
+            .map(|(name, policy)| (name.as_str(), policy))
+            .ok_or_else(|| CheckError::UnknownPolicy(name.to_owned()))
+    }
+}
+
+/// Puts the question to `answer` as one ask over all limits of the policy.
+fn decide<'e>(
+    name: &'e str,
+    policy: &'e Compiled,
+    check: &Check<'_>,
+    op: Op,
+    answer: impl FnOnce(&Ask<'_>) -> Option<Verdict>,
+) -> Result<Answer<'e>, CheckError> {
+    let CompiledKind::Limits { mode, members } = &policy.kind else {
+        return Err(CheckError::Shapes(name.to_owned()));
+    };
+    let own = match policy.overrides.get(check.key.only()) {
+        None => None,
+        Some(Override::Limit(limit)) => Some(limit),
+        Some(Override::Allow) => return Ok(without_limit(name, Decision::unlimited())),
+        Some(Override::Block) => return Ok(without_limit(name, Decision::blocked())),
+    };
+    let unknown = || CheckError::UnknownPolicy(name.to_owned());
+    let limit_of = |member: &'e Member| own.unwrap_or(&member.limit);
+    let (scope, first) = members.first().ok_or_else(unknown)?;
+    let mut limits =
+        [KeyedLimit { scope: *scope, key: &[], limit: limit_of(first) }; Ask::MAX_LIMITS];
+    for (keyed, (scope, member)) in limits.iter_mut().zip(members) {
+        let key = check.key.find(name, member.key.as_deref())?;
+        *keyed = KeyedLimit { scope: *scope, key, limit: limit_of(member) };
+    }
+    let limits = &limits[..members.len()];
+    let verdict = answer(&Ask { mode: *mode, limits, cost: check.cost, op }).ok_or_else(unknown)?;
+    let member = &members[verdict.binding].1;
+    Ok(Answer {
+        decision: verdict.decision,
+        policy: name,
+        binding: if member.name.is_empty() { name } else { &member.name },
+        limit: Some(limit_of(member)),
+        source: Source::Store,
+    })
+}
+
+fn without_limit(policy: &str, decision: Decision) -> Answer<'_> {
+    Answer { decision, policy, binding: policy, limit: None, source: Source::Store }
+}
+
+/// A policy as an engine holds it, to be shown.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyView<'a> {
+    name: &'a str,
+    policy: &'a Compiled,
+}
+
+impl<'a> PolicyView<'a> {
+    /// The policy's name.
+    pub const fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// How its limits make one answer; `None` for a shaper.
+    pub const fn mode(&self) -> Option<Mode> {
+        match &self.policy.kind {
+            CompiledKind::Limits { mode, .. } => Some(*mode),
+            CompiledKind::Shaper(..) => None,
+        }
+    }
+
+    /// Its limits, in declared order; none for a shaper.
+    pub fn members(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
+        self.policy.members().iter().map(|(_, member)| member)
+    }
+
+    /// The shaper, if it is one.
+    pub const fn shaper(&self) -> Option<&'a LeakyBucket> {
+        match &self.policy.kind {
+            CompiledKind::Shaper(_, limit) => Some(limit),
+            CompiledKind::Limits { .. } => None,
+        }
+    }
+}
+
+impl<'a> Key<'a> {
+    /// The identifier a limit counts.
+    fn find(&self, policy: &str, name: Option<&str>) -> Result<&'a [u8], CheckError> {
+        let found = match (self, name) {
+            (Self::One(key), None) => Some(*key),
+            (Self::One(_), Some(_)) => None,
+            (Self::Named(keys), None) => match keys {
+                [(_, only)] => Some(*only),
+                _ => None,
+            },
+            (Self::Named(keys), Some(name)) => {
+                keys.iter().find(|(given, _)| *given == name).map(|(_, key)| *key)
+            }
+        };
+        found.ok_or_else(|| CheckError::MissingKey {
+            policy: policy.to_owned(),
+            key: name.unwrap_or("key").to_owned(),
+        })
+    }
+
+    /// The only identifier, for overrides; empty if there are several.
+    fn only(&self) -> &'a [u8] {
+        match self {
+            Self::One(key) => key,
+            Self::Named([(_, only)]) => only,
+            Self::Named(_) => &[],
+        }
+    }
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPolicy(name) => write!(f, "no policy is called `{}`", name.escape_debug()),
+            Self::MissingKey { policy, key } => {
+                write!(f, "policy `{policy}` counts by `{key}`, which was not given")
+            }
+            Self::Shapes(policy) => {
+                write!(
+                    f,
+                    "policy `{policy}` is a leaky bucket: it delays, so reserve instead of check"
+                )
+            }
+            Self::DoesNotShape(policy) => {
+                write!(f, "policy `{policy}` is no leaky bucket: check instead of reserve")
+            }
+            Self::NeedsAcquire(policy) => {
+                write!(f, "policy `{policy}` limits concurrency: acquire instead of check")
+            }
+        }
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "policy `{}`: {}", self.policy.escape_debug(), self.problem)
+    }
+}
+
+impl std::error::Error for CheckError {}
+impl std::error::Error for BuildError {}

@@ -1,0 +1,58 @@
+//! A rate limiter to embed: exact, in tens of nanoseconds, for as many keys as memory holds.
+//!
+//! ```
+//! use tidegate::Limiter;
+//!
+//! let limiter = Limiter::new("100/min burst 20")?;
+//! if limiter.check("user-42").allowed() {
+//!     println!("go ahead");
+//! }
+//! # Ok::<(), tidegate::LimitError>(())
+//! ```
+//!
+//! - [`Limiter`] is one limit over many keys, and all that most programs need; [`Shaper`] delays instead of
+//!   refusing.
+//! - [`Engine`] holds named policies, of one limit or several in one atomic step.
+//! - [`tower::RateLimitLayer`](https://docs.rs/tidegate) puts a limiter in front of a service of axum, tonic or
+//!   anything else that speaks tower (feature `tower`).
+//! - [`MemoryStore`] keeps the state of all keys; [`Clock`] tells the time, and can be your own.
+//!
+//! A refusal is a value, [`Decision`]; an `Err` is only ever trouble. The algorithms themselves are in
+//! [`tidegate_core`], and what a limit can be is told at [`Limit`].
+
+mod builder;
+mod clock;
+mod engine;
+mod limiter;
+mod permit;
+mod policy;
+mod shaper;
+mod store;
+mod sync;
+#[cfg(feature = "tokio")]
+mod wait;
+#[cfg(feature = "time-zones")]
+mod zone;
+
+#[cfg(feature = "tower")]
+pub mod tower;
+
+pub use builder::Builder;
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use engine::{
+    Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView, Source,
+};
+pub use limiter::Limiter;
+pub use permit::{Acquired, Permit};
+pub use policy::{Member, Override, Policy, PolicyProblem};
+pub use shaper::Shaper;
+pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
+pub use store::{Ask, KeyedLimit, Op, Scope};
+pub use tidegate_core::{
+    Concurrency, Decision, Every, FixedWindow, Gcra, LeakyBucket, Limit, LimitError, Mode, Quota,
+    Reservation, SlidingLog, SlidingWindow, Timestamp, Verdict, Zone, parse_duration,
+};
+#[cfg(feature = "tokio")]
+pub use wait::NeverReady;
+#[cfg(feature = "time-zones")]
+pub use zone::{UnknownZone, zone};

@@ -1,0 +1,258 @@
+//! One limit, many keys: what most programs need.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tidegate_core::{Decision, Limit, LimitError, Timestamp};
+
+use crate::builder::{Builder, Place};
+use crate::clock::{Clock, SystemClock};
+use crate::permit::{Acquired, Permit};
+use crate::store::memory::MemoryStore;
+
+/// One limit over many keys, in this process.
+///
+/// A check takes a few dozen nanoseconds, never waits and cannot fail: a refusal is a value. Clones share
+/// everything.
+///
+/// ```
+/// use tidegate::Limiter;
+///
+/// let limiter = Limiter::new("100/min burst 20")?;
+/// let decision = limiter.check("user-42");
+/// if decision.allowed() {
+///     println!("{} left", decision.remaining());
+/// } else if let Some(wait) = decision.retry_after() {
+///     println!("come back in {wait:?}");
+/// }
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
+#[derive(Debug)]
+pub struct Limiter<C = SystemClock> {
+    shared: Arc<Shared<C>>,
+}
+
+#[derive(Debug)]
+struct Shared<C> {
+    limit: Limit,
+    place: Place<C>,
+    overrides: Overrides,
+}
+
+/// Limits of single keys. Costs one load until there is one.
+#[derive(Debug, Default)]
+struct Overrides {
+    any: AtomicBool,
+    by_key: RwLock<HashMap<Box<[u8]>, Limit>>,
+}
+
+impl<C> Clone for Limiter<C> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl Limiter {
+    /// A limiter for a limit written as text, like `100/min burst 20` or `sliding-log 5/h`: see [`Limit`].
+    pub fn new(limit: &str) -> Result<Self, LimitError> {
+        Self::builder(limit).build()
+    }
+
+    /// A limiter with a name, a store or a clock of its own.
+    pub fn builder(limit: impl TryInto<Limit, Error: Into<LimitError>>) -> Builder<Limit> {
+        Builder::new(limit.try_into().map_err(Into::into))
+    }
+}
+
+impl<C: Clock> Builder<Limit, C> {
+    /// The limiter; an error if the limit makes no sense.
+    pub fn build(self) -> Result<Limiter<C>, LimitError> {
+        let (limit, place) = self.place()?;
+        let shared = Shared { limit, place, overrides: Overrides::default() };
+        Ok(Limiter { shared: Arc::new(shared) })
+    }
+}
+
+impl<C: Clock> Limiter<C> {
+    /// Spends one unit of `key`, if there is one.
+    #[inline]
+    pub fn check(&self, key: impl AsRef<[u8]>) -> Decision {
+        self.check_n(key, 1)
+    }
+
+    /// Spends `cost` units of `key`, all or none. A cost of 0 only looks.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("10/s")?;
+    /// assert!(limiter.check_n("upload", 8).allowed());
+    /// assert!(!limiter.check_n("upload", 8).allowed());
+    /// assert_eq!(limiter.check_n("upload", 11).retry_after(), None); // never: more than the burst
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    #[inline]
+    pub fn check_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
+        let (shared, key) = (&*self.shared, key.as_ref());
+        if shared.overrides.any.load(Ordering::Relaxed) {
+            return self.check_with_overrides(key, cost);
+        }
+        shared.place.store.take(
+            self.fingerprint(key),
+            &shared.limit,
+            shared.place.clock.now(),
+            cost,
+        )
+    }
+
+    #[cold]
+    fn check_with_overrides(&self, key: &[u8], cost: u64) -> Decision {
+        self.with_limit(key, |limit, now| {
+            self.shared.place.store.take(self.fingerprint(key), limit, now, cost)
+        })
+    }
+
+    /// Checks many keys, one unit each, in order. Faster than one by one: the next keys' memory is on its way
+    /// while the first are decided.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("1/s")?;
+    /// let decisions = limiter.check_many(&["ann", "ben", "ann"]);
+    /// let allowed: Vec<bool> = decisions.iter().map(|decision| decision.allowed()).collect();
+    /// assert_eq!(allowed, [true, true, false]);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn check_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Decision> {
+        /// As many loads as a core keeps under way.
+        const AT_ONCE: usize = 16;
+        let store = &*self.shared.place.store;
+        let mut decisions = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(AT_ONCE) {
+            if self.shared.overrides.any.load(Ordering::Relaxed) {
+                decisions.extend(keys.iter().map(|key| self.check(key)));
+                continue;
+            }
+            let now = self.shared.place.clock.now();
+            let mut fingerprints = [0; AT_ONCE];
+            for (fingerprint, key) in fingerprints.iter_mut().zip(keys) {
+                *fingerprint = self.fingerprint(key.as_ref());
+            }
+            let fingerprints = &fingerprints[..keys.len()];
+            let touched =
+                fingerprints.iter().fold(0, |all, fingerprint| all ^ store.touch(*fingerprint));
+            std::hint::black_box(touched);
+            let limit = &self.shared.limit;
+            decisions.extend(fingerprints.iter().map(|one| store.take(*one, limit, now, 1)));
+        }
+        decisions
+    }
+
+    /// What [`Limiter::check_n`] would answer, without spending.
+    pub fn peek(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
+        let key = key.as_ref();
+        self.with_limit(key, |limit, now| {
+            self.shared.place.store.peek(self.fingerprint(key), limit, now, cost)
+        })
+    }
+
+    /// Gives back up to `amount` of what `key` has used, never above the ceiling, and answers what is left.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("10/s")?;
+    /// let _ = limiter.check_n("upload", 8);
+    /// assert_eq!(limiter.refund("upload", 3).remaining(), 5);
+    /// assert_eq!(limiter.refund("upload", 1_000_000).remaining(), 10);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn refund(&self, key: impl AsRef<[u8]>, amount: u64) -> Decision {
+        let key = key.as_ref();
+        self.with_limit(key, |limit, now| {
+            self.shared.place.store.refund(self.fingerprint(key), limit, now, amount)
+        })
+    }
+
+    /// Takes a place of a concurrency limit, and gives it back when the permit is dropped. A permit that is
+    /// forgotten, or whose process dies, comes back when its lease ends.
+    ///
+    /// ```
+    /// let exports = tidegate::Limiter::new("concurrency 2 lease 30s")?;
+    /// let first = exports.acquire("user-42").permit;
+    /// let second = exports.acquire("user-42").permit;
+    /// assert!(exports.acquire("user-42").permit.is_none());
+    /// drop(first);
+    /// assert!(exports.acquire("user-42").permit.is_some());
+    /// # drop(second);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn acquire(&self, key: impl AsRef<[u8]>) -> Acquired<Decision> {
+        let (key, store) = (key.as_ref(), &self.shared.place.store);
+        let fingerprint = self.fingerprint(key);
+        let (answer, grant) =
+            self.with_limit(key, |limit, now| store.take_state(fingerprint, limit, now, 1));
+        let held = grant.map(|grant| (fingerprint, grant.id)).into_iter().collect();
+        let permit = answer.allowed().then(|| Permit::new(store.clone(), held));
+        Acquired { answer, permit }
+    }
+
+    /// Forgets what `key` has used.
+    pub fn reset(&self, key: impl AsRef<[u8]>) {
+        self.shared.place.store.remove(self.fingerprint(key.as_ref()));
+    }
+
+    /// Gives one key a limit of its own. What it has used stays used.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("1/s")?;
+    /// limiter.set_override("partner-7", "5000/min")?;
+    /// assert_eq!(limiter.check("partner-7").limit(), 5000);
+    /// assert_eq!(limiter.check("user-42").limit(), 1);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn set_override(
+        &self,
+        key: impl AsRef<[u8]>,
+        limit: impl TryInto<Limit, Error: Into<LimitError>>,
+    ) -> Result<(), LimitError> {
+        let limit = limit.try_into().map_err(Into::into)?;
+        let overrides = &self.shared.overrides;
+        let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
+        by_key.insert(key.as_ref().into(), limit);
+        overrides.any.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes a key's own limit away. `false` if it had none.
+    pub fn clear_override(&self, key: impl AsRef<[u8]>) -> bool {
+        let overrides = &self.shared.overrides;
+        let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = by_key.remove(key.as_ref()).is_some();
+        overrides.any.store(!by_key.is_empty(), Ordering::Relaxed);
+        removed
+    }
+
+    /// The limit of keys without one of their own.
+    pub fn limit(&self) -> &Limit {
+        &self.shared.limit
+    }
+
+    /// Where state is kept.
+    pub fn store(&self) -> &Arc<MemoryStore> {
+        &self.shared.place.store
+    }
+
+    #[inline]
+    fn fingerprint(&self, key: &[u8]) -> u64 {
+        self.shared.place.store.fingerprint(self.shared.place.scope, key)
+    }
+
+    pub(crate) fn with_limit<R>(&self, key: &[u8], then: impl FnOnce(&Limit, Timestamp) -> R) -> R {
+        let now = self.shared.place.clock.now();
+        if self.shared.overrides.any.load(Ordering::Relaxed) {
+            let by_key =
+                self.shared.overrides.by_key.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(limit) = by_key.get(key) {
+                return then(limit, now);
+            }
+        }
+        then(&self.shared.limit, now)
+    }
+}

@@ -1,0 +1,38 @@
+//! Permits: places of a concurrency limit, given back by themselves.
+
+use std::sync::Arc;
+
+use crate::store::memory::MemoryStore;
+
+/// The answer to an `acquire`.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped at once holds nothing"]
+pub struct Acquired<A> {
+    /// What was decided.
+    pub answer: A,
+    /// What was granted; `None` on a refusal.
+    pub permit: Option<Permit>,
+}
+
+/// Places held. Given back when dropped.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped at once holds nothing"]
+pub struct Permit {
+    store: Arc<MemoryStore>,
+    /// Fingerprints and the ids of the permits held under them.
+    held: Vec<(u64, u64)>,
+}
+
+impl Permit {
+    pub(crate) fn new(store: Arc<MemoryStore>, held: Vec<(u64, u64)>) -> Self {
+        Self { store, held }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        for (fingerprint, id) in &self.held {
+            self.store.release(*fingerprint, *id);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
+
+use std::collections::HashMap;
+
+use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
+
+use crate::store::{Ask, Scope};
+
+/// What a name stands for: one limit, several in one atomic step, or a shaper.
+///
+/// ```
+/// use tidegate::Policy;
+///
+/// let api: Policy = "100/min burst 20".try_into()?;
+/// let plan = Policy::all().limit("second", "10/s").limit("day", "fixed-window 10000/day");
+/// let signup = Policy::all()
+///     .limit_by("ip", "ip", "3/h")
+///     .limit_by("domain", "email_domain", "50/h");
+/// let export = Policy::shaper("2/s max-wait 5s");
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Policy {
+    kind: Result<Kind, LimitError>,
+    overrides: HashMap<Box<[u8]>, Override>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Limits { mode: Mode, members: Vec<Member> },
+    Shaper(LeakyBucket),
+}
+
+/// One limit of a policy.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The limit's name, as answers call it when it binds.
+    pub name: String,
+    /// Which of the caller's identifiers it counts; `None` for the only one.
+    pub key: Option<String>,
+    /// The limit.
+    pub limit: Limit,
+}
+
+/// What one key gets instead of the policy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Override {
+    /// A limit of its own.
+    Limit(Limit),
+    /// Everything.
+    Allow,
+    /// Nothing.
+    Block,
+}
+
+/// A policy that has been checked, with the scopes of its limits.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) kind: CompiledKind,
+    pub(crate) overrides: HashMap<Box<[u8]>, Override>,
+}
+
+#[derive(Debug)]
+pub(crate) enum CompiledKind {
+    Limits { mode: Mode, members: Vec<(Scope, Member)> },
+    Shaper(Scope, LeakyBucket),
+}
+
+impl Policy {
+    /// Admits if every limit does; all are charged, or none.
+    pub fn all() -> Self {
+        Self::of(Mode::All)
+    }
+
+    /// Admits if one limit does; those that admit are charged.
+    pub fn any() -> Self {
+        Self::of(Mode::Any)
+    }
+
+    /// Delays instead of refusing: for [`Engine::reserve`](crate::Engine::reserve).
+    pub fn shaper(limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>) -> Self {
+        let kind = limit.try_into().map(Kind::Shaper).map_err(Into::into);
+        Self { kind, overrides: HashMap::new() }
+    }
+
+    fn of(mode: Mode) -> Self {
+        Self { kind: Ok(Kind::Limits { mode, members: Vec::new() }), overrides: HashMap::new() }
+    }
+
+    /// Adds a limit on the caller's only identifier.
+    #[must_use]
+    pub fn limit(
+        self,
+        name: impl Into<String>,
+        limit: impl TryInto<Limit, Error: Into<LimitError>>,
+    ) -> Self {
+        self.member(name.into(), None, limit.try_into().map_err(Into::into))
+    }
+
+    /// Adds a limit on the identifier called `key`.
+    #[must_use]
+    pub fn limit_by(
+        self,
+        name: impl Into<String>,
+        key: impl Into<String>,
+        limit: impl TryInto<Limit, Error: Into<LimitError>>,
+    ) -> Self {
+        self.member(name.into(), Some(key.into()), limit.try_into().map_err(Into::into))
+    }
+
+    fn member(
+        mut self,
+        name: String,
+        key: Option<String>,
+        limit: Result<Limit, LimitError>,
+    ) -> Self {
+        match (&mut self.kind, limit) {
+            (Ok(Kind::Limits { members, .. }), Ok(limit)) => {
+                members.push(Member { name, key, limit });
+            }
+            (Ok(_), Err(error)) => self.kind = Err(error),
+            (Ok(Kind::Shaper(_)), Ok(_)) | (Err(_), _) => {}
+        }
+        self
+    }
+
+    /// Gives one key something else than the policy.
+    #[must_use]
+    pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
+        self.overrides.insert(key.as_ref().into(), instead);
+        self
+    }
+
+    /// Checks the policy as a whole, under its name.
+    pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
+        let kind = match self.kind.map_err(PolicyProblem::Limit)? {
+            Kind::Shaper(limit) => {
+                if self.overrides.values().any(|instead| matches!(instead, Override::Limit(_))) {
+                    return Err(PolicyProblem::OverrideOfMany);
+                }
+                CompiledKind::Shaper(Scope::named(policy, ""), limit)
+            }
+            Kind::Limits { mode, members } => {
+                check_members(&members, &self.overrides)?;
+                let scoped = |member: Member| (Scope::named(policy, &member.name), member);
+                CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
+            }
+        };
+        Ok(Compiled { kind, overrides: self.overrides })
+    }
+}
+
+impl Compiled {
+    /// The limits of the policy; none for a shaper.
+    pub(crate) fn members(&self) -> &[(Scope, Member)] {
+        match &self.kind {
+            CompiledKind::Limits { members, .. } => members,
+            CompiledKind::Shaper(..) => &[],
+        }
+    }
+}
+
+fn check_members(
+    members: &[Member],
+    overrides: &HashMap<Box<[u8]>, Override>,
+) -> Result<(), PolicyProblem> {
+    if members.is_empty() {
+        return Err(PolicyProblem::NoLimit);
+    }
+    if members.len() > Ask::MAX_LIMITS {
+        return Err(PolicyProblem::TooManyLimits(members.len()));
+    }
+    for (index, member) in members.iter().enumerate() {
+        if members[..index].iter().any(|earlier| earlier.name == member.name) {
+            return Err(PolicyProblem::SameName(member.name.clone()));
+        }
+    }
+    let own_limit = overrides.values().any(|instead| matches!(instead, Override::Limit(_)));
+    if own_limit && members.len() > 1 {
+        return Err(PolicyProblem::OverrideOfMany);
+    }
+    Ok(())
+}
+
+/// What is wrong with a policy as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PolicyProblem {
+    /// One of its limits makes no sense.
+    Limit(LimitError),
+    /// It has no limit.
+    NoLimit,
+    /// It has more limits than one check can have.
+    TooManyLimits(usize),
+    /// Two of its limits share a name, and would share their counters.
+    SameName(String),
+    /// A key's own limit can only stand for a policy's only limit.
+    OverrideOfMany,
+}
+
+impl std::fmt::Display for PolicyProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Limit(error) => error.fmt(f),
+            Self::NoLimit => f.write_str("no limit: add at least one"),
+            Self::TooManyLimits(count) => {
+                write!(f, "{count} limits: one check can have at most {}", Ask::MAX_LIMITS)
+            }
+            Self::SameName(name) => {
+                write!(f, "two limits are called `{name}`: give each its own name")
+            }
+            Self::OverrideOfMany => f.write_str(
+                "a key's own limit needs a policy with exactly one limit: use allow or block",
+            ),
+        }
+    }
+}
+
+impl From<Limit> for Policy {
+    fn from(limit: Limit) -> Self {
+        Self::all().limit("", limit)
+    }
+}
+
+impl TryFrom<&str> for Policy {
+    type Error = LimitError;
+
+    fn try_from(text: &str) -> Result<Self, LimitError> {
+        text.parse().map(|limit: Limit| limit.into())
+    }
+}

@@ -1,0 +1,108 @@
+//! A shaper: requests leave at a steady pace, and wait for their turn.
+
+use std::sync::Arc;
+
+use tidegate_core::{Arrival, LeakyBucket, LimitError, Reservation};
+
+use crate::builder::{Builder, Place as Home};
+use crate::clock::{Clock, SystemClock};
+
+/// A leaky bucket over many keys, in this process: it delays where a [`Limiter`](crate::Limiter) refuses.
+/// Clones share everything.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{ManualClock, Shaper};
+///
+/// let exports = Shaper::builder("2/s max-wait 1s").clock(ManualClock::default()).build()?;
+/// assert_eq!(exports.reserve("user-42").delay(), Duration::ZERO);
+/// assert_eq!(exports.reserve("user-42").delay(), Duration::from_millis(500));
+/// assert_eq!(exports.reserve("user-42").delay(), Duration::from_secs(1));
+/// assert!(!exports.reserve("user-42").accepted());
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
+#[derive(Debug)]
+pub struct Shaper<C = SystemClock> {
+    shared: Arc<Shared<C>>,
+}
+
+#[derive(Debug)]
+struct Shared<C> {
+    limit: LeakyBucket,
+    home: Home<C>,
+}
+
+impl<C> Clone for Shaper<C> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl Shaper {
+    /// A shaper written as text: `2/s max-wait 5s` or `2/s capacity 10`.
+    pub fn new(limit: &str) -> Result<Self, LimitError> {
+        Self::builder(limit).build()
+    }
+
+    /// A shaper with a name, a store or a clock of its own.
+    pub fn builder(
+        limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>,
+    ) -> Builder<LeakyBucket> {
+        Builder::new(limit.try_into().map_err(Into::into))
+    }
+}
+
+impl<C: Clock> Builder<LeakyBucket, C> {
+    /// The shaper; an error if the limit makes no sense.
+    pub fn build(self) -> Result<Shaper<C>, LimitError> {
+        let (limit, home) = self.place()?;
+        Ok(Shaper { shared: Arc::new(Shared { limit, home }) })
+    }
+}
+
+impl<C: Clock> Shaper<C> {
+    /// Takes a place in the queue of `key`, if its wait is not too long, and answers how long that is. The
+    /// caller waits.
+    pub fn reserve(&self, key: impl AsRef<[u8]>) -> Reservation {
+        self.reserve_n(key, 1)
+    }
+
+    /// Takes `cost` places in a row.
+    pub fn reserve_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Reservation {
+        let place = self.take_place(key.as_ref(), cost);
+        let reservation = place.reservation;
+        place.keep();
+        reservation
+    }
+
+    pub(crate) fn take_place(&self, key: &[u8], cost: u64) -> Place<'_, C> {
+        let Home { scope, store, clock } = &self.shared.home;
+        let fingerprint = store.fingerprint(*scope, key);
+        let (reservation, until) =
+            store.reserve(fingerprint, &self.shared.limit, clock.now(), cost);
+        Place { shaper: self, fingerprint, cost, reservation, until }
+    }
+}
+
+/// A place in the queue, given back when dropped unless it is kept.
+pub(crate) struct Place<'a, C: Clock> {
+    shaper: &'a Shaper<C>,
+    fingerprint: u64,
+    cost: u64,
+    pub(crate) reservation: Reservation,
+    until: Option<Arrival>,
+}
+
+impl<C: Clock> Place<'_, C> {
+    pub(crate) fn keep(mut self) {
+        self.until = None;
+    }
+}
+
+impl<C: Clock> Drop for Place<'_, C> {
+    fn drop(&mut self) {
+        let Some(until) = self.until else { return };
+        let Shared { limit, home } = &*self.shaper.shared;
+        home.store.cancel(self.fingerprint, limit, until, home.clock.now(), self.cost);
+    }
+}

@@ -1,0 +1,415 @@
+//! The in-process store: millions of keys in a table of fingerprints and words.
+//!
+//! - A refusal or a peek only loads; an admission is one compare-and-swap and two stores on one cache line.
+//! - States that are more than a word are kept beside the table, each behind a short lock.
+//! - All limits of a check are one atomic step: their lines are locked in order.
+//! - Idle keys are swept a few lines at a time, as new keys come. Over the byte cap, idle keys go first, then
+//!   keys with something left, and last the spent ones; what was given up before its time is counted.
+
+mod arena;
+mod bucket;
+mod budget;
+mod evict;
+mod fingerprint;
+mod many;
+mod snapshot;
+mod table;
+mod wide;
+mod word;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_core::{
+    Arrival, Decision, FixedWindow, Gcra, LeakyBucket, Limit, Permit, Reservation, State,
+    Timestamp, Verdict,
+};
+
+pub use snapshot::SnapshotError;
+
+use self::budget::Budget;
+use self::fingerprint::Fingerprints;
+use self::table::{Insert, Spot, Table};
+use self::wide::WideStates;
+use super::{Ask, Op, Scope};
+
+/// The default byte cap: room for about six million keys of one word.
+const DEFAULT_MAX_BYTES: usize = 256 << 20;
+
+/// How often memory is sought for one state before it is given up.
+const ROOM_ATTEMPTS: usize = 8;
+
+/// State of all keys, in this process. Shared by reference or in an [`Arc`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate::{Limiter, MemoryStore};
+///
+/// let store = Arc::new(MemoryStore::with_max_bytes(64 << 20));
+/// let reads = Limiter::builder("1000/s").name("reads").store(store.clone()).build()?;
+/// let writes = Limiter::builder("10/s").name("writes").store(store.clone()).build()?;
+/// assert!(reads.check("user-42").allowed());
+/// assert!(writes.check("user-42").allowed());
+/// assert_eq!(store.stats().keys, 2);
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
+pub struct MemoryStore {
+    table: Table,
+    wide: WideStates,
+    budget: Arc<Budget>,
+    fingerprints: Fingerprints,
+    /// The next line to sweep.
+    hand: AtomicU64,
+    given_up: AtomicU64,
+}
+
+/// What a [`MemoryStore`] holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryStats {
+    /// Keys with a state, one per limit.
+    pub keys: u64,
+    /// Memory taken, in bytes.
+    pub bytes: usize,
+    /// States dropped before they were idle, because the byte cap left no other choice.
+    pub given_up: u64,
+}
+
+/// What a decision on a state wants written.
+struct Outcome<R> {
+    answer: R,
+    writes: bool,
+    spent: bool,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::with_max_bytes(DEFAULT_MAX_BYTES)
+    }
+}
+
+impl MemoryStore {
+    /// A store that stays within `max_bytes`, at least the two hundred kilobytes an empty one needs.
+    pub fn with_max_bytes(max_bytes: usize) -> Self {
+        Self::new(max_bytes, Fingerprints::random())
+    }
+
+    fn new(max_bytes: usize, fingerprints: Fingerprints) -> Self {
+        let budget = Arc::new(Budget::new(max_bytes));
+        Self {
+            table: Table::new(budget.clone()),
+            wide: WideStates::new(budget.clone()),
+            budget,
+            fingerprints,
+            hand: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+        }
+    }
+
+    /// What the store holds now.
+    pub fn stats(&self) -> MemoryStats {
+        MemoryStats {
+            keys: self.table.keys(),
+            bytes: self.budget.used(),
+            given_up: self.given_up.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Answers one ask in one atomic step. `None` if it names no limit.
+    pub fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Verdict> {
+        if let [one] = ask.limits {
+            let fingerprint = self.fingerprint(one.scope, one.key);
+            let decision = match ask.op {
+                Op::Take => self.take(fingerprint, one.limit, now, ask.cost),
+                Op::Peek => self.peek(fingerprint, one.limit, now, ask.cost),
+                Op::Refund => self.refund(fingerprint, one.limit, now, ask.cost),
+                Op::Reset => self.reset(fingerprint, one.limit, now),
+            };
+            return Some(Verdict { binding: 0, decision });
+        }
+        self.answer_many(ask, now, &mut Vec::new())
+    }
+
+    #[inline]
+    pub(crate) fn fingerprint(&self, scope: Scope, key: &[u8]) -> u64 {
+        self.fingerprints.of(scope, key)
+    }
+
+    /// Starts to load what a check of `fingerprint` will need.
+    #[inline]
+    pub(crate) fn touch(&self, fingerprint: u64) -> u64 {
+        self.table.touch(fingerprint)
+    }
+
+    #[inline]
+    pub(crate) fn take(
+        &self,
+        fingerprint: u64,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+    ) -> Decision {
+        let fast = match limit {
+            Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => {
+                self.take_gcra(fingerprint, gcra, now, cost)
+            }
+            Limit::FixedWindow(window) => self.take_window(fingerprint, window, now, cost),
+            _ => None,
+        };
+        fast.unwrap_or_else(|| self.take_state(fingerprint, limit, now, cost).0)
+    }
+
+    /// The fast path of most checks: a key that is known, in its home line, with a state in whole microseconds.
+    /// Loads only, but for an admission's one compare-and-swap and two stores. `None` for all others.
+    #[inline]
+    fn take_gcra(
+        &self,
+        fingerprint: u64,
+        gcra: &Gcra,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Decision> {
+        loop {
+            let spot = self.table.find_at_home(fingerprint)?;
+            let us = word::to_whole_us(spot.word)?;
+            let (decision, next_us) = gcra.decide_whole(us, now, cost)?;
+            let done = if next_us == us {
+                spot.holds()
+            } else {
+                spot.replace(word::from_whole_us(next_us, is_spent(&decision))?)
+            };
+            if done {
+                return Some(decision);
+            }
+        }
+    }
+
+    /// The same for a fixed window.
+    fn take_window(
+        &self,
+        fingerprint: u64,
+        limit: &FixedWindow,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Decision> {
+        loop {
+            let spot = self.table.find_at_home(fingerprint)?;
+            let (decision, next) = limit.decide(Some(word::to_window(spot.word)?), now, cost);
+            let done = match next {
+                None => spot.holds(),
+                Some(window) => spot.replace(word::from_window(window, is_spent(&decision))?),
+            };
+            if done {
+                return Some(decision);
+            }
+        }
+    }
+
+    /// [`MemoryStore::take`] on a state of any kind, with the permit that a concurrency limit grants.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_state(
+        &self,
+        fingerprint: u64,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, Option<Permit>) {
+        self.on_state(fingerprint, now, |state| {
+            let (decision, change) = limit.decide(state, now, cost);
+            state.apply(change);
+            Outcome {
+                answer: (decision, change.permit().filter(|_| cost > 0)),
+                writes: change.writes(),
+                spent: is_spent(&decision),
+            }
+        })
+    }
+
+    pub(crate) fn peek(
+        &self,
+        fingerprint: u64,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+    ) -> Decision {
+        self.on_state(fingerprint, now, |state| Outcome {
+            answer: limit.peek(state, now, cost),
+            writes: false,
+            spent: false,
+        })
+    }
+
+    pub(crate) fn refund(
+        &self,
+        fingerprint: u64,
+        limit: &Limit,
+        now: Timestamp,
+        amount: u64,
+    ) -> Decision {
+        self.on_state(fingerprint, now, |state| {
+            let writes = *state != State::Empty;
+            let answer = limit.refund(state, now, amount);
+            Outcome { answer, writes, spent: is_spent(&answer) }
+        })
+    }
+
+    /// Forgets what was spent.
+    pub(crate) fn reset(&self, fingerprint: u64, limit: &Limit, now: Timestamp) -> Decision {
+        self.remove(fingerprint);
+        limit.peek(&State::Empty, now, 0)
+    }
+
+    /// Takes a place in a shaper's queue. The arrival says which place it was, for
+    /// [`MemoryStore::cancel`].
+    pub(crate) fn reserve(
+        &self,
+        fingerprint: u64,
+        shaper: &LeakyBucket,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Reservation, Option<Arrival>) {
+        self.on_state(fingerprint, now, |state| {
+            let (reservation, next) = shaper.decide(state.arrival(), now, cost);
+            if let Some(next) = next {
+                *state = State::Arrival(next);
+            }
+            let place = next.filter(|_| reservation.accepted());
+            Outcome { answer: (reservation, place), writes: next.is_some(), spent: false }
+        })
+    }
+
+    /// Gives a place back, if nobody has queued behind it.
+    pub(crate) fn cancel(
+        &self,
+        fingerprint: u64,
+        shaper: &LeakyBucket,
+        place: Arrival,
+        now: Timestamp,
+        cost: u64,
+    ) -> bool {
+        self.on_state(fingerprint, now, |state| {
+            let cancelled = shaper.cancel(state, place, now, cost);
+            Outcome { answer: cancelled, writes: cancelled, spent: false }
+        })
+    }
+
+    /// Gives a permit back. `false` if it was not held any more.
+    pub(crate) fn release(&self, fingerprint: u64, permit_id: u64) -> bool {
+        // Giving back takes no memory, so that no time is needed to find some.
+        self.on_state(fingerprint, Timestamp::EPOCH, |state| {
+            let released = state.release(permit_id);
+            Outcome { answer: released, writes: released, spent: false }
+        })
+    }
+
+    /// Decides on the state of a key, wherever it is kept.
+    fn on_state<R>(
+        &self,
+        fingerprint: u64,
+        now: Timestamp,
+        decide: impl Fn(&mut State) -> Outcome<R>,
+    ) -> R {
+        let mut attempts = 0;
+        loop {
+            let spot = self.table.find(fingerprint);
+            if let Some(number) = word::to_wide(spot.word) {
+                let Some(mut wide) = self.wide.lock(number) else { continue };
+                if wide.fingerprint != fingerprint {
+                    continue; // it was dropped, and perhaps reused, before we had its lock
+                }
+                let outcome = decide(&mut wide.state);
+                if outcome.writes {
+                    wide.spent = outcome.spent;
+                    self.wide.recount(&mut wide);
+                }
+                drop(wide);
+                if self.budget.exceeded() {
+                    self.make_room(now);
+                }
+                return outcome.answer;
+            }
+            let mut state = word::to_state(spot.word);
+            let outcome = decide(&mut state);
+            if !outcome.writes {
+                if spot.holds() {
+                    return outcome.answer;
+                }
+                continue;
+            }
+            let Some(word) = self.to_word(fingerprint, state, outcome.spent) else {
+                attempts += 1;
+                if attempts > ROOM_ATTEMPTS {
+                    self.given_up.fetch_add(1, Ordering::Relaxed);
+                    return outcome.answer;
+                }
+                self.make_room(now);
+                continue;
+            };
+            if self.write(&spot, fingerprint, word, now) {
+                return outcome.answer;
+            }
+            self.drop_wide(word);
+        }
+    }
+
+    /// The word for a state: the state itself, or where it is kept. `None` if there is no memory for it.
+    fn to_word(&self, fingerprint: u64, state: State, spent: bool) -> Option<u64> {
+        word::from_state(&state, spent)
+            .or_else(|| self.wide.add(fingerprint, state, spent).map(word::from_wide))
+    }
+
+    /// Takes out a wide state that no line names.
+    fn drop_wide(&self, word: u64) {
+        if let Some(number) = word::to_wide(word)
+            && let Some(mut wide) = self.wide.lock(number)
+        {
+            self.wide.remove(number, &mut wide);
+        }
+    }
+
+    /// Writes a word to a spot, new or not. `false` if the line has changed since the spot was read.
+    #[inline]
+    fn write(&self, spot: &Spot<'_>, fingerprint: u64, word: u64, now: Timestamp) -> bool {
+        if spot.word != 0 {
+            return spot.replace(word);
+        }
+        match self.table.insert(spot, fingerprint, word) {
+            Insert::Done => {
+                self.after_insert(now);
+                true
+            }
+            Insert::Changed => false,
+            Insert::Full => {
+                let _locks = self.lock_lines(&[fingerprint]);
+                self.evict_from(self.home_of(fingerprint), now, &[]);
+                false
+            }
+        }
+    }
+
+    /// Keeps the load where it should be: by dropping idle keys, or where there are none by another line. Either
+    /// way a new key pays for a few lines only.
+    fn after_insert(&self, now: Timestamp) {
+        for _ in 0..4 {
+            if !self.table.is_loaded() {
+                return;
+            }
+            self.sweep(now, 4);
+        }
+        if self.table.is_loaded() {
+            self.table.grow();
+        }
+    }
+}
+
+/// Whether a decision leaves nothing.
+#[inline]
+fn is_spent(decision: &Decision) -> bool {
+    decision.remaining() == 0
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryStore").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+//! Several limits in one atomic step: their lines are locked in order, decided, written, and unlocked.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use tidegate_core::{Change, Mode, Permit, State, Timestamp, Verdict, decide_many};
+
+use super::bucket::{Bucket, Entry, Locked};
+use super::table::Insert;
+use super::wide::Wide;
+use super::{MemoryStore, word};
+use crate::store::{Ask, KeyedLimit, Op};
+
+const MAX: usize = Ask::MAX_LIMITS;
+
+/// A state while its line is locked.
+enum Held<'a> {
+    Word(State),
+    Wide(MutexGuard<'a, Wide>),
+}
+
+impl Held<'_> {
+    fn state(&self) -> &State {
+        match self {
+            Self::Word(state) => state,
+            Self::Wide(wide) => &wide.state,
+        }
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        match self {
+            Self::Word(state) => state,
+            Self::Wide(wide) => &mut wide.state,
+        }
+    }
+}
+
+impl MemoryStore {
+    /// `permits` gets what concurrency limits grant, with the index of the limit.
+    pub(crate) fn answer_many(
+        &self,
+        ask: &Ask<'_>,
+        now: Timestamp,
+        permits: &mut Vec<(usize, Permit)>,
+    ) -> Option<Verdict> {
+        let limits = ask.limits.get(..MAX).unwrap_or(ask.limits);
+        let mut fingerprints = [0; MAX];
+        for (fingerprint, limit) in fingerprints.iter_mut().zip(limits) {
+            *fingerprint = self.fingerprint(limit.scope, limit.key);
+        }
+        let fingerprints = &fingerprints[..limits.len()];
+        let locks = self.lock_lines(fingerprints);
+        let mut held: [Held<'_>; MAX] = std::array::from_fn(|_| Held::Word(State::Empty));
+        for (held, fingerprint) in held.iter_mut().zip(fingerprints) {
+            *held = self.hold(*fingerprint);
+        }
+        let held = &mut held[..limits.len()];
+        let mut wrote = [false; MAX];
+        let verdict = match ask.op {
+            Op::Take => take(ask, limits, held, &mut wrote, now, permits),
+            Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX]),
+            Op::Refund | Op::Reset => give_back(ask, limits, held, &mut wrote, now),
+        };
+        let mut inserted = false;
+        for (index, keyed) in limits.iter().enumerate().filter(|(index, _)| wrote[*index]) {
+            let held = std::mem::replace(&mut held[index], Held::Word(State::Empty));
+            let spent = keyed.limit.peek(held.state(), now, 0).remaining() == 0;
+            inserted |= self.put_back(fingerprints[index], held, spent, now, fingerprints);
+        }
+        drop(locks);
+        if inserted {
+            self.after_insert(now);
+        }
+        verdict
+    }
+
+    /// Locks the lines of all fingerprints, in ascending order, so that no two checks wait for each other.
+    pub(super) fn lock_lines(&self, fingerprints: &[u64]) -> [Option<Locked<'_>>; MAX] {
+        loop {
+            let mut lines = [u64::MAX; MAX];
+            for (line, fingerprint) in lines.iter_mut().zip(fingerprints) {
+                *line = self.table.line_of(*fingerprint);
+            }
+            lines.sort_unstable();
+            let mut locks = [const { None }; MAX];
+            let mut before = u64::MAX;
+            for (lock, line) in locks.iter_mut().zip(lines).take(fingerprints.len()) {
+                if line != before {
+                    *lock = Some(self.table.line(line).lock());
+                    before = line;
+                }
+            }
+            // While its line is locked a fingerprint stays where it is; before, it may have moved.
+            let moved =
+                |fingerprint| lines.binary_search(&self.table.line_of(fingerprint)).is_err();
+            if !fingerprints.iter().any(|fingerprint| moved(*fingerprint)) {
+                return locks;
+            }
+        }
+    }
+
+    /// The state of a fingerprint whose line is locked.
+    fn hold(&self, fingerprint: u64) -> Held<'_> {
+        let word =
+            self.table.find_locked(self.home_of(fingerprint), fingerprint).map_or(0, Entry::word);
+        match word::to_wide(word).and_then(|number| self.wide.lock(number)) {
+            Some(wide) => Held::Wide(wide),
+            None => Held::Word(word::to_state(word)),
+        }
+    }
+
+    /// Writes a state back to its locked line. `true` if that took a new entry.
+    fn put_back(
+        &self,
+        fingerprint: u64,
+        held: Held<'_>,
+        spent: bool,
+        now: Timestamp,
+        needed: &[u64],
+    ) -> bool {
+        let state = match held {
+            Held::Wide(mut wide) => {
+                wide.spent = spent;
+                self.wide.recount(&mut wide);
+                return false;
+            }
+            Held::Word(State::Empty) => {
+                self.remove_locked(fingerprint);
+                return false;
+            }
+            Held::Word(state) => state,
+        };
+        let line = self.home_of(fingerprint);
+        // No memory for a wide state while lines are locked: the state is given up, and counted.
+        let Some(word) = self.to_word(fingerprint, state, spent) else {
+            self.given_up.fetch_add(1, Ordering::Relaxed);
+            return false;
+        };
+        if let Some(entry) = self.table.find_locked(line, fingerprint) {
+            entry.set_word(word);
+            return false;
+        }
+        if self.table.insert_locked(line, fingerprint, word) == Insert::Full {
+            self.evict_from(line, now, needed);
+            if self.table.insert_locked(line, fingerprint, word) == Insert::Full {
+                self.drop_wide(word);
+                self.given_up.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    pub(super) fn home_of(&self, fingerprint: u64) -> &Bucket {
+        self.table.line(self.table.line_of(fingerprint))
+    }
+}
+
+fn verdict(
+    mode: Mode,
+    limits: &[KeyedLimit<'_>],
+    held: &[Held<'_>],
+    now: Timestamp,
+    cost: u64,
+    changes: &mut [Change],
+) -> Option<Verdict> {
+    let pairs = limits.iter().zip(held).map(|(keyed, held)| (keyed.limit, held.state()));
+    decide_many(mode, pairs, changes, now, cost)
+}
+
+fn take(
+    ask: &Ask<'_>,
+    limits: &[KeyedLimit<'_>],
+    held: &mut [Held<'_>],
+    wrote: &mut [bool; MAX],
+    now: Timestamp,
+    permits: &mut Vec<(usize, Permit)>,
+) -> Option<Verdict> {
+    let mut changes = [Change::KEEP; MAX];
+    let verdict = verdict(ask.mode, limits, held, now, ask.cost, &mut changes)?;
+    for (index, (held, change)) in held.iter_mut().zip(changes).enumerate() {
+        held.state_mut().apply(change);
+        wrote[index] = change.writes();
+        permits.extend(change.permit().filter(|permit| permit.cost > 0).map(|held| (index, held)));
+    }
+    Some(verdict)
+}
+
+fn give_back(
+    ask: &Ask<'_>,
+    limits: &[KeyedLimit<'_>],
+    held: &mut [Held<'_>],
+    wrote: &mut [bool; MAX],
+    now: Timestamp,
+) -> Option<Verdict> {
+    for ((keyed, held), wrote) in limits.iter().zip(&mut *held).zip(wrote) {
+        *wrote = *held.state() != State::Empty;
+        if ask.op == Op::Reset {
+            *held.state_mut() = State::Empty;
+        } else {
+            let _ = keyed.limit.refund(held.state_mut(), now, ask.cost);
+        }
+    }
+    verdict(ask.mode, limits, held, now, 0, &mut [Change::KEEP; MAX])
+}

@@ -1,0 +1,166 @@
+//! Snapshots: every state that is not idle, in checked blocks, so that a restart forgets nothing.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use rapidhash::v3::rapidhash_v3;
+use tidegate_core::{State, Timestamp};
+
+use super::fingerprint::Fingerprints;
+use super::{MemoryStore, word};
+
+const MAGIC: &[u8; 16] = b"tidegate memory1";
+/// Blocks are written when they pass this, and refused when far above it.
+const BLOCK_BYTES: usize = 64 << 10;
+/// The largest single state: a log of a million entries.
+const MAX_BLOCK_BYTES: usize = BLOCK_BYTES + (32 << 20);
+
+/// Why a snapshot could not be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// Reading failed.
+    Io(io::Error),
+    /// The file is no snapshot, or one of another version.
+    NotASnapshot,
+    /// The file ends early.
+    Truncated,
+    /// What was read is not what was written.
+    Corrupt,
+}
+
+impl MemoryStore {
+    /// Writes all states that are not idle at `now`. Checks go on meanwhile: a line is locked only while it is
+    /// copied.
+    pub fn snapshot(&self, out: &mut impl Write, now: Timestamp) -> io::Result<()> {
+        out.write_all(MAGIC)?;
+        out.write_all(&self.fingerprints.seed.to_le_bytes())?;
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        let mut index = 0;
+        // A key that moves while the table grows moves to a later line, so none is missed; one seen twice is
+        // read back with its later state.
+        while index < self.table.lines() {
+            self.copy_line(index, now, &mut block);
+            if block.len() >= BLOCK_BYTES {
+                write_block(out, &mut block)?;
+            }
+            index += 1;
+        }
+        write_block(out, &mut block)?;
+        write_block(out, &mut block)?; // the empty block is the end
+        out.flush()
+    }
+
+    fn copy_line(&self, index: u64, now: Timestamp, block: &mut Vec<u8>) {
+        let line = self.table.line(index);
+        let _locked = line.lock();
+        for entry in self.table.entries(line).filter(|entry| !entry.is_free()) {
+            let wide = word::to_wide(entry.word()).and_then(|number| self.wide.lock(number));
+            let small = word::to_state(entry.word());
+            let state = wide.as_ref().map_or(&small, |wide| &wide.state);
+            if state.idle_from() > now {
+                block.extend_from_slice(&entry.fingerprint().to_le_bytes());
+                let length_at = block.len();
+                block.extend_from_slice(&[0; 4]);
+                state.write_bytes(block);
+                let length = u32::try_from(block.len() - length_at - 4).unwrap_or(u32::MAX);
+                block[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+            }
+        }
+    }
+
+    /// A store with what a snapshot holds, less what has become idle by `now`.
+    pub fn restore(
+        input: &mut impl Read,
+        max_bytes: usize,
+        now: Timestamp,
+    ) -> Result<Self, SnapshotError> {
+        let mut magic = [0; 16];
+        input.read_exact(&mut magic).map_err(|_| SnapshotError::NotASnapshot)?;
+        if &magic != MAGIC {
+            return Err(SnapshotError::NotASnapshot);
+        }
+        let seed = u64::from_le_bytes(read_array(input)?);
+        let store = Self::new(max_bytes, Fingerprints::from_seed(seed));
+        while let Some(block) = read_block(input)? {
+            let mut rest = block.as_slice();
+            while !rest.is_empty() {
+                let fingerprint = u64::from_le_bytes(read_array(&mut rest)?);
+                let length = u32::from_le_bytes(read_array(&mut rest)?) as usize;
+                let (bytes, tail) = rest.split_at_checked(length).ok_or(SnapshotError::Corrupt)?;
+                let state = State::from_bytes(bytes).ok_or(SnapshotError::Corrupt)?;
+                if state.idle_from() > now {
+                    store.put(fingerprint, &state, now);
+                }
+                rest = tail;
+            }
+        }
+        Ok(store)
+    }
+
+    fn put(&self, fingerprint: u64, state: &State, now: Timestamp) {
+        self.on_state(fingerprint, now, |kept| {
+            kept.clone_from(state);
+            super::Outcome { answer: (), writes: true, spent: false }
+        });
+    }
+}
+
+/// Length, checksum, bytes.
+fn write_block(out: &mut impl Write, block: &mut Vec<u8>) -> io::Result<()> {
+    let length = u32::try_from(block.len()).map_err(io::Error::other)?;
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(&rapidhash_v3(block).to_le_bytes())?;
+    out.write_all(block)?;
+    block.clear();
+    Ok(())
+}
+
+fn read_block(input: &mut impl Read) -> Result<Option<Vec<u8>>, SnapshotError> {
+    let length = u32::from_le_bytes(read_array(input)?) as usize;
+    let checksum = u64::from_le_bytes(read_array(input)?);
+    if length > MAX_BLOCK_BYTES {
+        return Err(SnapshotError::Corrupt);
+    }
+    // Grows with what is there, not with what the length claims.
+    let mut block = Vec::new();
+    input.take(length as u64).read_to_end(&mut block).map_err(SnapshotError::Io)?;
+    if block.len() < length {
+        return Err(SnapshotError::Truncated);
+    }
+    if rapidhash_v3(&block) != checksum {
+        return Err(SnapshotError::Corrupt);
+    }
+    Ok((length > 0).then_some(block))
+}
+
+fn read_array<const N: usize>(input: &mut impl Read) -> Result<[u8; N], SnapshotError> {
+    let mut bytes = [0; N];
+    input.read_exact(&mut bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => SnapshotError::Truncated,
+        _ => SnapshotError::Io(error),
+    })?;
+    Ok(bytes)
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "snapshot could not be read: {error}"),
+            Self::NotASnapshot => f.write_str("not a snapshot of this version of tidegate"),
+            Self::Truncated => f.write_str("snapshot ends early: it was not written to its end"),
+            Self::Corrupt => {
+                f.write_str("snapshot is damaged: its contents do not match their checksum")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The table: fingerprints to words, by linear hashing over lines.
+//!
+//! It grows one line at a time, so that no insertion ever pays for all keys: line `n` takes over its share
+//! of line `n − 2^k`. A key's line follows from its fingerprint and the number of lines. A reader may hold an
+//! outdated number; the line it then looks into was locked after its share had moved on, so that its version
+//! tells.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::arena::{Arena, CHUNK_BYTES};
+use super::bucket::{Bucket, ENTRIES, Entry};
+use super::budget::Budget;
+use crate::sync::{AtomicU64, MODELLED, Ordering};
+
+/// Lines a new table starts with.
+const FIRST_LINES: u64 = if MODELLED { 1 } else { 64 };
+/// Mean load at which a line is added: 7/4 keys per line of three. About 40 bytes per key, and nine keys in
+/// ten in their home line.
+const LOAD: (u64, u64) = (7, 4);
+/// Overflow lines, as a share of the home lines: far above what chance needs at this load.
+const OVERFLOW_SHARE: usize = 4;
+
+pub(super) struct Table {
+    home: Arena,
+    overflow: Arena,
+    budget: Arc<Budget>,
+    /// Overflow lines not in use, by number, and the next never used.
+    spare: Mutex<Spare>,
+    lines: AtomicU64,
+    /// The smallest 2^k − 1 that is no less than `lines − 1`.
+    mask: AtomicU64,
+    keys: AtomicU64,
+    /// Held by whoever adds a line; nobody waits for it.
+    growing: Mutex<()>,
+}
+
+struct Spare {
+    free: Vec<u64>,
+    unused: u64,
+}
+
+/// Where a fingerprint is, or would be, as of a version of its home line.
+pub(super) struct Spot<'t> {
+    line: &'t Bucket,
+    version: u64,
+    entry: Option<&'t Entry>,
+    /// 0 if the fingerprint is not in the table.
+    pub(super) word: u64,
+}
+
+impl Spot<'_> {
+    /// Whether the spot still is what was read.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        self.line.still(self.version)
+    }
+
+    /// Replaces the word, if nothing changed on the line since it was read.
+    #[inline]
+    pub(super) fn replace(&self, word: u64) -> bool {
+        let (Some(entry), Some(_locked)) = (self.entry, self.line.try_lock(self.version)) else {
+            return false;
+        };
+        entry.set_word(word);
+        true
+    }
+}
+
+impl Table {
+    pub(super) fn new(budget: Arc<Budget>) -> Self {
+        // The first chunk of each kind is always there, however small the cap.
+        let max_chunks = (budget.max() / CHUNK_BYTES).max(2);
+        let overflow_chunks = (max_chunks / OVERFLOW_SHARE).max(1);
+        let home_chunks = max_chunks - overflow_chunks;
+        let (home, overflow) = (Arena::new(home_chunks), Arena::new(overflow_chunks));
+        budget.take(home.directory_bytes() + overflow.directory_bytes());
+        let first = Budget::new(CHUNK_BYTES);
+        for index in 0..FIRST_LINES {
+            home.get_or_allocate(index, &first);
+        }
+        budget.take(CHUNK_BYTES);
+        Self {
+            home,
+            overflow,
+            budget,
+            spare: Mutex::new(Spare { free: Vec::new(), unused: 1 }),
+            lines: AtomicU64::new(FIRST_LINES),
+            mask: AtomicU64::new(FIRST_LINES - 1),
+            keys: AtomicU64::new(0),
+            growing: Mutex::new(()),
+        }
+    }
+
+    pub(super) fn keys(&self) -> u64 {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn lines(&self) -> u64 {
+        self.lines.load(Ordering::Acquire)
+    }
+
+    /// The number of the line a fingerprint belongs to.
+    #[inline]
+    pub(super) fn line_of(&self, fingerprint: u64) -> u64 {
+        // Read apart, the two may be of different moments. Then the line is one that the fingerprint belonged to
+        // a moment ago, which its version tells.
+        let lines = self.lines.load(Ordering::Acquire);
+        let mask = self.mask.load(Ordering::Relaxed);
+        let index = fingerprint & mask;
+        if index < lines { index } else { index & (mask >> 1) }
+    }
+
+    /// Line `index` of the home lines.
+    #[inline]
+    pub(super) fn line(&self, index: u64) -> &Bucket {
+        match self.home.get(index) {
+            Some(line) => line,
+            None => unreachable!("a line is allocated before `lines` counts it"),
+        }
+    }
+
+    /// Finds a fingerprint in its home line without a lock: nine keys in ten, and nothing but loads.
+    #[inline]
+    pub(super) fn find_at_home(&self, fingerprint: u64) -> Option<Spot<'_>> {
+        let line = self.line(self.line_of(fingerprint));
+        let version = line.begin();
+        let entry = line.entries.iter().find(|entry| entry.fingerprint() == fingerprint)?;
+        let word = entry.word();
+        (word != 0).then_some(Spot { line, version, entry: Some(entry), word })
+    }
+
+    /// Finds a fingerprint, or where it would be, without a lock.
+    pub(super) fn find(&self, fingerprint: u64) -> Spot<'_> {
+        loop {
+            let index = self.line_of(fingerprint);
+            let line = self.line(index);
+            let version = line.begin();
+            let entry = self.find_locked(line, fingerprint);
+            let word = entry.map_or(0, Entry::word);
+            // What was read is true while the version stands and the fingerprint still belongs here.
+            if line.still(version) && self.line_of(fingerprint) == index {
+                return Spot { line, version, entry, word };
+            }
+        }
+    }
+
+    /// Brings the line of a fingerprint closer, for a batch: loads do not wait for each other.
+    #[inline]
+    pub(super) fn touch(&self, fingerprint: u64) -> u64 {
+        self.line(self.line_of(fingerprint)).next.load(Ordering::Relaxed)
+    }
+
+    /// Adds a fingerprint that `spot` found absent. `false` if the line has changed since.
+    pub(super) fn insert(&self, spot: &Spot<'_>, fingerprint: u64, word: u64) -> Insert {
+        let Some(_locked) = spot.line.try_lock(spot.version) else { return Insert::Changed };
+        self.insert_locked(spot.line, fingerprint, word)
+    }
+
+    /// Adds a fingerprint to a locked line that does not hold it.
+    pub(super) fn insert_locked(&self, line: &Bucket, fingerprint: u64, word: u64) -> Insert {
+        if let Some(free) = self.entries(line).find(|entry| entry.is_free()) {
+            free.fill(fingerprint, word);
+            self.keys.fetch_add(1, Ordering::Relaxed);
+            return Insert::Done;
+        }
+        let mut last = line;
+        while let Some(next) = self.overflow_line(last.next.load(Ordering::Relaxed)) {
+            last = next;
+        }
+        let Some(number) = self.spare_line() else { return Insert::Full };
+        if let Some(fresh) = self.overflow_line(number) {
+            fresh.entries[0].fill(fingerprint, word);
+        }
+        last.next.store(number, Ordering::Relaxed);
+        self.keys.fetch_add(1, Ordering::Relaxed);
+        Insert::Done
+    }
+
+    /// The entry of a fingerprint in a line: true if the line is locked, or its version proves it.
+    pub(super) fn find_locked<'t>(
+        &'t self,
+        line: &'t Bucket,
+        fingerprint: u64,
+    ) -> Option<&'t Entry> {
+        self.entries(line).find(|entry| entry.belongs_to(fingerprint))
+    }
+
+    /// All entries of a line, those of its overflow lines included.
+    pub(super) fn entries<'t>(&'t self, line: &'t Bucket) -> impl Iterator<Item = &'t Entry> {
+        line.entries.iter().chain(self.chain(line.next.load(Ordering::Relaxed)))
+    }
+
+    /// Keeps only the entries of a locked line that `keep` wants, closes the gaps, and gives empty overflow
+    /// lines back.
+    pub(super) fn retain(&self, line: &Bucket, mut keep: impl FnMut(u64, u64) -> bool) {
+        let mut removed = 0;
+        for entry in self.entries(line) {
+            if !entry.is_free() && !keep(entry.fingerprint(), entry.word()) {
+                entry.free();
+                removed += 1;
+            }
+        }
+        if removed > 0 {
+            self.keys.fetch_sub(removed, Ordering::Relaxed);
+            self.close_gaps(line);
+        }
+    }
+
+    fn close_gaps(&self, line: &Bucket) {
+        let mut filled = 0;
+        for entry in self.entries(line) {
+            if entry.is_free() {
+                continue;
+            }
+            if let Some(target) = self.entries(line).nth(filled)
+                && !std::ptr::eq(target, entry)
+            {
+                target.fill(entry.fingerprint(), entry.word());
+                entry.free();
+            }
+            filled += 1;
+        }
+        // Overflow lines behind the last that is in use go back.
+        let mut last = line;
+        for _ in 1..filled.div_ceil(ENTRIES) {
+            match self.overflow_line(last.next.load(Ordering::Relaxed)) {
+                Some(next) => last = next,
+                None => return,
+            }
+        }
+        let mut number = last.next.load(Ordering::Relaxed);
+        last.next.store(0, Ordering::Relaxed);
+        while let Some(unused) = self.overflow_line(number) {
+            let next = unused.next.load(Ordering::Relaxed);
+            unused.next.store(0, Ordering::Relaxed);
+            self.spare().free.push(number);
+            number = next;
+        }
+    }
+
+    /// Whether there are more keys than the lines should hold.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.keys() * LOAD.1 > self.lines.load(Ordering::Relaxed) * LOAD.0
+    }
+
+    /// Adds one line. Does nothing if another thread is at it, or if there is no memory for one.
+    pub(super) fn grow(&self) {
+        let Ok(_growing) = self.growing.try_lock() else { return };
+        let lines = self.lines.load(Ordering::Relaxed);
+        let Some(fresh) = self.home.get_or_allocate(lines, &self.budget) else { return };
+        let half = 1 << (u64::BITS - 1 - lines.leading_zeros());
+        let line = self.line(lines - half);
+        // Nobody can reach the new line before it is counted: it needs no lock.
+        let _locked = line.lock();
+        let moves = |fingerprint: u64| fingerprint & (2 * half - 1) == lines;
+        let mut stranded = false;
+        for entry in self.entries(line) {
+            if !entry.is_free() && moves(entry.fingerprint()) {
+                let moved = self.insert_locked(fresh, entry.fingerprint(), entry.word());
+                stranded |= !matches!(moved, Insert::Done);
+            }
+        }
+        if stranded {
+            // No overflow line left for the new line: undo, and stay as large as we are.
+            self.retain(fresh, |_, _| false);
+            return;
+        }
+        self.retain(line, |fingerprint, _| !moves(fingerprint));
+        self.mask.store((lines + 1).next_power_of_two() - 1, Ordering::Relaxed);
+        self.lines.store(lines + 1, Ordering::Release);
+    }
+
+    fn chain(&self, first: u64) -> impl Iterator<Item = &Entry> {
+        // A reader without a lock may walk a chain that is being changed: the bound keeps it from circling.
+        const MAX_CHAIN: usize = 64;
+        let follow = |line: &&Bucket| self.overflow_line(line.next.load(Ordering::Relaxed));
+        std::iter::successors(self.overflow_line(first), follow)
+            .take(MAX_CHAIN)
+            .flat_map(|line| &line.entries)
+    }
+
+    fn overflow_line(&self, number: u64) -> Option<&Bucket> {
+        if number == 0 { None } else { self.overflow.get(number) }
+    }
+
+    fn spare_line(&self) -> Option<u64> {
+        let mut spare = self.spare();
+        if let Some(number) = spare.free.pop() {
+            return Some(number);
+        }
+        self.overflow.get_or_allocate(spare.unused, &self.budget)?;
+        spare.unused += 1;
+        Some(spare.unused - 1)
+    }
+
+    fn spare(&self) -> std::sync::MutexGuard<'_, Spare> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What became of an insertion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Insert {
+    Done,
+    /// The line has changed since it was read: look again.
+    Changed,
+    /// The line and its overflow are full, and there is no memory for more.
+    Full,
+}

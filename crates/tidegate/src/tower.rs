@@ -1,0 +1,188 @@
+//! A rate limit for axum, tonic and every other [tower](https://docs.rs/tower) service that speaks HTTP.
+//!
+//! [`RateLimitLayer`] asks a [`Limiter`] before each request and tells the client how much is left. Who is
+//! limited is a [`Key`]; whose address that is behind proxies is for [`ClientIp`] to say.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tidegate::{Limiter, tower::{ClientIp, Key, RateLimitLayer}};
+//!
+//! let limit = RateLimitLayer::new(Limiter::new("100/min burst 20")?)
+//!     .name("api")
+//!     .client_ip(ClientIp::new().trust("10.0.0.0/8")?)
+//!     .key(Key::header("x-api-key")?);
+//! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(limit);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Serve it with `app.into_make_service_with_connect_info::<SocketAddr>()`, or no address is known and every
+//! request that needs one is answered 500. An admitted request's answer carries what is left; a refused one
+//! never reaches the service:
+//!
+//! ```text
+//! HTTP/1.1 429 Too Many Requests
+//! retry-after: 1
+//! ratelimit-policy: "api";q=100;w=60
+//! ratelimit: "api";r=0;t=12
+//! x-ratelimit-limit: 20
+//! x-ratelimit-remaining: 0
+//! x-ratelimit-reset: 1700000012
+//! ```
+
+mod cidr;
+mod client_ip;
+mod error;
+mod forwarded;
+mod future;
+mod headers;
+mod hook;
+mod key;
+mod refusal;
+mod service;
+
+use std::sync::Arc;
+
+use http::Response;
+use http::request::Parts;
+use tower_layer::Layer;
+
+use crate::clock::{Clock, SystemClock};
+use crate::limiter::Limiter;
+use tidegate_core::Decision;
+
+pub use client_ip::ClientIp;
+pub use error::SetupError;
+pub use future::ResponseFuture;
+pub use headers::Headers;
+pub use key::Key;
+pub use refusal::{Refuse, TooManyRequests};
+pub use service::RateLimit;
+
+use headers::Label;
+use hook::Hook;
+
+/// Limits the requests to a service. Clones, and the services made from them, share one state.
+///
+/// Without further settings it charges one unit to the client's address, an IPv6 client to its /64.
+///
+/// ```
+/// use tidegate::{Limiter, tower::{Headers, Key, RateLimitLayer}};
+///
+/// let limit = RateLimitLayer::new(Limiter::new("1000/h burst 50")?)
+///     .name("search")
+///     .key(Key::header("x-api-key")?.and(Key::path()))
+///     .cost(|request| if request.uri.path() == "/export" { 10 } else { 1 })
+///     .skip(|request| request.uri.path() == "/healthz")
+///     .headers(Headers::Standard);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a layer limits nothing until it is put around a service"]
+pub struct RateLimitLayer<C = SystemClock, R = TooManyRequests> {
+    limiter: Limiter<C>,
+    rules: Rules,
+    refusal: Arc<R>,
+}
+
+/// What does not depend on the clock or the body.
+#[derive(Clone, Debug)]
+struct Rules {
+    key: Key,
+    client_ip: ClientIp,
+    cost: Option<Hook<Parts, u64>>,
+    skip: Option<Hook<Parts, bool>>,
+    label: Label,
+    headers: Headers,
+}
+
+impl<C: Clock> RateLimitLayer<C> {
+    /// Limits each client's address.
+    pub fn new(limiter: Limiter<C>) -> Self {
+        let rules = Rules {
+            key: Key::client_ip(),
+            client_ip: ClientIp::new(),
+            cost: None,
+            skip: None,
+            label: Label::new("default", limiter.limit()),
+            headers: Headers::default(),
+        };
+        Self { limiter, rules, refusal: Arc::new(TooManyRequests) }
+    }
+}
+
+impl<C: Clock, R> RateLimitLayer<C, R> {
+    /// Who is limited; [`Key::client_ip`] unless told.
+    pub fn key(mut self, key: Key) -> Self {
+        self.rules.key = key;
+        self
+    }
+
+    /// How a client's address is found, by every [`Key`] that needs it.
+    pub fn client_ip(mut self, client_ip: ClientIp) -> Self {
+        self.rules.client_ip = client_ip;
+        self
+    }
+
+    /// What a request costs; 1 unless told. A cost of 0 spends nothing and is always admitted, and its answer
+    /// still says what is left.
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+        self.rules.cost = Some(Hook::new(cost));
+        self
+    }
+
+    /// Lets requests through without counting them, such as health checks.
+    pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.rules.skip = Some(Hook::new(skip));
+        self
+    }
+
+    /// The policy's name in the headers; `default` unless told. It is sent as ASCII: any other character
+    /// becomes `?`.
+    pub fn name(mut self, name: &str) -> Self {
+        self.rules.label = Label::new(name, self.limiter.limit());
+        self
+    }
+
+    /// Which headers tell the client what is left.
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.rules.headers = headers;
+        self
+    }
+
+    /// Answers refusals in the service's own way. The headers are added to what it returns, unless it has set
+    /// them itself.
+    ///
+    /// ```
+    /// use http::{Response, StatusCode};
+    /// use tidegate::{Limiter, tower::RateLimitLayer};
+    ///
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).on_refusal(|request, decision| {
+    ///     let text = format!("{}: {} per hour", request.uri.path(), decision.limit());
+    ///     let mut response = Response::new(axum::body::Body::from(text));
+    ///     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    ///     response
+    /// });
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn on_refusal<F, B>(self, refusal: F) -> RateLimitLayer<C, F>
+    where
+        F: Fn(&Parts, &Decision) -> Response<B>,
+    {
+        RateLimitLayer { limiter: self.limiter, rules: self.rules, refusal: Arc::new(refusal) }
+    }
+}
+
+impl<C, R> Clone for RateLimitLayer<C, R> {
+    fn clone(&self) -> Self {
+        let (limiter, rules) = (self.limiter.clone(), self.rules.clone());
+        Self { limiter, rules, refusal: self.refusal.clone() }
+    }
+}
+
+impl<S, C, R> Layer<S> for RateLimitLayer<C, R> {
+    type Service = RateLimit<S, C, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RateLimit::new(inner, self.clone())
+    }
+}

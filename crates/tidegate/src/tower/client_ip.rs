@@ -1,0 +1,172 @@
+//! Whose request it is, when it may have come through proxies.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::request::Parts;
+use http::{Extensions, HeaderMap};
+
+use super::cidr::Network;
+use super::error::SetupError;
+use super::forwarded::{Source, from_right};
+use super::hook::Hook;
+
+/// Finds a client's address.
+///
+/// That is the peer of the connection, unless the peer is a trusted proxy. Then `X-Forwarded-For` is read from
+/// the right, as each proxy appends there, up to the first address that is not trusted. What stands further
+/// left, and the whole header of a peer that is not trusted, is only the client's word and never looked at.
+///
+/// ```
+/// use std::net::IpAddr;
+/// use http::Request;
+/// use tidegate::tower::ClientIp;
+///
+/// let client_ip = ClientIp::new()
+///     .trust("10.0.0.0/8")?
+///     .peer(|extensions| extensions.get::<IpAddr>().copied());
+///
+/// let request = Request::builder()
+///     .extension(IpAddr::from([10, 0, 0, 1])) // the connection comes from our proxy
+///     .header("x-forwarded-for", "1.1.1.1, 203.0.113.7, 10.0.0.2") // 1.1.1.1 is made up
+///     .body(())?;
+/// assert_eq!(client_ip.find(&request.into_parts().0), Some(IpAddr::from([203, 0, 113, 7])));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it finds nothing until it is given to a layer"]
+pub struct ClientIp {
+    trusted: Vec<Network>,
+    source: Source,
+    ipv6_prefix: u8,
+    peer: Hook<Extensions, Option<IpAddr>>,
+}
+
+impl Default for ClientIp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ClientIp {
+    /// Trusts nobody: the peer of the connection is the client. With feature `axum`, the peer is found where
+    /// `into_make_service_with_connect_info::<SocketAddr>()` puts it; otherwise give [`ClientIp::peer`].
+    pub fn new() -> Self {
+        let peer = Hook::new(connected);
+        Self { trusted: Vec::new(), source: Source::XForwardedFor, ipv6_prefix: 64, peer }
+    }
+
+    /// Believes what proxies at this address or in this network write.
+    ///
+    /// ```
+    /// # use tidegate::tower::ClientIp;
+    /// let client_ip = ClientIp::new().trust("127.0.0.1")?.trust("10.0.0.0/8")?.trust("fd00::/8")?;
+    /// # Ok::<(), tidegate::tower::SetupError>(())
+    /// ```
+    pub fn trust(mut self, network: &str) -> Result<Self, SetupError> {
+        self.trusted.push(network.parse()?);
+        Ok(self)
+    }
+
+    /// Reads the standard `Forwarded` header instead of `X-Forwarded-For`. Name the one that your proxies write:
+    /// the other they pass on as the client made it up.
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use tidegate::tower::ClientIp;
+    /// let client_ip = ClientIp::new().trust("10.0.0.0/8")?.forwarded();
+    /// # let client_ip = client_ip.peer(|_| Some(IpAddr::from([10, 0, 0, 1])));
+    /// let request = http::Request::builder()
+    ///     .header("forwarded", r#"for="[2001:db8::1]:4711";proto=https"#)
+    ///     .body(())?;
+    /// assert_eq!(client_ip.find(&request.into_parts().0), Some("2001:db8::1".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn forwarded(mut self) -> Self {
+        self.source = Source::Forwarded;
+        self
+    }
+
+    /// How many bits of an IPv6 address make one client; 64 unless told, because a single customer has at least
+    /// that many addresses to rotate through. More than 128 are 128.
+    pub fn ipv6_prefix(mut self, bits: u8) -> Self {
+        self.ipv6_prefix = bits.min(128);
+        self
+    }
+
+    /// Where the server has put the address of the connection's peer. With tonic:
+    ///
+    /// ```
+    /// use tidegate::tower::ClientIp;
+    /// use tonic::transport::server::TcpConnectInfo;
+    ///
+    /// let client_ip = ClientIp::new().peer(|extensions| {
+    ///     extensions.get::<TcpConnectInfo>()?.remote_addr().map(|peer| peer.ip())
+    /// });
+    /// ```
+    pub fn peer(
+        mut self,
+        peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.peer = Hook::new(peer);
+        self
+    }
+
+    /// The client's whole address, in canonical form; `None` if the peer of the connection is not known.
+    pub fn find(&self, request: &Parts) -> Option<IpAddr> {
+        let peer = self.peer.ask(&request.extensions)?.to_canonical();
+        Some(if self.trusts(peer) { self.behind(peer, &request.headers) } else { peer })
+    }
+
+    /// What a client is counted by: `203.0.113.7`, or `2001:db8::/64`.
+    pub(super) fn key(&self, request: &Parts) -> Option<String> {
+        self.find(request).map(|ip| match ip {
+            IpAddr::V6(ip) if self.ipv6_prefix < 128 => self.network_of(ip),
+            ip => ip.to_string(),
+        })
+    }
+
+    fn network_of(&self, ip: Ipv6Addr) -> String {
+        let prefix = self.ipv6_prefix;
+        let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+        format!("{}/{prefix}", Ipv6Addr::from_bits(ip.to_bits() & mask))
+    }
+
+    /// The first address from the right that is not trusted, or the last that could be read.
+    fn behind(&self, proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut nearest = proxy;
+        for line in headers.get_all(self.source.header()).iter().rev() {
+            for entry in from_right(&text(line), ',') {
+                // An unreadable entry ends the walk: who can write one could write the next as well.
+                let Some(ip) = self.source.address(entry) else { return nearest };
+                nearest = ip;
+                if !self.trusts(ip) {
+                    return ip;
+                }
+            }
+        }
+        nearest
+    }
+
+    fn trusts(&self, ip: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(ip))
+    }
+}
+
+/// Stray bytes spoil their own entry, not those that a proxy appended to it.
+fn text(line: &http::HeaderValue) -> Cow<'_, str> {
+    String::from_utf8_lossy(line.as_bytes())
+}
+
+#[cfg(feature = "axum")]
+fn connected(extensions: &Extensions) -> Option<IpAddr> {
+    use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
+    use std::net::SocketAddr;
+    let real = extensions.get().map(|ConnectInfo::<SocketAddr>(peer)| peer.ip());
+    real.or_else(|| extensions.get().map(|MockConnectInfo::<SocketAddr>(peer)| peer.ip()))
+}
+
+#[cfg(not(feature = "axum"))]
+fn connected(_: &Extensions) -> Option<IpAddr> {
+    None
+}

@@ -1,0 +1,61 @@
+//! The answer that is under way.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::Response;
+use pin_project_lite::pin_project;
+
+use super::headers::Report;
+
+pin_project! {
+    /// The answer of a [`RateLimit`](super::RateLimit): the service's, with headers added, or a refusal.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F, B> {
+        #[pin]
+        answer: Answer<F, B>,
+    }
+}
+
+pin_project! {
+    #[project = AnswerPinned]
+    #[derive(Debug)]
+    enum Answer<F, B> {
+        Later { #[pin] inner: F, report: Option<Report> },
+        Now { response: Option<Response<B>> },
+    }
+}
+
+impl<F, B> ResponseFuture<F, B> {
+    pub(super) fn later(inner: F, report: Option<Report>) -> Self {
+        Self { answer: Answer::Later { inner, report } }
+    }
+
+    pub(super) fn now(response: Response<B>) -> Self {
+        Self { answer: Answer::Now { response: Some(response) } }
+    }
+}
+
+impl<F, B, E> Future for ResponseFuture<F, B>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (inner, report) = match self.project().answer.project() {
+            AnswerPinned::Later { inner, report } => (inner, report),
+            // Polled again after its answer, it has none to give.
+            AnswerPinned::Now { response } => {
+                return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
+            }
+        };
+        inner.poll(context).map_ok(|mut response| {
+            if let Some(report) = report {
+                report.write(response.headers_mut());
+            }
+            response
+        })
+    }
+}

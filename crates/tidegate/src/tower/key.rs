@@ -1,0 +1,139 @@
+//! Who is limited.
+
+use std::borrow::Cow;
+
+use http::HeaderName;
+use http::request::Parts;
+
+use super::client_ip::ClientIp;
+use super::error::SetupError;
+use super::hook::Hook;
+
+/// Marks an address that stands in for a missing value. No header or path can hold it, so nobody can pass for
+/// somebody else's address by sending it as a value.
+const STAND_IN: u8 = 0;
+
+/// Who is limited: one part of a request, or several together. Where a part is missing or empty, the client's
+/// address stands in for it.
+///
+/// A single part is the key as it is, so that [`Limiter::set_override`](crate::Limiter::set_override) and the
+/// like can name it: `partner-7`, `203.0.113.7`, `2001:db8::/64`. Several parts are each preceded by their length,
+/// so that no two requests can collide by shifting bytes from one part to the next: `9:partner-7,6:/login,`.
+///
+/// ```
+/// use tidegate::tower::Key;
+///
+/// let by_address = Key::client_ip();
+/// let by_user_and_path = Key::header("x-user")?.and(Key::path());
+/// let by_tenant = Key::from_fn(|request| {
+///     let host = request.headers.get("host")?.to_str().ok()?;
+///     host.strip_suffix(".example.com").map(str::to_owned)
+/// });
+/// # Ok::<(), tidegate::tower::SetupError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a key limits nothing until it is given to a layer"]
+pub struct Key {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    ClientIp,
+    Header(HeaderName),
+    Path,
+    Closure(Hook<Parts, Option<Vec<u8>>>),
+}
+
+/// The address of the connection's peer is not known: the server was put together wrongly.
+#[derive(Debug)]
+pub(super) struct NoPeer;
+
+impl Key {
+    /// The client's address, as [`ClientIp`] finds it.
+    pub fn client_ip() -> Self {
+        Part::ClientIp.into()
+    }
+
+    /// The value of a header. Whoever may choose the value chooses whom to be: name a header that something in
+    /// front of the layer has checked.
+    pub fn header(name: &str) -> Result<Self, SetupError> {
+        let parsed = HeaderName::try_from(name);
+        let name = parsed.map_err(|_| SetupError::HeaderName(name.into()))?;
+        Ok(Part::Header(name).into())
+    }
+
+    /// The path, as it was sent. By itself it is one limit for all clients of a path. Behind a router that takes
+    /// several spellings or parameters, prefer the route, so that a client cannot multiply its budget:
+    ///
+    /// ```
+    /// use axum::extract::MatchedPath;
+    /// use tidegate::tower::Key;
+    ///
+    /// let by_route = Key::from_fn(|request| {
+    ///     request.extensions.get::<MatchedPath>().map(|route| route.as_str().to_owned())
+    /// });
+    /// ```
+    pub fn path() -> Self {
+        Part::Path.into()
+    }
+
+    /// Whatever a closure makes of the request: text or bytes.
+    pub fn from_fn<K: Into<Vec<u8>>>(
+        key: impl Fn(&Parts) -> Option<K> + Send + Sync + 'static,
+    ) -> Self {
+        Part::Closure(Hook::new(move |request| key(request).map(Into::into))).into()
+    }
+
+    /// Both together: each combination is limited by itself.
+    pub fn and(mut self, other: Self) -> Self {
+        self.parts.extend(other.parts);
+        self
+    }
+
+    pub(super) fn of<'a>(
+        &self,
+        request: &'a Parts,
+        client_ip: &ClientIp,
+    ) -> Result<Cow<'a, [u8]>, NoPeer> {
+        if let [part] = &*self.parts {
+            return part.of(request, client_ip);
+        }
+        let mut key = Vec::new();
+        for part in &self.parts {
+            let value = part.of(request, client_ip)?;
+            key.extend_from_slice(format!("{}:", value.len()).as_bytes());
+            key.extend_from_slice(&value);
+            key.push(b',');
+        }
+        Ok(key.into())
+    }
+}
+
+impl From<Part> for Key {
+    fn from(part: Part) -> Self {
+        Self { parts: vec![part] }
+    }
+}
+
+impl Part {
+    fn of<'a>(&self, request: &'a Parts, client_ip: &ClientIp) -> Result<Cow<'a, [u8]>, NoPeer> {
+        let address = || client_ip.key(request).ok_or(NoPeer).map(String::into_bytes);
+        let value = match self {
+            Self::ClientIp => return address().map(Cow::Owned),
+            Self::Header(name) => request.headers.get(name).map(|value| value.as_bytes().into()),
+            Self::Path => Some(request.uri.path().as_bytes().into()),
+            Self::Closure(key) => key.ask(request).map(Cow::Owned),
+        };
+        match value {
+            Some(value) if value.first() == Some(&STAND_IN) => Ok(marked(&value)),
+            Some(value) if !value.is_empty() => Ok(value),
+            _ => address().map(|address| marked(&address)),
+        }
+    }
+}
+
+/// A closure's value that begins like a stand-in is marked once more, and so remains distinct.
+fn marked(value: &[u8]) -> Cow<'static, [u8]> {
+    [&[STAND_IN], value].concat().into()
+}

@@ -1,0 +1,90 @@
+//! What a client gets that does not get through.
+
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Response, StatusCode};
+use tidegate_core::Decision;
+
+static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+static PROBLEM: HeaderName = HeaderName::from_static("x-tidegate-error");
+
+const RESOURCE_EXHAUSTED: u8 = 8;
+const INTERNAL: u8 = 13;
+
+/// In a header, because the layer cannot fill a body whose type it does not know.
+const NO_PEER: &str = "no client address: serve with \
+    into_make_service_with_connect_info::<SocketAddr>(), or tell ClientIp::peer where to find it";
+
+/// Answers a refused request. Closures do, of the shape that
+/// [`RateLimitLayer::on_refusal`](super::RateLimitLayer::on_refusal) takes.
+///
+/// ```
+/// use http::{Request, Response, request::Parts};
+/// use tidegate::{Decision, tower::Refuse};
+///
+/// let teapot = |_: &Parts, _: &Decision| Response::builder().status(418).body(()).unwrap();
+/// let (request, ()) = Request::new(()).into_parts();
+/// assert_eq!(teapot.refuse(&request, &Decision::blocked()).status(), 418);
+/// ```
+pub trait Refuse<B> {
+    /// The answer, to which the layer adds its headers.
+    fn refuse(&self, request: &Parts, decision: &Decision) -> Response<B>;
+}
+
+impl<B, F> Refuse<B> for F
+where
+    F: Fn(&Parts, &Decision) -> Response<B>,
+{
+    fn refuse(&self, request: &Parts, decision: &Decision) -> Response<B> {
+        self(request, decision)
+    }
+}
+
+/// Status 429 and an empty body; to a gRPC call, `RESOURCE_EXHAUSTED`.
+///
+/// ```
+/// use http::Request;
+/// use tidegate::{Decision, tower::{Refuse, TooManyRequests}};
+///
+/// let (request, ()) = Request::new(()).into_parts();
+/// let response: http::Response<String> = TooManyRequests.refuse(&request, &Decision::blocked());
+/// assert_eq!(response.status(), 429);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TooManyRequests;
+
+impl<B: Default> Refuse<B> for TooManyRequests {
+    fn refuse(&self, request: &Parts, _: &Decision) -> Response<B> {
+        grpc(request, RESOURCE_EXHAUSTED, "rate limit exceeded")
+            .unwrap_or_else(|| empty(StatusCode::TOO_MANY_REQUESTS))
+    }
+}
+
+/// A mistake in the server's setup fails every request: one budget shared by all clients would be worse.
+pub(super) fn no_peer<B: Default>(request: &Parts) -> Response<B> {
+    let mut response = grpc(request, INTERNAL, NO_PEER)
+        .unwrap_or_else(|| empty(StatusCode::INTERNAL_SERVER_ERROR));
+    response.headers_mut().insert(&PROBLEM, HeaderValue::from_static(NO_PEER));
+    response
+}
+
+/// gRPC reads its own status, from an answer that HTTP calls a success; `None` if the request is not gRPC.
+fn grpc<B: Default>(request: &Parts, status: u8, message: &'static str) -> Option<Response<B>> {
+    let content_type = request.headers.get(CONTENT_TYPE)?;
+    if !content_type.as_bytes().starts_with(b"application/grpc") {
+        return None;
+    }
+    let mut response = empty(StatusCode::OK);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type.clone());
+    headers.insert(&GRPC_STATUS, u16::from(status).into());
+    headers.insert(&GRPC_MESSAGE, HeaderValue::from_static(message));
+    Some(response)
+}
+
+fn empty<B: Default>(status: StatusCode) -> Response<B> {
+    let mut response = Response::new(B::default());
+    *response.status_mut() = status;
+    response
+}

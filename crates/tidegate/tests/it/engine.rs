@@ -1,0 +1,165 @@
+//! The engine: policies by name, several limits in one step, overrides, and what cannot be asked.
+
+use tidegate::{
+    BuildError, Check, CheckError, Engine, EngineBuilder, Key, ManualClock, Op, Override, Policy,
+    PolicyProblem,
+};
+
+fn builder() -> EngineBuilder<ManualClock> {
+    Engine::builder().clock(ManualClock::default())
+}
+
+#[test]
+fn the_binding_limit_answers() {
+    let plan = Policy::all().limit("second", "10/s").limit("day", "fixed-window 12/day");
+    let engine = builder().policy("plan", plan).build().unwrap();
+    let row = |cost| {
+        let check = Check { policy: "plan", key: Key::One(b"user-42"), cost };
+        let answer = engine.ask(&check, Op::Take).unwrap();
+        (answer.decision.allowed(), answer.binding, answer.decision.remaining())
+    };
+    assert_eq!(row(1), (true, "second", 9));
+    assert_eq!(row(9), (true, "second", 0));
+    assert_eq!(row(1), (false, "second", 0));
+    assert_eq!(row(3), (false, "day", 2), "the longest wait binds a refusal");
+}
+
+#[test]
+fn a_policy_of_one_limit_binds_under_its_own_name() {
+    let engine = builder().policy("api", "5/s").build().unwrap();
+    assert_eq!(engine.check("api", "k").unwrap().binding, "api");
+}
+
+#[test]
+fn limits_on_different_identifiers_are_charged_together_or_not_at_all() {
+    let signup = Policy::all().limit_by("ip", "ip", "2/h").limit_by("domain", "domain", "3/h");
+    let engine = builder().policy("signup", signup).build().unwrap();
+    let allowed = |ip: &str, domain: &str| {
+        let keys: [(&str, &[u8]); 2] = [("domain", domain.as_bytes()), ("ip", ip.as_bytes())];
+        let check = Check { policy: "signup", key: Key::Named(&keys), cost: 1 };
+        engine.ask(&check, Op::Take).unwrap().decision.allowed()
+    };
+    let attempts = [
+        ("1.1.1.1", "a.example", true),
+        ("1.1.1.1", "a.example", true),
+        ("1.1.1.1", "b.example", false), // the address is spent; the domain must not be charged
+        ("2.2.2.2", "a.example", true),
+        ("3.3.3.3", "a.example", false), // the domain is spent; the address must not be charged
+        ("3.3.3.3", "b.example", true),
+        ("3.3.3.3", "b.example", true),
+        ("4.4.4.4", "b.example", true),
+        ("4.4.4.4", "b.example", false),
+    ];
+    for (step, (ip, domain, expected)) in attempts.into_iter().enumerate() {
+        assert_eq!(allowed(ip, domain), expected, "step {step}: {ip} {domain}");
+    }
+}
+
+#[test]
+fn overrides_give_a_key_its_own_limit_everything_or_nothing() {
+    let policy = Policy::all()
+        .limit("", "1/h")
+        .with_override("partner", Override::Limit("5000/min".parse().unwrap()))
+        .with_override("health", Override::Allow)
+        .with_override("abuser", Override::Block);
+    let engine = builder().policy("api", policy).build().unwrap();
+    let row = |key: &str| {
+        let answer = engine.check("api", key).unwrap();
+        (answer.decision.allowed(), answer.decision.limit())
+    };
+    assert_eq!(row("partner"), (true, 5000));
+    assert_eq!(row("health"), (true, u64::MAX));
+    assert_eq!(row("health"), (true, u64::MAX));
+    assert_eq!(row("abuser"), (false, 0));
+    assert_eq!(engine.check("api", "abuser").unwrap().decision.retry_after(), None);
+    assert_eq!(row("somebody"), (true, 1));
+    assert_eq!(row("somebody"), (false, 1));
+}
+
+#[test]
+fn refund_and_reset_reach_every_limit_of_a_policy() {
+    let plan = Policy::all().limit("hour", "5/h").limit("log", "sliding-log 5/day");
+    let engine = builder().policy("plan", plan).build().unwrap();
+    let ask = |cost, op| {
+        let check = Check { policy: "plan", key: Key::One(b"k"), cost };
+        engine.ask(&check, op).unwrap().decision.remaining()
+    };
+    assert_eq!(ask(5, Op::Take), 0);
+    assert_eq!(ask(2, Op::Refund), 2);
+    assert_eq!(ask(1, Op::Peek), 1);
+    assert_eq!(ask(0, Op::Reset), 5);
+    assert_eq!(ask(5, Op::Take), 0);
+}
+
+#[test]
+fn permits_of_an_engine_come_back_when_dropped() {
+    let policy = Policy::all().limit("rate", "100/s").limit("at-once", "concurrency 1");
+    let engine = builder().policy("export", policy).build().unwrap();
+    let first = engine.acquire("export", "k").unwrap();
+    assert!(first.permit.is_some());
+    let second = engine.acquire("export", "k").unwrap();
+    assert_eq!((second.permit.is_none(), second.answer.binding), (true, "at-once"));
+    drop(first);
+    assert!(engine.acquire("export", "k").unwrap().permit.is_some());
+    assert_eq!(
+        engine.check("export", "k"),
+        Err(CheckError::NeedsAcquire("export".into())),
+        "a check could not give its place back"
+    );
+}
+
+#[test]
+fn what_cannot_be_asked_says_why() {
+    let signup = Policy::all().limit_by("ip", "ip", "3/h").limit_by("mail", "mail", "3/h");
+    let engine = builder()
+        .policy("api", "5/s")
+        .policy("signup", signup)
+        .policy("export", Policy::shaper("2/s max-wait 5s"))
+        .build()
+        .unwrap();
+    let check = |policy| Check { policy, key: Key::One(b"k"), cost: 1 };
+    let rows = [
+        (engine.ask(&check("apj"), Op::Take).unwrap_err(), "no policy is called `apj`"),
+        (
+            engine.ask(&check("signup"), Op::Take).unwrap_err(),
+            "policy `signup` counts by `ip`, which was not given",
+        ),
+        (
+            engine.ask(&check("export"), Op::Peek).unwrap_err(),
+            "policy `export` is a leaky bucket: it delays, so reserve instead of check",
+        ),
+        (
+            engine.reserve(&check("api")).unwrap_err(),
+            "policy `api` is no leaky bucket: check instead of reserve",
+        ),
+    ];
+    for (error, text) in rows {
+        assert_eq!(error.to_string(), text);
+    }
+    assert!(engine.reserve(&check("export")).unwrap().accepted());
+}
+
+#[test]
+fn a_policy_that_makes_no_sense_is_not_built() {
+    let problem = |policy: Policy| builder().policy("p", policy).build().map(|_| ()).unwrap_err();
+    let own_limit = Override::Limit("1/s".parse().unwrap());
+    let many = (0..17).fold(Policy::all(), |policy, n| policy.limit(n.to_string(), "1/s"));
+    let rows = [
+        (Policy::all(), PolicyProblem::NoLimit),
+        (many, PolicyProblem::TooManyLimits(17)),
+        (Policy::any().limit("a", "1/s").limit("a", "2/s"), PolicyProblem::SameName("a".into())),
+        (
+            Policy::all().limit("a", "1/s").limit("b", "2/s").with_override("k", own_limit.clone()),
+            PolicyProblem::OverrideOfMany,
+        ),
+        (
+            Policy::shaper("2/s max-wait 5s").with_override("k", own_limit),
+            PolicyProblem::OverrideOfMany,
+        ),
+    ];
+    for (policy, expected) in rows {
+        assert_eq!(problem(policy), BuildError { policy: "p".into(), problem: expected });
+    }
+    let error = problem(Policy::all().limit("a", "0/s"));
+    assert_eq!(error.to_string().split(": ").next(), Some("policy `p`"));
+}

@@ -1,0 +1,18 @@
+//! The library's tests: one binary, one room per kind of claim.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
+
+mod engine;
+mod exactly_k;
+mod limiter;
+mod memory;
+mod snapshot;
+mod vectors;
+#[cfg(feature = "tokio")]
+mod waiting;
+#[cfg(feature = "time-zones")]
+mod zones;
+
+#[cfg(feature = "tower")]
+mod tower;
+#[cfg(feature = "tower")]
+mod tower_client_ip;

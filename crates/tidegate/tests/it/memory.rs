@@ -1,0 +1,111 @@
+//! The memory store: its size, its cap, and what it lets go.
+
+use std::time::Duration;
+
+use tidegate::{Clock, Limiter, ManualClock, MemoryStore};
+
+fn limiter(limit: &str, store: MemoryStore, clock: &ManualClock) -> Limiter<ManualClock> {
+    Limiter::builder(limit).store(store).clock(clock.clone()).build().unwrap()
+}
+
+#[test]
+fn a_million_keys_take_at_most_48_bytes_each() {
+    for limit in ["100/h", "token-bucket 3/s capacity 1000000", "fixed-window 100/h"] {
+        let clock = ManualClock::default();
+        let limiter = limiter(limit, MemoryStore::default(), &clock);
+        for key in 0..1_000_000_u32 {
+            assert!(limiter.check(key.to_le_bytes()).allowed());
+        }
+        let stats = limiter.store().stats();
+        assert_eq!((stats.keys, stats.given_up), (1_000_000, 0), "{limit}");
+        assert!(stats.bytes <= 48_000_000, "{limit}: {} bytes", stats.bytes);
+        // And none of them was lost or mixed up on the way.
+        for key in (0..1_000_000_u32).step_by(997) {
+            assert_eq!(
+                limiter.peek(key.to_le_bytes(), 0).remaining() + 1,
+                limiter.limit().ceiling()
+            );
+        }
+    }
+}
+
+#[test]
+fn idle_keys_make_room_for_new_ones() {
+    let clock = ManualClock::default();
+    let limiter = limiter("100/s", MemoryStore::default(), &clock);
+    for round in 0..50_u32 {
+        for key in 0..1_000_u32 {
+            let _ = limiter.check((round * 1_000 + key).to_le_bytes());
+        }
+        clock.advance(Duration::from_secs(1));
+    }
+    let stats = limiter.store().stats();
+
+    assert!(stats.keys < 5_000, "{} keys kept of 50000 idle ones", stats.keys);
+    assert_eq!(stats.given_up, 0);
+}
+
+#[test]
+fn a_sweep_by_hand_drops_every_idle_key() {
+    let clock = ManualClock::default();
+    for limit in ["100/s", "sliding-log 100/s", "fixed-window 100/s", "concurrency 5 lease 1s"] {
+        let limiter = limiter(limit, MemoryStore::default(), &clock);
+        for key in 0..1_000_u32 {
+            let _ = limiter.check(key.to_le_bytes());
+        }
+        limiter.store().sweep(clock.now(), u64::from(u16::MAX));
+        assert_eq!(limiter.store().stats().keys, 1_000, "{limit}: not idle yet");
+        clock.advance(Duration::from_secs(2));
+        limiter.store().sweep(clock.now(), u64::from(u16::MAX));
+        assert_eq!(limiter.store().stats().keys, 0, "{limit}");
+    }
+}
+
+/// Floods a small store with new keys after a few have been spent.
+fn flood(limit: &str, cost: u64) -> (Limiter<ManualClock>, usize) {
+    const CAP: usize = 1 << 20;
+    let clock = ManualClock::default();
+    let limiter = limiter(limit, MemoryStore::with_max_bytes(CAP), &clock);
+    for key in 0..100_u32 {
+        assert!(limiter.check_n(key.to_be_bytes(), cost).allowed());
+        assert!(!limiter.check(key.to_be_bytes()).allowed());
+    }
+    for key in 1_000..300_000_u32 {
+        let _ = limiter.check(key.to_be_bytes());
+    }
+    (limiter, CAP)
+}
+
+#[test]
+fn a_flood_of_keys_stays_under_the_cap_and_the_blocked_stay_blocked() {
+    for (limit, cost) in [("10/h", 10), ("sliding-log 10/h", 10), ("fixed-window 10/h", 10)] {
+        let (limiter, cap) = flood(limit, cost);
+        let stats = limiter.store().stats();
+        assert!(stats.bytes <= cap, "{limit}: {} bytes", stats.bytes);
+        assert!(stats.given_up > 100_000, "{limit}: what was given up is counted: {stats:?}");
+        let freed = (0..100_u32).filter(|key| limiter.check(key.to_be_bytes()).allowed()).count();
+        assert_eq!(freed, 0, "{limit}: {freed} of 100 blocked keys were let go");
+    }
+}
+
+#[test]
+fn idle_keys_go_before_any_other_is_given_up() {
+    let clock = ManualClock::default();
+    let limiter = limiter("1000/s burst 1", MemoryStore::with_max_bytes(1 << 20), &clock);
+    for key in 0..300_000_u32 {
+        let _ = limiter.check(key.to_le_bytes());
+        clock.advance(Duration::from_micros(1));
+    }
+    // A key is idle after a millisecond, so that at most a thousand are in use.
+    assert_eq!(limiter.store().stats().given_up, 0);
+}
+
+#[test]
+fn limiters_with_names_share_a_store_without_sharing_keys() {
+    let store = std::sync::Arc::new(MemoryStore::default());
+    let build =
+        |name: &str| Limiter::builder("1/h").name(name).store(store.clone()).build().unwrap();
+    assert!(build("reads").check("user-42").allowed());
+    assert!(build("writes").check("user-42").allowed());
+    assert!(!build("reads").check("user-42").allowed(), "the same name is the same counter");
+}

@@ -1,0 +1,132 @@
+//! What clients are told.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+
+use http::{HeaderMap, Request, Response};
+use tidegate::tower::Headers;
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::{check_statuses, get, layer, send};
+
+const OURS: [&str; 6] = [
+    "ratelimit-policy",
+    "ratelimit",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "retry-after",
+];
+
+/// The headers that are ours, in the order of `OURS`; `-` where there is none.
+fn shown(headers: &HeaderMap) -> String {
+    let value = |name| headers.get(name).map_or("-", |value| value.to_str().unwrap());
+    OURS.map(value).join(" | ")
+}
+
+/// Sends a request of `cost` after one of 1, and compares the second's headers.
+async fn check(limit: &str, headers: Headers, cost: u64, expected: &str) {
+    let (layer, _) = layer(limit);
+    let layer = layer.name("api").headers(headers);
+    check_statuses(&layer, [(get("/"), 200)]).await;
+    let response = send(&layer.cost(move |_| cost), get("/")).await;
+    assert_eq!(shown(response.headers()), expected, "{limit} {headers:?} {cost}");
+}
+
+#[tokio::test]
+async fn an_answer_tells_what_is_left() {
+    let gcra = "100/min burst 20";
+    let delta = Headers::LegacyDelta;
+    check(gcra, delta, 0, r#""api";q=100;w=60 | "api";r=19;t=1 | 20 | 19 | 1 | -"#).await;
+    check(gcra, delta, 9, r#""api";q=100;w=60 | "api";r=10;t=6 | 20 | 10 | 6 | -"#).await;
+    check(gcra, Headers::Standard, 9, r#""api";q=100;w=60 | "api";r=10;t=6 | - | - | - | -"#).await;
+    check(gcra, Headers::Off, 9, "- | - | - | - | - | -").await;
+    let log = "sliding-log 5/h";
+    check(log, delta, 1, r#""api";q=5;w=3600 | "api";r=3;t=3600 | 5 | 3 | 3600 | -"#).await;
+    let short = "10/100ms";
+    check(short, Headers::Standard, 1, r#""api";q=10;w=1 | "api";r=8;t=1 | - | - | - | -"#).await;
+}
+
+#[tokio::test]
+async fn a_refusal_tells_when_to_come_back() {
+    let gcra = "100/min burst 20";
+    let delta = Headers::LegacyDelta;
+    check(gcra, delta, 20, r#""api";q=100;w=60 | "api";r=19;t=1 | 20 | 19 | 1 | 1"#).await;
+    check(gcra, Headers::Off, 20, "- | - | - | - | - | 1").await;
+    let slow = "20/min burst 2"; // one unit in 3 s, too short for a fifth to make a second
+    check(slow, Headers::Standard, 2, r#""api";q=20;w=60 | "api";r=1;t=3 | - | - | - | 3"#).await;
+}
+
+#[tokio::test]
+async fn a_cost_above_the_ceiling_has_no_retry_after() {
+    let expected = r#""api";q=100;w=60 | "api";r=19;t=1 | 20 | 19 | 1 | -"#;
+    check("100/min burst 20", Headers::LegacyDelta, 21, expected).await;
+}
+
+#[tokio::test]
+async fn retry_after_is_spread_over_a_fifth() {
+    let (layer, _) = layer("1/h");
+    check_statuses(&layer, [(get("/"), 200)]).await;
+    let mut seen = BTreeSet::<u32>::new();
+    for _ in 0..100 {
+        let response = send(&layer, get("/")).await;
+        seen.insert(response.headers()["retry-after"].to_str().unwrap().parse().unwrap());
+    }
+    assert!(seen.iter().all(|seconds| (3600..=4320).contains(seconds)), "{seen:?}");
+    assert!(seen.len() > 50, "{seen:?}");
+}
+
+#[tokio::test]
+async fn legacy_reset_is_in_seconds_since_1970_unless_told() {
+    let (layer, _) = layer("1/h"); // at 1700000000
+    let response = send(&layer, get("/")).await;
+    assert_eq!(response.headers()["x-ratelimit-reset"], "1700003600");
+}
+
+#[tokio::test]
+async fn a_name_is_escaped() {
+    for (name, expected) in [
+        ("api", r#""api";q=5;w=3600"#),
+        (r#"a"b\c d"#, r#""a\"b\\c d";q=5;w=3600"#),
+        ("ü\r\nx-evil: 1", r#""???x-evil: 1";q=5;w=3600"#),
+        ("", r#""";q=5;w=3600"#),
+    ] {
+        let (layer, _) = layer("5/h");
+        let response = send(&layer.name(name), get("/")).await;
+        assert_eq!(response.headers()["ratelimit-policy"], expected);
+    }
+}
+
+#[tokio::test]
+async fn what_the_service_says_itself_stays() {
+    let (layer, _) = layer("5/h");
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        let response = Response::builder().header("ratelimit", r#""own";r=1;t=1"#);
+        Ok::<_, Infallible>(response.body(String::new()).unwrap())
+    }));
+    let response = service.oneshot(get("/").body(()).unwrap()).await.unwrap();
+    let values: Vec<_> = response.headers().get_all("ratelimit").iter().collect();
+    assert_eq!(values, [r#""own";r=1;t=1"#]);
+    assert_eq!(response.headers()["ratelimit-policy"], r#""default";q=5;w=3600"#);
+}
+
+#[tokio::test]
+async fn a_grpc_call_is_refused_in_its_own_way() {
+    for (content_type, status, grpc_status) in [
+        ("application/grpc", 200, Some("8")),
+        ("application/grpc+proto", 200, Some("8")),
+        ("application/grpc-web", 200, Some("8")),
+        ("application/json", 429, None),
+    ] {
+        let (layer, _) = layer("1/h");
+        let call = || get("/").header("content-type", content_type);
+        check_statuses(&layer, [(call(), 200)]).await;
+        let response = send(&layer, call()).await;
+        let headers = response.headers();
+        assert_eq!(response.status(), status, "{content_type}");
+        let found = headers.get("grpc-status").map(|value| value.to_str().unwrap());
+        assert_eq!(found, grpc_status, "{content_type}");
+        assert_eq!(headers.contains_key("grpc-message"), grpc_status.is_some());
+        assert!(headers.contains_key("retry-after"));
+    }
+}
