@@ -1,0 +1,131 @@
+//! `tidegate serve`: the HTTP API over a store in memory.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Failure, OK};
+use crate::server::{self, Bounds};
+use crate::{demo, doors};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate serve                          a demo on http://127.0.0.1:8080
+  tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
+  tidegate serve --listen '[::1]:8080'    on IPv6
+
+Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
+Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
+
+/// Serve the HTTP API, with a few demo policies over a store in memory (the default command).
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The address to listen on; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = address)]
+    listen: SocketAddr,
+    /// Listen on an address that others can reach, without TLS and without authentication
+    #[arg(long)]
+    insecure_bind: bool,
+}
+
+/// An address as people type it: `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let parsed = numeric.as_deref().unwrap_or(text).parse();
+    parsed.map_err(|_| "expected an address and a port, like 127.0.0.1:8080".to_owned())
+}
+
+/// Serves until told to stop.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if !args.listen.ip().is_loopback() && !args.insecure_bind {
+        return Err(refused(args.listen));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    runtime.block_on(serve(args.listen))?;
+    Ok(ExitCode::from(OK))
+}
+
+async fn serve(listen: SocketAddr) -> Result<(), Failure> {
+    let engine = demo::engine().map_err(|error| Failure::new(error.to_string()))?;
+    // Before anybody can know that we run, so that no signal finds us unprepared.
+    let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    let listener = TcpListener::bind(listen).await.map_err(|error| not_bound(listen, &error))?;
+    let addr = listener.local_addr().map_err(|error| not_bound(listen, &error))?;
+    tracing::info!(%addr, "listening");
+    welcome(addr);
+    let router = doors::http::router(engine);
+    server::run(listener, router, Bounds::default(), stop(interrupt, terminate)).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Ready when the process is told to stop.
+async fn stop(mut interrupt: Signal, mut terminate: Signal) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("stopping: finishing the requests in flight");
+}
+
+fn on(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
+}
+
+fn welcome(addr: SocketAddr) {
+    let text = format!(
+        "tidegate listens on http://{addr}\n\
+         try it:  curl -s http://{addr}/v1/check -d '{{\"policy\":\"api\",\"key\":\"user-42\"}}'\n\
+         or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
+    );
+    // Nobody has to read it.
+    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn refused(addr: SocketAddr) -> Failure {
+    Failure::new(format!(
+        "will not listen on {addr}: others could reach it, and there is neither TLS nor authentication, so \
+         whoever can connect could spend everybody's limits. Listen on 127.0.0.1 behind a proxy, or \
+         say --insecure-bind if the network around it is trusted"
+    ))
+}
+
+fn not_bound(addr: SocketAddr, error: &io::Error) -> Failure {
+    let port = addr.port();
+    Failure::new(match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "cannot listen on {addr}: another program has this port already (`ss -ltnp 'sport = :{port}'` shows \
+             which). Stop it, or take any free port with --listen 127.0.0.1:0"
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "cannot listen on {addr}: {error}. Ports below 1024 need a privilege; take another with --listen"
+        ),
+        _ => format!("cannot listen on {addr}: {error}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_type_them() {
+        for (text, expected) in [
+            ("127.0.0.1:8080", Some("127.0.0.1:8080")),
+            ("localhost:0", Some("127.0.0.1:0")),
+            ("[::1]:1", Some("[::1]:1")),
+            ("8080", None),
+            ("127.0.0.1", None),
+            ("127.0.0.1:99999", None),
+            ("example.com:80", None),
+        ] {
+            let expected = expected.map(|text| text.parse().unwrap());
+            assert_eq!(address(text).ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The doors: what the outside speaks to. Each decodes, asks the engine and encodes, in one file; its wire
+//! types stay inside.
+
+pub(crate) mod http;

@@ -1,0 +1,136 @@
+//! The HTTP API. A handler reads the body, asks the engine once and writes the answer.
+//!
+//! A refusal is an answer like any other, with status 200; other statuses are trouble, told as
+//! `application/problem+json`. Nothing is charged unless the answer is a 200.
+
+mod answer;
+mod body;
+mod local;
+mod page;
+mod policies;
+mod problem;
+mod question;
+mod request;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use axum::http::{Method, Uri};
+use axum::response::Response;
+use axum::routing::{get, post};
+use tidegate::{Answer, Clock, Engine, Op, SystemClock};
+
+use self::problem::Problem;
+use self::question::Question;
+use self::request::{BatchRequest, Request};
+use crate::headers;
+use crate::server::Peer;
+
+type Answered = Result<Response, Problem>;
+
+/// The routes of the API over an engine.
+pub(crate) fn router(engine: Engine) -> Router {
+    let policies = policies::render(&engine);
+    Router::new()
+        .route("/", get(page::page))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/v1/check", post(check))
+        .route("/v1/check/batch", post(check_batch))
+        .route("/v1/peek", post(peek))
+        .route("/v1/policies", get(async move || policies.clone()))
+        .route("/v1/refund", post(refund))
+        .route("/v1/reserve", post(reserve))
+        .route("/v1/reset", post(reset))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_path)
+        .with_state(engine)
+}
+
+async fn check(State(engine): State<Engine>, body: Body) -> Answered {
+    decide(&engine, body, Op::Take).await
+}
+
+async fn peek(State(engine): State<Engine>, body: Body) -> Answered {
+    decide(&engine, body, Op::Peek).await
+}
+
+async fn refund(State(engine): State<Engine>, body: Body) -> Answered {
+    decide(&engine, body, Op::Refund).await
+}
+
+/// Forgets what a key has used: for those who run this machine only.
+async fn reset(
+    State(engine): State<Engine>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    local::only(peer, &headers)?;
+    decide(&engine, body, Op::Reset).await
+}
+
+async fn decide(engine: &Engine, body: Body, op: Op) -> Answered {
+    let body = body::read(body).await?;
+    let request: Request<'_> = body::decode(&body)?;
+    let question = request.question()?;
+    let answer = engine.ask(&question.check(), op);
+    answer.map(|answer| decision(&answer)).map_err(|error| Problem::unanswered(engine, &error))
+}
+
+/// Independent checks in order. All are looked at before the first is charged: a batch with a bad element is
+/// refused whole.
+async fn check_batch(State(engine): State<Engine>, body: Body) -> Answered {
+    let body = body::read(body).await?;
+    let batch: BatchRequest<'_> = body::decode(&body)?;
+    let questions = batch.questions()?;
+    let ask = |op: Op| {
+        let engine = &engine;
+        move |(index, question): (usize, &Question<'_>)| {
+            let answer = engine.ask(&question.check(), op);
+            answer.map_err(|error| Problem::unanswered(engine, &error).within_batch(index))
+        }
+    };
+    // What has an answer to a look has one to a take; concurrency aside, which this API does not offer yet.
+    questions.iter().enumerate().map(ask(Op::Peek)).try_for_each(|looked| looked.map(drop))?;
+    let answers: Result<Vec<_>, _> = questions.iter().enumerate().map(ask(Op::Take)).collect();
+    let decisions = answers?.iter().map(answer::Decision::from).collect();
+    Ok(json(&answer::BatchAnswer { decisions }))
+}
+
+/// Takes a place in a leaky bucket's queue. The caller waits.
+async fn reserve(State(engine): State<Engine>, body: Body) -> Answered {
+    let body = body::read(body).await?;
+    let request: Request<'_> = body::decode(&body)?;
+    let reservation = engine
+        .reserve(&request.question()?.check())
+        .map_err(|error| Problem::unanswered(&engine, &error))?;
+    let mut response = json(&answer::Reservation::from(&reservation));
+    if !reservation.accepted() {
+        headers::add_retry_after(response.headers_mut(), reservation.retry_after_us());
+    }
+    Ok(response)
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    Problem::wrong_method(&method, uri.path())
+}
+
+async fn unknown_path(uri: Uri) -> Problem {
+    Problem::unknown_path(uri.path())
+}
+
+fn decision(answer: &Answer<'_>) -> Response {
+    let mut response = json(&answer::Decision::from(answer));
+    headers::add(response.headers_mut(), answer, SystemClock.now());
+    response
+}
+
+fn json(answer: &impl serde::Serialize) -> Response {
+    // An answer is about 150 bytes: one allocation holds it. Plain structs cannot fail to be written.
+    let mut body = Vec::with_capacity(192);
+    let _ = serde_json::to_writer(&mut body, answer);
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,120 @@
+//! Request bodies: read within bounds, then decoded with the field named that is wrong.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+
+use super::problem::Problem;
+use super::request::Object;
+
+/// Room for a thousand checks with keys of a kilobyte.
+pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
+/// What is read and thrown away of a body that is too large, so that its sender gets to read the answer
+/// instead of a reset connection. Beyond that the connection is closed.
+const DRAIN_BYTES_MAX: usize = 8 << 20;
+/// How long a body may take: a slow one holds a connection, and nothing else.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Reads a body whole.
+pub(super) async fn read(body: Body) -> Result<Bytes, Problem> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, read_bounded(body)).await;
+    read.unwrap_or_else(|_| Err(Problem::body_timeout(BODY_TIMEOUT)))
+}
+
+async fn read_bounded(mut body: Body) -> Result<Bytes, Problem> {
+    match Limited::new(&mut body, BODY_BYTES_MAX).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            drain(body).await;
+            Err(Problem::body_too_large(BODY_BYTES_MAX))
+        }
+        Err(_) => Err(Problem::bad_input("the body ended early or was not well framed")),
+    }
+}
+
+/// Reads to the end or the bound, and keeps nothing.
+async fn drain(body: Body) {
+    let mut rest = Limited::new(body, DRAIN_BYTES_MAX);
+    while let Some(Ok(_)) = rest.frame().await {}
+}
+
+/// Decodes a body. Straight from the bytes; only a body that turns out to be bad is read again, slowly, to
+/// find out where.
+pub(super) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    let decoded = serde_json::from_slice(body);
+    decoded.map(|Object(decoded)| decoded).map_err(|error| locate::<T>(body, &error.to_string()))
+}
+
+#[cold]
+fn locate<'a, T: Deserialize<'a>>(body: &'a [u8], error: &str) -> Problem {
+    if body.is_empty() {
+        let example = "{\"policy\":\"api\",\"key\":\"user-42\"}";
+        return Problem::bad_input(&format!("the body is empty: send JSON like {example}"));
+    }
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let located = serde_path_to_error::deserialize::<_, Object<T>>(&mut reader).err();
+    let path = located.map(|error| error.path().to_string()).unwrap_or_default();
+    Problem::bad_json(&field(&path, error), error)
+}
+
+/// The field an error speaks of. The path ends at the object where a field of it is missing or there twice,
+/// and in a question mark where not even a name could be read.
+fn field(path: &str, error: &str) -> String {
+    let place = path.trim_end_matches('?').trim_end_matches('.');
+    let of_object = ["missing field `", "duplicate field `"];
+    let name = of_object.iter().find_map(|words| error.strip_prefix(words)?.split('`').next());
+    match (place, name) {
+        ("", Some(name)) => name.to_owned(),
+        (place, Some(name)) => format!("{place}.{name}"),
+        (place, None) => place.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use axum::http::StatusCode;
+    use axum::response::IntoResponse;
+    use hyper::body::Frame;
+
+    use super::*;
+
+    /// A body that never comes.
+    struct Silent;
+
+    impl hyper::body::Body for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_comes_is_given_up() {
+        let problem = read(Body::new(Silent)).await.unwrap_err();
+        assert_eq!(problem.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+    }
+
+    #[test]
+    fn fields_are_named_by_where_they_are() {
+        for (path, error, expected) in [
+            (".", "expected value", ""),
+            ("?", "EOF", ""),
+            ("checks[3].?", "EOF", "checks[3]"),
+            ("checks[3].cost", "invalid type", "checks[3].cost"),
+            (".", "missing field `checks` at line 1", "checks"),
+            ("checks[3]", "duplicate field `key` at line 1", "checks[3].key"),
+        ] {
+            assert_eq!(field(path, error), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `GET /v1/policies`: what the engine holds, an object by name. Written once, since policies do not change
+//! while the server runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use serde::Serialize;
+use tidegate::{Engine, LeakyBucket, Limit, Member, Mode, PolicyView};
+
+/// A policy of one limit is that limit; one of several says how they make one answer.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Shown<'a> {
+    One(ShownLimit<'a>),
+    Many { mode: &'static str, members: Vec<ShownLimit<'a>> },
+}
+
+/// A limit, in the words of configuration and of the vector files.
+#[derive(Serialize)]
+struct ShownLimit<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    algorithm: &'static str,
+    /// For people: `100/min`.
+    rate: String,
+    limit: u64,
+    period_us: u128,
+    #[serde(flatten)]
+    extra: Option<Extra>,
+}
+
+/// What only some algorithms have.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Extra {
+    Burst(u64),
+    Capacity(u64),
+    Buckets(u64),
+    MaxWaitUs(u128),
+}
+
+/// The answer to `GET /v1/policies`.
+pub(super) fn render(engine: &Engine) -> ([(HeaderName, &'static str); 1], Bytes) {
+    let shown: BTreeMap<_, _> =
+        engine.policies().map(|policy| (policy.name().to_owned(), show(&policy))).collect();
+    let body = serde_json::to_vec(&shown).unwrap_or_default();
+    ([(CONTENT_TYPE, "application/json")], body.into())
+}
+
+fn show<'a>(policy: &PolicyView<'a>) -> Shown<'a> {
+    if let Some(shaper) = policy.shaper() {
+        return Shown::One(show_shaper(shaper));
+    }
+    let mut members: Vec<_> = policy.members().map(show_member).collect();
+    if let [ShownLimit { name: None, .. }] = *members {
+        return Shown::One(members.remove(0));
+    }
+    let mode = match policy.mode() {
+        Some(Mode::Any) => "any",
+        _ => "all",
+    };
+    Shown::Many { mode, members }
+}
+
+fn show_member(member: &Member) -> ShownLimit<'_> {
+    let limit = &member.limit;
+    let extra = match limit {
+        Limit::Gcra(gcra) => Some(Extra::Burst(gcra.burst())),
+        Limit::TokenBucket(gcra) => Some(Extra::Capacity(gcra.burst())),
+        Limit::SlidingWindow(window) => Some(Extra::Buckets(window.buckets())),
+        _ => None,
+    };
+    ShownLimit {
+        name: Some(member.name.as_str()).filter(|name| !name.is_empty()),
+        key: member.key.as_deref(),
+        algorithm: limit.algorithm(),
+        rate: rate(limit.units(), limit.period()),
+        limit: limit.units(),
+        period_us: limit.period().as_micros(),
+        extra,
+    }
+}
+
+fn show_shaper(shaper: &LeakyBucket) -> ShownLimit<'static> {
+    ShownLimit {
+        name: None,
+        key: None,
+        algorithm: "leaky-bucket",
+        rate: rate(shaper.limit(), shaper.period()),
+        limit: shaper.limit(),
+        period_us: shaper.period().as_micros(),
+        extra: Some(Extra::MaxWaitUs(shaper.max_wait().as_micros())),
+    }
+}
+
+/// `100/min`, `30/90s`: as it would be written, in the largest unit that is exact.
+fn rate(units: u64, period: Duration) -> String {
+    let us = period.as_micros();
+    let units_us =
+        [("day", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000)];
+    let whole = units_us.into_iter().find(|(_, unit_us)| us.is_multiple_of(*unit_us) && us > 0);
+    match whole.map(|(name, unit_us)| (name, us / unit_us)) {
+        Some((name, 1)) => format!("{units}/{name}"),
+        Some((name, count)) => format!("{units}/{count}{name}"),
+        None if us.is_multiple_of(1000) => format!("{units}/{}ms", us / 1000),
+        None => format!("{units}/{us}us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_read_as_they_are_written() {
+        for (period, text) in [
+            (Duration::from_secs(1), "7/s"),
+            (Duration::from_secs(90), "7/90s"),
+            (Duration::from_hours(1), "7/h"),
+            (Duration::from_hours(720), "7/30day"),
+            (Duration::from_millis(250), "7/250ms"),
+            (Duration::from_micros(1), "7/1us"),
+        ] {
+            assert_eq!(rate(7, period), text);
+        }
+    }
+}

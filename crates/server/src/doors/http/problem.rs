@@ -1,0 +1,139 @@
+//! Trouble, as RFC 9457 has it: `application/problem+json`, naming the field that is wrong.
+
+use std::time::Duration;
+
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tidegate::{CheckError, Engine};
+
+use crate::text::{closest, printable};
+
+/// Why a request has no answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: &str) -> Self {
+        Self { kind, title, status: status.as_u16(), detail: printable(detail), field: None }
+    }
+
+    fn at(mut self, field: &str) -> Self {
+        self.field = Some(printable(field));
+        self
+    }
+
+    /// The same problem, in the body of a batch.
+    pub(super) fn within_batch(mut self, index: usize) -> Self {
+        let place = format!("checks[{index}]");
+        self.field = Some(match self.field {
+            Some(field) => format!("{place}.{field}"),
+            None => place.clone(),
+        });
+        self.detail = format!("{place}: {}", self.detail);
+        self
+    }
+
+    /// Input that makes no sense.
+    pub(super) fn bad_input(detail: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "urn:tidegate:bad-input", "Bad input", detail)
+    }
+
+    /// A field whose value makes no sense; `what` follows its name.
+    pub(super) fn bad_field(field: &str, what: &str) -> Self {
+        Self::bad_input(&format!("`{field}` {what}")).at(field)
+    }
+
+    /// A body that could not be decoded, and where; the field is empty if it is the body as a whole.
+    pub(super) fn bad_json(field: &str, error: &str) -> Self {
+        match field {
+            "" => Self::bad_input(&format!("the body: {error}")),
+            _ => Self::bad_input(&format!("`{field}`: {error}")).at(field),
+        }
+    }
+
+    /// A body above the bound.
+    pub(super) fn body_too_large(bytes_max: usize) -> Self {
+        let detail = format!("the body is larger than {bytes_max} bytes");
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        Self::new(status, "urn:tidegate:body-too-large", "Body too large", &detail)
+    }
+
+    /// A body that did not come in time.
+    pub(super) fn body_timeout(after: Duration) -> Self {
+        let detail = format!("the body did not come within {after:?}");
+        Self::new(StatusCode::REQUEST_TIMEOUT, "urn:tidegate:body-timeout", "Body timeout", &detail)
+    }
+
+    /// A call that is only answered on this machine.
+    pub(super) fn not_local(why: &str) -> Self {
+        let detail = format!("this call is only answered on the machine itself: {why}");
+        Self::new(StatusCode::FORBIDDEN, "urn:tidegate:not-local", "Only local", &detail)
+    }
+
+    /// A path that leads nowhere.
+    pub(super) fn unknown_path(path: &str) -> Self {
+        let detail = format!("there is nothing at `{path}`; GET / shows what there is");
+        Self::new(StatusCode::NOT_FOUND, "urn:tidegate:unknown-path", "Unknown path", &detail)
+    }
+
+    /// A path that is asked with another method.
+    pub(super) fn wrong_method(method: &Method, path: &str) -> Self {
+        let detail = format!("`{path}` does not answer {method}: see the Allow header");
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        Self::new(status, "urn:tidegate:wrong-method", "Wrong method", &detail)
+    }
+
+    /// A question that the engine has no answer to.
+    pub(super) fn unanswered(engine: &Engine, error: &CheckError) -> Self {
+        match error {
+            CheckError::UnknownPolicy(name) => Self::unknown_policy(engine, name),
+            CheckError::MissingKey { policy, key } if key == "key" => Self::bad_input(&format!(
+                "policy `{policy}` counts by one key: give it as `key`"
+            ))
+            .at("key"),
+            CheckError::MissingKey { policy, key } => Self::bad_input(&format!(
+                "policy `{policy}` counts by `{key}`: give it as `keys`: {{\"{key}\":\"…\"}}"
+            ))
+            .at(&format!("keys.{key}")),
+            CheckError::Shapes(policy) => Self::bad_input(&format!(
+                "policy `{policy}` is a leaky bucket, which delays instead of refusing: ask POST /v1/reserve"
+            ))
+            .at("policy"),
+            CheckError::DoesNotShape(policy) => Self::bad_input(&format!(
+                "policy `{policy}` is no leaky bucket, so there is no queue to reserve in: ask POST /v1/check"
+            ))
+            .at("policy"),
+            other => Self::bad_input(&other.to_string()).at("policy"),
+        }
+    }
+
+    fn unknown_policy(engine: &Engine, name: &str) -> Self {
+        let meant = closest(name, engine.policies().map(|policy| policy.name()));
+        let hint = match meant {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "GET /v1/policies lists those there are".to_owned(),
+        };
+        let detail = format!("no policy is called `{}`; {hint}", printable(name));
+        let status = StatusCode::NOT_FOUND;
+        Self::new(status, "urn:tidegate:unknown-policy", "Unknown policy", &detail).at("policy")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let json = HeaderValue::from_static("application/problem+json");
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        (status, [(CONTENT_TYPE, json)], body).into_response()
+    }
+}

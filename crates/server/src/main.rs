@@ -1,0 +1,37 @@
+//! The `tidegate` binary: a rate limiter to run, to ask and to check.
+//!
+//! - [`cli`] turns what was typed into commands; each command is one file.
+//! - [`doors`] are what the outside speaks to. A door decodes, asks the engine and encodes; wire types stay
+//!   inside it.
+//! - [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
+//! - [`demo`] is what runs without a configuration.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod demo;
+mod doors;
+mod exact;
+mod headers;
+mod logs;
+mod server;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cli::usage(&error),
+    };
+    logs::start();
+    let done = match cli.wanted() {
+        Command::Serve(args) => cli::serve::run(&args),
+        Command::Check(args) => cli::check::run(&args),
+        Command::Vectors(args) => cli::vectors::run(&args),
+    };
+    done.unwrap_or_else(|error| cli::failed(&error))
+}

@@ -1,0 +1,102 @@
+//! `tidegate serve` as a process: how it starts, what it refuses, how it ends.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use crate::support::{Server, run};
+
+#[test]
+fn it_says_where_it_is_and_how_to_ask() {
+    for args in [&["--listen", "127.0.0.1:0"][..], &["serve", "--listen", "localhost:0"]] {
+        let server = Server::start_with(args);
+        assert!(server.addr.ip().is_loopback());
+        let curl =
+            format!(r#"curl -s {}/v1/check -d '{{"policy":"api","key":"user-42"}}'"#, server.url());
+        assert!(server.welcome.contains(&curl), "{}", server.welcome);
+    }
+}
+
+#[test]
+fn a_signal_ends_it_with_0() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Server::start();
+        // One connection that idles, and one that never said anything.
+        let (mut idle, _silent) = (server.connect(), server.connect());
+        idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert!(idle.read(&mut [0; 1024]).unwrap() > 0);
+        assert_eq!(server.stop(signal).code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn a_request_in_flight_is_answered_after_the_signal() {
+    let mut server = Server::start();
+    let mut stream = server.connect();
+    let head =
+        "POST /v1/check HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 28\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut interim = [0; 25];
+    // The server asks for the body: the request is in its hands now.
+    stream.read_exact(&mut interim).unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let sending = std::thread::spawn(move || {
+        stream.write_all(br#"{"policy":"api","key":"ann"}"#).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    });
+    assert_eq!(server.stop("TERM").code(), Some(0));
+    let reply = sending.join().unwrap();
+    assert!(reply.contains(r#""allowed":true"#), "{reply}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    let said = run(&["serve", "--listen", &addr]);
+    assert_eq!(said.code, Some(1));
+    assert_eq!(said.stdout, "");
+    for part in [addr.as_str(), "another program", "--listen 127.0.0.1:0"] {
+        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+    }
+}
+
+#[test]
+fn others_are_only_let_in_when_told_to() {
+    for addr in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
+        let said = run(&["--listen", addr]);
+        assert_eq!(said.code, Some(1), "{addr}");
+        for part in [addr, "neither TLS nor authentication", "--insecure-bind"] {
+            assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        }
+    }
+    let server = Server::start_with(&["--listen", "0.0.0.0:0", "--insecure-bind"]);
+    assert!(server.addr.ip().is_unspecified());
+}
+
+#[test]
+fn help_and_version_are_complete() {
+    for (args, parts) in [
+        (&["--help"][..], &["serve", "check", "vectors", "Examples:", "NO_COLOR"][..]),
+        (&["serve", "--help"], &["--listen", "--insecure-bind", "Examples:"]),
+        (&["check", "--help"], &["--cost", "--server", "--json", "Examples:", "2 denied"]),
+        (&["vectors", "--help"], &["--store", "Examples:", "expect"]),
+        (&["--version"], &[env!("CARGO_PKG_VERSION")]),
+    ] {
+        let said = run(args);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
+        for part in parts {
+            assert!(said.stdout.contains(part), "{part} in {}", said.stdout);
+        }
+    }
+}
+
+#[test]
+fn what_makes_no_sense_exits_with_64() {
+    for args in [&["frob"][..], &["--listen", "nonsense"], &["--listen"], &["serve", "extra"]] {
+        let said = run(args);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(64), ""), "{args:?}");
+        assert!(said.stderr.contains("error:"), "{}", said.stderr);
+    }
+}

@@ -1,0 +1,159 @@
+//! Starts the binary and speaks to it. Everything that waits has a deadline.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Far more than anything here takes, also on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The binary, with its arguments.
+pub(crate) fn tidegate(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(args).env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// What a command that ends by itself says.
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs the binary to its end.
+pub(crate) fn run(args: &[&str]) -> Said {
+    let Output { status, stdout, stderr } = tidegate(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+}
+
+/// A server on a port of its own, ended when dropped.
+pub(crate) struct Server {
+    child: Option<Child>,
+    pub(crate) addr: SocketAddr,
+    /// What it printed on start.
+    pub(crate) welcome: String,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&["serve", "--listen", "127.0.0.1:0"])
+    }
+
+    pub(crate) fn start_with(args: &[&str]) -> Self {
+        let mut child =
+            tidegate(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut welcome = String::new();
+        stdout.read_line(&mut welcome).unwrap();
+        let addr = welcome.trim().split("http://").nth(1).expect("a URL").parse().unwrap();
+        stdout.read_line(&mut welcome).unwrap();
+        Self { child: Some(child), addr, welcome }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// Sends a signal by name, and waits for the end.
+    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
+        let mut child = self.child.take().unwrap();
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        let (done, ended) = mpsc::channel();
+        std::thread::spawn(move || done.send(child.wait().unwrap()));
+        ended.recv_timeout(DEADLINE).expect("the server did not end")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &str) -> Reply {
+        self.send("POST", path, &[], body.as_bytes())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Reply {
+        let lines: Vec<_> =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let more = lines.concat();
+        let (host, length) = (self.addr, body.len());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+             Content-Length: {length}\r\n{more}\r\n"
+        );
+        Reply::read(&self.raw(&[head.as_bytes(), body].concat()))
+    }
+
+    /// Sends bytes as they are, and reads until the server closes.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        stream.write_all(bytes).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        String::from_utf8(reply).unwrap()
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.addr).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        stream
+    }
+
+    /// What is left of a key, without spending.
+    pub(crate) fn remaining(&self, policy: &str, key: &str) -> u64 {
+        let body = format!(r#"{{"policy":"{policy}","key":"{key}","cost":0}}"#);
+        self.post("/v1/peek", &body).json()["remaining"].as_u64().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// An HTTP response.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn read(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").expect("a response");
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let header = |line: &str| {
+            let (name, value) = line.split_once(": ").unwrap();
+            (name.to_ascii_lowercase(), value.to_owned())
+        };
+        Self { status, headers: lines.map(header).collect(), body: body.to_owned() }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(given, _)| given == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).expect(&self.body)
+    }
+}
