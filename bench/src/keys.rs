@@ -1,8 +1,8 @@
 //! The keys of a benchmark and the order they are asked for in.
 
-/// Keys of 24 bytes.
-pub fn key_strings(count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("user-{number:019}")).collect()
+/// A key of 24 bytes.
+pub fn key(number: usize) -> String {
+    format!("user-{number:019}")
 }
 
 #[derive(Clone, Copy)]
@@ -13,28 +13,27 @@ pub enum Order {
 }
 
 impl Order {
-    /// A million picks, the same for everyone who gives the same seed.
-    pub fn picks(self, keys: usize, seed: u64) -> Vec<u32> {
+    /// A quarter of a million keys in the order they are asked for: as in a server, a key is at hand when it is
+    /// checked, and what is measured is the limiter's memory and not the caller's. The same for every run.
+    pub fn keys(self, count: usize, seed: u64) -> Vec<String> {
         let mut random = SplitMix(seed);
         let harmonic: Vec<f64> = match self {
             Self::Uniform => vec![],
-            Self::Zipf => (1..=keys)
+            Self::Zipf => (1..=count)
                 .scan(0.0, |sum, rank| {
                     *sum += 1.0 / rank as f64;
                     Some(*sum)
                 })
                 .collect(),
         };
-        let pick = |number: u64| match self {
-            Self::Uniform => (number % keys as u64) as u32,
+        let mut pick = || match self {
+            Self::Uniform => random.next() as usize % count,
             Self::Zipf => {
-                let at = number as f64 / u64::MAX as f64 * harmonic[keys - 1];
-                let rank = harmonic.partition_point(|sum| *sum < at).min(keys - 1);
-                // Popular keys are spread over the table as real ones would be.
-                (rank as u64 * 2_654_435_761 % keys as u64) as u32
+                let at = random.next() as f64 / u64::MAX as f64 * harmonic[count - 1];
+                harmonic.partition_point(|sum| *sum < at).min(count - 1)
             }
         };
-        (0..1_000_000).map(|_| pick(random.next())).collect()
+        (0..1 << 18).map(|_| key(pick())).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::keys::key_strings;
+use crate::keys::key;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Counting {
 
 /// What a limiter holds after a million keys, per key. The keys themselves belong to the caller.
 pub fn per_key<L>(fill: impl Fn(&[String]) -> L) -> f64 {
-    let keys = key_strings(1_000_000);
+    let keys: Vec<String> = (0..1_000_000).map(key).collect();
     let before = HELD.load(Ordering::Relaxed);
     let limiter = fill(&keys);
     let held = HELD.load(Ordering::Relaxed) - before;

@@ -13,7 +13,7 @@ mod window;
 
 pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
-pub use gcra::Gcra;
+pub use gcra::{Gcra, WholeArrival};
 pub use leaky_bucket::LeakyBucket;
 pub use quota::Quota;
 pub use sliding_log::SlidingLog;

@@ -34,7 +34,7 @@ mod state;
 mod time;
 
 pub use algorithm::{
-    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow,
+    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow, WholeArrival,
 };
 pub use calendar::{Every, Transition, Zone};
 pub use combine::{Mode, Verdict, decide_many};

@@ -131,17 +131,20 @@ impl<C: Clock> Limiter<C> {
                 decisions.extend(keys.iter().map(|key| self.check(key)));
                 continue;
             }
-            let now = self.shared.place.clock.now();
-            let mut fingerprints = [0; AT_ONCE];
-            for (fingerprint, key) in fingerprints.iter_mut().zip(keys) {
+            let (now, limit) = (self.shared.place.clock.now(), &self.shared.limit);
+            // Hash all, look where all are, then decide all: no pass waits within itself.
+            let mut places = [(0, 0); AT_ONCE];
+            for ((fingerprint, _), key) in places.iter_mut().zip(keys) {
                 *fingerprint = self.fingerprint(key.as_ref());
             }
-            let fingerprints = &fingerprints[..keys.len()];
-            let touched =
-                fingerprints.iter().fold(0, |all, fingerprint| all ^ store.touch(*fingerprint));
-            std::hint::black_box(touched);
-            let limit = &self.shared.limit;
-            decisions.extend(fingerprints.iter().map(|one| store.take(*one, limit, now, 1)));
+            let places = &mut places[..keys.len()];
+            for (fingerprint, hint) in &mut *places {
+                *hint = store.hint(*fingerprint);
+            }
+            let take = |(fingerprint, hint): &(u64, usize)| {
+                store.take_hinted(*fingerprint, *hint, limit, now, 1)
+            };
+            decisions.extend(places.iter().map(take));
         }
         decisions
     }

@@ -25,6 +25,15 @@ pub struct Gcra {
     units: Divisor,
 }
 
+/// What [`Gcra::decide_whole`] leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WholeArrival {
+    /// The arrival, in µs since the Unix epoch; the one there was if there is nothing to write.
+    pub arrival_us: u64,
+    /// Whether nothing is left.
+    pub spent: bool,
+}
+
 impl Gcra {
     /// `limit` units per `period`, at most `burst` at once.
     pub fn new(limit: u64, period: Duration, burst: u64) -> Result<Self, LimitError> {
@@ -80,22 +89,23 @@ impl Gcra {
     }
 
     /// [`Gcra::decide`] where a unit is a whole number of microseconds, as most are, on an arrival in whole
-    /// microseconds: the next arrival, the same if there is nothing to write. `None` for other rates.
+    /// microseconds. `None` for other rates.
     #[inline]
     pub fn decide_whole(
         &self,
         arrival_us: u64,
         now: Timestamp,
         cost: u64,
-    ) -> Option<(Decision, u64)> {
+    ) -> Option<(Decision, WholeArrival)> {
         if !self.pace.is_whole() {
             return None;
         }
         let ahead = arrival_us.saturating_sub(now.as_micros()).min(self.tolerance);
         let (decision, units) = self.spend(ahead, cost, |units| units);
         // What lies in the past and is not spent from stays where it is.
-        let next_us = if units == 0 { arrival_us } else { now.as_micros() + units };
-        Some((decision, next_us))
+        let arrival_us = if units == 0 { arrival_us } else { now.as_micros() + units };
+        let spent = self.tolerance - units < self.pace.interval;
+        Some((decision, WholeArrival { arrival_us, spent }))
     }
 
     /// The kernel: how far ahead the key is afterwards, in units of 1/scale tick.

@@ -19,6 +19,7 @@ mod word;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidegate_core::{
     Arrival, Decision, FixedWindow, Gcra, LeakyBucket, Limit, Permit, Reservation, State,
@@ -29,15 +30,29 @@ pub use snapshot::SnapshotError;
 
 use self::budget::Budget;
 use self::fingerprint::Fingerprints;
-use self::table::{Insert, Spot, Table};
+use self::table::{Insert, Known, Spot, Table};
 use self::wide::WideStates;
 use super::{Ask, Op, Scope};
 
 /// The default byte cap: room for about six million keys of one word.
 const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
+/// How long an idle key is kept while there is memory: one that comes back sooner than this need not be added
+/// anew each time.
+const IDLE_GRACE: Duration = Duration::from_secs(10);
+
+/// Pauses after a first lost race for a line, about half a microsecond; twice and four times as many after the next.
+const MIN_PAUSES: u32 = 32;
+
+/// Lines swept for a new key when the table cannot grow any more.
+const AT_THE_CAP_LINES: u64 = 16;
+
+/// Lines looked at to make room for one state: enough that a spent key is only given up where almost all are
+/// spent.
+const ROOM_LINES: u64 = 64;
+
 /// How often memory is sought for one state before it is given up.
-const ROOM_ATTEMPTS: usize = 8;
+const ROOM_ATTEMPTS: u64 = 8;
 
 /// State of all keys, in this process. Shared by reference or in an [`Arc`].
 ///
@@ -134,10 +149,10 @@ impl MemoryStore {
         self.fingerprints.of(scope, key)
     }
 
-    /// Starts to load what a check of `fingerprint` will need.
+    /// Starts to load what a check of `fingerprint` will need, and answers where it is found soonest.
     #[inline]
-    pub(crate) fn touch(&self, fingerprint: u64) -> u64 {
-        self.table.touch(fingerprint)
+    pub(crate) fn hint(&self, fingerprint: u64) -> usize {
+        self.table.hint(fingerprint)
     }
 
     #[inline]
@@ -148,65 +163,51 @@ impl MemoryStore {
         now: Timestamp,
         cost: u64,
     ) -> Decision {
-        let fast = match limit {
-            Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => {
-                self.take_gcra(fingerprint, gcra, now, cost)
-            }
-            Limit::FixedWindow(window) => self.take_window(fingerprint, window, now, cost),
-            _ => None,
-        };
-        fast.unwrap_or_else(|| self.take_state(fingerprint, limit, now, cost).0)
+        self.take_hinted(fingerprint, 0, limit, now, cost)
     }
 
-    /// The fast path of most checks: a key that is known, in its home line, with a state in whole microseconds.
-    /// Loads only, but for an admission's one compare-and-swap and two stores. `None` for all others.
+    /// [`MemoryStore::take`], with what [`MemoryStore::hint`] answered.
+    ///
+    /// One attempt on the path of most checks: a key that is known, in its home line, with a state in whole
+    /// microseconds. Nothing here calls anything, so that nothing has to be saved for it; all else is left to
+    /// [`MemoryStore::take_again`].
     #[inline]
-    fn take_gcra(
+    pub(crate) fn take_hinted(
         &self,
         fingerprint: u64,
-        gcra: &Gcra,
+        hint: usize,
+        limit: &Limit,
         now: Timestamp,
         cost: u64,
-    ) -> Option<Decision> {
-        loop {
-            let spot = self.table.find_at_home(fingerprint)?;
-            let us = word::to_whole_us(spot.word)?;
-            let (decision, next_us) = gcra.decide_whole(us, now, cost)?;
-            let done = if next_us == us {
-                spot.holds()
-            } else {
-                spot.replace(word::from_whole_us(next_us, is_spent(&decision))?)
-            };
-            if done {
-                return Some(decision);
-            }
+    ) -> Decision {
+        if let Limit::Gcra(gcra) | Limit::TokenBucket(gcra) = limit
+            && let Some(spot) = self.table.find_at_home(fingerprint, hint)
+            && let Attempt::Done(decision) = take_gcra(&spot, gcra, now, cost)
+        {
+            return decision;
         }
+        self.take_again(fingerprint, limit, now, cost)
     }
 
-    /// The same for a fixed window.
-    fn take_window(
-        &self,
-        fingerprint: u64,
-        limit: &FixedWindow,
-        now: Timestamp,
-        cost: u64,
-    ) -> Option<Decision> {
-        loop {
-            let spot = self.table.find_at_home(fingerprint)?;
-            let (decision, next) = limit.decide(Some(word::to_window(spot.word)?), now, cost);
-            let done = match next {
-                None => spot.holds(),
-                Some(window) => spot.replace(word::from_window(window, is_spent(&decision))?),
+    #[inline(never)]
+    fn take_again(&self, fingerprint: u64, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
+        let mut races = 0;
+        while let Some(spot) = self.table.find_known(fingerprint) {
+            let attempt = match limit {
+                Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => take_gcra(&spot, gcra, now, cost),
+                Limit::FixedWindow(window) => take_window(&spot, window, now, cost),
+                _ => Attempt::Unfit,
             };
-            if done {
-                return Some(decision);
+            match attempt {
+                Attempt::Done(decision) => return decision,
+                Attempt::Raced => back_off(&mut races),
+                Attempt::Unfit => break,
             }
         }
+        self.take_state(fingerprint, limit, now, cost).0
     }
 
     /// [`MemoryStore::take`] on a state of any kind, with the permit that a concurrency limit grants.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn take_state(
         &self,
         fingerprint: u64,
@@ -380,8 +381,7 @@ impl MemoryStore {
             }
             Insert::Changed => false,
             Insert::Full => {
-                let _locks = self.lock_lines(&[fingerprint]);
-                self.evict_from(self.home_of(fingerprint), now, &[]);
+                self.make_room_on_line(fingerprint, now);
                 false
             }
         }
@@ -394,12 +394,63 @@ impl MemoryStore {
             if !self.table.is_loaded() {
                 return;
             }
-            self.sweep(now, 4);
+            self.sweep(now - IDLE_GRACE, 4);
         }
-        if self.table.is_loaded() {
-            self.table.grow();
+        if !self.table.grow() {
+            self.sweep(now, AT_THE_CAP_LINES);
         }
     }
+}
+
+/// What became of a check on a word.
+enum Attempt {
+    Done(Decision),
+    /// The line changed meanwhile.
+    Raced,
+    /// The state is, or would have to be, another.
+    Unfit,
+}
+
+impl Attempt {
+    #[inline]
+    fn done(done: bool, decision: Decision) -> Self {
+        if done { Self::Done(decision) } else { Self::Raced }
+    }
+}
+
+/// A check on a word of whole microseconds: loads only, but for an admission's one compare-and-swap and two
+/// stores.
+#[inline]
+fn take_gcra(spot: &Known<'_>, gcra: &Gcra, now: Timestamp, cost: u64) -> Attempt {
+    let Some(us) = word::to_whole_us(spot.word()) else { return Attempt::Unfit };
+    let Some((decision, next)) = gcra.decide_whole(us, now, cost) else { return Attempt::Unfit };
+    if next.arrival_us == us {
+        return Attempt::done(spot.holds(), decision);
+    }
+    match word::from_whole_us(next.arrival_us, next.spent) {
+        Some(word) => Attempt::done(spot.replace(word), decision),
+        None => Attempt::Unfit,
+    }
+}
+
+/// The same on the word of a window.
+fn take_window(spot: &Known<'_>, limit: &FixedWindow, now: Timestamp, cost: u64) -> Attempt {
+    let Some(window) = word::to_window(spot.word()) else { return Attempt::Unfit };
+    let (decision, next) = limit.decide(Some(window), now, cost);
+    match next.map(|next| word::from_window(next, is_spent(&decision))) {
+        None => Attempt::done(spot.holds(), decision),
+        Some(Some(word)) => Attempt::done(spot.replace(word), decision),
+        Some(None) => Attempt::Unfit,
+    }
+}
+
+/// Steps aside after a lost race, longer each time: the thread that holds the line gets through several checks
+/// before it has to give the line away.
+fn back_off(races: &mut u32) {
+    for _ in 0..MIN_PAUSES << *races {
+        std::hint::spin_loop();
+    }
+    *races = (*races + 1).min(2);
 }
 
 /// Whether a decision leaves nothing.

@@ -64,7 +64,7 @@ impl Entry {
     }
 
     pub(super) fn free(&self) {
-        self.set_word(0);
+        self.fill(0, 0);
     }
 }
 
@@ -75,13 +75,36 @@ pub(super) struct Locked<'a> {
 }
 
 impl Bucket {
-    /// The version to read under, once the line is free.
+    /// The entry of a fingerprint in this very line, looked for at `hint` first.
     #[inline]
+    pub(super) fn find(&self, fingerprint: u64, hint: usize) -> Option<&Entry> {
+        let hinted = &self.entries[hint % ENTRIES];
+        if hinted.fingerprint() == fingerprint {
+            return Some(hinted);
+        }
+        self.entries.iter().find(|entry| entry.fingerprint() == fingerprint)
+    }
+
+    /// Where [`Bucket::find`] should look first. All entries are compared before one is chosen, since where a key
+    /// sits could only be guessed; and the line is on its way from memory.
+    #[inline]
+    pub(super) fn hint(&self, fingerprint: u64) -> usize {
+        let is = |index: usize| usize::from(self.entries[index].fingerprint() == fingerprint);
+        is(1) + is(2) * 2
+    }
+
+    /// The version to read under, if the line is free.
+    #[inline]
+    pub(super) fn try_begin(&self) -> Option<u64> {
+        let version = self.version.load(Ordering::Acquire);
+        version.is_multiple_of(2).then_some(version)
+    }
+
+    /// The version to read under, once the line is free.
     pub(super) fn begin(&self) -> u64 {
         let mut spins = 0;
         loop {
-            let version = self.version.load(Ordering::Acquire);
-            if version.is_multiple_of(2) {
+            if let Some(version) = self.try_begin() {
                 return version;
             }
             pause(&mut spins);

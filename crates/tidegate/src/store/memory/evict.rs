@@ -5,43 +5,41 @@ use std::sync::atomic::Ordering;
 use tidegate_core::Timestamp;
 
 use super::bucket::Bucket;
-use super::{MemoryStore, word};
-
-/// Lines looked at to make room for one state: enough that a spent key is only given up where almost all
-/// are spent.
-const ROOM_LINES: u64 = 64;
+use super::{MemoryStore, ROOM_ATTEMPTS, ROOM_LINES, word};
 
 /// How soon a key may go: the smallest goes first.
 type Worth = (bool, u64);
 
 impl MemoryStore {
-    /// Drops the idle keys of the next few lines. Runs by itself as new keys come; call it from a timer
-    /// to have memory free sooner.
-    pub fn sweep(&self, now: Timestamp, lines: u64) {
+    /// Drops the keys of the next few lines that are idle since `since`. Runs by itself as new keys come; call
+    /// it from a timer to have them gone sooner.
+    pub fn sweep(&self, since: Timestamp, lines: u64) {
         let first = self.hand.fetch_add(lines, Ordering::Relaxed);
         let all = self.table.lines();
         for step in 0..lines.min(all) {
             let line = self.table.line((first.wrapping_add(step)) % all);
-            if self.has_idle(line, now) {
+            if self.has_idle(line, since) {
                 let _locked = line.lock();
-                self.drop_idle(line, now);
+                self.drop_idle(line, since);
             }
         }
     }
 
     /// A look without a lock, so that lines with nothing to drop stay undisturbed.
-    fn has_idle(&self, line: &Bucket, now: Timestamp) -> bool {
+    fn has_idle(&self, line: &Bucket, since: Timestamp) -> bool {
         self.table.entries(line).any(|entry| {
             let word = entry.word();
-            let idle = || word::idle_from_us(word) <= now.as_micros();
+            let idle = || word::idle_from_us(word) <= since.as_micros();
             word != 0 && (word::to_wide(word).is_some() || idle())
         })
     }
 
     /// The line is locked.
-    fn drop_idle(&self, line: &Bucket, now: Timestamp) {
+    fn drop_idle(&self, line: &Bucket, since: Timestamp) {
         self.table.retain(line, |fingerprint, word| match self.worth(word) {
-            Some((_, idle_from)) if idle_from <= now.as_micros() => !self.let_go(fingerprint, word),
+            Some((_, idle_from)) if idle_from <= since.as_micros() => {
+                !self.let_go(fingerprint, word)
+            }
             _ => true,
         });
     }
@@ -67,6 +65,19 @@ impl MemoryStore {
         self.given_up.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Frees an entry on the line of a fingerprint. Idle keys elsewhere hold the overflow lines that are missing
+    /// here, so that they are looked for first.
+    pub(super) fn make_room_on_line(&self, fingerprint: u64, now: Timestamp) {
+        for _ in 0..ROOM_ATTEMPTS {
+            self.sweep(now, ROOM_LINES);
+            if self.table.has_room(self.home_of(fingerprint)) {
+                return;
+            }
+        }
+        let _locks = self.lock_lines(&[fingerprint]);
+        self.evict_from(self.home_of(fingerprint), now, &[]);
+    }
+
     /// Frees memory for one more wide state: sweeps, and if nothing was idle gives up the least worth.
     pub(super) fn make_room(&self, now: Timestamp) {
         let before = self.table.keys();
@@ -74,17 +85,34 @@ impl MemoryStore {
         if self.table.keys() < before {
             return;
         }
-        let (first, all) = (self.hand.load(Ordering::Relaxed), self.table.lines());
-        let lines = (0..ROOM_LINES.min(all)).map(|step| self.table.line((first + step) % all));
-        let worst = lines
-            .flat_map(|line| self.table.entries(line).map(move |entry| (line, entry.word())))
-            .filter(|(_, word)| word::to_wide(*word).is_some())
-            .filter_map(|(line, word)| Some((self.worth(word)?, line)))
-            .min_by_key(|(worth, _)| *worth);
+        // A spent key only goes where no other is found in several places.
+        let mut worst: Option<(Worth, &Bucket)> = None;
+        for attempt in 0..ROOM_ATTEMPTS {
+            let found = self.least_worth_near(attempt);
+            worst = worst.into_iter().chain(found).min_by_key(|(worth, _)| *worth);
+            if worst.is_some_and(|((spent, _), _)| !spent) {
+                break;
+            }
+        }
         if let Some((_, line)) = worst {
             let _locked = line.lock();
             self.evict_from(line, now, &[]);
         }
+    }
+
+    /// The line with the wide state that is worth the least, of some lines together: others each time, and as often
+    /// as new keys come to them. Otherwise the lines that have been split already, which get half as many, would
+    /// soon hold none but spent keys.
+    fn least_worth_near(&self, attempt: u64) -> Option<(Worth, &Bucket)> {
+        let turn = self.given_up.load(Ordering::Relaxed) * ROOM_ATTEMPTS + attempt;
+        let first = self.table.line_of(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let all = self.table.lines();
+        (0..ROOM_LINES.min(all))
+            .map(|step| self.table.line((first + step) % all))
+            .flat_map(|line| self.table.entries(line).map(move |entry| (line, entry.word())))
+            .filter(|(_, word)| word::to_wide(*word).is_some())
+            .filter_map(|(line, word)| Some((self.worth(word)?, line)))
+            .min_by_key(|(worth, _)| *worth)
     }
 
     /// Forgets one key.

@@ -39,6 +39,36 @@ struct Spare {
     unused: u64,
 }
 
+/// Where a fingerprint was found, as of a version of its home line.
+pub(super) struct Known<'t> {
+    line: &'t Bucket,
+    version: u64,
+    entry: &'t Entry,
+}
+
+impl Known<'_> {
+    #[inline]
+    pub(super) fn word(&self) -> u64 {
+        self.entry.word()
+    }
+
+    /// Whether what was read belongs together.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        self.line.still(self.version)
+    }
+
+    /// Replaces the word, if nothing changed on the line since it was found.
+    #[inline]
+    pub(super) fn replace(&self, word: u64) -> bool {
+        let locked = self.line.try_lock(self.version);
+        if locked.is_some() {
+            self.entry.set_word(word);
+        }
+        locked.is_some()
+    }
+}
+
 /// Where a fingerprint is, or would be, as of a version of its home line.
 pub(super) struct Spot<'t> {
     line: &'t Bucket,
@@ -56,13 +86,9 @@ impl Spot<'_> {
     }
 
     /// Replaces the word, if nothing changed on the line since it was read.
-    #[inline]
     pub(super) fn replace(&self, word: u64) -> bool {
-        let (Some(entry), Some(_locked)) = (self.entry, self.line.try_lock(self.version)) else {
-            return false;
-        };
-        entry.set_word(word);
-        true
+        let (line, version) = (self.line, self.version);
+        self.entry.is_some_and(|entry| Known { line, version, entry }.replace(word))
     }
 }
 
@@ -110,8 +136,7 @@ impl Table {
         if index < lines { index } else { index & (mask >> 1) }
     }
 
-    /// Line `index` of the home lines.
-    #[inline]
+    /// Line `index` of the home lines, which `lines` counts.
     pub(super) fn line(&self, index: u64) -> &Bucket {
         match self.home.get(index) {
             Some(line) => line,
@@ -119,14 +144,22 @@ impl Table {
         }
     }
 
-    /// Finds a fingerprint in its home line without a lock: nine keys in ten, and nothing but loads.
+    /// Finds a fingerprint in its home line, with nothing but loads. `None` if it is not there, or the line is
+    /// locked.
     #[inline]
-    pub(super) fn find_at_home(&self, fingerprint: u64) -> Option<Spot<'_>> {
+    pub(super) fn find_at_home(&self, fingerprint: u64, hint: usize) -> Option<Known<'_>> {
+        let line = self.home.get(self.line_of(fingerprint))?;
+        let version = line.try_begin()?;
+        Some(Known { line, version, entry: line.find(fingerprint, hint)? })
+    }
+
+    /// Finds a fingerprint that is in the table, without a lock. `None` if it was not there, or moved meanwhile:
+    /// then [`Table::find`] knows.
+    pub(super) fn find_known(&self, fingerprint: u64) -> Option<Known<'_>> {
         let line = self.line(self.line_of(fingerprint));
         let version = line.begin();
-        let entry = line.entries.iter().find(|entry| entry.fingerprint() == fingerprint)?;
-        let word = entry.word();
-        (word != 0).then_some(Spot { line, version, entry: Some(entry), word })
+        let entry = self.find_locked(line, fingerprint)?;
+        Some(Known { line, version, entry })
     }
 
     /// Finds a fingerprint, or where it would be, without a lock.
@@ -144,10 +177,11 @@ impl Table {
         }
     }
 
-    /// Brings the line of a fingerprint closer, for a batch: loads do not wait for each other.
+    /// Brings the line of a fingerprint closer, for a batch: loads do not wait for each other. Answers where on it
+    /// to look first.
     #[inline]
-    pub(super) fn touch(&self, fingerprint: u64) -> u64 {
-        self.line(self.line_of(fingerprint)).next.load(Ordering::Relaxed)
+    pub(super) fn hint(&self, fingerprint: u64) -> usize {
+        self.home.get(self.line_of(fingerprint)).map_or(0, |line| line.hint(fingerprint))
     }
 
     /// Adds a fingerprint that `spot` found absent. `false` if the line has changed since.
@@ -174,6 +208,11 @@ impl Table {
         last.next.store(number, Ordering::Relaxed);
         self.keys.fetch_add(1, Ordering::Relaxed);
         Insert::Done
+    }
+
+    /// Whether a line seems to have room for another entry without new memory.
+    pub(super) fn has_room(&self, line: &Bucket) -> bool {
+        self.entries(line).any(Entry::is_free) || !self.spare().free.is_empty()
     }
 
     /// The entry of a fingerprint in a line: true if the line is locked, or its version proves it.
@@ -243,11 +282,11 @@ impl Table {
         self.keys() * LOAD.1 > self.lines.load(Ordering::Relaxed) * LOAD.0
     }
 
-    /// Adds one line. Does nothing if another thread is at it, or if there is no memory for one.
-    pub(super) fn grow(&self) {
-        let Ok(_growing) = self.growing.try_lock() else { return };
+    /// Adds one line, or leaves it to another thread that is at it. `false` if there is no memory for one.
+    pub(super) fn grow(&self) -> bool {
+        let Ok(_growing) = self.growing.try_lock() else { return true };
         let lines = self.lines.load(Ordering::Relaxed);
-        let Some(fresh) = self.home.get_or_allocate(lines, &self.budget) else { return };
+        let Some(fresh) = self.home.get_or_allocate(lines, &self.budget) else { return false };
         let half = 1 << (u64::BITS - 1 - lines.leading_zeros());
         let line = self.line(lines - half);
         // Nobody can reach the new line before it is counted: it needs no lock.
@@ -263,11 +302,12 @@ impl Table {
         if stranded {
             // No overflow line left for the new line: undo, and stay as large as we are.
             self.retain(fresh, |_, _| false);
-            return;
+            return false;
         }
         self.retain(line, |fingerprint, _| !moves(fingerprint));
         self.mask.store((lines + 1).next_power_of_two() - 1, Ordering::Relaxed);
         self.lines.store(lines + 1, Ordering::Release);
+        true
     }
 
     fn chain(&self, first: u64) -> impl Iterator<Item = &Entry> {
