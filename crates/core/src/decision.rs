@@ -22,7 +22,6 @@ const NEVER: u64 = u64::MAX;
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[must_use = "a decision that nobody looks at limits nothing"]
 pub struct Decision {
     pub(crate) allowed: bool,
     pub(crate) limit: u64,

@@ -55,6 +55,7 @@ impl Limit {
     }
 
     /// Decides and, if admitted, spends `cost`. A refusal consumes nothing.
+    #[must_use = "a decision that nobody looks at limits nothing"]
     pub fn take(&self, state: &mut State, now: Timestamp, cost: u64) -> Decision {
         let (decision, change) = self.decide(state, now, cost);
         state.apply(change);
@@ -62,6 +63,7 @@ impl Limit {
     }
 
     /// What [`Limit::take`] would answer, without spending.
+    #[must_use = "a peek changes nothing"]
     pub fn peek(&self, state: &State, now: Timestamp, cost: u64) -> Decision {
         self.decide(state, now, cost).0
     }

@@ -3,9 +3,7 @@
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
-
-/// The largest number that every store holds exactly: a Lua number is a double.
-pub(crate) const EXACT_MAX: u64 = 1 << 53;
+use tidegate::EXACT_MAX;
 
 /// An integer from 0 to 2^53. Whatever else is written in its place, be it `1.5`, `-1`, `1e400` or `"1"`, is
 /// an error before anything is asked.

@@ -188,13 +188,19 @@ impl<C: Clock> Engine<C> {
 
     /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step.
     pub fn ask(&self, check: &Check<'_>, op: Op) -> Result<Answer<'_>, CheckError> {
-        let (name, policy) = self.policy(check.policy)?;
-        let concurrency = |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
-        if op == Op::Take && policy.members().iter().any(concurrency) {
-            return Err(CheckError::NeedsAcquire(name.to_owned()));
-        }
+        let (name, policy) = self.can_ask(check.policy, op)?;
         let shared = &*self.shared;
         decide(name, policy, check, op, |ask| shared.store.answer(ask, shared.clock.now()))
+    }
+
+    /// Whether a question has an answer, without asking it: for those who want to charge several or none.
+    pub fn validate(&self, check: &Check<'_>, op: Op) -> Result<(), CheckError> {
+        let (name, policy) = self.can_ask(check.policy, op)?;
+        if matches!(policy.kind, CompiledKind::Shaper(..)) {
+            return Err(CheckError::Shapes(name.to_owned()));
+        }
+        let mut keys = policy.members().iter().map(|(_, member)| member.key.as_deref());
+        keys.try_for_each(|key| check.key.find(name, key).map(drop))
     }
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
@@ -240,6 +246,16 @@ impl<C: Clock> Engine<C> {
     /// Where state is kept.
     pub fn store(&self) -> &Arc<MemoryStore> {
         &self.shared.store
+    }
+
+    /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.
+    fn can_ask(&self, name: &str, op: Op) -> Result<(&str, &Compiled), CheckError> {
+        let (name, policy) = self.policy(name)?;
+        let concurrency = |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
+        if op == Op::Take && policy.members().iter().any(concurrency) {
+            return Err(CheckError::NeedsAcquire(name.to_owned()));
+        }
+        Ok((name, policy))
     }
 
     fn policy(&self, name: &str) -> Result<(&str, &Compiled), CheckError> {

@@ -49,8 +49,8 @@ pub use shaper::Shaper;
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 pub use store::{Ask, KeyedLimit, Op, Scope};
 pub use tidegate_core::{
-    Concurrency, Decision, Every, FixedWindow, Gcra, LeakyBucket, Limit, LimitError, Mode, Quota,
-    Reservation, SlidingLog, SlidingWindow, Timestamp, Verdict, Zone, parse_duration,
+    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, LeakyBucket, Limit, LimitError,
+    Mode, Quota, Reservation, SlidingLog, SlidingWindow, Timestamp, Verdict, Zone, parse_duration,
 };
 #[cfg(feature = "tokio")]
 pub use wait::NeverReady;

@@ -76,6 +76,7 @@ impl<C: Clock> Builder<Limit, C> {
 
 impl<C: Clock> Limiter<C> {
     /// Spends one unit of `key`, if there is one.
+    #[must_use = "a decision that nobody looks at limits nothing"]
     #[inline]
     pub fn check(&self, key: impl AsRef<[u8]>) -> Decision {
         self.check_n(key, 1)
@@ -90,6 +91,7 @@ impl<C: Clock> Limiter<C> {
     /// assert_eq!(limiter.check_n("upload", 11).retry_after(), None); // never: more than the burst
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
+    #[must_use = "a decision that nobody looks at limits nothing"]
     #[inline]
     pub fn check_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         let (shared, key) = (&*self.shared, key.as_ref());
@@ -121,6 +123,7 @@ impl<C: Clock> Limiter<C> {
     /// assert_eq!(allowed, [true, true, false]);
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
+    #[must_use = "a decision that nobody looks at limits nothing"]
     pub fn check_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Decision> {
         /// As many loads as a core keeps under way.
         const AT_ONCE: usize = 16;
@@ -150,6 +153,7 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// What [`Limiter::check_n`] would answer, without spending.
+    #[must_use = "a peek changes nothing"]
     pub fn peek(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         let key = key.as_ref();
         self.with_limit(key, |limit, now| {

@@ -53,12 +53,11 @@ use tidegate_core::Decision;
 pub use client_ip::ClientIp;
 pub use error::SetupError;
 pub use future::ResponseFuture;
-pub use headers::Headers;
+pub use headers::{Headers, Label, Report, write_retry_after};
 pub use key::Key;
 pub use refusal::{Refuse, TooManyRequests};
 pub use service::RateLimit;
 
-use headers::Label;
 use hook::Hook;
 
 /// Limits the requests to a service. Clones, and the services made from them, share one state.

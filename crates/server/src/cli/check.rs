@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use self::client::Reply;
 use super::{DENIED, Failure, OK};
-use crate::exact::EXACT_MAX;
 use crate::text::printable;
+use tidegate::EXACT_MAX;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -19,7 +19,8 @@ use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use axum::http::{Method, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
-use tidegate::{Answer, Clock, Engine, Op, SystemClock};
+use tidegate::tower::write_retry_after;
+use tidegate::{Answer, CheckError, Clock, Engine, Op, SystemClock};
 
 use self::problem::Problem;
 use self::question::Question;
@@ -84,17 +85,16 @@ async fn check_batch(State(engine): State<Engine>, body: Body) -> Answered {
     let body = body::read(body).await?;
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
-    let ask = |op: Op| {
-        let engine = &engine;
-        move |(index, question): (usize, &Question<'_>)| {
-            let answer = engine.ask(&question.check(), op);
-            answer.map_err(|error| Problem::unanswered(engine, &error).within_batch(index))
-        }
+    let unanswered = |(index, error): (usize, CheckError)| {
+        Problem::unanswered(&engine, &error).within_batch(index)
     };
-    // What has an answer to a look has one to a take; concurrency aside, which this API does not offer yet.
-    questions.iter().enumerate().map(ask(Op::Peek)).try_for_each(|looked| looked.map(drop))?;
-    let answers: Result<Vec<_>, _> = questions.iter().enumerate().map(ask(Op::Take)).collect();
-    let decisions = answers?.iter().map(answer::Decision::from).collect();
+    let numbered = || questions.iter().map(Question::check).enumerate();
+    for (index, check) in numbered() {
+        engine.validate(&check, Op::Take).map_err(|error| unanswered((index, error)))?;
+    }
+    let ask = |(index, check)| engine.ask(&check, Op::Take).map_err(|error| (index, error));
+    let answers: Result<Vec<_>, _> = numbered().map(ask).collect();
+    let decisions = answers.map_err(unanswered)?.iter().map(answer::Decision::from).collect();
     Ok(json(&answer::BatchAnswer { decisions }))
 }
 
@@ -107,7 +107,7 @@ async fn reserve(State(engine): State<Engine>, body: Body) -> Answered {
         .map_err(|error| Problem::unanswered(&engine, &error))?;
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {
-        headers::add_retry_after(response.headers_mut(), reservation.retry_after_us());
+        write_retry_after(response.headers_mut(), reservation.retry_after());
     }
     Ok(response)
 }

@@ -40,15 +40,16 @@ pub enum Headers {
     Off,
 }
 
-/// A policy's name, as headers spell it.
+/// A limit's name and rate, as headers spell them.
 #[derive(Clone, Debug)]
-pub(super) struct Label {
+pub struct Label {
     quoted: Arc<str>,
     policy: Option<HeaderValue>,
 }
 
 impl Label {
-    pub(super) fn new(name: &str, limit: &Limit) -> Self {
+    /// The label of a limit. What a header cannot hold of the name becomes `?`.
+    pub fn new(name: &str, limit: &Limit) -> Self {
         let quoted: Arc<str> = quote(name).into();
         let policy = policy(&quoted, limit);
         Self { quoted, policy }
@@ -60,17 +61,42 @@ impl Label {
     }
 }
 
-/// What there is to tell about one decision.
-#[derive(Debug)]
-pub(super) struct Report {
-    pub(super) headers: Headers,
-    pub(super) label: Label,
-    pub(super) decision: Decision,
-    pub(super) now: Timestamp,
+/// What there is to tell about one decision, for those who write an answer by hand.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tidegate::{Clock, Limiter, SystemClock, tower::{Headers, Label, Report}};
+///
+/// let limiter = Limiter::new("100/min burst 20")?;
+/// let report = Report {
+///     headers: Headers::Standard,
+///     label: Label::new("api", limiter.limit()),
+///     decision: limiter.check("user-42"),
+///     now: SystemClock.now(),
+/// };
+/// let mut headers = HeaderMap::new();
+/// report.write(&mut headers);
+/// assert_eq!(headers["ratelimit"], "\"api\";r=19;t=1");
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Which headers there are.
+    pub headers: Headers,
+    /// The limit that decided.
+    pub label: Label,
+    /// What it decided.
+    pub decision: Decision,
+    /// When it did.
+    pub now: Timestamp,
 }
 
 impl Report {
-    pub(super) fn write(&self, to: &mut HeaderMap) {
+    /// Adds what is left, and `Retry-After` on a refusal. What is there already stays.
+    pub fn write(&self, to: &mut HeaderMap) {
+        if !self.decision.allowed() {
+            write_retry_after(to, self.decision.retry_after());
+        }
         if self.headers == Headers::Off {
             return;
         }
@@ -81,11 +107,6 @@ impl Report {
             add(to, &LEGACY_REMAINING, Some(int(self.decision.remaining()).into()));
             add(to, &LEGACY_RESET, Some(reset.into()));
         }
-    }
-
-    pub(super) fn write_retry_after(&self, to: &mut HeaderMap) {
-        let wait = self.decision.retry_after().map(|wait| jittered(seconds_up(wait).max(1)));
-        add(to, &RETRY_AFTER, wait.map(HeaderValue::from));
     }
 
     fn state(&self) -> Option<HeaderValue> {
@@ -104,6 +125,13 @@ impl Report {
     }
 }
 
+/// Adds `Retry-After`: whole seconds, at least one, plus up to a fifth by chance, so that those who were refused
+/// together do not come back together. Nothing for a wait that would never end.
+pub fn write_retry_after(to: &mut HeaderMap, wait: Option<Duration>) {
+    let wait = wait.map(|wait| jittered(seconds_up(wait).max(1)));
+    add(to, &RETRY_AFTER, wait.map(HeaderValue::from));
+}
+
 fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
     if let Some(value) = value
         && !to.contains_key(name)
@@ -113,9 +141,12 @@ fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
     }
 }
 
+/// A window that is no whole number of seconds is left out: the draft has no word for it. Concurrency has none.
 fn policy(quoted: &str, limit: &Limit) -> Option<HeaderValue> {
-    let (quota, window) = (int(limit.units()), int(seconds_up(limit.period())));
-    HeaderValue::try_from(format!("{quoted};q={quota};w={window}")).ok()
+    let (quota, period) = (int(limit.units()), limit.period());
+    let windowless = period.subsec_nanos() > 0 || matches!(limit, Limit::Concurrency(_));
+    let window = if windowless { String::new() } else { format!(";w={}", int(period.as_secs())) };
+    HeaderValue::try_from(format!("{quoted};q={quota}{window}")).ok()
 }
 
 /// A structured field's string, which is ASCII.
@@ -143,7 +174,6 @@ fn epoch_up(instant: Timestamp) -> u64 {
     instant.as_micros().div_ceil(1_000_000)
 }
 
-/// Adds up to 20 %, so that those who were refused together do not come back together.
 fn jittered(seconds: u64) -> u64 {
     // Each `RandomState` has keys of its own: that is all the randomness that is needed.
     let random = RandomState::new().hash_one(seconds);

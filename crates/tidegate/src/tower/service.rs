@@ -121,7 +121,6 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     {
         let mut response = self.refusal.refuse(request, &report.decision);
         report.write(response.headers_mut());
-        report.write_retry_after(response.headers_mut());
         response
     }
 }

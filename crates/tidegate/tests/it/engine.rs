@@ -136,6 +136,12 @@ fn what_cannot_be_asked_says_why() {
     for (error, text) in rows {
         assert_eq!(error.to_string(), text);
     }
+    for policy in ["apj", "signup", "export", "api"] {
+        let (check, before) = (check(policy), engine.store().stats().keys);
+        let asked = engine.ask(&check, Op::Take).map(|_| ());
+        assert_eq!(engine.validate(&check, Op::Take), asked, "{policy}");
+        assert_eq!(before, 0, "nothing was spent before the last");
+    }
     assert!(engine.reserve(&check("export")).unwrap().accepted());
 }
 

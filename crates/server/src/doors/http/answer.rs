@@ -1,9 +1,7 @@
 //! Answers, as they go over the wire. These types stop at this door.
 
 use serde::Serialize;
-use tidegate::Answer;
-
-use crate::exact::EXACT_MAX;
+use tidegate::{Answer, EXACT_MAX};
 
 /// A decision, as clients know it.
 #[derive(Serialize)]

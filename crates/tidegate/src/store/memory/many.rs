@@ -197,7 +197,7 @@ fn give_back(
         if ask.op == Op::Reset {
             *held.state_mut() = State::Empty;
         } else {
-            let _ = keyed.limit.refund(held.state_mut(), now, ask.cost);
+            keyed.limit.refund(held.state_mut(), now, ask.cost);
         }
     }
     verdict(ask.mode, limits, held, now, 0, &mut [Change::KEEP; MAX])

@@ -6,10 +6,10 @@ use tidegate_core::State;
 
 use super::budget::Budget;
 
-const CHUNK: usize = 256;
+const CHUNK: usize = 1024;
 const CHUNK_BYTES: usize = CHUNK * size_of::<Mutex<Wide>>();
 
-type Chunk = Box<[Mutex<Wide>]>;
+type Chunk = Box<[Mutex<Wide>; CHUNK]>;
 
 pub(super) struct WideStates {
     chunks: Box<[OnceLock<Chunk>]>,
@@ -92,7 +92,8 @@ impl WideStates {
             if !self.budget.try_take(CHUNK_BYTES) {
                 return None;
             }
-            chunk.get_or_init(|| (0..CHUNK).map(|_| Mutex::default()).collect());
+            let cells: Vec<Mutex<Wide>> = (0..CHUNK).map(|_| Mutex::default()).collect();
+            chunk.set(cells.try_into().ok()?).ok()?;
         }
         spare.unused = number.checked_add(1)?;
         Some(number)

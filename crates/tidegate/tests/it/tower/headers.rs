@@ -44,7 +44,7 @@ async fn an_answer_tells_what_is_left() {
     let log = "sliding-log 5/h";
     check(log, delta, 1, r#""api";q=5;w=3600 | "api";r=3;t=3600 | 5 | 3 | 3600 | -"#).await;
     let short = "10/100ms";
-    check(short, Headers::Standard, 1, r#""api";q=10;w=1 | "api";r=8;t=1 | - | - | - | -"#).await;
+    check(short, Headers::Standard, 1, r#""api";q=10 | "api";r=8;t=1 | - | - | - | -"#).await;
 }
 
 #[tokio::test]
