@@ -139,6 +139,15 @@ impl Every {
         }
     }
 
+    /// The period's name: `day`, `week` or `month`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+
     /// The nominal length of the period: a month counts as 30 days.
     pub const fn nominal(self) -> Duration {
         let days = match self {

@@ -144,6 +144,16 @@ impl Reservation {
         if self.retry_after_us == NEVER { None } else { Some(self.retry_after_us) }
     }
 
+    /// A place at once, that no queue had to give.
+    pub const fn unlimited() -> Self {
+        Self::accept(0)
+    }
+
+    /// A refusal that no wait will change.
+    pub const fn blocked() -> Self {
+        Self::refuse(Retry::Never)
+    }
+
     pub(crate) const fn accept(delay_us: u64) -> Self {
         Self { accepted: true, delay_us, retry_after_us: 0 }
     }

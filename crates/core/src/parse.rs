@@ -61,7 +61,8 @@ impl FromStr for Limit {
                 Concurrency::new(limit, lease)?.into()
             }
             "leaky-bucket" => {
-                let problem = "leaky-bucket delays instead of refusing: build a LeakyBucket";
+                let problem =
+                    "leaky-bucket delays instead of refusing: it is a Shaper, not a limit";
                 return Err(LimitError::syntax(text, problem));
             }
             other => {
@@ -151,7 +152,7 @@ fn quota(words: &mut Words<'_>) -> Result<Quota, LimitError> {
     }
 }
 
-/// Reads `500ms`, `90s`, `1.5h`-free durations: whole numbers with a unit, as in `90s`, `2min`, `1h30min`.
+/// Reads a duration: whole numbers with their units, as in `90s`, `250ms` or `1h30min`.
 ///
 /// ```
 /// use std::time::Duration;

@@ -234,6 +234,11 @@ impl<C: Clock> Engine<C> {
             return Err(CheckError::DoesNotShape(name.to_owned()));
         };
         let key = check.key.find(name, None)?;
+        match policy.instead_for(check.key) {
+            Some(Override::Allow) => return Ok(Reservation::unlimited()),
+            Some(Override::Block) => return Ok(Reservation::blocked()),
+            Some(Override::Limit(_)) | None => {}
+        }
         let Shared { store, clock, .. } = &*self.shared;
         Ok(store.reserve(store.fingerprint(*scope, key), limit, clock.now(), check.cost).0)
     }
@@ -277,7 +282,7 @@ fn decide<'e>(
     let CompiledKind::Limits { mode, members } = &policy.kind else {
         return Err(CheckError::Shapes(name.to_owned()));
     };
-    let own = match policy.overrides.get(check.key.only()) {
+    let own = match policy.instead_for(check.key) {
         None => None,
         Some(Override::Limit(limit)) => Some(limit),
         Some(Override::Allow) => return Ok(without_limit(name, Decision::unlimited())),
@@ -361,15 +366,6 @@ impl<'a> Key<'a> {
             policy: policy.to_owned(),
             key: name.unwrap_or("key").to_owned(),
         })
-    }
-
-    /// The only identifier, for overrides; empty if there are several.
-    fn only(&self) -> &'a [u8] {
-        match self {
-            Self::One(key) => key,
-            Self::Named([(_, only)]) => only,
-            Self::Named(_) => &[],
-        }
     }
 }
 

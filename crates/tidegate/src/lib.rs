@@ -26,6 +26,8 @@ mod engine;
 mod limiter;
 mod permit;
 mod policy;
+#[cfg(all(doctest, feature = "axum", feature = "time-zones", feature = "tokio"))]
+mod readme;
 mod shaper;
 mod store;
 mod sync;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 
+use crate::engine::Key;
 use crate::store::{Ask, Scope};
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
@@ -21,7 +22,7 @@ use crate::store::{Ask, Scope};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Policy {
-    kind: Result<Kind, LimitError>,
+    kind: Result<Kind, PolicyProblem>,
     overrides: HashMap<Box<[u8]>, Override>,
 }
 
@@ -79,7 +80,8 @@ impl Policy {
 
     /// Delays instead of refusing: for [`Engine::reserve`](crate::Engine::reserve).
     pub fn shaper(limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>) -> Self {
-        let kind = limit.try_into().map(Kind::Shaper).map_err(Into::into);
+        let kind = limit.try_into().map(Kind::Shaper);
+        let kind = kind.map_err(|error| PolicyProblem::Limit(error.into()));
         Self { kind, overrides: HashMap::new() }
     }
 
@@ -118,13 +120,15 @@ impl Policy {
             (Ok(Kind::Limits { members, .. }), Ok(limit)) => {
                 members.push(Member { name, key, limit });
             }
-            (Ok(_), Err(error)) => self.kind = Err(error),
-            (Ok(Kind::Shaper(_)), Ok(_)) | (Err(_), _) => {}
+            (Ok(_), Err(error)) => self.kind = Err(PolicyProblem::Limit(error)),
+            (Ok(Kind::Shaper(_)), Ok(_)) => self.kind = Err(PolicyProblem::ShaperAmongLimits),
+            (Err(_), _) => {} // the first problem is the one to tell
         }
         self
     }
 
-    /// Gives one key something else than the policy.
+    /// Gives one key something else than the policy. Where a check has several identifiers, each is looked up,
+    /// and what blocks goes before what allows.
     #[must_use]
     pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
         self.overrides.insert(key.as_ref().into(), instead);
@@ -133,7 +137,7 @@ impl Policy {
 
     /// Checks the policy as a whole, under its name.
     pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
-        let kind = match self.kind.map_err(PolicyProblem::Limit)? {
+        let kind = match self.kind? {
             Kind::Shaper(limit) => {
                 if self.overrides.values().any(|instead| matches!(instead, Override::Limit(_))) {
                     return Err(PolicyProblem::OverrideOfMany);
@@ -151,6 +155,20 @@ impl Policy {
 }
 
 impl Compiled {
+    /// What the caller gets instead of the policy, if anything.
+    pub(crate) fn instead_for(&self, key: Key<'_>) -> Option<&Override> {
+        if self.overrides.is_empty() {
+            return None;
+        }
+        let (one, named): (Option<&[u8]>, &[_]) = match key {
+            Key::One(key) => (Some(key), &[]),
+            Key::Named(keys) => (None, keys),
+        };
+        let identifiers = one.into_iter().chain(named.iter().map(|(_, key)| *key));
+        let found = identifiers.filter_map(|key| self.overrides.get(key));
+        found.max_by_key(|instead| **instead == Override::Block)
+    }
+
     /// The limits of the policy; none for a shaper.
     pub(crate) fn members(&self) -> &[(Scope, Member)] {
         match &self.kind {
@@ -194,6 +212,8 @@ pub enum PolicyProblem {
     TooManyLimits(usize),
     /// Two of its limits share a name, and would share their counters.
     SameName(String),
+    /// A leaky bucket delays, and cannot stand beside limits that refuse.
+    ShaperAmongLimits,
     /// A key's own limit can only stand for a policy's only limit.
     OverrideOfMany,
 }
@@ -209,6 +229,9 @@ impl std::fmt::Display for PolicyProblem {
             Self::SameName(name) => {
                 write!(f, "two limits are called `{name}`: give each its own name")
             }
+            Self::ShaperAmongLimits => f.write_str(
+                "a leaky bucket delays where other limits refuse: give it a policy of its own",
+            ),
             Self::OverrideOfMany => f.write_str(
                 "a key's own limit needs a policy with exactly one limit: use allow or block",
             ),

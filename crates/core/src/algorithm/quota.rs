@@ -7,7 +7,7 @@ use super::{FixedWindow, SlidingWindow};
 use crate::calendar::{Every, Zone};
 use crate::decision::Decision;
 use crate::error::LimitError;
-use crate::state::{Change, State, Window};
+use crate::state::{Change, State};
 use crate::time::{EXACT_MAX, Timestamp};
 
 /// `limit` units per day, week, month, fixed period or rolling period.
@@ -55,6 +55,14 @@ impl Quota {
         }
     }
 
+    /// How often it starts afresh, if that is by the calendar.
+    pub const fn every(&self) -> Option<Every> {
+        match &self.cadence {
+            Cadence::Calendar { every, .. } => Some(*every),
+            Cadence::Fixed(_) | Cadence::Rolling(_) => None,
+        }
+    }
+
     /// The nominal length of a period: a month counts as 30 days.
     pub const fn period(&self) -> Duration {
         match &self.cadence {
@@ -84,23 +92,6 @@ impl Quota {
             }
             Cadence::Fixed(window) => window.refund(state, now, amount),
             Cadence::Rolling(window) => window.refund(state, now, amount),
-        }
-    }
-
-    /// The decision on the window a store holds for the key, where that is what this quota keeps.
-    #[inline]
-    pub fn decide(
-        &self,
-        stored: Option<Window>,
-        now: Timestamp,
-        cost: u64,
-    ) -> Option<(Decision, Option<Window>)> {
-        match &self.cadence {
-            Cadence::Calendar { limit, every, zone } => {
-                Some(window::decide(*limit, edges(*every, zone, now), stored, now, cost))
-            }
-            Cadence::Fixed(window) => Some(window.decide(stored, now, cost)),
-            Cadence::Rolling(_) => None,
         }
     }
 }

@@ -120,10 +120,6 @@ proptest! {
                 gcra.decide(Some(foreign), at(now_us), cost).0
             }
             Limit::FixedWindow(fixed) => fixed.decide(window, at(now_us), cost).0,
-            Limit::Quota(quota) => match quota.decide(window, at(now_us), cost) {
-                Some((decision, _)) => decision,
-                None => return Ok(()),
-            },
             _ => return Ok(()),
         };
         prop_assert!(decision.remaining() <= limit.ceiling());

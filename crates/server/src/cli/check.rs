@@ -4,7 +4,6 @@ mod client;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use hyper::Uri;
 use hyper::body::Bytes;
@@ -131,13 +130,19 @@ fn line(decision: &Decision) -> String {
 
 /// A span in at most two units: `850ms`, `1.5s`, `12min 5s`.
 fn span(ms: u64) -> String {
-    let s = Duration::from_millis(ms).as_secs();
-    match s {
-        0 => format!("{ms}ms"),
-        1..60 => format!("{}.{}s", ms.div_ceil(100) / 10, ms.div_ceil(100) % 10),
-        60..3600 => format!("{}min {}s", s / 60, s % 60),
-        3600..86_400 => format!("{}h {}min", s / 3600, s % 3600 / 60),
-        _ => format!("{} days {}h", s / 86_400, s % 86_400 / 3600),
+    let tenths = ms.div_ceil(100);
+    // Each rounded up in its smallest unit, so that who waits that long has waited long enough.
+    let (s, min, h) = (ms.div_ceil(1_000), ms.div_ceil(60_000), ms.div_ceil(3_600_000));
+    if ms < 1_000 {
+        format!("{ms}ms")
+    } else if tenths < 600 {
+        format!("{}.{}s", tenths / 10, tenths % 10)
+    } else if s < 3_600 {
+        format!("{}min {}s", s / 60, s % 60)
+    } else if min < 1_440 {
+        format!("{}h {}min", min / 60, min % 60)
+    } else {
+        format!("{}d {}h", h / 24, h % 24)
     }
 }
 
@@ -151,9 +156,13 @@ mod tests {
             (0, "0ms"),
             (999, "999ms"),
             (1_001, "1.1s"),
+            (59_901, "1min 0s"),
+            (59_900, "59.9s"),
             (61_000, "1min 1s"),
-            (3_660_000, "1h 1min"),
-            (90_000_000, "1 days 1h"),
+            (3_599_001, "1h 0min"),
+            (3_600_001, "1h 1min"),
+            (86_399_000, "1d 0h"),
+            (90_000_000, "1d 1h"),
         ] {
             assert_eq!(span(ms), text);
         }

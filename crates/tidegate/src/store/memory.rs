@@ -103,7 +103,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store that stays within `max_bytes`, at least the two hundred kilobytes an empty one needs.
+    /// A store that stays within `max_bytes`, or within the 64 KiB that the smallest one needs.
     pub fn with_max_bytes(max_bytes: usize) -> Self {
         Self::new(max_bytes, Fingerprints::random())
     }

@@ -77,6 +77,41 @@ fn overrides_give_a_key_its_own_limit_everything_or_nothing() {
 }
 
 #[test]
+fn an_override_of_any_identifier_counts_and_block_goes_first() {
+    let policy = Policy::all()
+        .limit_by("ip", "ip", "1/h")
+        .limit_by("user", "user", "1/h")
+        .with_override("vip", Override::Allow)
+        .with_override("", Override::Block)
+        .with_override("6.6.6.6", Override::Block);
+    let engine = builder().policy("api", policy).build().unwrap();
+    let allowed = |ip: &str, user: &str| {
+        let keys: [(&str, &[u8]); 2] = [("ip", ip.as_bytes()), ("user", user.as_bytes())];
+        let check = Check { policy: "api", key: Key::Named(&keys), cost: 1 };
+        engine.ask(&check, Op::Take).unwrap().decision.allowed()
+    };
+    assert!(allowed("1.1.1.1", "vip") && allowed("1.1.1.1", "vip"));
+    assert!(!allowed("6.6.6.6", "vip"));
+    assert!(!allowed("6.6.6.6", "somebody"));
+    assert!(allowed("1.1.1.1", "somebody"), "nobody gave an empty identifier");
+}
+
+#[test]
+fn a_shaper_has_its_allowed_and_blocked_too() {
+    let policy = Policy::shaper("1/h max-wait 0s")
+        .with_override("health", Override::Allow)
+        .with_override("abuser", Override::Block);
+    let engine = builder().policy("export", policy).build().unwrap();
+    let accepted = |key: &str| {
+        let check = Check { policy: "export", key: Key::One(key.as_bytes()), cost: 1 };
+        engine.reserve(&check).unwrap().accepted()
+    };
+    assert!(accepted("health") && accepted("health"));
+    assert!(!accepted("abuser"));
+    assert!(accepted("somebody") && !accepted("somebody"));
+}
+
+#[test]
 fn refund_and_reset_reach_every_limit_of_a_policy() {
     let plan = Policy::all().limit("hour", "5/h").limit("log", "sliding-log 5/day");
     let engine = builder().policy("plan", plan).build().unwrap();
@@ -162,6 +197,7 @@ fn a_policy_that_makes_no_sense_is_not_built() {
             Policy::shaper("2/s max-wait 5s").with_override("k", own_limit),
             PolicyProblem::OverrideOfMany,
         ),
+        (Policy::shaper("2/s max-wait 5s").limit("hour", "1/h"), PolicyProblem::ShaperAmongLimits),
     ];
     for (policy, expected) in rows {
         assert_eq!(problem(policy), BuildError { policy: "p".into(), problem: expected });

@@ -74,11 +74,18 @@ fn show_member(member: &Member) -> ShownLimit<'_> {
         Limit::SlidingWindow(window) => Some(Extra::Buckets(window.buckets())),
         _ => None,
     };
+    let every = match limit {
+        Limit::Quota(quota) => quota.every(),
+        _ => None,
+    };
     ShownLimit {
         name: Some(member.name.as_str()).filter(|name| !name.is_empty()),
         key: member.key.as_deref(),
         algorithm: limit.algorithm(),
-        rate: rate(limit.units(), limit.period()),
+        rate: match every {
+            Some(every) => format!("{}/{}", limit.units(), every.as_str()),
+            None => rate(limit.units(), limit.period()),
+        },
         limit: limit.units(),
         period_us: limit.period().as_micros(),
         extra,

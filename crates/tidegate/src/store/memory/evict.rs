@@ -44,38 +44,61 @@ impl MemoryStore {
         });
     }
 
-    /// Drops the idle keys of a locked line, or failing that the one that is worth the least. Never one of
-    /// `needed`.
-    pub(super) fn evict_from(&self, line: &Bucket, now: Timestamp, needed: &[u64]) {
+    /// Drops the idle keys of a locked line, or failing that the one that is worth the least: never one of `needed`,
+    /// and a spent one only if `even_spent`. `false` if nothing could go.
+    pub(super) fn evict_from(
+        &self,
+        line: &Bucket,
+        now: Timestamp,
+        needed: &[u64],
+        even_spent: bool,
+    ) -> bool {
         let before = self.table.keys();
         self.drop_idle(line, now);
         if self.table.keys() < before {
-            return;
+            return true;
         }
-        let candidates = self
+        let victim = self
             .table
             .entries(line)
-            .filter(|entry| entry.fingerprint() != 0 && !needed.contains(&entry.fingerprint()));
-        let worths = candidates.filter_map(|entry| Some((self.worth(entry.word())?, entry)));
-        let Some((_, victim)) = worths.min_by_key(|(worth, _)| *worth) else { return };
-        let victim = victim.fingerprint();
+            .filter(|entry| !entry.is_free() && !needed.contains(&entry.fingerprint()))
+            .filter_map(|entry| Some((self.worth(entry.word())?, entry.fingerprint())))
+            .filter(|((spent, _), _)| even_spent || !spent)
+            .min_by_key(|(worth, _)| *worth);
+        let Some((_, victim)) = victim else { return false };
         self.table.retain(line, |fingerprint, word| {
             fingerprint != victim || !self.let_go(fingerprint, word)
         });
         self.given_up.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
-    /// Frees an entry on the line of a fingerprint. Idle keys elsewhere hold the overflow lines that are missing
-    /// here, so that they are looked for first.
+    /// Frees an entry on the line of a fingerprint, or an overflow line for it. Idle keys elsewhere go first, then
+    /// keys with something left, here or elsewhere, and last a spent one.
     pub(super) fn make_room_on_line(&self, fingerprint: u64, now: Timestamp) {
+        let has_room = || self.table.has_room(self.home_of(fingerprint));
+        let evict_here = |even_spent| {
+            let _locks = self.lock_lines(&[fingerprint]);
+            self.evict_from(self.home_of(fingerprint), now, &[], even_spent)
+        };
         for _ in 0..ROOM_ATTEMPTS {
             self.sweep(now, ROOM_LINES);
-            if self.table.has_room(self.home_of(fingerprint)) {
+            if has_room() {
                 return;
             }
         }
-        let _locks = self.lock_lines(&[fingerprint]);
-        self.evict_from(self.home_of(fingerprint), now, &[]);
+        if evict_here(false) {
+            return;
+        }
+        for attempt in 0..ROOM_ATTEMPTS {
+            for line in self.some_lines(attempt).filter(|line| self.table.ends_in_one(line)) {
+                let _locked = line.lock();
+                if self.evict_from(line, now, &[], false) && has_room() {
+                    return;
+                }
+            }
+        }
+        evict_here(true);
     }
 
     /// Frees memory for one more wide state: sweeps, and if nothing was idle gives up the least worth.
@@ -88,7 +111,12 @@ impl MemoryStore {
         // A spent key only goes where no other is found in several places.
         let mut worst: Option<(Worth, &Bucket)> = None;
         for attempt in 0..ROOM_ATTEMPTS {
-            let found = self.least_worth_near(attempt);
+            let found = self
+                .some_lines(attempt)
+                .flat_map(|line| self.table.entries(line).map(move |entry| (line, entry.word())))
+                .filter(|(_, word)| word::to_wide(*word).is_some())
+                .filter_map(|(line, word)| Some((self.worth(word)?, line)))
+                .min_by_key(|(worth, _)| *worth);
             worst = worst.into_iter().chain(found).min_by_key(|(worth, _)| *worth);
             if worst.is_some_and(|((spent, _), _)| !spent) {
                 break;
@@ -96,23 +124,17 @@ impl MemoryStore {
         }
         if let Some((_, line)) = worst {
             let _locked = line.lock();
-            self.evict_from(line, now, &[]);
+            self.evict_from(line, now, &[], true);
         }
     }
 
-    /// The line with the wide state that is worth the least, of some lines together: others each time, and as often
-    /// as new keys come to them. Otherwise the lines that have been split already, which get half as many, would
-    /// soon hold none but spent keys.
-    fn least_worth_near(&self, attempt: u64) -> Option<(Worth, &Bucket)> {
+    /// Some lines together: others each time, and as often as new keys come to them. Otherwise the lines that have
+    /// been split already, which get half as many, would soon hold none but spent keys.
+    fn some_lines(&self, attempt: u64) -> impl Iterator<Item = &Bucket> {
         let turn = self.given_up.load(Ordering::Relaxed) * ROOM_ATTEMPTS + attempt;
         let first = self.table.line_of(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let all = self.table.lines();
-        (0..ROOM_LINES.min(all))
-            .map(|step| self.table.line((first + step) % all))
-            .flat_map(|line| self.table.entries(line).map(move |entry| (line, entry.word())))
-            .filter(|(_, word)| word::to_wide(*word).is_some())
-            .filter_map(|(line, word)| Some((self.worth(word)?, line)))
-            .min_by_key(|(worth, _)| *worth)
+        (0..ROOM_LINES.min(all)).map(move |step| self.table.line((first + step) % all))
     }
 
     /// Forgets one key.

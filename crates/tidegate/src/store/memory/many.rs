@@ -141,7 +141,8 @@ impl MemoryStore {
             return false;
         }
         if self.table.insert_locked(line, fingerprint, word) == Insert::Full {
-            self.evict_from(line, now, needed);
+            let _ = self.evict_from(line, now, needed, false)
+                || self.evict_from(line, now, needed, true);
             if self.table.insert_locked(line, fingerprint, word) == Insert::Full {
                 self.drop_wide(word);
                 self.given_up.fetch_add(1, Ordering::Relaxed);

@@ -215,6 +215,12 @@ impl Table {
         self.entries(line).any(Entry::is_free) || !self.spare().free.is_empty()
     }
 
+    /// Whether the last overflow line of a line seems to hold a single entry, so that one key less frees it.
+    pub(super) fn ends_in_one(&self, line: &Bucket) -> bool {
+        let held = self.entries(line).filter(|entry| !entry.is_free()).count();
+        held > ENTRIES && held % ENTRIES == 1
+    }
+
     /// The entry of a fingerprint in a line: true if the line is locked, or its version proves it.
     pub(super) fn find_locked<'t>(
         &'t self,
