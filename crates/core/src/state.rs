@@ -135,6 +135,15 @@ impl State {
         }
     }
 
+    /// Forgets what was spent. Permits keep their next number, so that a holder from before cannot give back the
+    /// place of one from after.
+    pub fn reset(&mut self) {
+        match self {
+            Self::Permits(permits) => permits.clear(),
+            _ => *self = Self::Empty,
+        }
+    }
+
     /// Gives a permit of a concurrency limit back. `false` if it was not held any more.
     pub fn release(&mut self, permit_id: u64) -> bool {
         match self {

@@ -202,7 +202,10 @@ impl<C: Clock> Limiter<C> {
 
     /// Forgets what `key` has used.
     pub fn reset(&self, key: impl AsRef<[u8]>) {
-        self.shared.place.store.remove(self.fingerprint(key.as_ref()));
+        let key = key.as_ref();
+        self.with_limit(key, |limit, now| {
+            self.shared.place.store.reset(self.fingerprint(key), limit, now)
+        });
     }
 
     /// Gives one key a limit of its own. What it has used stays used.

@@ -127,8 +127,8 @@ impl Policy {
         self
     }
 
-    /// Gives one key something else than the policy. Where a check has several identifiers, each is looked up,
-    /// and what blocks goes before what allows.
+    /// Gives one key something else than the policy. For checks with one identifier: among several, one that the
+    /// client may choose could pass for another.
     #[must_use]
     pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
         self.overrides.insert(key.as_ref().into(), instead);
@@ -155,18 +155,13 @@ impl Policy {
 }
 
 impl Compiled {
-    /// What the caller gets instead of the policy, if anything.
+    /// What the caller gets instead of the policy, if anything. Callers with several identifiers get none: one that
+    /// the client may choose must not pass for another.
     pub(crate) fn instead_for(&self, key: Key<'_>) -> Option<&Override> {
-        if self.overrides.is_empty() {
-            return None;
+        match key {
+            Key::One(only) | Key::Named(&[(_, only)]) => self.overrides.get(only),
+            Key::Named(_) => None,
         }
-        let (one, named): (Option<&[u8]>, &[_]) = match key {
-            Key::One(key) => (Some(key), &[]),
-            Key::Named(keys) => (None, keys),
-        };
-        let identifiers = one.into_iter().chain(named.iter().map(|(_, key)| *key));
-        let found = identifiers.filter_map(|key| self.overrides.get(key));
-        found.max_by_key(|instead| **instead == Override::Block)
     }
 
     /// The limits of the policy; none for a shaper.
@@ -193,8 +188,17 @@ fn check_members(
             return Err(PolicyProblem::SameName(member.name.clone()));
         }
     }
-    let own_limit = overrides.values().any(|instead| matches!(instead, Override::Limit(_)));
-    if own_limit && members.len() > 1 {
+    let concurrency = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
+    let own_limits = || {
+        overrides.values().filter_map(|instead| match instead {
+            Override::Limit(limit) => Some(limit),
+            Override::Allow | Override::Block => None,
+        })
+    };
+    if own_limits().any(|own| concurrency(own) != concurrency(&members[0].limit)) {
+        return Err(PolicyProblem::OverrideOfAnotherKind);
+    }
+    if own_limits().next().is_some() && members.len() > 1 {
         return Err(PolicyProblem::OverrideOfMany);
     }
     Ok(())
@@ -214,6 +218,8 @@ pub enum PolicyProblem {
     SameName(String),
     /// A leaky bucket delays, and cannot stand beside limits that refuse.
     ShaperAmongLimits,
+    /// Rates and concurrency are asked for in different ways, and cannot stand for each other.
+    OverrideOfAnotherKind,
     /// A key's own limit can only stand for a policy's only limit.
     OverrideOfMany,
 }
@@ -231,6 +237,9 @@ impl std::fmt::Display for PolicyProblem {
             }
             Self::ShaperAmongLimits => f.write_str(
                 "a leaky bucket delays where other limits refuse: give it a policy of its own",
+            ),
+            Self::OverrideOfAnotherKind => f.write_str(
+                "a key's own limit must limit concurrency where the policy does, and only there",
             ),
             Self::OverrideOfMany => f.write_str(
                 "a key's own limit needs a policy with exactly one limit: use allow or block",

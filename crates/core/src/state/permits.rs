@@ -60,6 +60,10 @@ impl Permits {
         }
     }
 
+    pub(super) fn clear(&mut self) {
+        self.held.clear();
+    }
+
     /// Gives a permit back. `false` if it was not held: released before, or its lease had ended.
     pub(crate) fn release(&mut self, id: u64) -> bool {
         let before = self.held.len();

@@ -15,6 +15,8 @@ const RATE_BITS: u32 = 40;
 const ANCHOR_LIFE_US: u64 = 100_000;
 /// A first rate is taken over this long; the system's clock is asked until then.
 const CALIBRATION_US: u64 = 20_000;
+/// And over no longer than this.
+const MAX_CALIBRATION_US: u64 = 1_000_000;
 /// A rate that differs by more than a thousandth from the last one means that a clock was stepped.
 const MAX_RATE_CHANGE: u64 = 1000;
 
@@ -61,7 +63,7 @@ fn slow_now_us() -> u64 {
 
 fn renew() -> u64 {
     let now_us = system_us();
-    let version = ANCHOR.version.load(Ordering::Relaxed);
+    let version = ANCHOR.version.load(Ordering::Acquire);
     let (from_us, from) =
         (ANCHOR.time_us.load(Ordering::Relaxed), ANCHOR.counter.load(Ordering::Relaxed));
     let calibrating = ANCHOR.life.load(Ordering::Relaxed) == 0;
@@ -83,7 +85,9 @@ fn renew() -> u64 {
     let rate = measure(count.wrapping_sub(from), now_us.saturating_sub(from_us));
     let last = ANCHOR.rate.load(Ordering::Relaxed);
     let steady = rate > 0 && (last == 0 || rate.abs_diff(last) <= last / MAX_RATE_CHANGE);
-    let known = from_us != 0 && steady;
+    // A first rate is not taken over a long time, in which a clock may have been set or the machine asleep.
+    let in_time = !calibrating || now_us.saturating_sub(from_us) < MAX_CALIBRATION_US;
+    let known = from_us != 0 && steady && in_time;
     ANCHOR.counter.store(count, Ordering::Relaxed);
     ANCHOR.time_us.store(now_us, Ordering::Relaxed);
     ANCHOR.rate.store(if known { rate } else { 0 }, Ordering::Relaxed);

@@ -31,11 +31,14 @@ pub use snapshot::SnapshotError;
 use self::budget::Budget;
 use self::fingerprint::Fingerprints;
 use self::table::{Insert, Known, Spot, Table};
-use self::wide::WideStates;
+use self::wide::{Unpublished, WideStates};
 use super::{Ask, Op, Scope};
 
 /// The default byte cap: room for about six million keys of one word.
 const DEFAULT_MAX_BYTES: usize = 256 << 20;
+
+/// The smallest byte cap: a chunk of lines, of overflow lines and of wide states, each within its share.
+const MIN_MAX_BYTES: usize = 1 << 20;
 
 /// How long an idle key is kept while there is memory: one that comes back sooner than this need not be added
 /// anew each time.
@@ -47,9 +50,10 @@ const MIN_PAUSES: u32 = 32;
 /// Lines swept for a new key when the table cannot grow any more.
 const AT_THE_CAP_LINES: u64 = 16;
 
-/// Lines looked at to make room for one state: enough that a spent key is only given up where almost all are
-/// spent.
+/// Lines, and wide states, looked at to make room for one: enough that a spent key is only given up where almost
+/// all are spent.
 const ROOM_LINES: u64 = 64;
+const ROOM_STATES: u64 = 128;
 
 /// How often memory is sought for one state before it is given up.
 const ROOM_ATTEMPTS: u64 = 8;
@@ -103,13 +107,13 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store that stays within `max_bytes`, or within the 64 KiB that the smallest one needs.
+    /// A store that stays within `max_bytes`, or within a megabyte if that is less.
     pub fn with_max_bytes(max_bytes: usize) -> Self {
         Self::new(max_bytes, Fingerprints::random())
     }
 
     fn new(max_bytes: usize, fingerprints: Fingerprints) -> Self {
-        let budget = Arc::new(Budget::new(max_bytes));
+        let budget = Arc::new(Budget::new(max_bytes.max(MIN_MAX_BYTES)));
         Self {
             table: Table::new(budget.clone()),
             wide: WideStates::new(budget.clone()),
@@ -129,7 +133,8 @@ impl MemoryStore {
         }
     }
 
-    /// Answers one ask in one atomic step. `None` if it names no limit.
+    /// Answers one ask in one atomic step. `None` if it names no limit, more than [`Ask::MAX_LIMITS`], or the same
+    /// key in the same scope twice.
     pub fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Verdict> {
         if let [one] = ask.limits {
             let fingerprint = self.fingerprint(one.scope, one.key);
@@ -256,6 +261,13 @@ impl MemoryStore {
 
     /// Forgets what was spent.
     pub(crate) fn reset(&self, fingerprint: u64, limit: &Limit, now: Timestamp) -> Decision {
+        if matches!(limit, Limit::Concurrency(_)) {
+            return self.on_state(fingerprint, now, |state| {
+                let writes = *state != State::Empty;
+                state.reset();
+                Outcome { answer: limit.peek(state, now, 0), writes, spent: false }
+            });
+        }
         self.remove(fingerprint);
         limit.peek(&State::Empty, now, 0)
     }
@@ -315,17 +327,17 @@ impl MemoryStore {
             let spot = self.table.find(fingerprint);
             if let Some(number) = word::to_wide(spot.word) {
                 let Some(mut wide) = self.wide.lock(number) else { continue };
-                if wide.fingerprint != fingerprint {
+                if wide.owner != Some(fingerprint) {
                     continue; // it was dropped, and perhaps reused, before we had its lock
                 }
                 let outcome = decide(&mut wide.state);
-                if outcome.writes {
+                let grew = outcome.writes && {
                     wide.spent = outcome.spent;
-                    self.wide.recount(&mut wide);
-                }
+                    self.wide.recount(&mut wide)
+                };
                 drop(wide);
-                if self.budget.exceeded() {
-                    self.make_room(now);
+                if grew {
+                    self.stay_under_cap(now);
                 }
                 return outcome.answer;
             }
@@ -337,7 +349,7 @@ impl MemoryStore {
                 }
                 continue;
             }
-            let Some(word) = self.to_word(fingerprint, state, outcome.spent) else {
+            let Some((word, unpublished)) = self.to_word(fingerprint, state, outcome.spent) else {
                 attempts += 1;
                 if attempts > ROOM_ATTEMPTS {
                     self.given_up.fetch_add(1, Ordering::Relaxed);
@@ -347,25 +359,26 @@ impl MemoryStore {
                 continue;
             };
             if self.write(&spot, fingerprint, word, now) {
+                drop(unpublished);
+                self.stay_under_cap(now);
                 return outcome.answer;
             }
-            self.drop_wide(word);
+            self.wide.withdraw(unpublished);
         }
     }
 
     /// The word for a state: the state itself, or where it is kept. `None` if there is no memory for it.
-    fn to_word(&self, fingerprint: u64, state: State, spent: bool) -> Option<u64> {
-        word::from_state(&state, spent)
-            .or_else(|| self.wide.add(fingerprint, state, spent).map(word::from_wide))
-    }
-
-    /// Takes out a wide state that no line names.
-    fn drop_wide(&self, word: u64) {
-        if let Some(number) = word::to_wide(word)
-            && let Some(mut wide) = self.wide.lock(number)
-        {
-            self.wide.remove(number, &mut wide);
+    fn to_word(
+        &self,
+        fingerprint: u64,
+        state: State,
+        spent: bool,
+    ) -> Option<(u64, Option<Unpublished<'_>>)> {
+        if let Some(word) = word::from_state(&state, spent) {
+            return Some((word, None));
         }
+        let unpublished = self.wide.add(fingerprint, state, spent)?;
+        Some((word::from_wide(unpublished.number), Some(unpublished)))
     }
 
     /// Writes a word to a spot, new or not. `false` if the line has changed since the spot was read.

@@ -154,3 +154,20 @@ fn permits_are_never_more_than_the_limit_and_all_come_back() {
     assert_eq!(limiter.peek("hot", 5).remaining(), 0);
     assert!(limiter.peek("hot", 5).allowed());
 }
+
+#[test]
+fn sweeping_loses_no_admission_of_a_state_that_is_just_becoming_idle() {
+    // Each round a key becomes idle, and is swept and charged at the same time: whichever comes first, the charge
+    // must be there afterwards.
+    let clock = ManualClock::default();
+    let limiter = Limiter::builder("sliding-log 1/s").clock(clock.clone()).build().unwrap();
+    for round in 0..20_000 {
+        clock.advance(std::time::Duration::from_secs(2));
+        let now = tidegate::Clock::now(&clock);
+        thread::scope(|scope| {
+            scope.spawn(|| limiter.store().sweep(now, 64));
+            assert!(limiter.check("k").allowed(), "round {round}");
+        });
+        assert!(!limiter.check("k").allowed(), "round {round}: the charge was swept away");
+    }
+}

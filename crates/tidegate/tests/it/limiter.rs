@@ -48,6 +48,17 @@ fn peek_spends_nothing_and_reset_forgets() {
 }
 
 #[test]
+fn a_permit_from_before_a_reset_gives_nothing_back() {
+    let (limiter, _) = limiter("concurrency 1");
+    let before = limiter.acquire("k").permit;
+    limiter.reset("k");
+    let after = limiter.acquire("k").permit;
+    assert!(before.is_some() && after.is_some());
+    drop(before);
+    assert!(limiter.acquire("k").permit.is_none(), "the place of another was given back");
+}
+
+#[test]
 fn an_override_keeps_what_was_spent_and_can_be_taken_back() {
     let (limiter, _) = limiter("fixed-window 5/h");
     let _ = limiter.check_n("partner", 5);

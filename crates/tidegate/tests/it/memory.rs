@@ -109,3 +109,99 @@ fn limiters_with_names_share_a_store_without_sharing_keys() {
     assert!(build("writes").check("user-42").allowed());
     assert!(!build("reads").check("user-42").allowed(), "the same name is the same counter");
 }
+
+/// How often each of some new keys is admitted, after a flood of others.
+fn admitted_after_flood(flood: &str, limits: &[&str], cap: usize) -> Vec<usize> {
+    let store = std::sync::Arc::new(MemoryStore::with_max_bytes(cap));
+    let clock = ManualClock::default();
+    let flooded = Limiter::builder(flood).name("flood").store(store.clone());
+    let flooded = flooded.clock(clock.clone()).build().unwrap();
+    for key in 0..100_000_u32 {
+        let _ = flooded.check(key.to_le_bytes());
+    }
+    let policy = limits
+        .iter()
+        .enumerate()
+        .fold(tidegate::Policy::all(), |policy, (n, limit)| policy.limit(n.to_string(), *limit));
+    let engine = tidegate::Engine::builder().store(store.clone()).clock(clock);
+    let engine = engine.policy("login", policy).build().unwrap();
+    let admitted = (0..50_u32).map(|key| {
+        let allowed =
+            |_: &usize| engine.check("login", key.to_le_bytes()).unwrap().decision.allowed();
+        (0..20).filter(allowed).count()
+    });
+    let admitted = admitted.collect();
+    assert!(store.stats().bytes <= cap, "{:?}", store.stats());
+    admitted
+}
+
+#[test]
+fn a_flood_of_one_kind_of_state_does_not_switch_the_other_off() {
+    let rows: [(&str, &[&str]); 4] = [
+        ("10/day", &["sliding-log 5/h"]),
+        ("sliding-log 10/day", &["5/h"]),
+        ("sliding-log 10/day", &["sliding-log 5/h"]),
+        ("10/day", &["sliding-log 5/h", "sliding-window 5/h", "5/h"]),
+    ];
+    for (flood, limits) in rows {
+        let admitted = admitted_after_flood(flood, limits, 2 << 20);
+        // The first few asks of a policy of several limits may find no memory for one of them.
+        let exact = admitted.iter().filter(|count| **count == 5).count();
+        assert!(exact >= 48, "{flood}, then {limits:?}: {admitted:?}");
+    }
+}
+
+#[test]
+fn several_limits_stay_under_the_cap_too() {
+    let (flood, limits) = ("1/s", ["sliding-log 5/h", "sliding-log 5/day"]);
+    let store = std::sync::Arc::new(MemoryStore::with_max_bytes(2 << 20));
+    let policy = tidegate::Policy::all().limit("a", limits[0]).limit("b", limits[1]);
+    let engine = tidegate::Engine::builder().store(store.clone()).clock(ManualClock::default());
+    let engine = engine.policy("p", policy).policy("q", flood).build().unwrap();
+    for key in 0..50_000_u32 {
+        let _ = engine.check("p", key.to_le_bytes());
+    }
+    assert!(store.stats().bytes <= 2 << 20, "{:?}", store.stats());
+    let admitted = (0..100).filter(|_| engine.check("p", "new").unwrap().decision.allowed());
+    assert!(admitted.count() <= 6);
+}
+
+#[test]
+fn one_state_twice_in_one_ask_has_no_answer() {
+    use tidegate::{Ask, KeyedLimit, Mode, Op, Scope};
+    let store = MemoryStore::default();
+    for limit in ["5/h", "sliding-log 5/h"] {
+        let limit: tidegate::Limit = limit.parse().unwrap();
+        let keyed = KeyedLimit { scope: Scope::named("p", ""), key: b"k", limit: &limit };
+        let answer = |limits: &[KeyedLimit<'_>]| {
+            let ask = Ask { mode: Mode::All, limits, cost: 1, op: Op::Take };
+            store.answer(&ask, ManualClock::default().now())
+        };
+        assert_eq!(answer(&[keyed, keyed]), None);
+        assert_eq!(answer(&[]), None);
+        assert_eq!(answer(&[keyed; Ask::MAX_LIMITS + 1]), None);
+        assert_eq!(answer(&[keyed]).unwrap().decision.remaining(), 4);
+        store.answer(
+            &Ask { mode: Mode::All, limits: &[keyed], cost: 5, op: Op::Reset },
+            ManualClock::default().now(),
+        );
+    }
+}
+
+#[test]
+fn the_smallest_store_still_limits() {
+    for limit in ["5/h", "sliding-log 5/h", "7919/h burst 5", "sliding-window 5/h"] {
+        let limiter = limiter(limit, MemoryStore::with_max_bytes(0), &ManualClock::default());
+        assert_eq!((0..100).filter(|_| limiter.check("k").allowed()).count(), 5, "{limit}");
+    }
+}
+
+#[test]
+fn permits_given_back_over_the_cap_give_nothing_else_up() {
+    let clock = ManualClock::default();
+    let limiter = limiter("concurrency 1000000", MemoryStore::with_max_bytes(0), &clock);
+    let permits: Vec<_> = (0..20_000).map(|_| limiter.acquire("k").permit).collect();
+    let before = limiter.store().stats().given_up;
+    drop(permits);
+    assert_eq!(limiter.store().stats().given_up, before);
+}

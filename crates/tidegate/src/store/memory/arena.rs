@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use super::bucket::Bucket;
-use super::budget::Budget;
+use super::budget::{Budget, Use};
 use crate::sync::MODELLED;
 
 /// Lines per chunk: 64 KiB, a few microseconds to clear.
@@ -36,7 +36,7 @@ impl Arena {
             return Some(line);
         }
         let chunk = self.chunks.get(usize::try_from(index).ok()? / CHUNK)?;
-        if !budget.try_take(CHUNK_BYTES) {
+        if !budget.try_take(CHUNK_BYTES, Use::Lines) {
             return None;
         }
         let lines: Vec<Bucket> = (0..CHUNK).map(|_| Bucket::default()).collect();
@@ -45,7 +45,7 @@ impl Arena {
             Err(_) => true,
         };
         if lost_a_race {
-            budget.give(CHUNK_BYTES);
+            budget.give(CHUNK_BYTES, Use::Lines);
         }
         self.get(index)
     }

@@ -5,7 +5,10 @@ use std::sync::atomic::Ordering;
 use tidegate_core::Timestamp;
 
 use super::bucket::Bucket;
-use super::{MemoryStore, ROOM_ATTEMPTS, ROOM_LINES, word};
+use super::{MemoryStore, ROOM_ATTEMPTS, ROOM_LINES, ROOM_STATES, word};
+
+/// How many states may go for one that has grown: with the next that grows, as many again.
+const GROWTH_ATTEMPTS: u64 = 32;
 
 /// How soon a key may go: the smallest goes first.
 type Worth = (bool, u64);
@@ -34,14 +37,23 @@ impl MemoryStore {
         })
     }
 
-    /// The line is locked.
-    fn drop_idle(&self, line: &Bucket, since: Timestamp) {
-        self.table.retain(line, |fingerprint, word| match self.worth(word) {
-            Some((_, idle_from)) if idle_from <= since.as_micros() => {
-                !self.let_go(fingerprint, word)
+    /// Drops the idle keys of a locked line, and answers how many.
+    fn drop_idle(&self, line: &Bucket, since: Timestamp) -> u64 {
+        self.table.retain(line, |fingerprint, word| {
+            let Some(number) = word::to_wide(word) else {
+                return word::idle_from_us(word) > since.as_micros();
+            };
+            // One lock for the look and the drop: in between, somebody could spend from it.
+            match self.wide.try_lock(number) {
+                Some(mut wide)
+                    if wide.owner == Some(fingerprint) && wide.state.idle_from() <= since =>
+                {
+                    self.wide.remove(number, &mut wide);
+                    false
+                }
+                _ => true,
             }
-            _ => true,
-        });
+        })
     }
 
     /// Drops the idle keys of a locked line, or failing that the one that is worth the least: never one of `needed`,
@@ -53,9 +65,7 @@ impl MemoryStore {
         needed: &[u64],
         even_spent: bool,
     ) -> bool {
-        let before = self.table.keys();
-        self.drop_idle(line, now);
-        if self.table.keys() < before {
+        if self.drop_idle(line, now) > 0 {
             return true;
         }
         let victim = self
@@ -65,12 +75,16 @@ impl MemoryStore {
             .filter_map(|entry| Some((self.worth(entry.word())?, entry.fingerprint())))
             .filter(|((spent, _), _)| even_spent || !spent)
             .min_by_key(|(worth, _)| *worth);
-        let Some((_, victim)) = victim else { return false };
-        self.table.retain(line, |fingerprint, word| {
+        victim.is_some_and(|(_, victim)| self.give_up(line, victim))
+    }
+
+    /// Gives one key of a locked line up before it is idle. `false` if its state is in use.
+    fn give_up(&self, line: &Bucket, victim: u64) -> bool {
+        let gone = self.table.retain(line, |fingerprint, word| {
             fingerprint != victim || !self.let_go(fingerprint, word)
         });
-        self.given_up.fetch_add(1, Ordering::Relaxed);
-        true
+        self.given_up.fetch_add(gone, Ordering::Relaxed);
+        gone > 0
     }
 
     /// Frees an entry on the line of a fingerprint, or an overflow line for it. Idle keys elsewhere go first, then
@@ -101,30 +115,37 @@ impl MemoryStore {
         evict_here(true);
     }
 
-    /// Frees memory for one more wide state: sweeps, and if nothing was idle gives up the least worth.
+    /// Frees memory for one more wide state: looks at some, and drops what is idle, or failing that the one that is
+    /// worth the least.
     pub(super) fn make_room(&self, now: Timestamp) {
-        let before = self.table.keys();
-        self.sweep(now, ROOM_LINES);
-        if self.table.keys() < before {
-            return;
-        }
-        // A spent key only goes where no other is found in several places.
-        let mut worst: Option<(Worth, &Bucket)> = None;
-        for attempt in 0..ROOM_ATTEMPTS {
-            let found = self
-                .some_lines(attempt)
-                .flat_map(|line| self.table.entries(line).map(move |entry| (line, entry.word())))
-                .filter(|(_, word)| word::to_wide(*word).is_some())
-                .filter_map(|(line, word)| Some((self.worth(word)?, line)))
-                .min_by_key(|(worth, _)| *worth);
-            worst = worst.into_iter().chain(found).min_by_key(|(worth, _)| *worth);
-            if worst.is_some_and(|((spent, _), _)| !spent) {
-                break;
+        let mut least: Option<(Worth, u64)> = None;
+        for number in self.wide.next_numbers(ROOM_STATES) {
+            let Some(wide) = self.wide.try_lock(number) else { continue };
+            let Some(owner) = wide.owner else { continue };
+            let idle_from = wide.state.idle_from();
+            let (worth, idle) = ((wide.spent, idle_from.as_micros()), idle_from <= now);
+            drop(wide);
+            if idle {
+                let _locks = self.lock_lines(&[owner]);
+                if self.drop_idle(self.home_of(owner), now) > 0 {
+                    return;
+                }
             }
+            least = least.into_iter().chain([(worth, owner)]).min_by_key(|(worth, _)| *worth);
         }
-        if let Some((_, line)) = worst {
-            let _locked = line.lock();
-            self.evict_from(line, now, &[], true);
+        if let Some((_, owner)) = least {
+            let _locks = self.lock_lines(&[owner]);
+            self.give_up(self.home_of(owner), owner);
+        }
+    }
+
+    /// Gives wide states up until the cap holds again, after one of them has grown.
+    pub(super) fn stay_under_cap(&self, now: Timestamp) {
+        for _ in 0..GROWTH_ATTEMPTS {
+            if !self.budget.exceeded() {
+                return;
+            }
+            self.make_room(now);
         }
     }
 
@@ -138,17 +159,19 @@ impl MemoryStore {
     }
 
     /// Forgets one key.
-    pub(crate) fn remove(&self, fingerprint: u64) {
+    pub(super) fn remove(&self, fingerprint: u64) {
         let _locks = self.lock_lines(&[fingerprint]);
         self.remove_locked(fingerprint);
     }
 
     /// Forgets one key whose line is locked.
     pub(super) fn remove_locked(&self, fingerprint: u64) {
-        let line = self.table.line(self.table.line_of(fingerprint));
-        self.table.retain(line, |found, word| {
-            if found == fingerprint {
-                self.drop_wide(word);
+        self.table.retain(self.home_of(fingerprint), |found, word| {
+            if found == fingerprint
+                && let Some(number) = word::to_wide(word)
+                && let Some(mut wide) = self.wide.lock(number)
+            {
+                self.wide.remove(number, &mut wide);
             }
             found != fingerprint
         });
@@ -167,7 +190,7 @@ impl MemoryStore {
     fn let_go(&self, fingerprint: u64, word: u64) -> bool {
         let Some(number) = word::to_wide(word) else { return true };
         match self.wide.try_lock(number) {
-            Some(mut wide) if wide.fingerprint == fingerprint => {
+            Some(mut wide) if wide.owner == Some(fingerprint) => {
                 self.wide.remove(number, &mut wide);
                 true
             }

@@ -43,12 +43,24 @@ impl MemoryStore {
         now: Timestamp,
         permits: &mut Vec<(usize, Permit)>,
     ) -> Option<Verdict> {
-        let limits = ask.limits.get(..MAX).unwrap_or(ask.limits);
+        let limits = ask.limits;
+        if limits.len() > MAX {
+            return None;
+        }
         let mut fingerprints = [0; MAX];
         for (fingerprint, limit) in fingerprints.iter_mut().zip(limits) {
             *fingerprint = self.fingerprint(limit.scope, limit.key);
         }
         let fingerprints = &fingerprints[..limits.len()];
+        if (1..limits.len()).any(|index| fingerprints[..index].contains(&fingerprints[index])) {
+            return None; // one state cannot be decided and charged twice at once
+        }
+        if self.wide.is_starved() {
+            // Nothing can be given up while lines are locked: make room before.
+            for _ in limits {
+                self.make_room(now);
+            }
+        }
         let locks = self.lock_lines(fingerprints);
         let mut held: [Held<'_>; MAX] = std::array::from_fn(|_| Held::Word(State::Empty));
         for (held, fingerprint) in held.iter_mut().zip(fingerprints) {
@@ -61,16 +73,16 @@ impl MemoryStore {
             Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX]),
             Op::Refund | Op::Reset => give_back(ask, limits, held, &mut wrote, now),
         };
-        let mut inserted = false;
+        let mut inserted = 0;
         for (index, keyed) in limits.iter().enumerate().filter(|(index, _)| wrote[*index]) {
             let held = std::mem::replace(&mut held[index], Held::Word(State::Empty));
             let spent = keyed.limit.peek(held.state(), now, 0).remaining() == 0;
-            inserted |= self.put_back(fingerprints[index], held, spent, now, fingerprints);
+            let new = self.put_back(fingerprints[index], held, spent, now, fingerprints);
+            inserted += usize::from(new);
         }
         drop(locks);
-        if inserted {
-            self.after_insert(now);
-        }
+        (0..inserted).for_each(|_| self.after_insert(now));
+        self.stay_under_cap(now);
         verdict
     }
 
@@ -131,8 +143,8 @@ impl MemoryStore {
             Held::Word(state) => state,
         };
         let line = self.home_of(fingerprint);
-        // No memory for a wide state while lines are locked: the state is given up, and counted.
-        let Some(word) = self.to_word(fingerprint, state, spent) else {
+        // No memory for a wide state: this one is given up, and counted. The next ask makes room first.
+        let Some((word, unpublished)) = self.to_word(fingerprint, state, spent) else {
             self.given_up.fetch_add(1, Ordering::Relaxed);
             return false;
         };
@@ -144,7 +156,7 @@ impl MemoryStore {
             let _ = self.evict_from(line, now, needed, false)
                 || self.evict_from(line, now, needed, true);
             if self.table.insert_locked(line, fingerprint, word) == Insert::Full {
-                self.drop_wide(word);
+                self.wide.withdraw(unpublished);
                 self.given_up.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -196,7 +208,7 @@ fn give_back(
     for ((keyed, held), wrote) in limits.iter().zip(&mut *held).zip(wrote) {
         *wrote = *held.state() != State::Empty;
         if ask.op == Op::Reset {
-            *held.state_mut() = State::Empty;
+            held.state_mut().reset();
         } else {
             keyed.limit.refund(held.state_mut(), now, ask.cost);
         }

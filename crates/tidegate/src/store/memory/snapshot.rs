@@ -10,10 +10,8 @@ use super::fingerprint::Fingerprints;
 use super::{MemoryStore, word};
 
 const MAGIC: &[u8; 16] = b"tidegate memory1";
-/// Blocks are written when they pass this, and refused when far above it.
+/// Blocks are written when they pass this.
 const BLOCK_BYTES: usize = 64 << 10;
-/// The largest single state: a log of a million entries.
-const MAX_BLOCK_BYTES: usize = BLOCK_BYTES + (32 << 20);
 
 /// Why a snapshot could not be read.
 #[derive(Debug)]
@@ -58,8 +56,10 @@ impl MemoryStore {
             let wide = word::to_wide(entry.word()).and_then(|number| self.wide.lock(number));
             let small = word::to_state(entry.word());
             let state = wide.as_ref().map_or(&small, |wide| &wide.state);
+            let spent = wide.as_ref().map_or(word::is_spent(entry.word()), |wide| wide.spent);
             if state.idle_from() > now {
                 block.extend_from_slice(&entry.fingerprint().to_le_bytes());
+                block.push(u8::from(spent));
                 let length_at = block.len();
                 block.extend_from_slice(&[0; 4]);
                 state.write_bytes(block);
@@ -86,11 +86,12 @@ impl MemoryStore {
             let mut rest = block.as_slice();
             while !rest.is_empty() {
                 let fingerprint = u64::from_le_bytes(read_array(&mut rest)?);
+                let [spent] = read_array(&mut rest)?;
                 let length = u32::from_le_bytes(read_array(&mut rest)?) as usize;
                 let (bytes, tail) = rest.split_at_checked(length).ok_or(SnapshotError::Corrupt)?;
                 let state = State::from_bytes(bytes).ok_or(SnapshotError::Corrupt)?;
                 if state.idle_from() > now {
-                    store.put(fingerprint, &state, now);
+                    store.put(fingerprint, &state, spent != 0, now);
                 }
                 rest = tail;
             }
@@ -98,10 +99,10 @@ impl MemoryStore {
         Ok(store)
     }
 
-    fn put(&self, fingerprint: u64, state: &State, now: Timestamp) {
+    fn put(&self, fingerprint: u64, state: &State, spent: bool, now: Timestamp) {
         self.on_state(fingerprint, now, |kept| {
             kept.clone_from(state);
-            super::Outcome { answer: (), writes: true, spent: false }
+            super::Outcome { answer: (), writes: true, spent }
         });
     }
 }
@@ -119,9 +120,6 @@ fn write_block(out: &mut impl Write, block: &mut Vec<u8>) -> io::Result<()> {
 fn read_block(input: &mut impl Read) -> Result<Option<Vec<u8>>, SnapshotError> {
     let length = u32::from_le_bytes(read_array(input)?) as usize;
     let checksum = u64::from_le_bytes(read_array(input)?);
-    if length > MAX_BLOCK_BYTES {
-        return Err(SnapshotError::Corrupt);
-    }
     // Grows with what is there, not with what the length claims.
     let mut block = Vec::new();
     input.take(length as u64).read_to_end(&mut block).map_err(SnapshotError::Io)?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arena::{Arena, CHUNK_BYTES};
 use super::bucket::{Bucket, ENTRIES, Entry};
-use super::budget::Budget;
+use super::budget::{Budget, Use};
 use crate::sync::{AtomicU64, MODELLED, Ordering};
 
 /// Lines a new table starts with.
@@ -94,17 +94,14 @@ impl Spot<'_> {
 
 impl Table {
     pub(super) fn new(budget: Arc<Budget>) -> Self {
-        // The first chunk of each kind is always there, however small the cap.
         let max_chunks = (budget.max() / CHUNK_BYTES).max(2);
         let overflow_chunks = (max_chunks / OVERFLOW_SHARE).max(1);
         let home_chunks = max_chunks - overflow_chunks;
         let (home, overflow) = (Arena::new(home_chunks), Arena::new(overflow_chunks));
-        budget.take(home.directory_bytes() + overflow.directory_bytes());
-        let first = Budget::new(CHUNK_BYTES);
+        budget.take(home.directory_bytes() + overflow.directory_bytes(), Use::Lines);
         for index in 0..FIRST_LINES {
-            home.get_or_allocate(index, &first);
+            home.get_or_allocate(index, &budget);
         }
-        budget.take(CHUNK_BYTES);
         Self {
             home,
             overflow,
@@ -131,7 +128,7 @@ impl Table {
         // Read apart, the two may be of different moments. Then the line is one that the fingerprint belonged to
         // a moment ago, which its version tells.
         let lines = self.lines.load(Ordering::Acquire);
-        let mask = self.mask.load(Ordering::Relaxed);
+        let mask = self.mask.load(Ordering::Acquire);
         let index = fingerprint & mask;
         if index < lines { index } else { index & (mask >> 1) }
     }
@@ -184,7 +181,7 @@ impl Table {
         self.home.get(self.line_of(fingerprint)).map_or(0, |line| line.hint(fingerprint))
     }
 
-    /// Adds a fingerprint that `spot` found absent. `false` if the line has changed since.
+    /// Adds a fingerprint that `spot` found absent.
     pub(super) fn insert(&self, spot: &Spot<'_>, fingerprint: u64, word: u64) -> Insert {
         let Some(_locked) = spot.line.try_lock(spot.version) else { return Insert::Changed };
         self.insert_locked(spot.line, fingerprint, word)
@@ -236,8 +233,8 @@ impl Table {
     }
 
     /// Keeps only the entries of a locked line that `keep` wants, closes the gaps, and gives empty overflow
-    /// lines back.
-    pub(super) fn retain(&self, line: &Bucket, mut keep: impl FnMut(u64, u64) -> bool) {
+    /// lines back. Answers how many went.
+    pub(super) fn retain(&self, line: &Bucket, mut keep: impl FnMut(u64, u64) -> bool) -> u64 {
         let mut removed = 0;
         for entry in self.entries(line) {
             if !entry.is_free() && !keep(entry.fingerprint(), entry.word()) {
@@ -249,6 +246,7 @@ impl Table {
             self.keys.fetch_sub(removed, Ordering::Relaxed);
             self.close_gaps(line);
         }
+        removed
     }
 
     fn close_gaps(&self, line: &Bucket) {
@@ -311,7 +309,7 @@ impl Table {
             return false;
         }
         self.retain(line, |fingerprint, _| !moves(fingerprint));
-        self.mask.store((lines + 1).next_power_of_two() - 1, Ordering::Relaxed);
+        self.mask.store((lines + 1).next_power_of_two() - 1, Ordering::Release);
         self.lines.store(lines + 1, Ordering::Release);
         true
     }

@@ -1,10 +1,11 @@
 //! States that are more than a word, each behind a short lock of its own, beside the table.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_core::State;
 
-use super::budget::Budget;
+use super::budget::{Budget, Use};
 
 const CHUNK: usize = 1024;
 const CHUNK_BYTES: usize = CHUNK * size_of::<Mutex<Wide>>();
@@ -15,16 +16,27 @@ pub(super) struct WideStates {
     chunks: Box<[OnceLock<Chunk>]>,
     spare: Mutex<Spare>,
     budget: Arc<Budget>,
+    /// The last state to be added found no memory.
+    starved: AtomicBool,
+    /// The next state to look at when one must go.
+    hand: AtomicU64,
 }
 
-/// A state and the fingerprint it belongs to; 0 while it belongs to none.
+/// A state and the fingerprint it belongs to; `None` while it belongs to none.
 #[derive(Default)]
 pub(super) struct Wide {
-    pub(super) fingerprint: u64,
+    pub(super) owner: Option<u64>,
     pub(super) state: State,
     /// Nothing was left when this was written.
     pub(super) spent: bool,
     counted_bytes: usize,
+}
+
+/// A state that no line names yet. Its lock is held until one does: somebody who still has its number from an
+/// earlier owner must not charge it before it is known to stay.
+pub(super) struct Unpublished<'a> {
+    pub(super) number: u32,
+    wide: MutexGuard<'a, Wide>,
 }
 
 struct Spare {
@@ -36,8 +48,14 @@ impl WideStates {
     pub(super) fn new(budget: Arc<Budget>) -> Self {
         let max_chunks = (budget.max() / CHUNK_BYTES).clamp(1, 1 << 20);
         let chunks: Box<[_]> = (0..max_chunks).map(|_| OnceLock::new()).collect();
-        budget.take(size_of_val(&*chunks));
-        Self { chunks, spare: Mutex::new(Spare { free: Vec::new(), unused: 0 }), budget }
+        budget.take(size_of_val(&*chunks), Use::WideStates);
+        Self {
+            chunks,
+            spare: Mutex::new(Spare { free: Vec::new(), unused: 0 }),
+            budget,
+            starved: AtomicBool::new(false),
+            hand: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn lock(&self, number: u32) -> Option<MutexGuard<'_, Wide>> {
@@ -49,30 +67,54 @@ impl WideStates {
         self.cell(number)?.try_lock().ok()
     }
 
-    /// Makes room for one more state. `None` if all memory is taken.
-    pub(super) fn add(&self, fingerprint: u64, state: State, spent: bool) -> Option<u32> {
-        let number = self.spare_number()?;
+    /// Keeps one more state. `None` if all memory is taken.
+    pub(super) fn add(&self, owner: u64, state: State, spent: bool) -> Option<Unpublished<'_>> {
+        let number = self.spare_number();
+        self.starved.store(number.is_none(), Ordering::Relaxed);
+        let number = number?;
         let mut wide = self.lock(number)?;
-        *wide = Wide { fingerprint, state, spent, counted_bytes: 0 };
+        *wide = Wide { owner: Some(owner), state, spent, counted_bytes: 0 };
         self.recount(&mut wide);
-        Some(number)
+        Some(Unpublished { number, wide })
+    }
+
+    /// Takes back a state, if there is one, that no line came to name.
+    pub(super) fn withdraw(&self, unpublished: Option<Unpublished<'_>>) {
+        if let Some(Unpublished { number, mut wide }) = unpublished {
+            self.remove(number, &mut wide);
+        }
     }
 
     /// Takes a state out. The caller holds the lock of the line that named it.
     pub(super) fn remove(&self, number: u32, wide: &mut Wide) {
-        self.budget.give(wide.counted_bytes);
+        self.budget.give(wide.counted_bytes, Use::WideStates);
         *wide = Wide::default();
         self.spare().free.push(number);
+        self.starved.store(false, Ordering::Relaxed);
     }
 
-    /// Counts anew what a state holds after it has changed.
-    pub(super) fn recount(&self, wide: &mut Wide) {
-        let bytes = wide.state.heap_bytes();
-        if bytes != wide.counted_bytes {
-            self.budget.take(bytes);
-            self.budget.give(wide.counted_bytes);
-            wide.counted_bytes = bytes;
+    /// Counts anew what a state holds after it has changed. `true` if that is more than before.
+    pub(super) fn recount(&self, wide: &mut Wide) -> bool {
+        let (before, now) = (wide.counted_bytes, wide.state.heap_bytes());
+        if now != before {
+            self.budget.take(now, Use::WideStates);
+            self.budget.give(before, Use::WideStates);
+            wide.counted_bytes = now;
         }
+        now > before
+    }
+
+    /// Whether the last state to be added found no memory, and none has been freed since.
+    pub(super) fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
+    }
+
+    /// The next `count` numbers, others each time.
+    pub(super) fn next_numbers(&self, count: u64) -> impl Iterator<Item = u32> + use<> {
+        let all = u64::from(self.spare().unused).max(1);
+        let first = self.hand.fetch_add(count, Ordering::Relaxed);
+        let number = move |step| u32::try_from(first.wrapping_add(step) % all).unwrap_or(0);
+        (0..count.min(all)).map(number)
     }
 
     fn cell(&self, number: u32) -> Option<&Mutex<Wide>> {
@@ -89,7 +131,7 @@ impl WideStates {
         let chunk = self.chunks.get(number as usize / CHUNK)?;
         if chunk.get().is_none() {
             // The lock on `spare` is held: nobody else allocates.
-            if !self.budget.try_take(CHUNK_BYTES) {
+            if !self.budget.try_take(CHUNK_BYTES, Use::WideStates) {
                 return None;
             }
             let cells: Vec<Mutex<Wide>> = (0..CHUNK).map(|_| Mutex::default()).collect();
