@@ -13,6 +13,15 @@ const DAY_SECONDS: i64 = 86_400;
 const DAY_US: i64 = DAY_SECONDS * SECOND_US;
 
 /// How often a calendar quota starts afresh.
+///
+/// ```
+/// use tidegate_core::{Every, Zone};
+///
+/// let day_us = 86_400_000_000;
+/// let leap_day = 19_782 * day_us; // 29 February 2024
+/// assert_eq!(Every::Month.edge_after(&Zone::UTC, leap_day), leap_day + day_us);
+/// assert_eq!(Every::Month.edge_before(&Zone::UTC, leap_day), leap_day - 28 * day_us);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Every {
     /// At midnight.
@@ -24,6 +33,18 @@ pub enum Every {
 }
 
 /// Where midnight is.
+///
+/// ```
+/// use tidegate_core::{Transition, Zone};
+///
+/// let east = Zone::fixed(120)?; // +02:00
+/// let with_summer_time = Zone::changing(
+///     3600,
+///     &[Transition { at_us: 1_774_746_000_000_000, offset_seconds: 7200 }],
+/// )?;
+/// assert_ne!(east, with_summer_time);
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Zone(Rules);
 

@@ -27,6 +27,20 @@ pub struct Verdict {
 /// Decides `limits` against `states`, both in declared order, and leaves in `changes` what is to be
 /// written for each: the charge where it is charged, otherwise a repair or nothing.
 ///
+/// ```
+/// use tidegate_core::{Change, Limit, Mode, State, Timestamp, decide_many};
+///
+/// let limits: [Limit; 2] = ["10/s".parse()?, "sliding-log 3/h".parse()?];
+/// let mut states = [State::Empty, State::Empty];
+/// let mut changes = [Change::KEEP; 2];
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+///
+/// let verdict = decide_many(Mode::All, limits.iter().zip(&states), &mut changes, now, 2);
+/// states.iter_mut().zip(changes).for_each(|(state, change)| state.apply(change));
+/// assert!(verdict.is_some_and(|verdict| verdict.binding == 1 && verdict.decision.remaining() == 1));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
+///
 /// `None` if there is no limit at all. The slices are expected to be of one length; what is longer is
 /// left alone.
 pub fn decide_many<'a>(

@@ -9,6 +9,18 @@ use crate::store::Scope;
 use crate::store::memory::MemoryStore;
 
 /// Builds a [`Limiter`](crate::Limiter) or a [`Shaper`](crate::Shaper).
+///
+/// ```
+/// use tidegate::{Limiter, ManualClock, MemoryStore};
+///
+/// let limiter = Limiter::builder("100/min burst 20")
+///     .name("api")
+///     .store(MemoryStore::with_max_bytes(16 << 20))
+///     .clock(ManualClock::default())
+///     .build()?;
+/// assert!(limiter.check("user-42").allowed());
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a builder builds nothing by itself"]
 pub struct Builder<L, C = SystemClock> {

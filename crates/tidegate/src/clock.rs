@@ -10,6 +10,23 @@ use std::time::Duration;
 use tidegate_core::Timestamp;
 
 /// A source of instants. It may step back: limits stay in force.
+///
+/// ```
+/// use tidegate::{Clock, Limiter, Timestamp};
+///
+/// /// Time as the log that is replayed tells it.
+/// struct LogTime(u64);
+///
+/// impl Clock for LogTime {
+///     fn now(&self) -> Timestamp {
+///         Timestamp::from_micros(self.0)
+///     }
+/// }
+///
+/// let limiter = Limiter::builder("5/h").clock(LogTime(1_700_000_000_000_000)).build()?;
+/// assert!(limiter.check("user-42").allowed());
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 pub trait Clock: Send + Sync {
     /// The current instant.
     fn now(&self) -> Timestamp;

@@ -40,6 +40,18 @@ struct Shared<C> {
 }
 
 /// One question to an engine.
+///
+/// ```
+/// use tidegate::{Check, Engine, Key, Op, Policy};
+///
+/// let signup = Policy::all().limit_by("ip", "ip", "3/h").limit_by("mail", "domain", "50/h");
+/// let engine = Engine::builder().policy("signup", signup).build()?;
+/// let keys: [(&str, &[u8]); 2] = [("ip", b"203.0.113.9"), ("domain", b"example.org")];
+/// let check = Check { policy: "signup", key: Key::Named(&keys), cost: 1 };
+/// assert_eq!(engine.ask(&check, Op::Peek)?.decision.remaining(), 2);
+/// assert!(engine.ask(&check, Op::Take)?.decision.allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     /// The policy's name.

@@ -5,6 +5,15 @@ use std::sync::Arc;
 use crate::store::memory::MemoryStore;
 
 /// The answer to an `acquire`.
+///
+/// ```
+/// let exports = tidegate::Limiter::new("concurrency 1")?;
+/// match exports.acquire("user-42") {
+///     tidegate::Acquired { permit: Some(_permit), .. } => println!("exporting"),
+///     tidegate::Acquired { answer, .. } => println!("busy: {:?}", answer.retry_after()),
+/// }
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct Acquired<A> {

@@ -5,6 +5,17 @@ pub(crate) mod memory;
 use tidegate_core::{Limit, Mode};
 
 /// One request to a store: some limits, decided and written in one atomic step.
+///
+/// ```
+/// use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Timestamp};
+///
+/// let (store, limit): (_, Limit) = (MemoryStore::default(), "5/h".parse()?);
+/// let limits = [KeyedLimit { scope: Scope::named("login", ""), key: b"user-42", limit: &limit }];
+/// let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let verdict = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000));
+/// assert!(verdict.is_some_and(|verdict| verdict.decision.remaining() == 4));
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     /// How the limits make one answer.

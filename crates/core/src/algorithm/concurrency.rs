@@ -9,6 +9,20 @@ use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
 /// At most `limit` units in flight. A permit ends when it is released, or when its `lease` runs out, so
 /// that a dead holder's places come back by themselves.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Concurrency, Limit, State, Timestamp};
+///
+/// let limit: Limit = Concurrency::new(1, Duration::from_secs(30))?.into();
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// let (_, change) = limit.decide(&state, now, 1);
+/// state.apply(change);
+/// assert!(!limit.peek(&state, now, 1).allowed());
+/// assert!(change.permit().is_some_and(|permit| state.release(permit.id)));
+/// assert!(limit.peek(&state, now, 1).allowed());
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Concurrency {
     limit: u64,

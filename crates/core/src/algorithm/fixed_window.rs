@@ -13,6 +13,20 @@ use crate::time::{Timestamp, micros_up};
 ///
 /// Cheapest and easiest to explain. Known: up to 2 × `limit` can pass across one boundary, the last of
 /// one window and the first of the next.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{FixedWindow, Limit, State, Timestamp};
+///
+/// let limit: Limit = FixedWindow::new(2, Duration::from_secs(60))?.into();
+/// let mut state = State::Empty;
+/// let last = Timestamp::from_micros(1_700_000_039_999_999); // the last µs of a minute
+/// assert!(limit.take(&mut state, last, 2).allowed());
+/// assert!(!limit.take(&mut state, last, 1).allowed());
+/// let next = last + Duration::from_micros(1);
+/// assert!(limit.take(&mut state, next, 2).allowed());
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FixedWindow {
     limit: u64,

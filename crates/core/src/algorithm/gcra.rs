@@ -13,6 +13,18 @@ use crate::time::{Timestamp, micros_up};
 ///
 /// State is one instant: the *theoretical arrival time* up to which the key has spent ahead. In any
 /// interval Δ at most `burst + limit/period × Δ` units are admitted, exactly, at any rate.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Gcra, Limit, State, Timestamp};
+///
+/// let limit: Limit = Gcra::new(3, Duration::from_secs(1), 2)?.into();
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// assert!(limit.take(&mut state, now, 2).allowed());
+/// // A third of a second per unit, rounded up to a whole microsecond.
+/// assert_eq!(limit.take(&mut state, now, 1).retry_after_us(), Some(333_334));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gcra {
     limit: u64,

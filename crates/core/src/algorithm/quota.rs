@@ -14,6 +14,18 @@ use crate::time::{EXACT_MAX, Timestamp};
 ///
 /// Days, weeks (ISO: from Monday) and months begin at midnight of the zone: a fixed UTC offset or the
 /// rules of an IANA time zone, so that a day with a clock change has its 23 or 25 hours.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Every, Limit, Quota, State, Timestamp, Zone};
+///
+/// // Midnight in Kolkata is 18:30 UTC.
+/// let limit: Limit = Quota::calendar(5, Every::Day, Zone::fixed(330)?)?.into();
+/// let now = Timestamp::from_micros(1_699_981_200_000_000); // 17:00 UTC
+/// let decision = limit.take(&mut State::Empty, now, 1);
+/// assert_eq!(decision.reset_after(), Duration::from_secs(90 * 60));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quota {
     cadence: Cadence,

@@ -12,6 +12,18 @@ use crate::time::{Timestamp, micros_up};
 ///
 /// Every admitted unit is remembered until it expires, so memory grows with the limit: up to one entry
 /// per admission and key. Made for small limits that matter, like five logins an hour.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Limit, SlidingLog, State, Timestamp};
+///
+/// let limit: Limit = SlidingLog::new(1, Duration::from_secs(3600))?.into();
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// assert!(limit.take(&mut state, now, 1).allowed());
+/// let later = now + Duration::from_secs(3599);
+/// assert_eq!(limit.take(&mut state, later, 1).retry_after(), Some(Duration::from_secs(1)));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SlidingLog {
     limit: u64,

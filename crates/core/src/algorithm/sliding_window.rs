@@ -13,6 +13,18 @@ use crate::time::{Timestamp, micros_up};
 /// An estimate: exact over any `(buckets − 1) × width`, and in the worst case up to 2 × `limit` in one
 /// period. `buckets: 1` is the classic estimator of two counters. For an exact window, see
 /// [`SlidingLog`](crate::SlidingLog).
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Limit, SlidingWindow, State, Timestamp};
+///
+/// let limit: Limit = SlidingWindow::new(100, Duration::from_secs(60), 10)?.into();
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// assert_eq!(limit.take(&mut state, now, 60).remaining(), 40);
+/// let later = now + Duration::from_secs(61);
+/// assert!(limit.take(&mut state, later, 60).allowed());
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SlidingWindow {
     limit: u64,

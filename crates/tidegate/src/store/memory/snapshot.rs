@@ -28,7 +28,23 @@ pub enum SnapshotError {
 }
 
 impl MemoryStore {
-    /// Writes all states that are not idle at `now`. Checks go on meanwhile: a line is locked only while it is
+    /// Writes all states that are not idle at `now`, for [`MemoryStore::restore`].
+    ///
+    /// ```
+    /// use tidegate::{Clock, Limiter, MemoryStore, SystemClock};
+    ///
+    /// let limiter = Limiter::new("sliding-log 5/h")?;
+    /// let _ = limiter.check_n("user-42", 5);
+    /// let mut file = Vec::new(); // or a file that nobody else can read: it holds the hash's seed
+    /// limiter.store().snapshot(&mut file, SystemClock.now())?;
+    ///
+    /// let store = MemoryStore::restore(&mut file.as_slice(), 256 << 20, SystemClock.now())?;
+    /// let restarted = Limiter::builder("sliding-log 5/h").store(store).build()?;
+    /// assert!(!restarted.check("user-42").allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Checks go on meanwhile: a line is locked only while it is
     /// copied.
     pub fn snapshot(&self, out: &mut impl Write, now: Timestamp) -> io::Result<()> {
         out.write_all(MAGIC)?;
