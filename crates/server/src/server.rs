@@ -5,12 +5,15 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::header::{CONNECTION, HeaderValue};
 use axum::response::Response;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -32,7 +35,10 @@ pub(crate) struct Bounds {
     /// How large a request head may be. How many headers it has, at most 100, is hyper's default: a number of
     /// our own would cost an allocation per request.
     pub(crate) head_bytes_max: usize,
-    /// How long requests in flight have once the server is told to stop.
+    /// How long those who are connected have, once the server is told to stop, to get an answer that says that it
+    /// is the last; and as long again once nobody can connect any more.
+    pub(crate) farewell: Duration,
+    /// How long requests in flight have after that.
     pub(crate) drain: Duration,
 }
 
@@ -42,6 +48,7 @@ impl Default for Bounds {
             connections_max: 10_000,
             head_timeout: Duration::from_secs(5),
             head_bytes_max: 32 << 10,
+            farewell: Duration::from_secs(1),
             drain: Duration::from_secs(10),
         }
     }
@@ -51,7 +58,11 @@ impl Default for Bounds {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Serves until `stop` is ready, then lets the requests in flight finish.
+/// Serves until `stop` is ready, then ends without failing anybody.
+///
+/// A connection that is kept alive cannot simply be closed: its next request may be on its way. So first every
+/// answer says `Connection: close`, and new connections are still served; then the listener goes; then what is
+/// left is idle, and is closed.
 pub(crate) async fn run(
     listener: TcpListener,
     router: Router,
@@ -59,15 +70,35 @@ pub(crate) async fn run(
     stop: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
-    tokio::select! {
-        () = accept(&listener, &router, bounds, &graceful) => {}
-        () = stop => {}
+    let stopping = Arc::new(AtomicBool::new(false));
+    {
+        let mut accepting = pin!(accept(&listener, &router, bounds, &graceful, &stopping));
+        tokio::select! {
+            () = &mut accepting => {}
+            () = stop => {}
+        }
+        stopping.store(true, Ordering::Relaxed);
+        tokio::select! {
+            () = accepting => {}
+            () = emptied(&graceful, bounds.farewell) => {}
+        }
     }
     drop(listener);
+    emptied(&graceful, bounds.farewell).await;
     let in_flight = graceful.count();
     if tokio::time::timeout(bounds.drain, graceful.shutdown()).await.is_err() {
         tracing::warn!(in_flight, "stopped with requests unfinished");
     }
+}
+
+/// Ready when no connection is left, or after `at_most`.
+async fn emptied(graceful: &GracefulShutdown, at_most: Duration) {
+    let empty = async {
+        while graceful.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let _ = tokio::time::timeout(at_most, empty).await;
 }
 
 async fn accept(
@@ -75,13 +106,21 @@ async fn accept(
     router: &Router,
     bounds: Bounds,
     graceful: &GracefulShutdown,
+    stopping: &Arc<AtomicBool>,
 ) {
     let slots = Arc::new(Semaphore::new(bounds.connections_max));
     let http = http(bounds);
     // Closed only when the semaphore is, and nobody closes it.
     while let Ok(slot) = slots.clone().acquire_owned().await {
         match listener.accept().await {
-            Ok((stream, peer)) => serve(stream, peer, &http, router.clone(), graceful, slot),
+            Ok((stream, peer)) => {
+                let to = Handler {
+                    router: TowerToHyperService::new(router.clone()),
+                    peer: Peer(peer.ip().to_canonical()),
+                    stopping: stopping.clone(),
+                };
+                serve(stream, to, &http, graceful, slot);
+            }
             Err(error) => pause_after(&error).await,
         }
     }
@@ -98,19 +137,24 @@ fn http(bounds: Bounds) -> http1::Builder {
     http
 }
 
+/// What answers the requests of one connection.
+#[derive(Clone)]
+struct Handler {
+    router: TowerToHyperService<Router>,
+    peer: Peer,
+    stopping: Arc<AtomicBool>,
+}
+
 fn serve(
     stream: TcpStream,
-    peer: SocketAddr,
+    handler: Handler,
     http: &http1::Builder,
-    router: Router,
     graceful: &GracefulShutdown,
     slot: OwnedSemaphorePermit,
 ) {
     // An answer is one small write: waiting for more would only delay it.
     let _ = stream.set_nodelay(true);
-    let peer = Peer(peer.ip().to_canonical());
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(move |request| answer(router.clone(), peer, request));
+    let service = service_fn(move |request| answer(handler.clone(), request));
     let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
     tokio::spawn(async move {
         if let Err(error) = connection.await {
@@ -120,14 +164,14 @@ fn serve(
     });
 }
 
-async fn answer(
-    router: TowerToHyperService<Router>,
-    peer: Peer,
-    request: Request<Incoming>,
-) -> Result<Response, Infallible> {
+async fn answer(handler: Handler, request: Request<Incoming>) -> Result<Response, Infallible> {
     let mut request = request.map(Body::new);
-    request.extensions_mut().insert(peer);
-    hyper::service::Service::call(&router, request).await
+    request.extensions_mut().insert(handler.peer);
+    let mut response = hyper::service::Service::call(&handler.router, request).await?;
+    if handler.stopping.load(Ordering::Relaxed) {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
 }
 
 /// A connection that died before it was accepted says nothing about the next one. Anything else, such as no
@@ -142,6 +186,8 @@ async fn pause_after(error: &io::Error) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::{mpsc, oneshot};
@@ -153,6 +199,7 @@ mod tests {
         connections_max: 2,
         head_timeout: Duration::from_millis(50),
         head_bytes_max: 8 << 10,
+        farewell: Duration::from_millis(50),
         drain: Duration::from_secs(5),
     };
 
@@ -240,6 +287,29 @@ mod tests {
         assert!(client.await.unwrap().ends_with("finished"));
         server.done.await.unwrap();
         assert!(TcpStream::connect(server.addr).await.is_err(), "still accepting");
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
+        let long = Duration::from_secs(5);
+        let server = start(hello(), Bounds { head_timeout: long, farewell: long, ..SHORT }).await;
+        let mut kept = TcpStream::connect(server.addr).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        kept.write_all(request).await.unwrap();
+        let mut first = Vec::new();
+        while !first.ends_with(b"hello") {
+            assert_ne!(kept.read_buf(&mut first).await.unwrap(), 0);
+        }
+        server.stop.send(()).unwrap();
+        // The server cannot end while a connection is open, so that these are answered whenever they come.
+        let fresh =
+            until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert!(fresh.await.ends_with("hello"));
+        kept.write_all(request).await.unwrap();
+        let mut last = String::new();
+        kept.read_to_string(&mut last).await.unwrap();
+        assert!(last.contains("connection: close") && last.ends_with("hello"), "{last}");
+        tokio::time::timeout(long, server.done).await.unwrap().unwrap();
     }
 
     #[tokio::test]
