@@ -85,7 +85,7 @@ impl<C: Clock> Limiter<C> {
     /// Spends `cost` units of `key`, all or none. A cost of 0 only looks.
     ///
     /// ```
-    /// # let limiter = tidegate::Limiter::new("10/s")?;
+    /// # let limiter = tidegate::Limiter::new("10/h")?;
     /// assert!(limiter.check_n("upload", 8).allowed());
     /// assert!(!limiter.check_n("upload", 8).allowed());
     /// assert_eq!(limiter.check_n("upload", 11).retry_after(), None); // never: more than the burst
@@ -117,7 +117,7 @@ impl<C: Clock> Limiter<C> {
     /// while the first are decided.
     ///
     /// ```
-    /// # let limiter = tidegate::Limiter::new("1/s")?;
+    /// # let limiter = tidegate::Limiter::new("1/h")?;
     /// let decisions = limiter.check_many(&["ann", "ben", "ann"]);
     /// let allowed: Vec<bool> = decisions.iter().map(|decision| decision.allowed()).collect();
     /// assert_eq!(allowed, [true, true, false]);
@@ -164,7 +164,7 @@ impl<C: Clock> Limiter<C> {
     /// Gives back up to `amount` of what `key` has used, never above the ceiling, and answers what is left.
     ///
     /// ```
-    /// # let limiter = tidegate::Limiter::new("10/s")?;
+    /// # let limiter = tidegate::Limiter::new("10/h")?;
     /// let _ = limiter.check_n("upload", 8);
     /// assert_eq!(limiter.refund("upload", 3).remaining(), 5);
     /// assert_eq!(limiter.refund("upload", 1_000_000).remaining(), 10);
@@ -211,7 +211,7 @@ impl<C: Clock> Limiter<C> {
     /// Gives one key a limit of its own. What it has used stays used.
     ///
     /// ```
-    /// # let limiter = tidegate::Limiter::new("1/s")?;
+    /// # let limiter = tidegate::Limiter::new("1/h")?;
     /// limiter.set_override("partner-7", "5000/min")?;
     /// assert_eq!(limiter.check("partner-7").limit(), 5000);
     /// assert_eq!(limiter.check("user-42").limit(), 1);

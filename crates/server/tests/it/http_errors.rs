@@ -166,7 +166,7 @@ fn paths_and_methods_are_told_apart() {
 #[test]
 fn a_body_above_the_bound_is_refused_with_an_answer() {
     let server = Server::start();
-    let small = r#"{"policy":"api","key":"k"}"#;
+    let small = r#"{"policy":"login","key":"k"}"#;
     let padded = |bytes: usize| small.to_owned() + &" ".repeat(bytes - small.len());
     assert_eq!(server.post("/v1/check", &padded(1 << 20)).status, 200);
     for bytes in [(1 << 20) + 1, 5 << 20] {
@@ -177,7 +177,7 @@ fn a_body_above_the_bound_is_refused_with_an_answer() {
         "POST /v1/check HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked";
     let reply = server.raw(format!("{head}\r\n\r\n{chunk}0\r\n\r\n").as_bytes());
     check(&Reply::read(&reply), 413, "", "1048576", "large chunks");
-    assert_eq!(server.remaining("api", "k"), 19);
+    assert_eq!(server.remaining("login", "k"), 4);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn long_input_is_not_repeated_whole() {
 #[test]
 fn reset_is_for_this_machine_only() {
     let server = Server::start();
-    let body = br#"{"policy":"api","key":"k"}"#;
+    let body = br#"{"policy":"login","key":"k"}"#;
     assert_eq!(server.send("POST", "/v1/check", &[], body).status, 200);
     for header in [
         ("X-Forwarded-For", "192.0.2.1"),
@@ -213,10 +213,10 @@ fn reset_is_for_this_machine_only() {
         let reply = server.send("POST", "/v1/reset", &[header], body);
         check(&reply, 403, "", "machine", header.0);
     }
-    assert_eq!(server.remaining("api", "k"), 19);
+    assert_eq!(server.remaining("login", "k"), 4);
     let own = ("Origin", server.url());
     assert_eq!(server.send("POST", "/v1/reset", &[(own.0, &own.1)], body).status, 200);
-    assert_eq!(server.remaining("api", "k"), 20);
+    assert_eq!(server.remaining("login", "k"), 5);
 }
 
 #[test]
