@@ -20,6 +20,8 @@ const MAX_CALIBRATION_US: u64 = 1_000_000;
 /// A rate that differs by more than a thousandth from the last one means that a clock was stepped.
 const MAX_RATE_CHANGE: u64 = 1000;
 
+/// On a cache line of its own: whatever the linker puts beside it may be written all the time.
+#[repr(align(64))]
 struct Anchor {
     /// Odd while the anchor is being renewed.
     version: AtomicU64,

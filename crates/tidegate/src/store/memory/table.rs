@@ -29,10 +29,15 @@ pub(super) struct Table {
     lines: AtomicU64,
     /// The smallest 2^k − 1 that is no less than `lines − 1`.
     mask: AtomicU64,
-    keys: AtomicU64,
+    keys: OwnLine<AtomicU64>,
     /// Held by whoever adds a line; nobody waits for it.
     growing: Mutex<()>,
 }
+
+/// Kept off the cache lines of what every check reads, since every new key writes it.
+#[derive(Default)]
+#[repr(align(64))]
+struct OwnLine<T>(T);
 
 struct Spare {
     free: Vec<u64>,
@@ -109,13 +114,13 @@ impl Table {
             spare: Mutex::new(Spare { free: Vec::new(), unused: 1 }),
             lines: AtomicU64::new(FIRST_LINES),
             mask: AtomicU64::new(FIRST_LINES - 1),
-            keys: AtomicU64::new(0),
+            keys: OwnLine::default(),
             growing: Mutex::new(()),
         }
     }
 
     pub(super) fn keys(&self) -> u64 {
-        self.keys.load(Ordering::Relaxed)
+        self.keys.0.load(Ordering::Relaxed)
     }
 
     pub(super) fn lines(&self) -> u64 {
@@ -191,7 +196,7 @@ impl Table {
     pub(super) fn insert_locked(&self, line: &Bucket, fingerprint: u64, word: u64) -> Insert {
         if let Some(free) = self.entries(line).find(|entry| entry.is_free()) {
             free.fill(fingerprint, word);
-            self.keys.fetch_add(1, Ordering::Relaxed);
+            self.keys.0.fetch_add(1, Ordering::Relaxed);
             return Insert::Done;
         }
         let mut last = line;
@@ -203,7 +208,7 @@ impl Table {
             fresh.entries[0].fill(fingerprint, word);
         }
         last.next.store(number, Ordering::Relaxed);
-        self.keys.fetch_add(1, Ordering::Relaxed);
+        self.keys.0.fetch_add(1, Ordering::Relaxed);
         Insert::Done
     }
 
@@ -243,7 +248,7 @@ impl Table {
             }
         }
         if removed > 0 {
-            self.keys.fetch_sub(removed, Ordering::Relaxed);
+            self.keys.0.fetch_sub(removed, Ordering::Relaxed);
             self.close_gaps(line);
         }
         removed
