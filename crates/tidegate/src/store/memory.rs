@@ -224,7 +224,7 @@ impl MemoryStore {
             let (decision, change) = limit.decide(state, now, cost);
             state.apply(change);
             Outcome {
-                answer: (decision, change.permit().filter(|_| cost > 0)),
+                answer: (decision, change.permit()),
                 writes: change.writes(),
                 spent: is_spent(&decision),
             }
@@ -358,12 +358,21 @@ impl MemoryStore {
                 self.make_room(now);
                 continue;
             };
-            if self.write(&spot, fingerprint, word, now) {
+            // No line may be waited for while a wide state is locked: others lock lines first, then wide states. So
+            // its lock goes before any upkeep.
+            let written = self.write(&spot, fingerprint, word);
+            if written == Insert::Done {
                 drop(unpublished);
+                if spot.word == 0 {
+                    self.after_insert(now);
+                }
                 self.stay_under_cap(now);
                 return outcome.answer;
             }
             self.wide.withdraw(unpublished);
+            if written == Insert::Full {
+                self.make_room_on_line(fingerprint, now);
+            }
         }
     }
 
@@ -381,23 +390,12 @@ impl MemoryStore {
         Some((word::from_wide(unpublished.number), Some(unpublished)))
     }
 
-    /// Writes a word to a spot, new or not. `false` if the line has changed since the spot was read.
-    #[inline]
-    fn write(&self, spot: &Spot<'_>, fingerprint: u64, word: u64, now: Timestamp) -> bool {
-        if spot.word != 0 {
-            return spot.replace(word);
+    /// Writes a word to a spot, new or not, without waiting for anything.
+    fn write(&self, spot: &Spot<'_>, fingerprint: u64, word: u64) -> Insert {
+        if spot.word == 0 {
+            return self.table.insert(spot, fingerprint, word);
         }
-        match self.table.insert(spot, fingerprint, word) {
-            Insert::Done => {
-                self.after_insert(now);
-                true
-            }
-            Insert::Changed => false,
-            Insert::Full => {
-                self.make_room_on_line(fingerprint, now);
-                false
-            }
-        }
+        if spot.replace(word) { Insert::Done } else { Insert::Changed }
     }
 
     /// Keeps the load where it should be: by dropping idle keys, or where there are none by another line. Either

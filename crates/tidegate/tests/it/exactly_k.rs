@@ -171,3 +171,35 @@ fn sweeping_loses_no_admission_of_a_state_that_is_just_becoming_idle() {
         assert!(!limiter.check("k").allowed(), "round {round}: the charge was swept away");
     }
 }
+
+#[test]
+fn new_states_snapshots_resets_and_several_limits_do_not_wait_for_each_other() {
+    // Each of these locks lines and wide states; whoever locked them in the wrong order would never come back.
+    let store = std::sync::Arc::new(MemoryStore::with_max_bytes(8 << 20));
+    let clock = ManualClock::default();
+    let policy =
+        Policy::all().limit("log", "sliding-log 5/s").limit("window", "sliding-window 5/s");
+    let engine = Engine::builder().store(store.clone()).clock(clock.clone());
+    let engine = engine.policy("one", "sliding-log 5/s").policy("two", policy).build().unwrap();
+    let rounds = |work: &dyn Fn(u64)| (0..300_000_u64).for_each(work);
+    thread::scope(|scope| {
+        scope.spawn(|| rounds(&|n| drop(engine.check("one", (n % 300).to_le_bytes()))));
+        scope.spawn(|| rounds(&|n| drop(engine.acquire("one", (n % 300).to_le_bytes()))));
+        scope.spawn(|| rounds(&|n| drop(engine.check("two", (n % 300).to_le_bytes()))));
+        scope.spawn(|| {
+            rounds(&|n| {
+                let key = (n % 300).to_le_bytes();
+                let check =
+                    tidegate::Check { policy: "one", key: tidegate::Key::One(&key), cost: 1 };
+                engine.ask(&check, Op::Reset).unwrap();
+                store.sweep(tidegate::Clock::now(&clock), 8);
+                clock.advance(std::time::Duration::from_secs(20));
+            });
+        });
+        scope.spawn(|| {
+            for _ in 0..50_000 {
+                store.snapshot(&mut std::io::sink(), tidegate::Clock::now(&clock)).unwrap();
+            }
+        });
+    });
+}

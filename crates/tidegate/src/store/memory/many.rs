@@ -61,7 +61,25 @@ impl MemoryStore {
                 self.make_room(now);
             }
         }
-        let locks = self.lock_lines(fingerprints);
+        let (verdict, inserted) = self.answer_locked(ask, fingerprints, now, permits);
+        // Upkeep waits for lines, so that nothing may be locked any more.
+        for _ in 0..inserted {
+            self.after_insert(now);
+        }
+        self.stay_under_cap(now);
+        verdict
+    }
+
+    /// The atomic step itself, and how many new entries it took. All locks are its own.
+    fn answer_locked(
+        &self,
+        ask: &Ask<'_>,
+        fingerprints: &[u64],
+        now: Timestamp,
+        permits: &mut Vec<(usize, Permit)>,
+    ) -> (Option<Verdict>, usize) {
+        let limits = ask.limits;
+        let _locks = self.lock_lines(fingerprints);
         let mut held: [Held<'_>; MAX] = std::array::from_fn(|_| Held::Word(State::Empty));
         for (held, fingerprint) in held.iter_mut().zip(fingerprints) {
             *held = self.hold(*fingerprint);
@@ -80,10 +98,7 @@ impl MemoryStore {
             let new = self.put_back(fingerprints[index], held, spent, now, fingerprints);
             inserted += usize::from(new);
         }
-        drop(locks);
-        (0..inserted).for_each(|_| self.after_insert(now));
-        self.stay_under_cap(now);
-        verdict
+        (verdict, inserted)
     }
 
     /// Locks the lines of all fingerprints, in ascending order, so that no two checks wait for each other.
@@ -193,7 +208,7 @@ fn take(
     for (index, (held, change)) in held.iter_mut().zip(changes).enumerate() {
         held.state_mut().apply(change);
         wrote[index] = change.writes();
-        permits.extend(change.permit().filter(|permit| permit.cost > 0).map(|held| (index, held)));
+        permits.extend(change.permit().map(|permit| (index, permit)));
     }
     Some(verdict)
 }
