@@ -50,6 +50,25 @@ impl Decision {
         Self::refuse(0, 0, Retry::Never, 0)
     }
 
+    /// An admission as somebody else decided it: a script, or a policy that stands in for its store.
+    pub const fn admitted(limit: u64, remaining: u64, reset_after_us: u64) -> Self {
+        Self::admit(limit, remaining, reset_after_us)
+    }
+
+    /// A refusal as somebody else decided it; `None` for a cost that will never be admitted.
+    pub const fn refused(
+        limit: u64,
+        remaining: u64,
+        retry_after_us: Option<u64>,
+        reset_after_us: u64,
+    ) -> Self {
+        let retry = match retry_after_us {
+            Some(us) => Retry::After(us),
+            None => Retry::Never,
+        };
+        Self::refuse(limit, remaining, retry, reset_after_us)
+    }
+
     /// Whether the request may go ahead.
     pub const fn allowed(&self) -> bool {
         self.allowed
@@ -152,6 +171,19 @@ impl Reservation {
     /// A refusal that no wait will change.
     pub const fn blocked() -> Self {
         Self::refuse(Retry::Never)
+    }
+
+    /// A place as somebody else gave it.
+    pub const fn at(delay_us: u64) -> Self {
+        Self::accept(delay_us)
+    }
+
+    /// A refusal as somebody else decided it; `None` for a cost that will never find a place.
+    pub const fn refused(retry_after_us: Option<u64>) -> Self {
+        Self::refuse(match retry_after_us {
+            Some(us) => Retry::After(us),
+            None => Retry::Never,
+        })
     }
 
     pub(crate) const fn accept(delay_us: u64) -> Self {

@@ -30,6 +30,8 @@ mod decision;
 mod error;
 mod limit;
 mod parse;
+mod script;
+mod share;
 mod state;
 mod time;
 

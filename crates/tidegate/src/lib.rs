@@ -28,6 +28,7 @@ mod permit;
 mod policy;
 #[cfg(all(doctest, feature = "axum", feature = "time-zones", feature = "tokio"))]
 mod readme;
+mod reply;
 mod shaper;
 mod store;
 mod sync;
@@ -41,15 +42,18 @@ pub mod tower;
 
 pub use builder::Builder;
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use engine::{
-    Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView, Source,
-};
+pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
 pub use limiter::Limiter;
 pub use permit::{Acquired, Permit};
-pub use policy::{Member, Override, Policy, PolicyProblem};
+pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
+pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
-pub use store::{Ask, KeyedLimit, Op, Scope};
+#[cfg(feature = "redis")]
+pub use store::redis::{RedisOptions, RedisStore};
+pub use store::{
+    Ask, KeyedLimit, Op, Place, Ran, Scope, Settled, Source, Store, StoreError, Trouble, Turn,
+};
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, LeakyBucket, Limit, LimitError,
     Mode, Quota, Reservation, SlidingLog, SlidingWindow, Timestamp, Verdict, Zone, parse_duration,

@@ -8,7 +8,7 @@ use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 
 use crate::builder::{Builder, Place};
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Permit};
+use crate::permit::{Acquired, Held, Permit};
 use crate::store::memory::MemoryStore;
 
 /// One limit over many keys, in this process.
@@ -191,13 +191,21 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn acquire(&self, key: impl AsRef<[u8]>) -> Acquired<Decision> {
-        let (key, store) = (key.as_ref(), &self.shared.place.store);
+        let (key, place) = (key.as_ref(), &self.shared.place);
         let fingerprint = self.fingerprint(key);
-        let (answer, grant) =
-            self.with_limit(key, |limit, now| store.take_state(fingerprint, limit, now, 1));
-        let held = grant.map(|grant| (fingerprint, grant.id)).into_iter().collect();
-        let permit = answer.allowed().then(|| Permit::new(store.clone(), held));
-        Acquired { answer, permit }
+        self.with_limit(key, |limit, now| {
+            let (answer, grant) = place.store.take_state(fingerprint, limit, now, 1);
+            let held = grant.map(|grant| Held {
+                scope: place.scope.clone(),
+                key: key.into(),
+                limit: limit.clone(),
+                id: grant.id,
+            });
+            let permit = answer
+                .allowed()
+                .then(|| Permit::new(place.store.clone(), held.into_iter().collect()));
+            Acquired { answer, permit }
+        })
     }
 
     /// Forgets what `key` has used.
@@ -251,7 +259,7 @@ impl<C: Clock> Limiter<C> {
 
     #[inline]
     fn fingerprint(&self, key: &[u8]) -> u64 {
-        self.shared.place.store.fingerprint(self.shared.place.scope, key)
+        self.shared.place.store.fingerprint(&self.shared.place.scope, key)
     }
 
     pub(crate) fn with_limit<R>(&self, key: &[u8], then: impl FnOnce(&Limit, Timestamp) -> R) -> R {

@@ -1,6 +1,7 @@
 //! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 
@@ -24,6 +25,7 @@ use crate::store::{Ask, Scope};
 pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
     overrides: HashMap<Box<[u8]>, Override>,
+    on_store_error: OnStoreError,
 }
 
 #[derive(Clone, Debug)]
@@ -54,11 +56,39 @@ pub enum Override {
     Block,
 }
 
+/// What to answer when the store cannot.
+///
+/// ```
+/// use tidegate::{OnStoreError, Policy};
+///
+/// // Nobody may guess passwords faster because a store is down.
+/// let login = Policy::all().limit("hour", "5/h").on_store_error(OnStoreError::DENY);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnStoreError {
+    /// Admit, as if nothing had been spent.
+    Allow,
+    /// Admit nothing, and say when to come back.
+    Deny {
+        /// What is told to those who are turned away.
+        retry_after: Duration,
+    },
+    /// Enforce this node's share of the limit in this process.
+    #[default]
+    Local,
+}
+
+impl OnStoreError {
+    /// Admit nothing, and ask to come back in a minute.
+    pub const DENY: Self = Self::Deny { retry_after: Duration::from_mins(1) };
+}
+
 /// A policy that has been checked, with the scopes of its limits.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) kind: CompiledKind,
     pub(crate) overrides: HashMap<Box<[u8]>, Override>,
+    pub(crate) on_store_error: OnStoreError,
 }
 
 #[derive(Debug)]
@@ -82,11 +112,12 @@ impl Policy {
     pub fn shaper(limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>) -> Self {
         let kind = limit.try_into().map(Kind::Shaper);
         let kind = kind.map_err(|error| PolicyProblem::Limit(error.into()));
-        Self { kind, overrides: HashMap::new() }
+        Self { kind, overrides: HashMap::new(), on_store_error: OnStoreError::default() }
     }
 
     fn of(mode: Mode) -> Self {
-        Self { kind: Ok(Kind::Limits { mode, members: Vec::new() }), overrides: HashMap::new() }
+        let kind = Ok(Kind::Limits { mode, members: Vec::new() });
+        Self { kind, overrides: HashMap::new(), on_store_error: OnStoreError::default() }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -135,6 +166,13 @@ impl Policy {
         self
     }
 
+    /// Says what to answer when the store cannot; by default this node's share is enforced in process.
+    #[must_use]
+    pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
+        self.on_store_error = on_store_error;
+        self
+    }
+
     /// Checks the policy as a whole, under its name.
     pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
         let kind = match self.kind? {
@@ -150,7 +188,7 @@ impl Policy {
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        Ok(Compiled { kind, overrides: self.overrides })
+        Ok(Compiled { kind, overrides: self.overrides, on_store_error: self.on_store_error })
     }
 }
 

@@ -77,7 +77,7 @@ impl<C: Clock> Shaper<C> {
 
     pub(crate) fn take_place(&self, key: &[u8], cost: u64) -> Place<'_, C> {
         let Home { scope, store, clock } = &self.shared.home;
-        let fingerprint = store.fingerprint(*scope, key);
+        let fingerprint = store.fingerprint(scope, key);
         let (reservation, until) =
             store.reserve(fingerprint, &self.shared.limit, clock.now(), cost);
         Place { shaper: self, fingerprint, cost, reservation, until }

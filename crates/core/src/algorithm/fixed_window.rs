@@ -41,6 +41,11 @@ impl FixedWindow {
         Ok(Self { limit, period_us })
     }
 
+    /// The same over fewer units: what was exact stays so.
+    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
+        Self { limit, period_us: self.period_us }
+    }
+
     /// Units per window.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -60,6 +65,11 @@ impl FixedWindow {
         cost: u64,
     ) -> (Decision, Option<Window>) {
         window::decide(self.limit, self.edges(now), stored, now, cost)
+    }
+
+    /// The numbers a script needs.
+    pub(crate) const fn script(&self) -> [u64; 2] {
+        [self.limit, self.period_us]
     }
 
     #[inline]

@@ -138,6 +138,12 @@ impl Gcra {
         (Decision::refuse(self.burst, self.units.divide(room), retry, micros(ahead)), ahead)
     }
 
+    /// The numbers a script needs.
+    pub(crate) const fn script(&self) -> [u64; 5] {
+        let Pace { interval, scale, tick_us } = self.pace;
+        [interval, scale, tick_us, self.burst, self.tolerance]
+    }
+
     pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
         let (decision, next) = self.decide(state.arrival(), now, cost);
         (decision, Change::arrival(next))

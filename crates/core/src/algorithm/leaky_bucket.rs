@@ -93,6 +93,17 @@ impl LeakyBucket {
         Duration::from_micros(self.pace.micros(self.max_wait, Timestamp::EPOCH))
     }
 
+    /// The numbers a script needs.
+    pub(crate) const fn script(&self) -> [u64; 6] {
+        let Pace { interval, scale, tick_us } = self.pace;
+        [interval, scale, tick_us, self.limit, self.max_wait, self.furthest]
+    }
+
+    /// The denominator of an arrival, and the length of a tick.
+    pub(crate) const fn ticks(&self) -> (u64, u64) {
+        (self.pace.scale, self.pace.tick_us)
+    }
+
     /// Takes a place in the queue, if there is one.
     pub fn reserve(&self, state: &mut State, now: Timestamp, cost: u64) -> Reservation {
         let (reservation, next) = self.decide(state.arrival(), now, cost);

@@ -84,6 +84,41 @@ impl Quota {
         }
     }
 
+    /// The same quota over fewer units.
+    pub(crate) fn with_limit(&self, limit: u64) -> Self {
+        let cadence = match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                Cadence::Calendar { limit, every: *every, zone: zone.clone() }
+            }
+            Cadence::Fixed(window) => Cadence::Fixed(window.with_limit(limit)),
+            Cadence::Rolling(window) => Cadence::Rolling(window.with_limit(limit)),
+        };
+        Self { cadence }
+    }
+
+    /// Whether it is a sliding window.
+    pub(crate) const fn is_rolling(&self) -> bool {
+        matches!(self.cadence, Cadence::Rolling(_))
+    }
+
+    /// The numbers a script needs, and what reads them.
+    pub(crate) fn script(&self, around: Timestamp) -> (&'static str, Vec<u64>) {
+        match &self.cadence {
+            Cadence::Fixed(window) => ("window", window.script().into()),
+            Cadence::Rolling(window) => ("slots", window.script().into()),
+            Cadence::Calendar { limit, every, zone } => {
+                let start = every.edge_before(zone, around.as_micros().cast_signed());
+                let mut numbers = vec![*limit, start.max(0).cast_unsigned()];
+                let mut edge = around.as_micros().cast_signed();
+                for _ in 0..3 {
+                    edge = every.edge_after(zone, edge);
+                    numbers.push(edge.max(0).cast_unsigned());
+                }
+                ("edges", numbers)
+            }
+        }
+    }
+
     pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
         match &self.cadence {
             Cadence::Calendar { limit, every, zone } => {

@@ -62,6 +62,11 @@ impl SlidingWindow {
         Ok(Self { limit, buckets, width_us })
     }
 
+    /// The same over fewer units: what was exact stays so.
+    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
+        Self { limit, buckets: self.buckets, width_us: self.width_us }
+    }
+
     /// Units per period.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -75,6 +80,11 @@ impl SlidingWindow {
     /// How many slots the period is counted in.
     pub const fn buckets(&self) -> u64 {
         self.buckets
+    }
+
+    /// The numbers a script needs.
+    pub(crate) const fn script(&self) -> [u64; 3] {
+        [self.limit, self.buckets, self.width_us]
     }
 
     /// What counts at `now`, times the slot width in µs: the estimate of the requests in the last period

@@ -32,7 +32,8 @@ use self::budget::Budget;
 use self::fingerprint::Fingerprints;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
-use super::{Ask, Op, Scope};
+use super::{Ask, Op, Place, Scope, Settled, Source, Store, StoreError, Trouble, Turn};
+use crate::reply::Reply;
 
 /// The default byte cap: room for about six million keys of one word.
 const DEFAULT_MAX_BYTES: usize = 256 << 20;
@@ -133,24 +134,35 @@ impl MemoryStore {
         }
     }
 
-    /// Answers one ask in one atomic step. `None` if it names no limit, more than [`Ask::MAX_LIMITS`], or the same
-    /// key in the same scope twice.
-    pub fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Verdict> {
-        if let [one] = ask.limits {
-            let fingerprint = self.fingerprint(one.scope, one.key);
-            let decision = match ask.op {
-                Op::Take => self.take(fingerprint, one.limit, now, ask.cost),
-                Op::Peek => self.peek(fingerprint, one.limit, now, ask.cost),
-                Op::Refund => self.refund(fingerprint, one.limit, now, ask.cost),
-                Op::Reset => self.reset(fingerprint, one.limit, now),
-            };
-            return Some(Verdict { binding: 0, decision });
-        }
-        self.answer_many(ask, now, &mut Vec::new())
+    fn settle(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Settled> {
+        let [one] = ask.limits else {
+            let mut permits = Vec::new();
+            let verdict = self.answer_many(ask, now, &mut permits)?;
+            let permits = permits.into_iter().map(|(index, permit)| (index, permit.id)).collect();
+            return Some(Settled { verdict, source: Source::Store, permits });
+        };
+        let (fingerprint, limit) = (self.fingerprint(one.scope, one.key), one.limit);
+        let decision = match ask.op {
+            Op::Take if matches!(limit, Limit::Concurrency(_)) => {
+                let (decision, permit) = self.take_state(fingerprint, limit, now, ask.cost);
+                let permits = permit.map(|permit| (0, permit.id)).into_iter().collect();
+                let verdict = Verdict { binding: 0, decision };
+                return Some(Settled { verdict, source: Source::Store, permits });
+            }
+            Op::Take => self.take(fingerprint, limit, now, ask.cost),
+            Op::Peek => self.peek(fingerprint, limit, now, ask.cost),
+            Op::Refund => self.refund(fingerprint, limit, now, ask.cost),
+            Op::Reset => self.reset(fingerprint, limit, now),
+            Op::Release { permit_id } => {
+                self.release(fingerprint, permit_id);
+                self.peek(fingerprint, limit, now, 0)
+            }
+        };
+        Some(Settled::by_store(Verdict { binding: 0, decision }))
     }
 
     #[inline]
-    pub(crate) fn fingerprint(&self, scope: Scope, key: &[u8]) -> u64 {
+    pub(crate) fn fingerprint(&self, scope: &Scope, key: &[u8]) -> u64 {
         self.fingerprints.of(scope, key)
     }
 
@@ -468,6 +480,27 @@ fn back_off(races: &mut u32) {
 #[inline]
 fn is_spent(decision: &Decision) -> bool {
     decision.remaining() == 0
+}
+
+/// Always answers at once.
+impl Store for MemoryStore {
+    #[inline]
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        Reply::ready(self.settle(ask, now).ok_or_else(|| {
+            StoreError::new(Trouble::BadAsk, "expected 1 to 16 limits, and no key twice in a scope")
+        }))
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        let fingerprint = self.fingerprint(turn.scope, turn.key);
+        let Some(place) = turn.cancel else {
+            let (reservation, until) = self.reserve(fingerprint, turn.shaper, now, turn.cost);
+            return Reply::ready(Ok(Place { reservation, until }));
+        };
+        let cancelled = self.cancel(fingerprint, turn.shaper, place, now, turn.cost);
+        let reservation = if cancelled { Reservation::unlimited() } else { Reservation::blocked() };
+        Reply::ready(Ok(Place { reservation, until: None }))
+    }
 }
 
 impl std::fmt::Debug for MemoryStore {

@@ -5,6 +5,10 @@ mod engine;
 mod exactly_k;
 mod limiter;
 mod memory;
+#[cfg(feature = "redis")]
+mod processes;
+#[cfg(feature = "redis")]
+mod redis_differential;
 mod snapshot;
 mod vectors;
 #[cfg(feature = "tokio")]

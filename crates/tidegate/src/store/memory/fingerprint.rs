@@ -22,9 +22,9 @@ impl Fingerprints {
     }
 
     #[inline]
-    pub(super) fn of(&self, scope: Scope, key: &[u8]) -> u64 {
+    pub(super) fn of(&self, scope: &Scope, key: &[u8]) -> u64 {
         // rapidhash V3 is a published function that stays as it is, so that a snapshot can be read by a later
         // version. The `true`s: full avalanche, and its variant against chosen inputs.
-        rapidhash_v3_nano_inline::<true, true>(key, &self.secrets) ^ scope.0
+        rapidhash_v3_nano_inline::<true, true>(key, &self.secrets) ^ scope.hash
     }
 }

@@ -89,7 +89,9 @@ impl MemoryStore {
         let verdict = match ask.op {
             Op::Take => take(ask, limits, held, &mut wrote, now, permits),
             Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX]),
-            Op::Refund | Op::Reset => give_back(ask, limits, held, &mut wrote, now),
+            Op::Refund | Op::Reset | Op::Release { .. } => {
+                give_back(ask, limits, held, &mut wrote, now)
+            }
         };
         let mut inserted = 0;
         for (index, keyed) in limits.iter().enumerate().filter(|(index, _)| wrote[*index]) {
@@ -222,10 +224,10 @@ fn give_back(
 ) -> Option<Verdict> {
     for ((keyed, held), wrote) in limits.iter().zip(&mut *held).zip(wrote) {
         *wrote = *held.state() != State::Empty;
-        if ask.op == Op::Reset {
-            held.state_mut().reset();
-        } else {
-            keyed.limit.refund(held.state_mut(), now, ask.cost);
+        match ask.op {
+            Op::Reset => held.state_mut().reset(),
+            Op::Release { permit_id } => drop(held.state_mut().release(permit_id)),
+            _ => drop(keyed.limit.refund(held.state_mut(), now, ask.cost)),
         }
     }
     verdict(ask.mode, limits, held, now, 0, &mut [Change::KEEP; MAX])

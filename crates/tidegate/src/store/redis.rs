@@ -1,0 +1,136 @@
+//! State in Redis: one limit for a fleet, exact, each check one atomic step of a script on Redis' own clock.
+
+mod client;
+mod key;
+mod question;
+mod script;
+
+use std::time::Duration;
+
+use tidegate_core::{Limit, Timestamp};
+
+use self::client::Client;
+use self::key::Keys;
+use self::question::{Outcome, Question};
+use super::{Ask, KeyedLimit, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
+use crate::reply::Reply;
+
+/// State in Redis, shared by everybody who names the same server and prefix.
+#[derive(Debug)]
+pub struct RedisStore {
+    client: Client,
+    keys: Keys,
+    /// Whether the asker's time goes for Redis' own.
+    replays: bool,
+}
+
+/// How to reach Redis, and how patient to be.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// `redis://`, `rediss://`, `redis+unix://`, `redis+cluster://` or `redis+sentinel://`.
+    pub url: String,
+    /// What every key begins with: keeps deployments on one Redis apart.
+    pub key_prefix: String,
+    /// The key of the hash of identifiers that are long or no plain text; the same on every node.
+    pub hash_key: [u8; 16],
+    /// How long a decision may take.
+    pub deadline: Duration,
+    /// Goes by the asker's time instead of Redis': for replays and tests only, since the clocks of a fleet differ.
+    pub replays: bool,
+}
+
+impl RedisOptions {
+    /// The defaults for a URL.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            key_prefix: "tg".to_owned(),
+            hash_key: *b"tidegate-default",
+            deadline: Duration::from_millis(20),
+            replays: false,
+        }
+    }
+}
+
+impl RedisStore {
+    /// A store that connects by itself, now and whenever it has to. Needs a running tokio runtime.
+    pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
+        let keys = Keys::new(&options.key_prefix, options.hash_key);
+        let replays = options.replays;
+        Ok(Self { client: Client::start(options)?, keys, replays })
+    }
+
+    fn question(&self, ask: &Ask<'_>, now: Timestamp) -> Question {
+        Question::of_ask(ask, &self.keys, now, self.replays.then_some(now))
+    }
+}
+
+impl Store for RedisStore {
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        if !ask.is_sound() {
+            let why = "expected 1 to 16 limits, and no key twice in a scope";
+            return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
+        }
+        let answer = self.client.submit(self.question(ask, now));
+        if !ask.limits.iter().any(|keyed| keyed.limit.has_edges()) {
+            return Reply::later(async { settled(answer.await?) });
+        }
+        // The asker's clock may be in another period than Redis': then it is asked again, around Redis' now.
+        let again = Again::new(ask, &self.keys, self.replays);
+        let client = self.client.clone();
+        Reply::later(async move {
+            match answer.await? {
+                Outcome::Edges(now) => settled(client.submit(again.question(now)).await?),
+                outcome => settled(outcome),
+            }
+        })
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        let question = Question::of_turn(turn, &self.keys, self.replays.then_some(now));
+        let answer = self.client.submit(question);
+        Reply::later(async {
+            match answer.await? {
+                Outcome::Place(place) => Ok(place),
+                _ => Err(StoreError::new(Trouble::Protocol, "no place in the reply")),
+            }
+        })
+    }
+}
+
+/// An ask to be put once more.
+struct Again {
+    limits: Vec<(Scope, Box<[u8]>, Limit)>,
+    mode: tidegate_core::Mode,
+    cost: u64,
+    op: Op,
+    keys: Keys,
+    replays: bool,
+}
+
+impl Again {
+    fn new(ask: &Ask<'_>, keys: &Keys, replays: bool) -> Self {
+        let own = |it: &KeyedLimit<'_>| (it.scope.clone(), it.key.into(), it.limit.clone());
+        let limits = ask.limits.iter().map(own).collect();
+        Self { limits, mode: ask.mode, cost: ask.cost, op: ask.op, keys: keys.clone(), replays }
+    }
+
+    fn question(&self, now: Timestamp) -> Question {
+        let keyed = |(scope, key, limit)| KeyedLimit { scope, key, limit };
+        let limits: Vec<_> =
+            self.limits.iter().map(|(scope, key, limit)| keyed((scope, &**key, limit))).collect();
+        let Self { mode, cost, op, .. } = *self;
+        let ask = Ask { mode, limits: &limits, cost, op };
+        Question::of_ask(&ask, &self.keys, now, self.replays.then_some(now))
+    }
+}
+
+fn settled(outcome: Outcome) -> Result<Settled, StoreError> {
+    match outcome {
+        Outcome::Settled(settled) => Ok(settled),
+        Outcome::Edges(_) => {
+            Err(StoreError::new(Trouble::Other, "the clock passed an edge twice within a check"))
+        }
+        Outcome::Place(_) => Err(StoreError::new(Trouble::Protocol, "no verdict in the reply")),
+    }
+}

@@ -1,0 +1,81 @@
+-- Fixed window and calendar quota: a count that starts afresh at an edge. Twins: core/src/algorithm/window.rs,
+-- fixed_window.rs and quota.rs.
+--
+-- Ask:   window,limit,period             edges are multiples of the period
+--        edges,limit,e0,e1,e2,e3         the edges around the asker's now: e0 <= now < e1; where this script's now
+--                                        lies elsewhere it writes nothing and replies EDGES, and is asked again
+-- State: "end count"
+
+local function parse_window(text)
+  local ends, count = string.match(text, '^(%d+) (%d+)$')
+  if not ends then malformed(text) end
+  return { known = true, ends = integer(ends), count = integer(count) }
+end
+
+local function write_window(key, state)
+  call('SET', key, format('%.0f %.0f', state.ends, state.count), 'PX', ttl_ms(state.ends))
+end
+
+-- The ends of the window that holds now, and of the one after it.
+local function window_edges(limit)
+  if limit.period then
+    local ends = now - fmod(now, limit.period) + limit.period
+    return ends, ends + limit.period
+  end
+  if now < limit.e0 or now >= limit.e2 then error('EDGES', 0) end
+  if now < limit.e1 then return limit.e1, limit.e2 end
+  return limit.e2, limit.e3
+end
+
+-- The end and the count in force, and whether they had to be repaired.
+local function in_force(limit, state)
+  local ends, next_ends = window_edges(limit)
+  if not state.known or state.ends <= now then return ends, 0, false end
+  -- The clock stepped back over one edge: the count of the next window stays in force.
+  if state.ends <= next_ends then return max(state.ends, ends), state.count, false end
+  return ends, state.count, true
+end
+
+local function move_window(state, ends, count)
+  state.known, state.dirty, state.write = true, true, write_window
+  state.ends, state.count = ends, count
+end
+
+algorithms.window = {
+  load = function(key)
+    return load(key, parse_window)
+  end,
+
+  read = function(limit, period)
+    return { limit = limit, period = period }
+  end,
+
+  decide = function(limit, state, cost)
+    local ends, count, repaired = in_force(limit, state)
+    local reset, left = ends - now, max(0, limit.limit - count)
+    if cost <= left then
+      return left - cost, 0, reset, (cost > 0 or repaired) and ends or nil, count + cost
+    end
+    return left, cost > limit.limit and -1 or reset, reset, repaired and ends or nil, count
+  end,
+
+  apply = function(_, state, _, ends, count)
+    move_window(state, ends, count)
+  end,
+
+  refund = function(limit, state, _, amount)
+    local ends, count = in_force(limit, state)
+    move_window(state, ends, max(0, count - amount))
+  end,
+}
+
+algorithms.edges = {
+  load = algorithms.window.load,
+  decide = algorithms.window.decide,
+  apply = algorithms.window.apply,
+  refund = algorithms.window.refund,
+
+  read = function(limit, e0, e1, e2, e3)
+    return { limit = limit, e0 = e0, e1 = e1, e2 = e2, e3 = e3 }
+  end,
+}
