@@ -5,6 +5,8 @@ mod engine;
 mod exactly_k;
 mod limiter;
 mod memory;
+mod processes;
+mod processes_work;
 mod snapshot;
 mod vectors;
 #[cfg(feature = "tokio")]
