@@ -5,8 +5,8 @@ mod engine;
 mod exactly_k;
 mod limiter;
 mod memory;
-#[cfg(feature = "redis")]
 mod processes;
+mod processes_work;
 #[cfg(feature = "redis")]
 mod redis_differential;
 mod snapshot;
