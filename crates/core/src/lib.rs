@@ -9,6 +9,9 @@
 //! - [`State`] is what a store keeps per key.
 //! - [`Limit::decide`] answers with a [`Decision`] and the [`Change`] that an admitted check writes;
 //!   [`decide_many`] does the same over several limits at once.
+//! - A *lease* lets a node take units ahead and spend them in process, and never admits more: [`Terms`] say
+//!   for how long, [`Limit::leased`] is what the store then keeps, [`grant`] and [`Limit::give_back`] are what
+//!   it is asked.
 //!
 //! ```
 //! use tidegate_core::{Limit, State, Timestamp};
@@ -28,6 +31,7 @@ mod calendar;
 mod combine;
 mod decision;
 mod error;
+mod lease;
 mod limit;
 mod parse;
 mod script;
@@ -42,6 +46,7 @@ pub use calendar::{Every, Transition, Zone};
 pub use combine::{Mode, Verdict, decide_many};
 pub use decision::{Decision, Reservation};
 pub use error::LimitError;
+pub use lease::{Grant, LeaseError, Return, Terms, Wanted, grant};
 pub use limit::Limit;
 pub use parse::parse_duration;
 pub use state::{Arrival, Change, Log, Permit, Permits, Run, Slots, State, Window};

@@ -6,6 +6,7 @@ use super::pace::check_rate;
 use super::window::{self, Edges};
 use crate::decision::Decision;
 use crate::error::LimitError;
+use crate::lease::{Return, Term};
 use crate::state::{Change, State, Window};
 use crate::time::{Timestamp, micros_up};
 
@@ -86,5 +87,14 @@ impl FixedWindow {
 
     pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
         Change::window(Some(window::refund(self.edges(now), state.window(), now, amount)))
+    }
+
+    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
+        window::term(self.edges(now), state.window(), now)
+    }
+
+    pub(crate) fn give_back(&self, state: &State, back: Return) -> Change {
+        let granted_end = self.edges(back.granted_at).end;
+        Change::window(window::give_back(granted_end, state.window(), back.units))
     }
 }

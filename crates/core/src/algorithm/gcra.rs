@@ -6,6 +6,7 @@ use super::divisor::Divisor;
 use super::pace::{Pace, check_rate, product_fits};
 use crate::decision::{Decision, Retry};
 use crate::error::LimitError;
+use crate::lease::Return;
 use crate::state::{Arrival, Change, State};
 use crate::time::{Timestamp, micros_up};
 
@@ -31,7 +32,8 @@ pub struct Gcra {
     period_us: u64,
     burst: u64,
     pace: Pace,
-    /// `burst × interval`: how far ahead a key may get, in units of 1/scale tick.
+    /// `burst × interval`, less the life of a lease where there are leases: how far ahead a key may get, in
+    /// units of 1/scale tick.
     tolerance: u64,
     /// Turns room into whole units.
     units: Divisor,
@@ -152,6 +154,39 @@ impl Gcra {
     pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
         let ahead = self.pace.ahead(state.arrival(), now, self.tolerance).units;
         let credit = amount.min(self.burst) * self.pace.interval;
+        Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
+    }
+
+    /// A quarter of the time of a burst, so that three quarters of it are left.
+    pub(crate) const fn lease_ttl_us(&self) -> u64 {
+        self.tolerance / 4 / self.pace.scale * self.pace.tick_us
+    }
+
+    /// The whole µs in the time of one unit.
+    pub(crate) const fn unit_us(&self) -> u64 {
+        self.pace.interval / self.pace.scale * self.pace.tick_us
+    }
+
+    /// The tolerance less `ttl`, which need not leave a multiple of the interval. `None` if no unit is left.
+    pub(crate) fn leased(&self, ttl_us: u64) -> Option<Self> {
+        let less = self.pace.units_up(ttl_us, self.tolerance)?;
+        let tolerance = self.tolerance - less;
+        let burst = self.units.divide(tolerance);
+        (burst > 0).then_some(Self { burst, tolerance, ..*self })
+    }
+
+    /// Credits what the units would still weigh had nobody else come: their time less their age. Time passes
+    /// for all that is ahead at once, so a charge of long ago may have run off already; to credit it in full
+    /// would let the same units be spent twice.
+    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        let Some(aged) = self.pace.units_up(back.aged_us(now), self.tolerance) else {
+            return Change::KEEP;
+        };
+        let credit = (back.units.min(self.burst) * self.pace.interval).saturating_sub(aged);
+        if credit == 0 {
+            return Change::KEEP;
+        }
+        let ahead = self.pace.ahead(state.arrival(), now, self.tolerance).units;
         Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
     }
 }

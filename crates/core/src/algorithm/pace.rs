@@ -78,6 +78,13 @@ impl Pace {
         Ahead { units: units.min(most), repaired: units > most }
     }
 
+    /// Microseconds as units, rounded up to whole ticks; `None` where that is more than `most`. Compared in ticks
+    /// before it is multiplied, so that the product stays at or below `most`.
+    pub(crate) fn units_up(&self, us: u64, most: u64) -> Option<u64> {
+        let ticks = us.div_ceil(self.tick_us);
+        (ticks <= most / self.scale).then(|| ticks * self.scale)
+    }
+
     /// The arrival that lies `units` ahead of now.
     #[inline]
     pub(crate) fn arrival(&self, now: Timestamp, units: u64) -> Arrival {

@@ -7,6 +7,7 @@ use super::{FixedWindow, SlidingWindow};
 use crate::calendar::{Every, Zone};
 use crate::decision::Decision;
 use crate::error::LimitError;
+use crate::lease::{Return, Term, window_ttl_us};
 use crate::state::{Change, State};
 use crate::time::{EXACT_MAX, Timestamp};
 
@@ -139,6 +140,34 @@ impl Quota {
             }
             Cadence::Fixed(window) => window.refund(state, now, amount),
             Cadence::Rolling(window) => window.refund(state, now, amount),
+        }
+    }
+
+    pub(crate) fn lease_ttl_us(&self) -> u64 {
+        match &self.cadence {
+            Cadence::Rolling(window) => window.lease_ttl_us(),
+            _ => window_ttl_us(self.period()),
+        }
+    }
+
+    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
+        match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                window::term(edges(*every, zone, now), state.window(), now)
+            }
+            Cadence::Fixed(window) => window.term(state, now),
+            Cadence::Rolling(window) => window.term(state, now),
+        }
+    }
+
+    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                let granted_end = edges(*every, zone, back.granted_at).end;
+                Change::window(window::give_back(granted_end, state.window(), back.units))
+            }
+            Cadence::Fixed(window) => window.give_back(state, back),
+            Cadence::Rolling(window) => window.give_back(state, now, back),
         }
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::pace::check_rate;
 use crate::decision::{Decision, Retry};
 use crate::error::LimitError;
+use crate::lease::{MAX_TTL_US, Return, Term};
 use crate::state::{Change, Log, LogChange, State};
-use crate::time::{Timestamp, micros_up};
+use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
 /// At most `limit` units in *any* period, exactly.
 ///
@@ -86,7 +87,36 @@ impl SlidingLog {
     /// Gives back the newest units first.
     pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
         let view = self.view(state, now);
-        Change::log(LogChange { take_newest: amount, ..self.change(&view, 0) })
+        Change::log(LogChange { take: amount, ..self.change(&view, 0) })
+    }
+
+    /// A fiftieth, where other windows give a twentieth: the longer period costs this share of the limit for
+    /// good, and a twentieth would leave 0.952 of it before anything else is lost.
+    pub(crate) fn lease_ttl_us(&self) -> u64 {
+        (self.period_us / 50).min(MAX_TTL_US)
+    }
+
+    /// The period longer by `ttl`: what is admitted within one period was paid for within this one.
+    pub(crate) fn leased(&self, ttl_us: u64) -> Option<Self> {
+        let period_us = self.period_us.checked_add(ttl_us).filter(|us| *us <= EXACT_MAX)?;
+        Some(Self { period_us, ..*self })
+    }
+
+    /// After a step back a unit is stamped with the newest stamp, not with now, and cannot be told from
+    /// those that were stamped so before: it is not given back.
+    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
+        let returnable = self.view(state, now).as_of_us == now.as_micros();
+        Term { ends_after_us: u64::MAX, returnable }
+    }
+
+    /// Takes the units' own stamps away.
+    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        let view = self.view(state, now);
+        if view.clamp_us.is_some() {
+            return Change::KEEP;
+        }
+        let take_from = Some(back.granted_at.as_micros());
+        Change::log(LogChange { take: back.units, take_from, ..self.change(&view, 0) })
     }
 
     fn change(&self, view: &View<'_>, add: u64) -> LogChange {
@@ -96,7 +126,8 @@ impl SlidingLog {
             expired_runs: view.expired_runs,
             stamp_us: view.as_of_us,
             add,
-            take_newest: 0,
+            take: 0,
+            take_from: None,
         }
     }
 

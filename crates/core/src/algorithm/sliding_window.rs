@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::pace::{check_rate, product_fits};
 use crate::decision::{Decision, Retry};
 use crate::error::LimitError;
+use crate::lease::{Return, Term, window_ttl_us};
 use crate::state::{Change, SlotChange, Slots, State};
 use crate::time::{Timestamp, micros_up};
 
@@ -121,8 +122,35 @@ impl SlidingWindow {
     pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
         let view = self.view(state, now);
         let mut change = self.change(&view, 0);
-        change.take_newest = amount;
+        change.take = amount;
         Change::slots(change)
+    }
+
+    /// At most one slot: a lease that ends with its slot costs nothing of the limit.
+    pub(crate) fn lease_ttl_us(&self) -> u64 {
+        window_ttl_us(self.period()).min(self.width_us)
+    }
+
+    /// A lease ends with the slot that pays for it, so that every slot holds what was admitted in it.
+    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
+        let current = self.view(state, now).current;
+        let ends_after_us = ((current + 1) * self.width_us).saturating_sub(now.as_micros());
+        Term { ends_after_us, returnable: current == now.as_micros() / self.width_us }
+    }
+
+    /// Units come back to the slot that paid for them, if the ring still has it.
+    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        let view = self.view(state, now);
+        let slot = back.granted_at.as_micros() / self.width_us;
+        let in_ring = (view.current.saturating_sub(self.buckets)..=view.current).contains(&slot);
+        if view.repaired.is_some() || !in_ring {
+            return Change::KEEP;
+        }
+        Change::slots(SlotChange {
+            take: back.units,
+            take_from: Some(slot),
+            ..self.change(&view, 0)
+        })
     }
 
     fn change(&self, view: &View<'_>, add: u64) -> SlotChange {
@@ -132,7 +160,8 @@ impl SlidingWindow {
             current: view.current,
             gather: view.repaired,
             add,
-            take_newest: 0,
+            take: 0,
+            take_from: None,
         }
     }
 

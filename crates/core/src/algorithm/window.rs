@@ -1,6 +1,7 @@
 //! A counter that starts afresh at an edge: what fixed windows and calendar quotas share.
 
 use crate::decision::{Decision, Retry};
+use crate::lease::Term;
 use crate::state::Window;
 use crate::time::Timestamp;
 
@@ -44,6 +45,19 @@ pub(crate) fn decide(
     }
     let retry = if cost > limit { Retry::Never } else { Retry::After(reset_after_us) };
     (Decision::refuse(limit, left, retry, reset_after_us), repaired.then_some(window))
+}
+
+/// A lease ends with the window that pays for it. After a step back over an edge that is not the window of now,
+/// and the units cannot be told from those of the window of now: they are not given back.
+pub(crate) fn term(edges: Edges, stored: Option<Window>, now: Timestamp) -> Term {
+    let (window, _) = in_force(edges, stored, now);
+    Term { ends_after_us: window.end - now.as_micros(), returnable: window.end == edges.end }
+}
+
+/// Units come back to the window that paid for them, if it is still the one stored.
+pub(crate) fn give_back(granted_end: u64, stored: Option<Window>, units: u64) -> Option<Window> {
+    let stored = stored.filter(|stored| stored.end == granted_end)?;
+    Some(Window { end: stored.end, count: stored.count.saturating_sub(units) })
 }
 
 pub(crate) fn refund(edges: Edges, stored: Option<Window>, now: Timestamp, amount: u64) -> Window {

@@ -29,8 +29,9 @@ pub(crate) struct LogChange {
     pub(crate) expired_runs: usize,
     pub(crate) stamp_us: u64,
     pub(crate) add: u64,
-    /// Take this much back, the newest first.
-    pub(crate) take_newest: u64,
+    /// Take this much back: of the units with this very stamp, or the newest first.
+    pub(crate) take: u64,
+    pub(crate) take_from: Option<u64>,
 }
 
 impl Log {
@@ -68,7 +69,10 @@ impl Log {
             log.clamp(clamp_us);
         }
         log.push(change.stamp_us, change.add);
-        log.take_newest(change.take_newest);
+        match change.take_from {
+            Some(at_us) => log.take_at(at_us, change.take),
+            None => log.take_newest(change.take),
+        }
     }
 
     fn clamp(&mut self, latest_us: u64) {
@@ -89,6 +93,17 @@ impl Log {
         match self.runs.back_mut() {
             Some(newest) if newest.at_us == at_us => newest.count += count,
             _ => self.runs.push_back(Run { at_us, count }),
+        }
+    }
+
+    fn take_at(&mut self, at_us: u64, amount: u64) {
+        let Ok(place) = self.runs.binary_search_by_key(&at_us, |run| run.at_us) else { return };
+        let run = &mut self.runs[place];
+        let taken = amount.min(run.count);
+        run.count -= taken;
+        self.total = self.total.saturating_sub(taken);
+        if run.count == 0 {
+            self.runs.remove(place);
         }
     }
 

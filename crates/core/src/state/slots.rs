@@ -21,8 +21,9 @@ pub(crate) struct SlotChange {
     /// Forget the slots and put this count into the current one.
     pub(crate) gather: Option<u64>,
     pub(crate) add: u64,
-    /// Take this much back, from the newest slots first.
-    pub(crate) take_newest: u64,
+    /// Take this much back: from this slot, or from the newest slots first.
+    pub(crate) take: u64,
+    pub(crate) take_from: Option<u64>,
 }
 
 impl Slots {
@@ -75,7 +76,10 @@ impl Slots {
         let State::Slots(slots) = state else { return };
         slots.advance(change.current);
         slots.add(change.current, change.add);
-        slots.take_newest(change.take_newest);
+        match change.take_from {
+            Some(slot) => slots.take(slot, change.take),
+            None => slots.take_newest(change.take),
+        };
     }
 
     fn advance(&mut self, current: u64) {
@@ -91,13 +95,16 @@ impl Slots {
         self.counts[place] = self.counts[place].saturating_add(amount);
     }
 
-    fn take_newest(&mut self, mut amount: u64) {
-        for index in self.indices().rev() {
-            let place = self.place(index);
-            let taken = amount.min(self.counts[place]);
-            self.counts[place] -= taken;
-            amount -= taken;
-        }
+    fn take_newest(&mut self, amount: u64) -> u64 {
+        self.indices().rev().fold(amount, |left, index| left - self.take(index, left))
+    }
+
+    /// Takes up to `amount` from one slot, and answers how much that was.
+    fn take(&mut self, index: u64, amount: u64) -> u64 {
+        let place = self.place(index);
+        let taken = amount.min(self.get(index));
+        self.counts[place] -= taken;
+        taken
     }
 
     fn indices(&self) -> std::ops::RangeInclusive<u64> {

@@ -8,6 +8,7 @@ mod combine;
 mod concurrency;
 mod controls;
 mod leaky_bucket;
+mod lease_store;
 mod parse;
 mod properties_answers;
 mod properties_clock;
