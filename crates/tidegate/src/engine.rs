@@ -63,6 +63,21 @@ pub struct Check<'a> {
 }
 
 /// Who is asking: one identifier, or several by name.
+///
+/// ```
+/// use tidegate::{Check, CheckError, Engine, Key, Op, Policy};
+///
+/// let engine = Engine::builder()
+///     .policy("api", "5/h")
+///     .policy("signup", Policy::all().limit_by("ip", "ip", "3/h"))
+///     .build()?;
+/// let ask = |policy, key| engine.ask(&Check { policy, key, cost: 1 }, Op::Take);
+/// assert!(ask("api", Key::One(b"user-42"))?.decision.allowed());
+/// assert!(ask("signup", Key::Named(&[("ip", b"203.0.113.9")]))?.decision.allowed());
+/// // Which identifier this is, the limit cannot know.
+/// assert!(matches!(ask("signup", Key::One(b"user-42")), Err(CheckError::MissingKey { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Key<'a> {
     /// The only identifier.
@@ -72,6 +87,19 @@ pub enum Key<'a> {
 }
 
 /// An engine's answer.
+///
+/// ```
+/// use tidegate::{Engine, Policy, Source};
+///
+/// let plan = Policy::all().limit("burst", "10/s").limit("day", "fixed-window 3/day");
+/// let engine = Engine::builder().policy("plan", plan).build()?;
+/// let answer = engine.check("plan", "user-42")?;
+/// assert!(answer.decision.allowed());
+/// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
+/// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
+/// assert_eq!(answer.source, Source::Store);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
     /// The decision of the limit that binds, which is the whole's.
@@ -87,6 +115,16 @@ pub struct Answer<'a> {
 }
 
 /// Who made a decision.
+///
+/// ```
+/// use tidegate::{Engine, Source};
+///
+/// let engine = Engine::builder().policy("api", "5/h").build()?;
+/// let source = engine.check("api", "user-42")?.source;
+/// assert_eq!(source, Source::Store);
+/// assert_eq!(source.as_str(), "store");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Source {
@@ -104,6 +142,26 @@ impl Source {
 }
 
 /// A question that has no answer.
+///
+/// ```
+/// use tidegate::{Check, CheckError, Engine, Key, Policy};
+///
+/// let engine = Engine::builder()
+///     .policy("signup", Policy::all().limit_by("ip", "ip", "3/h"))
+///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+///     .policy("report", "concurrency 2")
+///     .build()?;
+/// let error = |policy| engine.check(policy, "user-42").err();
+/// assert_eq!(error("sign-up"), Some(CheckError::UnknownPolicy("sign-up".into())));
+/// let missing = CheckError::MissingKey { policy: "signup".into(), key: "ip".into() };
+/// assert_eq!(error("signup"), Some(missing));
+/// assert_eq!(error("export"), Some(CheckError::Shapes("export".into())));
+/// assert_eq!(error("report"), Some(CheckError::NeedsAcquire("report".into())));
+///
+/// let check = Check { policy: "report", key: Key::One(b"user-42"), cost: 1 };
+/// assert_eq!(engine.reserve(&check), Err(CheckError::DoesNotShape("report".into())));
+/// # Ok::<(), tidegate::BuildError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CheckError {
@@ -125,6 +183,14 @@ pub enum CheckError {
 }
 
 /// A policy that could not be built.
+///
+/// ```
+/// use tidegate::{BuildError, Engine, LimitError, PolicyProblem};
+///
+/// let built = Engine::builder().policy("api", "100/min").policy("login", "0/h").build();
+/// let problem = PolicyProblem::Limit(LimitError::ZeroLimit);
+/// assert_eq!(built.err(), Some(BuildError { policy: "login".to_owned(), problem }));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BuildError {
     /// The policy's name.
@@ -134,6 +200,19 @@ pub struct BuildError {
 }
 
 /// Builds an [`Engine`].
+///
+/// ```
+/// use tidegate::{Engine, ManualClock, MemoryStore};
+///
+/// let engine = Engine::builder()
+///     .store(MemoryStore::with_max_bytes(16 << 20))
+///     .clock(ManualClock::default())
+///     .policy("api", "100/min burst 20")
+///     .policy("login", "sliding-log 5/h")
+///     .build()?;
+/// assert_eq!(engine.check("login", "user-42")?.decision.remaining(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a builder builds nothing by itself"]
 pub struct EngineBuilder<C = SystemClock> {
@@ -150,6 +229,13 @@ impl<C> Clone for Engine<C> {
 
 impl Engine {
     /// An engine to be filled with policies.
+    ///
+    /// ```
+    /// # use tidegate::{CheckError, Engine};
+    /// let empty = Engine::builder().build()?;
+    /// assert_eq!(empty.check("api", "user-42"), Err(CheckError::UnknownPolicy("api".into())));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn builder() -> EngineBuilder {
         EngineBuilder { store: None, clock: SystemClock, policies: Vec::new() }
     }
@@ -157,17 +243,52 @@ impl Engine {
 
 impl<C: Clock> EngineBuilder<C> {
     /// Keeps state in a store that others may share.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Engine, MemoryStore};
+    /// let store = Arc::new(MemoryStore::default());
+    /// let before = Engine::builder().store(store.clone()).policy("api", "1/h").build()?;
+    /// assert!(before.check("api", "user-42")?.decision.allowed());
+    /// // Built anew with other policies, as on a reload: what was spent stays spent.
+    /// let after = Engine::builder().store(store).policy("api", "1/day").build()?;
+    /// assert!(!after.check("api", "user-42")?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn store(mut self, store: impl Into<Arc<MemoryStore>>) -> Self {
         self.store = Some(store.into());
         self
     }
 
     /// Takes time from another clock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let engine = Engine::builder().clock(clock.clone()).policy("api", "1/h").build()?;
+    /// assert!(engine.check("api", "user-42")?.decision.allowed());
+    /// clock.advance(Duration::from_secs(3600)); // a test need not wait
+    /// assert!(engine.check("api", "user-42")?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
         EngineBuilder { store: self.store, clock, policies: self.policies }
     }
 
     /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Limit, Policy};
+    /// let limit: Limit = "5/h".parse()?;
+    /// let engine = Engine::builder()
+    ///     .policy("text", "5/h")
+    ///     .policy("limit", limit)
+    ///     .policy("policy", Policy::any().limit("hour", "5/h").limit("day", "20/day"))
+    ///     .build()?;
+    /// assert!(engine.policies().map(|policy| policy.name()).eq(["limit", "policy", "text"]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn policy(
         mut self,
         name: impl Into<String>,
@@ -178,6 +299,12 @@ impl<C: Clock> EngineBuilder<C> {
     }
 
     /// The engine; an error for the first policy that makes no sense.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let built = Engine::builder().policy("api", "100/fortnight").build();
+    /// assert!(built.is_err_and(|error| error.policy == "api"));
+    /// ```
     pub fn build(self) -> Result<Engine<C>, BuildError> {
         let mut policies = BTreeMap::new();
         for (name, policy) in self.policies {
@@ -194,11 +321,29 @@ impl<C: Clock> EngineBuilder<C> {
 
 impl<C: Clock> Engine<C> {
     /// Spends one unit of `key` under a policy, if there is one.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("login", "1/h").build()?;
+    /// assert!(engine.check("login", "user-42")?.decision.allowed());
+    /// assert!(!engine.check("login", "user-42")?.decision.allowed()); // a refusal is no error
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check(&self, policy: &str, key: impl AsRef<[u8]>) -> Result<Answer<'_>, CheckError> {
         self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
     }
 
     /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Op};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let check = Check { policy: "api", key: Key::One(b"user-42"), cost: 4 };
+    /// assert_eq!(engine.ask(&check, Op::Take)?.decision.remaining(), 6);
+    /// assert_eq!(engine.ask(&check, Op::Peek)?.decision.remaining(), 2); // if it were taken
+    /// assert_eq!(engine.ask(&check, Op::Refund)?.decision.remaining(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn ask(&self, check: &Check<'_>, op: Op) -> Result<Answer<'_>, CheckError> {
         let (name, policy) = self.can_ask(check.policy, op)?;
         let shared = &*self.shared;
@@ -206,6 +351,16 @@ impl<C: Clock> Engine<C> {
     }
 
     /// Whether a question has an answer, without asking it: for those who want to charge several or none.
+    ///
+    /// ```
+    /// # use tidegate::{Check, CheckError, Engine, Key, Op};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let check = |policy| Check { policy, key: Key::One(b"user-42"), cost: 1 };
+    /// let batch = [check("api"), check("apj")];
+    /// let valid = batch.iter().try_for_each(|check| engine.validate(check, Op::Take));
+    /// assert_eq!(valid, Err(CheckError::UnknownPolicy("apj".into()))); // before anything is spent
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn validate(&self, check: &Check<'_>, op: Op) -> Result<(), CheckError> {
         let (name, policy) = self.can_ask(check.policy, op)?;
         if matches!(policy.kind, CompiledKind::Shaper(..)) {
@@ -217,6 +372,17 @@ impl<C: Clock> Engine<C> {
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
     /// dropped, or when their lease ends.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+    /// let held = engine.acquire("export", "user-42")?;
+    /// assert!(held.permit.is_some());
+    /// assert!(!engine.acquire("export", "user-42")?.answer.decision.allowed());
+    /// drop(held);
+    /// assert!(engine.acquire("export", "user-42")?.answer.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn acquire(
         &self,
         policy: &str,
@@ -240,6 +406,19 @@ impl<C: Clock> Engine<C> {
     }
 
     /// Takes a place in a shaper's queue. The caller waits.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Check, Engine, Key, ManualClock, Policy};
+    /// let engine = Engine::builder()
+    ///     .clock(ManualClock::default())
+    ///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+    ///     .build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+    /// assert_eq!(engine.reserve(&check)?.delay(), Duration::ZERO);
+    /// assert_eq!(engine.reserve(&check)?.delay(), Duration::from_millis(500));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reserve(&self, check: &Check<'_>) -> Result<Reservation, CheckError> {
         let (name, policy) = self.policy(check.policy)?;
         let CompiledKind::Shaper(scope, limit) = &policy.kind else {
@@ -256,11 +435,27 @@ impl<C: Clock> Engine<C> {
     }
 
     /// The policies by name, in order.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("login", "5/h").policy("api", "100/min").build()?;
+    /// let names: Vec<&str> = engine.policies().map(|policy| policy.name()).collect();
+    /// assert_eq!(names, ["api", "login"]);
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
         self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
     }
 
     /// Where state is kept.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("api", "100/min").build()?;
+    /// engine.check("api", "user-42")?;
+    /// assert_eq!(engine.store().stats().keys, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn store(&self) -> &Arc<MemoryStore> {
         &self.shared.store
     }
@@ -326,6 +521,22 @@ fn without_limit(policy: &str, decision: Decision) -> Answer<'_> {
 }
 
 /// A policy as an engine holds it, to be shown.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Engine, Mode, Policy, PolicyView};
+///
+/// let engine = Engine::builder()
+///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+///     .policy("plan", Policy::all().limit("second", "10/s").limit("day", "fixed-window 9/day"))
+///     .build()?;
+/// let views: Vec<PolicyView> = engine.policies().collect();
+/// assert_eq!((views[0].name(), views[0].mode()), ("export", None));
+/// assert!(views[0].shaper().is_some_and(|shaper| shaper.max_wait() == Duration::from_secs(5)));
+/// assert_eq!((views[1].name(), views[1].mode()), ("plan", Some(Mode::All)));
+/// assert!(views[1].members().map(|member| member.limit.units()).eq([10, 9]));
+/// # Ok::<(), tidegate::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyView<'a> {
     name: &'a str,

@@ -83,6 +83,21 @@ pub struct MemoryStore {
 }
 
 /// What a [`MemoryStore`] holds.
+///
+/// ```
+/// use tidegate::{Limiter, MemoryStore};
+///
+/// let store = MemoryStore::with_max_bytes(1 << 20);
+/// let limiter = Limiter::builder("5/h").store(store).build()?;
+/// for user in 0..40_000_u32 {
+///     let _ = limiter.check(user.to_le_bytes());
+/// }
+/// let stats = limiter.store().stats();
+/// assert!(stats.bytes <= 1 << 20);
+/// assert!(stats.keys < 40_000); // a megabyte holds fewer
+/// assert_eq!(stats.keys + stats.given_up, 40_000);
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryStats {
     /// Keys with a state, one per limit.
@@ -108,6 +123,12 @@ impl Default for MemoryStore {
 
 impl MemoryStore {
     /// A store that stays within `max_bytes`, or within a megabyte if that is less.
+    ///
+    /// ```
+    /// # use tidegate::MemoryStore;
+    /// let store = MemoryStore::with_max_bytes(64 << 20);
+    /// assert!(store.stats().bytes < 1 << 20); // a cap, not taken at once
+    /// ```
     pub fn with_max_bytes(max_bytes: usize) -> Self {
         Self::new(max_bytes, Fingerprints::random())
     }
@@ -125,6 +146,14 @@ impl MemoryStore {
     }
 
     /// What the store holds now.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("5/h")?;
+    /// let _ = limiter.check_many(&["ann", "ben", "ann"]);
+    /// assert_eq!(limiter.store().stats().keys, 2);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             keys: self.table.keys(),
@@ -135,6 +164,19 @@ impl MemoryStore {
 
     /// Answers one ask in one atomic step. `None` if it names no limit, more than [`Ask::MAX_LIMITS`], or the same
     /// key in the same scope twice.
+    ///
+    /// ```
+    /// # use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Timestamp};
+    /// let store = MemoryStore::default();
+    /// let (hour, day): (Limit, Limit) = ("5/h".parse()?, "2/day".parse()?);
+    /// let keyed = |name, limit| KeyedLimit { scope: Scope::named("login", name), key: b"user-42", limit };
+    /// let limits = [keyed("hour", &hour), keyed("day", &day)];
+    /// let ask = Ask { mode: Mode::All, limits: &limits, cost: 3, op: Op::Take };
+    /// let verdict = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000));
+    /// assert!(verdict.is_some_and(|verdict| !verdict.decision.allowed() && verdict.binding == 1));
+    /// assert_eq!(store.stats().keys, 0); // refused as a whole, so that nothing was spent
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Verdict> {
         if let [one] = ask.limits {
             let fingerprint = self.fingerprint(one.scope, one.key);
