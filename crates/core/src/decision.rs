@@ -8,6 +8,7 @@ const NEVER: u64 = u64::MAX;
 /// The answer to a check. A refusal is a value like any other, not an error.
 ///
 /// ```
+/// use std::time::Duration;
 /// use tidegate_core::{Limit, State, Timestamp};
 ///
 /// let limit: Limit = "2/s".parse()?;
@@ -18,7 +19,11 @@ const NEVER: u64 = u64::MAX;
 /// assert_eq!(limit.take(&mut state, now, 1).remaining(), 0);
 /// let refused = limit.take(&mut state, now, 1);
 /// assert!(!refused.allowed());
-/// assert_eq!(refused.retry_after(), Some(std::time::Duration::from_millis(500)));
+/// assert_eq!(refused.limit(), 2);
+/// assert_eq!(refused.retry_after(), Some(Duration::from_millis(500)));
+/// assert_eq!(refused.reset_after(), Duration::from_secs(1));
+/// // The same in microseconds, for those who pass them on.
+/// assert_eq!((refused.retry_after_us(), refused.reset_after_us()), (Some(500_000), 1_000_000));
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -41,11 +46,25 @@ impl Decision {
     }
 
     /// An answer that no limit had to give: allowed, with everything left.
+    ///
+    /// ```
+    /// # use tidegate_core::Decision;
+    /// let decision = Decision::unlimited();
+    /// assert!(decision.allowed());
+    /// assert_eq!(decision.remaining(), u64::MAX);
+    /// ```
     pub const fn unlimited() -> Self {
         Self::admit(u64::MAX, u64::MAX, 0)
     }
 
     /// A refusal that no wait will change.
+    ///
+    /// ```
+    /// # use tidegate_core::Decision;
+    /// let decision = Decision::blocked();
+    /// assert!(!decision.allowed());
+    /// assert_eq!(decision.retry_after(), None);
+    /// ```
     pub const fn blocked() -> Self {
         Self::refuse(0, 0, Retry::Never, 0)
     }
@@ -126,6 +145,22 @@ impl Retry {
 }
 
 /// The answer of a shaper: whether the request has a place in the queue, and how far ahead it lies.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{LeakyBucket, State, Timestamp};
+///
+/// let shaper: LeakyBucket = "2/s max-wait 500ms".parse()?;
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// assert!(shaper.reserve(&mut state, now, 1).accepted());
+/// let second = shaper.reserve(&mut state, now, 1);
+/// assert_eq!((second.delay(), second.delay_us()), (Duration::from_millis(500), 500_000));
+/// let refused = shaper.reserve(&mut state, now, 1);
+/// assert!(!refused.accepted());
+/// assert_eq!(refused.retry_after(), Some(Duration::from_millis(500)));
+/// assert_eq!(refused.retry_after_us(), Some(500_000));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "an accepted reservation asks its holder to wait"]
 pub struct Reservation {
@@ -164,11 +199,24 @@ impl Reservation {
     }
 
     /// A place at once, that no queue had to give.
+    ///
+    /// ```
+    /// # use tidegate_core::Reservation;
+    /// let reservation = Reservation::unlimited();
+    /// assert!(reservation.accepted() && reservation.delay().is_zero());
+    /// ```
     pub const fn unlimited() -> Self {
         Self::accept(0)
     }
 
     /// A refusal that no wait will change.
+    ///
+    /// ```
+    /// # use tidegate_core::Reservation;
+    /// let reservation = Reservation::blocked();
+    /// assert!(!reservation.accepted());
+    /// assert_eq!(reservation.retry_after(), None);
+    /// ```
     pub const fn blocked() -> Self {
         Self::refuse(Retry::Never)
     }

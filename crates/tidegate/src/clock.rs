@@ -35,6 +35,13 @@ pub trait Clock: Send + Sync {
 /// The system's clock. On x86-64 Linux, where the kernel itself trusts the processor's time stamp counter, read
 /// from that counter and brought back in line with the system's clock ten times a second: a read costs a
 /// third of a call to the system's.
+///
+/// ```
+/// use tidegate::{Clock, SystemClock, Timestamp};
+///
+/// let now = SystemClock.now();
+/// assert!(now > Timestamp::from_micros(1_700_000_000_000_000)); // November 2023
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SystemClock;
 
@@ -71,17 +78,43 @@ impl Default for ManualClock {
 
 impl ManualClock {
     /// A clock that shows `now`.
+    ///
+    /// ```
+    /// # use tidegate::{Clock, ManualClock, Timestamp};
+    /// let clock = ManualClock::at(Timestamp::from_micros(42));
+    /// assert_eq!(clock.now(), Timestamp::from_micros(42));
+    /// ```
     pub fn at(now: Timestamp) -> Self {
         Self(Arc::new(AtomicU64::new(now.as_micros())))
     }
 
     /// Moves the clock forward.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Clock, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let (copy, before) = (clock.clone(), clock.now());
+    /// clock.advance(Duration::from_secs(90));
+    /// assert_eq!(copy.now().since(before), Duration::from_secs(90)); // clones share their time
+    /// ```
     pub fn advance(&self, span: Duration) {
         let us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         self.0.fetch_add(us, Ordering::Relaxed);
     }
 
     /// Sets the clock, forward or back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Clock, Limiter, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let limiter = Limiter::builder("1/h").clock(clock.clone()).build()?;
+    /// assert!(limiter.check("user-42").allowed());
+    /// clock.set(clock.now() - Duration::from_secs(86_400));
+    /// assert!(!limiter.check("user-42").allowed()); // a clock that steps back gives nothing back
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.as_micros(), Ordering::Relaxed);
     }

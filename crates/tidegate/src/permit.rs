@@ -26,6 +26,17 @@ pub struct Acquired<A> {
 }
 
 /// Places held. Given back when dropped.
+///
+/// ```
+/// use tidegate::{Limiter, Permit};
+///
+/// let exports = Limiter::new("concurrency 1 lease 30s")?;
+/// let permit: Option<Permit> = exports.acquire("user-42").permit;
+/// assert_eq!(exports.peek("user-42", 0).remaining(), 0);
+/// drop(permit); // as at the end of the work, or where it fails
+/// assert_eq!(exports.peek("user-42", 0).remaining(), 1);
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct Permit {

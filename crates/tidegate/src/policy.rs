@@ -11,7 +11,7 @@ use crate::store::{Ask, Scope};
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
 ///
 /// ```
-/// use tidegate::Policy;
+/// use tidegate::{Engine, Policy};
 ///
 /// let api: Policy = "100/min burst 20".try_into()?;
 /// let plan = Policy::all().limit("second", "10/s").limit("day", "fixed-window 10000/day");
@@ -19,7 +19,11 @@ use crate::store::{Ask, Scope};
 ///     .limit_by("ip", "ip", "3/h")
 ///     .limit_by("domain", "email_domain", "50/h");
 /// let export = Policy::shaper("2/s max-wait 5s");
-/// # Ok::<(), tidegate::LimitError>(())
+///
+/// let engine = Engine::builder().policy("api", api).policy("plan", plan);
+/// let engine = engine.policy("signup", signup).policy("export", export).build()?;
+/// assert!(engine.check("plan", "user-42")?.decision.allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -35,6 +39,18 @@ enum Kind {
 }
 
 /// One limit of a policy.
+///
+/// ```
+/// use tidegate::{Engine, Member, Policy};
+///
+/// let signup = Policy::all().limit_by("address", "ip", "3/h");
+/// let engine = Engine::builder().policy("signup", signup).build()?;
+/// let members: Vec<&Member> = engine.policies().flat_map(|policy| policy.members()).collect();
+/// assert_eq!(members[0].name, "address");
+/// assert_eq!(members[0].key.as_deref(), Some("ip"));
+/// assert_eq!(members[0].limit.units(), 3);
+/// # Ok::<(), tidegate::BuildError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The limit's name, as answers call it when it binds.
@@ -46,6 +62,21 @@ pub struct Member {
 }
 
 /// What one key gets instead of the policy.
+///
+/// ```
+/// use tidegate::{Engine, Override, Policy};
+///
+/// let api = Policy::all()
+///     .limit("hour", "5/h")
+///     .with_override("partner-7", Override::Limit("5000/min".parse()?))
+///     .with_override("monitor", Override::Allow)
+///     .with_override("scraper", Override::Block);
+/// let engine = Engine::builder().policy("api", api).build()?;
+/// assert_eq!(engine.check("api", "partner-7")?.decision.limit(), 5000);
+/// assert_eq!(engine.check("api", "monitor")?.limit, None); // no limit had to decide
+/// assert_eq!(engine.check("api", "scraper")?.decision.retry_after(), None); // never
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Override {
     /// A limit of its own.
@@ -99,16 +130,46 @@ pub(crate) enum CompiledKind {
 
 impl Policy {
     /// Admits if every limit does; all are charged, or none.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let plan = Policy::all().limit("hour", "5/h").limit("day", "3/day");
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// let answer = engine.check("plan", "user-42")?;
+    /// // The one with the least left speaks for all.
+    /// assert_eq!((answer.binding, answer.decision.remaining()), ("day", 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn all() -> Self {
         Self::of(Mode::All)
     }
 
     /// Admits if one limit does; those that admit are charged.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let plan = Policy::any().limit("included", "1/day").limit("extra", "2/day");
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// assert!(engine.check("plan", "user-42")?.decision.allowed()); // charged to both
+    /// assert_eq!(engine.check("plan", "user-42")?.binding, "extra"); // the other has none left
+    /// assert!(!engine.check("plan", "user-42")?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn any() -> Self {
         Self::of(Mode::Any)
     }
 
     /// Delays instead of refusing: for [`Engine::reserve`](crate::Engine::reserve).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Check, Engine, Key, Policy};
+    /// let engine = Engine::builder().policy("export", Policy::shaper("2/h max-wait 5h")).build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 2 };
+    /// assert_eq!(engine.reserve(&check)?.delay(), Duration::ZERO);
+    /// assert!(engine.reserve(&check)?.delay() > Duration::from_secs(3000)); // an hour behind
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shaper(limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>) -> Self {
         let kind = limit.try_into().map(Kind::Shaper);
         let kind = kind.map_err(|error| PolicyProblem::Limit(error.into()));
@@ -121,6 +182,14 @@ impl Policy {
     }
 
     /// Adds a limit on the caller's only identifier.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy, PolicyProblem};
+    /// let twice = Policy::all().limit("hour", "5/h").limit("hour", "20/day");
+    /// let built = Engine::builder().policy("api", twice).build();
+    /// let same = PolicyProblem::SameName("hour".to_owned());
+    /// assert_eq!(built.err().map(|error| error.problem), Some(same)); // or answers could not tell
+    /// ```
     #[must_use]
     pub fn limit(
         self,
@@ -131,6 +200,20 @@ impl Policy {
     }
 
     /// Adds a limit on the identifier called `key`.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Op, Policy};
+    /// let signup = Policy::all().limit_by("ip", "ip", "1/h").limit_by("mail", "domain", "50/h");
+    /// let engine = Engine::builder().policy("signup", signup).build()?;
+    /// let sign_up = |ip: &[u8]| {
+    ///     let keys: [(&str, &[u8]); 2] = [("ip", ip), ("domain", b"example.org")];
+    ///     engine.ask(&Check { policy: "signup", key: Key::Named(&keys), cost: 1 }, Op::Take)
+    /// };
+    /// assert!(sign_up(b"203.0.113.9")?.decision.allowed());
+    /// assert!(!sign_up(b"203.0.113.9")?.decision.allowed());
+    /// assert_eq!(sign_up(b"203.0.113.10")?.decision.remaining(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn limit_by(
         self,
@@ -160,6 +243,15 @@ impl Policy {
 
     /// Gives one key something else than the policy. For checks with one identifier: among several, one that the
     /// client may choose could pass for another.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Override, Policy};
+    /// let login = Policy::all().limit("hour", "5/h").with_override("scraper", Override::Block);
+    /// let engine = Engine::builder().policy("login", login).build()?;
+    /// assert!(engine.check("login", "user-42")?.decision.allowed());
+    /// assert!(!engine.check("login", "scraper")?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
         self.overrides.insert(key.as_ref().into(), instead);
@@ -243,6 +335,28 @@ fn check_members(
 }
 
 /// What is wrong with a policy as a whole.
+///
+/// ```
+/// use tidegate::{Engine, LimitError, Override, Policy, PolicyProblem::*};
+///
+/// let problem = |policy: Policy| {
+///     Engine::builder().policy("api", policy).build().err().map(|error| error.problem)
+/// };
+/// let hour = Policy::all().limit("hour", "5/h");
+/// assert_eq!(problem(Policy::all().limit("hour", "0/h")), Some(Limit(LimitError::ZeroLimit)));
+/// assert_eq!(problem(Policy::all()), Some(NoLimit));
+/// assert_eq!(problem(hour.clone().limit("hour", "9/day")), Some(SameName("hour".into())));
+/// assert_eq!(problem(Policy::shaper("2/s max-wait 5s").limit("hour", "5/h")), Some(ShaperAmongLimits));
+/// let many = (0..17).fold(Policy::all(), |all, n| all.limit(format!("limit {n}"), "5/h"));
+/// assert_eq!(problem(many), Some(TooManyLimits(17)));
+///
+/// let own = |limit: &str| limit.parse().map(Override::Limit);
+/// let places = hour.clone().with_override("user-42", own("concurrency 2")?);
+/// assert_eq!(problem(places), Some(OverrideOfAnotherKind));
+/// let of_two = hour.limit("day", "9/day").with_override("user-42", own("50/h")?);
+/// assert_eq!(problem(of_two), Some(OverrideOfMany));
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PolicyProblem {

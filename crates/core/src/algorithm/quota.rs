@@ -20,9 +20,13 @@ use crate::time::{EXACT_MAX, Timestamp};
 /// use std::time::Duration;
 /// use tidegate_core::{Every, Limit, Quota, State, Timestamp, Zone};
 ///
-/// // Midnight in Kolkata is 18:30 UTC.
-/// let limit: Limit = Quota::calendar(5, Every::Day, Zone::fixed(330)?)?.into();
+/// let daily = Quota::calendar(5, Every::Day, Zone::fixed(330)?)?;
+/// assert_eq!((daily.limit(), daily.every()), (5, Some(Every::Day)));
+/// assert_eq!(daily.period(), Duration::from_secs(86_400));
+///
+/// let limit: Limit = daily.into();
 /// let now = Timestamp::from_micros(1_699_981_200_000_000); // 17:00 UTC
+/// // Midnight in Kolkata is 18:30 UTC.
 /// let decision = limit.take(&mut State::Empty, now, 1);
 /// assert_eq!(decision.reset_after(), Duration::from_secs(90 * 60));
 /// # Ok::<(), tidegate_core::LimitError>(())
@@ -41,6 +45,16 @@ enum Cadence {
 
 impl Quota {
     /// `limit` per calendar day, week or month of `zone`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Every, Limit, Quota, State, Timestamp, Zone};
+    /// let monthly: Limit = Quota::calendar(100_000, Every::Month, Zone::UTC)?.into();
+    /// let now = Timestamp::from_micros(1_701_388_740_000_000); // 30 November 2023, 23:59
+    /// let decision = monthly.take(&mut State::Empty, now, 100_000);
+    /// assert_eq!(decision.reset_after(), Duration::from_secs(60));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn calendar(limit: u64, every: Every, zone: Zone) -> Result<Self, LimitError> {
         match limit {
             0 => Err(LimitError::ZeroLimit),
@@ -50,11 +64,32 @@ impl Quota {
     }
 
     /// `limit` per epoch-aligned `period`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Quota;
+    /// let shift = Quota::fixed(1000, Duration::from_secs(8 * 3600))?;
+    /// assert_eq!(shift.every(), None); // not by the calendar
+    /// assert_eq!(shift.period(), Duration::from_secs(8 * 3600));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn fixed(limit: u64, period: Duration) -> Result<Self, LimitError> {
         Ok(Self { cadence: Cadence::Fixed(FixedWindow::new(limit, period)?) })
     }
 
     /// `limit` per rolling `period`: a [`SlidingWindow`] of `buckets` slots.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Limit, Quota, State, Timestamp};
+    /// let hour = Duration::from_secs(3600);
+    /// let limit: Limit = Quota::rolling(5, 24 * hour, 24)?.into();
+    /// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+    /// assert!(limit.take(&mut state, now, 5).allowed());
+    /// assert!(!limit.peek(&state, now + 12 * hour, 1).allowed()); // midnight is no new beginning
+    /// assert!(limit.peek(&state, now + 25 * hour, 5).allowed());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn rolling(limit: u64, period: Duration, buckets: u64) -> Result<Self, LimitError> {
         Ok(Self { cadence: Cadence::Rolling(SlidingWindow::new(limit, period, buckets)?) })
     }

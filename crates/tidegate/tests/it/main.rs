@@ -3,6 +3,7 @@
 
 mod engine;
 mod exactly_k;
+mod examples;
 mod limiter;
 mod memory;
 mod processes;
