@@ -8,7 +8,9 @@ pub(crate) mod redis;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Arrival, LeakyBucket, Limit, Mode, Reservation, Timestamp, Verdict};
+use tidegate_core::{
+    Arrival, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Timestamp, Verdict, Wanted,
+};
 
 pub use error::{Ran, StoreError, Trouble};
 
@@ -85,6 +87,11 @@ pub enum Op {
     Refund,
     /// Forget what was spent, and answer what is left.
     Reset,
+    /// Take units ahead, to be spent in this process: see [`tidegate_core::grant`]. The limits are those that a store
+    /// keeps for leases, [`Limit::leased`].
+    Lease(Wanted),
+    /// Give back units of a lease that were not needed: see [`Limit::give_back`].
+    GiveBack(Return),
     /// Give back the permit of this id, which holds as many places as the cost says, and answer what is left.
     Release {
         /// The permit's [id](tidegate_core::Permit::id).
@@ -101,6 +108,8 @@ pub struct Settled {
     pub source: Source,
     /// What concurrency limits granted: the index of the limit, and the permit's id.
     pub permits: Vec<(usize, u64)>,
+    /// The lease that was asked for.
+    pub grant: Option<Grant>,
 }
 
 /// One request of a shaper.
@@ -177,7 +186,7 @@ impl Ask<'_> {
 impl Settled {
     /// A store's own answer, with nothing to give back later.
     pub(crate) const fn by_store(verdict: Verdict) -> Self {
-        Self { verdict, source: Source::Store, permits: Vec::new() }
+        Self { verdict, source: Source::Store, permits: Vec::new(), grant: None }
     }
 }
 

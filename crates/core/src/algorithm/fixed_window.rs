@@ -118,8 +118,8 @@ impl FixedWindow {
         window::term(self.edges(now), state.window(), now)
     }
 
-    pub(crate) fn give_back(&self, state: &State, back: Return) -> Change {
-        let granted_end = self.edges(back.granted_at).end;
-        Change::window(window::give_back(granted_end, state.window(), back.units))
+    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        let (edges, granted_end) = (self.edges(now), self.edges(back.granted_at).end);
+        Change::window(window::give_back(edges, granted_end, state.window(), back.units))
     }
 }

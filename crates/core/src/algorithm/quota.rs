@@ -199,9 +199,10 @@ impl Quota {
         match &self.cadence {
             Cadence::Calendar { every, zone, .. } => {
                 let granted_end = edges(*every, zone, back.granted_at).end;
-                Change::window(window::give_back(granted_end, state.window(), back.units))
+                let edges = edges(*every, zone, now);
+                Change::window(window::give_back(edges, granted_end, state.window(), back.units))
             }
-            Cadence::Fixed(window) => window.give_back(state, back),
+            Cadence::Fixed(window) => window.give_back(state, now, back),
             Cadence::Rolling(window) => window.give_back(state, now, back),
         }
     }

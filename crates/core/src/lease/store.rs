@@ -133,7 +133,7 @@ impl Limit {
     pub fn give_back(&self, state: &mut State, now: Timestamp, back: Return) -> Decision {
         let change = match self {
             Self::Gcra(limit) | Self::TokenBucket(limit) => limit.give_back(state, now, back),
-            Self::FixedWindow(limit) => limit.give_back(state, back),
+            Self::FixedWindow(limit) => limit.give_back(state, now, back),
             Self::SlidingWindow(limit) => limit.give_back(state, now, back),
             Self::SlidingLog(limit) => limit.give_back(state, now, back),
             Self::Quota(limit) => limit.give_back(state, now, back),

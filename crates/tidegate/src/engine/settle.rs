@@ -99,6 +99,7 @@ impl<C: Clock> Engine<C> {
             verdict: Verdict { binding: 0, decision },
             source,
             permits: Vec::new(),
+            grant: None,
         };
         let mode = limits.mode;
         limits.answer(match limits.policy.on_store_error {
@@ -176,7 +177,7 @@ impl<'e> Limits<'e> {
     }
 
     fn answer(&self, settled: Settled) -> Result<Decided<'e>, CheckError> {
-        let Settled { verdict, source, permits } = settled;
+        let Settled { verdict, source, permits, .. } = settled;
         let missing = || CheckError::UnknownPolicy(self.name.to_owned());
         let (_, member) = self.members.get(verdict.binding).ok_or_else(missing)?;
         let answer = Answer {

@@ -32,7 +32,7 @@ use self::budget::Budget;
 use self::fingerprint::Fingerprints;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
-use super::{Ask, Op, Place, Scope, Settled, Source, Store, StoreError, Trouble, Turn};
+use super::{Ask, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
 
 /// The default byte cap: room for about six million keys of one word.
@@ -136,10 +136,7 @@ impl MemoryStore {
 
     fn settle(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Settled> {
         let [one] = ask.limits else {
-            let mut permits = Vec::new();
-            let verdict = self.answer_many(ask, now, &mut permits)?;
-            let permits = permits.into_iter().map(|(index, permit)| (index, permit.id)).collect();
-            return Some(Settled { verdict, source: Source::Store, permits });
+            return self.answer_many(ask, now);
         };
         let (fingerprint, limit) = (self.fingerprint(one.scope, one.key), one.limit);
         let decision = match ask.op {
@@ -147,12 +144,13 @@ impl MemoryStore {
                 let (decision, permit) = self.take_state(fingerprint, limit, now, ask.cost);
                 let permits = permit.map(|permit| (0, permit.id)).into_iter().collect();
                 let verdict = Verdict { binding: 0, decision };
-                return Some(Settled { verdict, source: Source::Store, permits });
+                return Some(Settled { permits, ..Settled::by_store(verdict) });
             }
             Op::Take => self.take(fingerprint, limit, now, ask.cost),
             Op::Peek => self.peek(fingerprint, limit, now, ask.cost),
             Op::Refund => self.refund(fingerprint, limit, now, ask.cost),
             Op::Reset => self.reset(fingerprint, limit, now),
+            Op::Lease(_) | Op::GiveBack(_) => return self.answer_many(ask, now),
             Op::Release { permit_id } => {
                 self.release(fingerprint, permit_id);
                 self.peek(fingerprint, limit, now, 0)

@@ -8,6 +8,7 @@ use tidegate::{
     Ask, KeyedLimit, LeakyBucket, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore, Scope,
     Settled, Store, Timestamp, Turn,
 };
+use tidegate_core::{Return, Wanted};
 
 use crate::processes::RedisServer;
 
@@ -61,8 +62,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => -200_000_000_000..0_i64,
     ];
     let cost = prop_oneof![8 => Just(1), 3 => 0..8_u64, 1 => Just(1 << 53), 1 => Just(u64::MAX)];
-    let op = prop_oneof![12 => Just(0), 1 => 1..5_u8];
-    let version = prop_oneof![9 => Just(0), 1 => 1..4_usize];
+    let op = prop_oneof![12 => Just(0), 2 => 1..8_u8];
+    let version = prop_oneof![9 => Just(0), 1 => 1..6_usize];
     let step = (advance, 0..2_u8, cost, op, version);
     let step = step.prop_map(|(advance_us, key, cost, op, version)| Step {
         advance_us,
@@ -76,6 +77,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn parsed<L: std::str::FromStr<Err: std::fmt::Debug>>(versions: &[&str]) -> Vec<L> {
     versions.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// The limits, and what a store keeps of each where it is leased.
+fn with_leased(versions: &[&str]) -> Vec<Limit> {
+    let plain: Vec<Limit> = parsed(versions);
+    let leased = plain.iter().filter_map(|limit| limit.leased(limit.lease_ttl().ok()?).ok());
+    plain.iter().cloned().chain(leased).collect()
 }
 
 /// Both stores, and the permits that are out.
@@ -110,6 +118,9 @@ impl Pair {
     }
 
     fn limits_agree(&mut self, limits: &[Vec<Limit>], mode: Mode, steps: &[Step]) {
+        let concurrency = |versions: &Vec<Limit>| matches!(versions[0], Limit::Concurrency(_));
+        // What is left of the last lease; `None` where there are none.
+        let mut leased = (!limits.iter().any(concurrency)).then_some(None);
         let policy = self.next_case();
         let names = (0..limits.len()).map(|index| index.to_string());
         let scopes: Vec<Scope> = names.map(|name| Scope::named(&policy, &name)).collect();
@@ -127,7 +138,12 @@ impl Pair {
                     KeyedLimit { scope, key: &key, limit }
                 })
                 .collect();
-            let op = [Op::Take, Op::Peek, Op::Refund, Op::Reset][usize::from(step.op % 4)];
+            let leases = leased.as_ref().filter(|_| step.op >= 5 && mode == Mode::All);
+            let op = match (step.op, leases) {
+                (5 | 6, Some(_)) => Op::Lease(Wanted { least: step.cost.min(3), most: step.cost }),
+                (7, Some(Some(back))) => Op::GiveBack(*back),
+                _ => [Op::Take, Op::Peek, Op::Refund, Op::Reset][usize::from(step.op % 4)],
+            };
             let ask = match permits.pop().filter(|_| step.op == 4) {
                 Some((key, index, permit_id)) if key == step.key => {
                     let op = Op::Release { permit_id };
@@ -140,6 +156,11 @@ impl Pair {
             };
             let (memory, redis) = self.answer(&ask, now);
             assert_eq!(redis, memory, "step {number} of {limits:?} {mode:?}\n{steps:#?}");
+            if let (Some(leased), Some(grant)) = (&mut leased, memory.grant) {
+                let age = Duration::from_micros(step.cost.min(400_000));
+                let units = grant.units.div_ceil(2);
+                *leased = grant.granted_at.map(|granted_at| Return { units, granted_at, age });
+            }
             let single = memory.permits.iter().filter(|_| ask.cost == 1);
             permits.extend(single.map(|(index, id)| (step.key, *index, *id)));
         }
@@ -181,7 +202,7 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
     let mixes = (prop::collection::vec(0..LIMITS.len(), 1..4), any::<bool>(), steps());
     runner(3500)
         .run(&mixes, |(limits, any, steps)| {
-            let limits: Vec<_> = limits.iter().map(|row| parsed(LIMITS[*row])).collect();
+            let limits: Vec<_> = limits.iter().map(|row| with_leased(LIMITS[*row])).collect();
             let mode = if any { Mode::Any } else { Mode::All };
             pair.borrow_mut().limits_agree(&limits, mode, &steps);
             Ok(())

@@ -1,7 +1,8 @@
 //! One ask as the script reads it, and its answer as the script writes it.
 
 use tidegate_core::{
-    Arrival, Decision, EXACT_MAX, LeakyBucket, Limit, Mode, Reservation, Timestamp, Verdict,
+    Arrival, Decision, EXACT_MAX, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Timestamp,
+    Verdict,
 };
 
 use super::key::{self, Keys};
@@ -22,10 +23,11 @@ pub(super) struct Question {
 /// What the answer will be about.
 #[derive(Clone, Debug)]
 enum Expects {
-    /// Per limit its ceiling, and whether it grants permits.
+    /// Per limit its ceiling, and whether it can grant permits; whether permits are granted, or a lease.
     Verdict {
         limits: Vec<(u64, bool)>,
-        grants: bool,
+        permits: bool,
+        leases: bool,
     },
     Place(LeakyBucket),
 }
@@ -58,17 +60,28 @@ impl Question {
             Op::Peek => "peek".to_owned(),
             Op::Refund => "refund".to_owned(),
             Op::Reset => "reset".to_owned(),
+            Op::Lease(wanted) => format!("lease:{}", wanted.least.min(EXACT_MAX)),
+            Op::GiveBack(Return { granted_at, age, .. }) => {
+                let age_us = u64::try_from(age.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+                format!("give:{}:{}", granted_at.as_micros(), age_us.min(EXACT_MAX))
+            }
             Op::Release { permit_id } => format!("release:{permit_id}"),
         };
         text.push_str(if ask.mode == Mode::All { " all " } else { " any " });
-        push_cost(&mut text, ask.cost);
+        let cost = match ask.op {
+            Op::Lease(wanted) => wanted.most,
+            Op::GiveBack(back) => back.units,
+            _ => ask.cost,
+        };
+        push_cost(&mut text, cost);
         for keyed in ask.limits {
             text.push(' ');
             keyed.limit.write_script(around, &mut text);
         }
         let grants = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
         let limits = ask.limits.iter().map(|it| (it.limit.ceiling(), grants(it.limit))).collect();
-        let expects = Expects::Verdict { limits, grants: ask.op == Op::Take };
+        let leases = matches!(ask.op, Op::Lease(_));
+        let expects = Expects::Verdict { limits, permits: ask.op == Op::Take, leases };
         Self { keys: keys.of_limits(ask.limits), text, now, expects }
     }
 
@@ -110,7 +123,7 @@ impl Question {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
                 Outcome::Place(place(shaper, first, delay, ticks, frac)?)
             }
-            Expects::Verdict { limits, grants } => {
+            Expects::Verdict { limits, permits: grants, leases } => {
                 let several = limits.len() > 1;
                 let binding = if several { unsigned(first)? } else { 0 };
                 let remaining = if several { next()? } else { first };
@@ -126,7 +139,8 @@ impl Question {
                     }
                 }
                 let verdict = Verdict { binding, decision };
-                Outcome::Settled(Settled { verdict, source: Source::Store, permits })
+                let grant = if *leases { Some(grant(verdict, now, &mut next)?) } else { None };
+                Outcome::Settled(Settled { verdict, source: Source::Store, permits, grant })
             }
         }))
     }
@@ -147,6 +161,20 @@ fn decision(limit: u64, remaining: i64, retry: i64, reset: i64) -> Result<Decisi
         0 => Decision::admitted(limit, remaining, reset),
         -1 => Decision::refused(limit, remaining, None, reset),
         us => Decision::refused(limit, remaining, Some(unsigned(us)?), reset),
+    })
+}
+
+fn grant(
+    verdict: Verdict,
+    now: Timestamp,
+    mut next: impl FnMut() -> Result<i64, StoreError>,
+) -> Result<Grant, StoreError> {
+    let (units, ends_after, returnable) = (unsigned(next()?)?, next()?, next()?);
+    Ok(Grant {
+        units,
+        verdict,
+        granted_at: (returnable == 1).then_some(now),
+        ends_after_us: u64::try_from(ends_after).unwrap_or(u64::MAX),
     })
 }
 

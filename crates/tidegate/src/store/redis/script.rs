@@ -75,7 +75,11 @@ impl Numbers for std::vec::IntoIter<Value> {
     fn next(&mut self) -> Option<Result<i64, String>> {
         Some(match Iterator::next(self)? {
             Value::Int(number) => Ok(number),
-            Value::BulkString(bytes) => Err(String::from_utf8_lossy(&bytes).into_owned()),
+            // Digits are a number that is too large for the script's.
+            Value::BulkString(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                text.parse().map_err(|_| text.into_owned())
+            }
             other => Err(format!("{other:?}")),
         })
     }

@@ -2,12 +2,14 @@
 --
 -- KEYS   the keys of all asks in order, one per limit, all in one slot
 -- ARGV   [1]   now in µs for replays and tests; empty, as in production, for Redis' own clock
---        [2…]  per ask "op mode cost limit …": op take, peek, refund, reset, release:id, reserve or
---              cancel:ticks:frac:scale:tick; mode all or any; cost a whole number, or inf above 2^53; limits as
---              their files say
--- Reply  now, then per ask: the binding limit's index if there are several; remaining, retry, reset; permits. Or, in
---        place of these, one text: EDGES, or an error of this ask alone.
--- Twin   core/src/combine.rs, and MemoryStore::settle in store/memory.rs
+--        [2…]  per ask "op mode cost limit …": op take, peek, refund, reset, release:id, reserve,
+--              cancel:ticks:frac:scale:tick, lease:least (the cost is the most that is wanted) or
+--              give:granted_at:age (the units of a lease); mode all or any; cost a whole number, or inf above 2^53;
+--              limits as their files say
+-- Reply  now, then per ask: the binding limit's index if there are several; remaining, retry, reset; permits; for a
+--        lease the units, the µs after which it ends at the latest (-1: none), and 1 if units can come back. Or, in
+--        place of all these, one text: EDGES, or an error of this ask alone.
+-- Twin   core/src/combine.rs and lease/store.rs, and MemoryStore::settle in store/memory.rs
 --
 -- Redis does not roll back, so an ask is read and decided as a whole before it writes. What would stop a write
 -- (no memory, a replica, a full disk) stops the first one, and so all.
@@ -27,6 +29,7 @@ local function binds_more(any, remaining, retry, old_remaining, old_retry)
     if any then return remaining > old_remaining end
     return remaining < old_remaining
   end
+  retry, old_retry = tonumber(retry), tonumber(old_retry)
   if retry == -1 then retry = math.huge end
   if old_retry == -1 then old_retry = math.huge end
   if any then return retry < old_retry end
@@ -100,6 +103,39 @@ local operations = {
 
   reset = function(ask, key)
     for n = 1, #ask do forget(ask[n], KEYS[key + n - 1]) end
+    decide(ask, key, 0, false)
+  end,
+
+  lease = function(ask, key)
+    -- A check of cost 0 is always admitted, and its binding limit is the one with the least left.
+    local before = filled
+    decide(ask, key, 0, false)
+    local left, least = out[#ask > 1 and before + 2 or before + 1], max(ask.args[1], 1)
+    filled = before
+    local units = left < least and 0 or min(left, max(ask.cost, least))
+    local ends, returnable = math.huge, true
+    for n = 1, #ask do
+      local algorithm = ask[n].algorithm
+      if algorithm.term then
+        local ends_after, as_of_now = algorithm.term(ask[n], algorithm.load(KEYS[key + n - 1]))
+        ends, returnable = min(ends, ends_after), returnable and as_of_now
+      end
+    end
+    decide(ask, key, units == 0 and least or units, true)
+    reply(units)
+    reply(ends == math.huge and -1 or ends)
+    reply(returnable and 1 or 0)
+  end,
+
+  give = function(ask, key)
+    local back = { units = ask.cost, granted_at = ask.args[1], age = ask.args[2] }
+    for n = 1, #ask do
+      local limit = ask[n]
+      local state = limit.algorithm.load(KEYS[key + n - 1])
+      if type(state) == 'string' or state.known then
+        limit.algorithm.give_back(limit, state, KEYS[key + n - 1], back)
+      end
+    end
     decide(ask, key, 0, false)
   end,
 

@@ -59,11 +59,15 @@ local function move_arrival(limit, state, units)
   state.scale, state.tick = limit.scale, limit.tick
 end
 
--- Units as µs from now, rounded up.
+-- Units as µs from now, rounded up. A burst of centuries, counted in ms, is more µs than a number holds: that is
+-- digits.
 local function micros(limit, units)
   local ticks = limit.scale == 1 and units or div_up(units, limit.scale)
   if limit.tick == 1 then return ticks end
-  return max(0, ticks * limit.tick - fmod(now, limit.tick))
+  local us, passed = ticks * limit.tick, fmod(now, limit.tick)
+  if us <= EXACT then return max(0, us - passed) end
+  if passed == 0 then return format('%.0f000', ticks) end
+  return format('%.0f%03.0f', ticks - 1, limit.tick - passed)
 end
 
 algorithms.gcra = {
@@ -91,5 +95,14 @@ algorithms.gcra = {
   refund = function(limit, state, _, amount)
     local units = ahead(limit, state, limit.tolerance)
     move_arrival(limit, state, max(0, units - min(amount, limit.burst) * limit.interval))
+  end,
+
+  -- Their time less their age: what has run off already may have been spent again.
+  give_back = function(limit, state, _, back)
+    local ticks = div_up(max(back.age, now - back.granted_at), limit.tick)
+    if ticks > div(limit.tolerance, limit.scale) then return end
+    local credit = min(back.units, limit.burst) * limit.interval - ticks * limit.scale
+    if credit <= 0 then return end
+    move_arrival(limit, state, max(0, ahead(limit, state, limit.tolerance) - credit))
   end,
 }

@@ -54,5 +54,6 @@ local function malformed(text)
 end
 
 -- One entry per algorithm: `read` its numbers from an ask, `decide` without writing, `apply` what was decided,
--- `refund`, `reset`. `decide` answers remaining, retry (0 admitted, -1 never), reset, and the change: nil for none.
+-- `refund`, `reset`; for leases `term`, how long one may live and whether it can come back, and `give_back`. `decide`
+-- answers remaining, retry (0 admitted, -1 never), reset, and the change: nil for none.
 local algorithms = {}

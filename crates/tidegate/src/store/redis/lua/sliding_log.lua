@@ -80,6 +80,26 @@ local function take_newest(key, amount)
   end
 end
 
+-- Takes units with this very stamp. Those after it are numbered anew; a lease is young, so that they are few.
+local function take_at(key, at, amount)
+  local runs = call('LLEN', key) / 3
+  local index = first_run(key, 0, runs, function(stamp) return stamp >= at end)
+  if index == runs then return end
+  local stamp, _, count = run_at(key, index)
+  if stamp ~= at then return end
+  local taken = min(amount, count)
+  for later = index, runs - 1 do
+    local _, last = run_at(key, later)
+    call('LSET', key, later * 3 + 1, last - taken)
+  end
+  if taken < count then
+    call('LSET', key, index * 3 + 2, count - taken)
+  else
+    for place = index * 3, index * 3 + 2 do call('LSET', key, place, 'gone') end
+    call('LREM', key, 3, 'gone')
+  end
+end
+
 -- Forgets what has expired, pulls back what lies in the future, then adds and takes.
 local function write_log(limit, key, view, added, taken)
   if view.expired > 0 then call('LTRIM', key, view.expired * 3, -1) end
@@ -136,6 +156,19 @@ algorithms.log = {
   refund = function(limit, key, _, amount)
     local view = view_log(limit, key)
     if view.runs > 0 then write_log(limit, key, view, 0, min(amount, view.live)) end
+  end,
+
+  -- After a step back a unit gets the newest stamp, and cannot be told from those that had it before.
+  term = function(limit, key)
+    return math.huge, view_log(limit, key).as_of == now
+  end,
+
+  -- Their own stamps.
+  give_back = function(limit, key, _, back)
+    local view = view_log(limit, key)
+    if view.runs == 0 or view.clamp then return end
+    write_log(limit, key, view, 0, 0)
+    take_at(key, back.granted_at, back.units)
   end,
 
   reset = function(_, key)

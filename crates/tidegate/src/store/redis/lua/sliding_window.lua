@@ -148,4 +148,20 @@ algorithms.slots = {
       amount = amount - taken
     end
   end,
+
+  -- A lease ends with the slot that pays for it.
+  term = function(limit, known)
+    local _, _, current = view_slots(limit, known)
+    return max(0, (current + 1) * limit.width - now), current == div(now, limit.width)
+  end,
+
+  -- To the slot that paid for them, if the ring still has it.
+  give_back = function(limit, state, _, back)
+    local _, gathered, current = view_slots(limit, state)
+    local slot = div(back.granted_at, limit.width)
+    if gathered or slot > current or slot < current - limit.buckets then return end
+    move_slots(limit, state, nil, current)
+    local place = state.len - (state.newest - slot)
+    state[place] = max(0, state[place] - back.units)
+  end,
 }

@@ -36,6 +36,13 @@ local function in_force(limit, state)
   return ends, state.count, true
 end
 
+-- The end of the window that held an instant, or nil for one that is far from now.
+local function end_of(limit, at)
+  if limit.period then return at - fmod(at, limit.period) + limit.period end
+  if at < limit.e0 or at >= limit.e3 then return nil end
+  return at < limit.e1 and limit.e1 or at < limit.e2 and limit.e2 or limit.e3
+end
+
 local function move_window(state, ends, count)
   state.known, state.dirty, state.write = true, true, write_window
   state.ends, state.count = ends, count
@@ -67,6 +74,21 @@ algorithms.window = {
     local ends, count = in_force(limit, state)
     move_window(state, ends, max(0, count - amount))
   end,
+
+  -- A lease ends with the window that pays for it.
+  term = function(limit, state)
+    local ends = in_force(limit, state)
+    return ends - now, ends == window_edges(limit)
+  end,
+
+  -- To the window that paid for them, if it is still the one stored and can be in force.
+  give_back = function(limit, state, _, back)
+    local ends, next_ends = window_edges(limit)
+    local granted = end_of(limit, back.granted_at)
+    if state.ends == granted and (granted == ends or granted == next_ends) then
+      move_window(state, state.ends, max(0, state.count - back.units))
+    end
+  end,
 }
 
 algorithms.edges = {
@@ -74,6 +96,8 @@ algorithms.edges = {
   decide = algorithms.window.decide,
   apply = algorithms.window.apply,
   refund = algorithms.window.refund,
+  term = algorithms.window.term,
+  give_back = algorithms.window.give_back,
 
   read = function(limit, e0, e1, e2, e3)
     return { limit = limit, e0 = e0, e1 = e1, e2 = e2, e3 = e3 }
