@@ -4,6 +4,9 @@
 mod check;
 mod http;
 mod http_errors;
+#[path = "../../../tidegate/tests/it/processes.rs"]
+mod processes;
 mod serve;
 mod support;
 mod vectors;
+mod vectors_redis;
