@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and what the exit codes mean.
 
 pub(crate) mod check;
+pub(crate) mod doctor;
 pub(crate) mod serve;
 pub(crate) mod vectors;
 
@@ -24,6 +25,7 @@ Examples:
   tidegate                                  serve a demo on http://127.0.0.1:8080
   tidegate check api user-42                ask it: exit 0 allowed, 2 denied
   curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
+  tidegate doctor --store redis://host      is Redis fit for it?
   tidegate vectors testdata/vectors/*.json  replay the golden cases
 
 Exit codes: 0 ok or allowed, 1 error, 2 denied (check), 64 usage.
@@ -48,6 +50,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(serve::Args),
     Check(check::Args),
+    Doctor(doctor::Args),
     Vectors(vectors::Args),
 }
 

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Doctor(args) => cli::doctor::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };
     done.unwrap_or_else(|error| cli::failed(&error))

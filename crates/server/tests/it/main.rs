@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod doctor;
 mod http;
 mod http_errors;
 #[path = "../../../tidegate/tests/it/processes.rs"]
