@@ -5,7 +5,7 @@ mod fast;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_core::Timestamp;
 
@@ -49,6 +49,35 @@ impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(fast::now_us())
+    }
+}
+
+/// A clock that never steps back, for spans rather than for instants: it counts from when it was made.
+///
+/// ```
+/// use tidegate::{Clock, MonotonicClock};
+///
+/// let clock = MonotonicClock::default();
+/// let earlier = clock.now();
+/// assert!(clock.now() >= earlier);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MonotonicClock {
+    since: Instant,
+}
+
+impl Default for MonotonicClock {
+    #[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
+    fn default() -> Self {
+        Self { since: Instant::now() }
+    }
+}
+
+impl Clock for MonotonicClock {
+    fn now(&self) -> Timestamp {
+        let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // From 1 on: 0 is when nothing has happened yet.
+        Timestamp::from_micros(us.saturating_add(1))
     }
 }
 

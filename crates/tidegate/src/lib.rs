@@ -41,7 +41,7 @@ mod zone;
 pub mod tower;
 
 pub use builder::Builder;
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, MonotonicClock, SystemClock};
 pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
 pub use limiter::Limiter;
 pub use permit::{Acquired, Permit};

@@ -8,15 +8,20 @@ use tidegate_core::Timestamp;
 use super::question::{Numbers, Outcome, Question};
 use crate::store::{StoreError, Trouble};
 
-/// All files, in the order they need each other.
+/// All files, in the order they need each other; see `lua/prelude.lua` for the function around most of them.
 pub(super) const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),
     include_str!("lua/gcra.lua"),
+    include_str!("lua/one.lua"),
+    "local function define(name)\n",
     include_str!("lua/leaky_bucket.lua"),
     include_str!("lua/window.lua"),
     include_str!("lua/sliding_window.lua"),
     include_str!("lua/sliding_log.lua"),
     include_str!("lua/concurrency.lua"),
+    include_str!("lua/many.lua"),
+    include_str!("lua/operations.lua"),
+    "return algorithms[name] or error('ERR tidegate: unknown algorithm', 0)\nend\n",
     include_str!("lua/check.lua"),
 );
 
