@@ -117,7 +117,7 @@ impl ManualClock {
         Self(Arc::new(AtomicU64::new(now.as_micros())))
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward, by whole microseconds rounded up, and never past [`Timestamp::MAX`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -128,8 +128,9 @@ impl ManualClock {
     /// assert_eq!(copy.now().since(before), Duration::from_secs(90)); // clones share their time
     /// ```
     pub fn advance(&self, span: Duration) {
-        let us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        self.0.fetch_add(us, Ordering::Relaxed);
+        let later = |us| Some((Timestamp::from_micros(us) + span).as_micros());
+        // It names an instant in any case, so that this cannot fail.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// Sets the clock, forward or back.

@@ -16,6 +16,19 @@ use super::{Ask, KeyedLimit, Op, Place, Scope, Settled, Store, StoreError, Troub
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
+///
+/// ```no_run
+/// use tidegate::{Engine, RedisOptions, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?;
+/// let engine = Engine::builder().store(store).policy("api", "100/min burst 20").build()?;
+/// // Counted together with all that every other node admits.
+/// assert!(engine.check("api", "user-42").await?.decision.allowed());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RedisStore {
     client: Client,
@@ -25,6 +38,20 @@ pub struct RedisStore {
 }
 
 /// How to reach Redis, and how patient to be.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::RedisOptions;
+///
+/// let options = RedisOptions {
+///     key_prefix: "shop".to_owned(),
+///     hash_key: *b"sixteen secrets!",
+///     deadline: Duration::from_millis(50),
+///     ..RedisOptions::new("redis://127.0.0.1:6379")
+/// };
+/// assert_eq!(options.url, "redis://127.0.0.1:6379");
+/// assert!(!options.replays); // Redis' own clock decides
+/// ```
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
     /// `redis://`, `rediss://`, `redis+unix://`, `redis+cluster://` or `redis+sentinel://`.
@@ -41,6 +68,13 @@ pub struct RedisOptions {
 
 impl RedisOptions {
     /// The defaults for a URL.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::RedisOptions;
+    /// let options = RedisOptions::new("redis://127.0.0.1:6379");
+    /// assert_eq!((options.key_prefix.as_str(), options.deadline), ("tg", Duration::from_millis(20)));
+    /// ```
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -54,6 +88,21 @@ impl RedisOptions {
 
 impl RedisStore {
     /// A store that connects by itself, now and whenever it has to. Needs a running tokio runtime.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Engine, RedisOptions, RedisStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = Arc::new(RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?);
+    /// // One way to Redis for as many engines as there are.
+    /// let public = Engine::builder().store(store.clone()).policy("api", "100/min").build()?;
+    /// let internal = Engine::builder().store(store).policy("reports", "5/min").build()?;
+    /// assert!(public.check("api", "user-42").await?.decision.allowed());
+    /// assert!(internal.check("reports", "user-42").await?.decision.allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
         let keys = Keys::new(&options.key_prefix, options.hash_key);
         let replays = options.replays;
