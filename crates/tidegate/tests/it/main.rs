@@ -10,6 +10,8 @@ mod processes;
 mod processes_work;
 #[cfg(feature = "redis")]
 mod redis_differential;
+#[cfg(feature = "redis")]
+mod redis_exactly_k;
 mod snapshot;
 mod vectors;
 #[cfg(feature = "tokio")]
