@@ -1,18 +1,18 @@
 //! A TCP proxy in front of any server, with faults that are switched while it runs.
 
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::faults::Faults;
 use super::place::free_port;
-use super::proxy_line::carry;
+use super::proxy_line::connection;
 use super::{DEADLINE, POLL_EVERY, wait_until};
 
 /// More wait in the kernel's queue, connected and unanswered.
@@ -28,7 +28,7 @@ pub(super) struct Orders {
     /// How often faults were set: a way counts its bytes anew.
     pub(super) settings: u64,
     /// How often all connections were reset.
-    resets: u64,
+    pub(super) resets: u64,
 }
 
 /// Listens on a loopback port of its own, on a thread of its own. Dropped, all its connections end.
@@ -91,6 +91,7 @@ impl FaultProxy {
         });
         wait_until("the proxy to listen, or not to", DEADLINE, || {
             self.shared.is_listening.load(Ordering::Acquire) != faults.refuse
+                && (!faults.refuse || self.refuses())
         });
     }
 
@@ -112,6 +113,12 @@ impl FaultProxy {
     /// How many connections are open.
     pub(crate) fn open(&self) -> usize {
         MAX_CONNECTIONS - self.shared.room.available_permits()
+    }
+
+    /// A child that was forked and has not yet become another program still has our listener open: for that
+    /// millisecond the kernel accepts for nobody, though we have closed it.
+    fn refuses(&self) -> bool {
+        StdStream::connect(("127.0.0.1", self.port)).is_err()
     }
 
     fn order(&self, change: impl FnOnce(&mut Orders)) {
@@ -145,7 +152,7 @@ async fn run(listener: StdListener, shared: &Arc<Shared>, mut told: watch::Recei
     }
 }
 
-/// Somebody who looks for a free port may have it for a moment.
+/// A child that is being forked may still have the old listener, and somebody else look for a free port.
 async fn bound(address: SocketAddr) -> TcpListener {
     for _ in 0..BIND_TRIES {
         match TcpListener::bind(address).await {
@@ -177,28 +184,5 @@ async fn accept_until_refused(
             }
             Some(_) = connections.join_next() => {}
         }
-    }
-}
-
-async fn connection(
-    mut client: TcpStream,
-    target: SocketAddr,
-    mut told: watch::Receiver<Orders>,
-    _place: OwnedSemaphorePermit,
-) {
-    let resets = told.borrow().resets;
-    let Ok(mut server) = TcpStream::connect(target).await else {
-        let _ = client.set_zero_linger();
-        return;
-    };
-    let lines = told.clone();
-    let is_reset = tokio::select! {
-        biased;
-        reset = told.wait_for(|orders| orders.faults.reset || orders.resets != resets) => reset.is_ok(),
-        () = carry(&mut client, &mut server, &lines) => false,
-    };
-    if is_reset {
-        // Closed with something left to wait for, a socket says RST.
-        let _ = (client.set_zero_linger(), server.set_zero_linger());
     }
 }

@@ -1,11 +1,12 @@
 //! One connection through a `FaultProxy`: a delay line each way, with the faults at its end.
 
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::faults::{Faults, Way};
@@ -19,12 +20,32 @@ const LINE_CHUNKS: usize = 256;
 /// When it arrives, and what; nothing is the end of the stream.
 type Chunk = (Instant, Vec<u8>);
 
-/// Until both ways have ended, or one is cut.
-pub(super) async fn carry(
-    client: &mut TcpStream,
-    server: &mut TcpStream,
-    told: &watch::Receiver<Orders>,
+/// From its acceptance to its end; the place is free again then.
+pub(super) async fn connection(
+    mut client: TcpStream,
+    target: SocketAddr,
+    mut told: watch::Receiver<Orders>,
+    _place: OwnedSemaphorePermit,
 ) {
+    let resets = told.borrow().resets;
+    let Ok(mut server) = TcpStream::connect(target).await else {
+        let _ = client.set_zero_linger();
+        return;
+    };
+    let lines = told.clone();
+    let is_reset = tokio::select! {
+        biased;
+        reset = told.wait_for(|orders| orders.faults.reset || orders.resets != resets) => reset.is_ok(),
+        () = carry(&mut client, &mut server, &lines) => false,
+    };
+    if is_reset {
+        // Closed with something left to wait for, a socket says RST.
+        let _ = (client.set_zero_linger(), server.set_zero_linger());
+    }
+}
+
+/// Until both ways have ended, or one is cut.
+async fn carry(client: &mut TcpStream, server: &mut TcpStream, told: &watch::Receiver<Orders>) {
     // Dripped bytes and small commands leave at once.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.split();

@@ -84,8 +84,8 @@ impl RedisSentinel {
         });
         wait_until("the replicas to have their copy", AGREEMENT_DEADLINE, || {
             let master = self.master();
-            master.info("connected_slaves") == REPLICAS.to_string()
-                && self.servers.iter().filter(|server| server.port() != master.port()).all(is_copy)
+            let mut others = self.servers.iter().filter(|server| server.port() != master.port());
+            others.all(RedisServer::is_copy)
         });
     }
 
@@ -94,7 +94,8 @@ impl RedisSentinel {
         fault(old);
         let new = wait_for("a replica to take over", AGREEMENT_DEADLINE, || {
             let master = self.agreed_master()?;
-            (master.port() != old.port() && master.info("role") == "master").then_some(master)
+            let serves = master.try_info("role").is_some_and(|role| role == "master");
+            (master.port() != old.port() && serves).then_some(master)
         });
         Replaced { old, new }
     }
@@ -120,12 +121,9 @@ fn watch(port: u16) -> RedisServer {
     RULES.iter().fold(sentinel, rule).start()
 }
 
-fn is_copy(server: &RedisServer) -> bool {
-    server.info("role") == "slave" && server.info("master_link_status") == "up"
-}
-
 fn sees_all(sentinel: &RedisServer) -> bool {
-    let said = sentinel.command(&["SENTINEL", "MASTER", NAME]).text();
+    let Ok(said) = sentinel.try_command(&["SENTINEL", "MASTER", NAME]) else { return false };
+    let said = said.text();
     let words = said.lines().collect::<Vec<_>>();
     let is = |name: &str, value: &str| words.chunks(2).any(|pair| pair == [name, value]);
     is("flags", "master")
