@@ -23,6 +23,8 @@
 mod builder;
 mod clock;
 mod engine;
+#[cfg(feature = "redis")]
+mod identity;
 mod limiter;
 mod permit;
 mod policy;
@@ -48,6 +50,8 @@ pub use permit::{Acquired, Permit};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
+#[cfg(feature = "redis")]
+pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisOptions, RedisStore};

@@ -1,6 +1,8 @@
 //! Where state lives. A store promises one thing: *these limits, this cost, one atomic step*.
 
 mod error;
+#[cfg(feature = "redis")]
+pub(crate) mod leases;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -10,7 +10,7 @@ mod arena;
 mod bucket;
 mod budget;
 mod evict;
-mod fingerprint;
+pub(crate) mod fingerprint;
 mod many;
 mod snapshot;
 mod table;

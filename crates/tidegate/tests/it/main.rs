@@ -4,6 +4,8 @@
 mod engine;
 mod exactly_k;
 mod examples;
+#[cfg(feature = "redis")]
+mod leases;
 mod limiter;
 mod memory;
 mod processes;
