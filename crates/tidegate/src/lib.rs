@@ -50,7 +50,7 @@ pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStore};
+pub use store::redis::{RedisOptions, RedisStats, RedisStore};
 pub use store::{
     Ask, KeyedLimit, Op, Place, Ran, Scope, Settled, Source, Store, StoreError, Trouble, Turn,
 };
