@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod serve;
+pub(crate) mod simulate;
 pub(crate) mod vectors;
 
 use std::fmt;
@@ -25,6 +26,7 @@ Examples:
   tidegate check api user-42                ask it: exit 0 allowed, 2 denied
   curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
   tidegate vectors testdata/vectors/*.json  replay the golden cases
+  tidegate simulate fleet --nodes 512       what leases do, in virtual time
 
 Exit codes: 0 ok or allowed, 1 error, 2 denied (check), 64 usage.
 Environment: RUST_LOG sets what is logged (error, warn, info, debug, trace, or
@@ -48,6 +50,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(serve::Args),
     Check(check::Args),
+    Simulate(simulate::Args),
     Vectors(vectors::Args),
 }
 

@@ -5,5 +5,6 @@ mod check;
 mod http;
 mod http_errors;
 mod serve;
+mod simulate;
 mod support;
 mod vectors;
