@@ -54,7 +54,7 @@ pub use shaper::Shaper;
 pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStore};
+pub use store::redis::{RedisOptions, RedisStats, RedisStore};
 pub use store::{
     Ask, KeyedLimit, Op, Place, Ran, Scope, Settled, Source, Store, StoreError, Trouble, Turn,
 };
