@@ -70,11 +70,29 @@ impl Decision {
     }
 
     /// An admission as somebody else decided it: a script, or a policy that stands in for its store.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Decision;
+    /// let decision = Decision::admitted(100, 40, 36_000_000);
+    /// assert!(decision.allowed());
+    /// assert_eq!((decision.limit(), decision.remaining()), (100, 40));
+    /// assert_eq!(decision.reset_after(), Duration::from_secs(36));
+    /// ```
     pub const fn admitted(limit: u64, remaining: u64, reset_after_us: u64) -> Self {
         Self::admit(limit, remaining, reset_after_us)
     }
 
     /// A refusal as somebody else decided it; `None` for a cost that will never be admitted.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Decision;
+    /// let decision = Decision::refused(100, 0, Some(500_000), 60_000_000);
+    /// assert!(!decision.allowed());
+    /// assert_eq!(decision.retry_after(), Some(Duration::from_millis(500)));
+    /// assert_eq!(Decision::refused(100, 0, None, 60_000_000).retry_after(), None); // never
+    /// ```
     pub const fn refused(
         limit: u64,
         remaining: u64,
@@ -222,11 +240,28 @@ impl Reservation {
     }
 
     /// A place as somebody else gave it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Reservation;
+    /// let reservation = Reservation::at(500_000);
+    /// assert!(reservation.accepted());
+    /// assert_eq!(reservation.delay(), Duration::from_millis(500));
+    /// ```
     pub const fn at(delay_us: u64) -> Self {
         Self::accept(delay_us)
     }
 
     /// A refusal as somebody else decided it; `None` for a cost that will never find a place.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Reservation;
+    /// let reservation = Reservation::refused(Some(500_000));
+    /// assert!(!reservation.accepted());
+    /// assert_eq!(reservation.retry_after(), Some(Duration::from_millis(500)));
+    /// assert_eq!(Reservation::refused(None), Reservation::blocked());
+    /// ```
     pub const fn refused(retry_after_us: Option<u64>) -> Self {
         Self::refuse(match retry_after_us {
             Some(us) => Retry::After(us),

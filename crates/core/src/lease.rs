@@ -7,10 +7,17 @@
 //! nothing is taken off.
 
 mod error;
+mod held;
+mod message;
+mod node;
+mod refusal;
+mod size;
 mod store;
 mod terms;
 
 pub use error::LeaseError;
+pub use message::{Message, Step};
+pub use node::Lessee;
 pub(crate) use store::Term;
 pub use store::{Grant, Return, Wanted, grant};
 pub use terms::Terms;

@@ -46,7 +46,7 @@ pub use calendar::{Every, Transition, Zone};
 pub use combine::{Mode, Verdict, decide_many};
 pub use decision::{Decision, Reservation};
 pub use error::LimitError;
-pub use lease::{Grant, LeaseError, Return, Terms, Wanted, grant};
+pub use lease::{Grant, LeaseError, Lessee, Message, Return, Step, Terms, Wanted, grant};
 pub use limit::Limit;
 pub use parse::parse_duration;
 pub use state::{Arrival, Change, Log, Permit, Permits, Run, Slots, State, Window};

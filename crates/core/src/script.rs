@@ -38,11 +38,28 @@ impl Limit {
     }
 
     /// Whether [`Limit::write_script`] depends on its instant.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// let calendar: Limit = "quota 1000/month".parse()?;
+    /// assert!(calendar.has_edges()); // months differ in length
+    /// let window: Limit = "fixed-window 1000/h".parse()?;
+    /// assert!(!window.has_edges());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub const fn has_edges(&self) -> bool {
         matches!(self, Self::Quota(quota) if quota.every().is_some())
     }
 
     /// A letter for the kind of state the limit keeps: limits that share it can read each other's states.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, LimitError};
+    /// let letter = |text: &str| text.parse().map(|limit: Limit| limit.state_letter());
+    /// assert_eq!(letter("5/h")?, letter("token-bucket 9/h")?); // both keep an arrival
+    /// assert_ne!(letter("5/h")?, letter("sliding-log 5/h")?);
+    /// # Ok::<(), LimitError>(())
+    /// ```
     pub const fn state_letter(&self) -> char {
         match self {
             Self::Gcra(_) | Self::TokenBucket(_) => 'a',
@@ -57,11 +74,31 @@ impl Limit {
 
 impl LeakyBucket {
     /// Appends the shaper as a script reads it.
+    ///
+    /// ```
+    /// # use tidegate_core::LeakyBucket;
+    /// let shaper: LeakyBucket = "2/s max-wait 5s".parse()?;
+    /// let mut text = String::new();
+    /// shaper.write_script(&mut text);
+    /// assert!(text.starts_with("leaky,500000,1,1,2,5000000,")); // every 500,000 µs, for 5 s at most
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn write_script(&self, out: &mut String) {
         write(out, "leaky", &self.script());
     }
 
     /// The arrival that a script wrote under this shaper.
+    ///
+    /// ```
+    /// # use tidegate_core::{LeakyBucket, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let shaper: LeakyBucket = "3/s max-wait 5s".parse()?;
+    /// let mut state = State::Empty;
+    /// let _ = shaper.reserve(&mut state, now, 1);
+    /// // A third of a second ahead: 333,333 µs and one third.
+    /// assert_eq!(state.arrival(), Some(shaper.arrival(now.as_micros() + 333_333, 1)));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub const fn arrival(&self, ticks: u64, frac: u64) -> Arrival {
         let (scale, tick_us) = self.ticks();
         Arrival { ticks, frac, scale, tick_us }

@@ -41,6 +41,16 @@ impl Limit {
 
 impl LeakyBucket {
     /// What each of `nodes` may let through.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::LeakyBucket;
+    /// let shaper: LeakyBucket = "6/s max-wait 5s".parse()?;
+    /// let share = shaper.share("3".parse()?);
+    /// assert_eq!((share.limit(), share.period()), (6, Duration::from_secs(3)));
+    /// assert_eq!(share.max_wait(), shaper.max_wait()); // nobody waits longer for it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn share(&self, nodes: NonZeroU32) -> Self {
         let period = self.period().saturating_mul(nodes.get());

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod serve;
+pub(crate) mod simulate;
 pub(crate) mod vectors;
 
 use std::fmt;
@@ -27,6 +28,7 @@ Examples:
   curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
   tidegate doctor --store redis://host      is Redis fit for it?
   tidegate vectors testdata/vectors/*.json  replay the golden cases
+  tidegate simulate fleet --nodes 512       what leases do, in virtual time
 
 Exit codes: 0 ok or allowed, 1 error, 2 denied (check), 64 usage.
 Environment: RUST_LOG sets what is logged (error, warn, info, debug, trace, or
@@ -51,6 +53,7 @@ pub(crate) enum Command {
     Serve(serve::Args),
     Check(check::Args),
     Doctor(doctor::Args),
+    Simulate(simulate::Args),
     Vectors(vectors::Args),
 }
 

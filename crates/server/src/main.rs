@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
+        Command::Simulate(args) => cli::simulate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };
     done.unwrap_or_else(|error| cli::failed(&error))

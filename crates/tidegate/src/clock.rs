@@ -5,7 +5,7 @@ mod fast;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_core::Timestamp;
 
@@ -52,6 +52,35 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that never steps back, for spans rather than for instants: it counts from when it was made.
+///
+/// ```
+/// use tidegate::{Clock, MonotonicClock};
+///
+/// let clock = MonotonicClock::default();
+/// let earlier = clock.now();
+/// assert!(clock.now() >= earlier);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MonotonicClock {
+    since: Instant,
+}
+
+impl Default for MonotonicClock {
+    #[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
+    fn default() -> Self {
+        Self { since: Instant::now() }
+    }
+}
+
+impl Clock for MonotonicClock {
+    fn now(&self) -> Timestamp {
+        let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // From 1 on: 0 is when nothing has happened yet.
+        Timestamp::from_micros(us.saturating_add(1))
+    }
+}
+
 /// A clock that stands still until it is moved. Clones share their time.
 ///
 /// ```
@@ -88,7 +117,7 @@ impl ManualClock {
         Self(Arc::new(AtomicU64::new(now.as_micros())))
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward, by whole microseconds rounded up, and never past [`Timestamp::MAX`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -99,8 +128,9 @@ impl ManualClock {
     /// assert_eq!(copy.now().since(before), Duration::from_secs(90)); // clones share their time
     /// ```
     pub fn advance(&self, span: Duration) {
-        let us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        self.0.fetch_add(us, Ordering::Relaxed);
+        let later = |us| Some((Timestamp::from_micros(us) + span).as_micros());
+        // It names an instant in any case, so that this cannot fail.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// Sets the clock, forward or back.

@@ -53,6 +53,19 @@ struct Shared<C> {
 }
 
 /// An engine's answer.
+///
+/// ```
+/// use tidegate::{Engine, Policy, Source};
+///
+/// let plan = Policy::all().limit("burst", "10/s").limit("day", "fixed-window 3/day");
+/// let engine = Engine::builder().policy("plan", plan).build()?;
+/// let answer = engine.check("plan", "user-42").now()?;
+/// assert!(answer.decision.allowed());
+/// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
+/// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
+/// assert_eq!(answer.source, Source::Store);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
     /// The decision of the limit that binds, which is the whole's.
@@ -68,6 +81,19 @@ pub struct Answer<'a> {
 }
 
 /// Builds an [`Engine`].
+///
+/// ```
+/// use tidegate::{Engine, ManualClock, MemoryStore};
+///
+/// let engine = Engine::builder()
+///     .store(MemoryStore::with_max_bytes(16 << 20))
+///     .clock(ManualClock::default())
+///     .policy("api", "100/min burst 20")
+///     .policy("login", "sliding-log 5/h")
+///     .build()?;
+/// assert_eq!(engine.check("login", "user-42").now()?.decision.remaining(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a builder builds nothing by itself"]
 pub struct EngineBuilder<C = SystemClock> {
@@ -85,6 +111,14 @@ impl<C> Clone for Engine<C> {
 
 impl Engine {
     /// An engine to be filled with policies.
+    ///
+    /// ```
+    /// # use tidegate::{CheckError, Engine};
+    /// let empty = Engine::builder().build()?;
+    /// let unknown = CheckError::UnknownPolicy("api".into());
+    /// assert_eq!(empty.check("api", "user-42").now(), Err(unknown));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn builder() -> EngineBuilder {
         EngineBuilder {
             store: None,
@@ -97,23 +131,81 @@ impl Engine {
 
 impl<C: Clock> EngineBuilder<C> {
     /// Keeps state in a store that others may share; by default in memory.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Engine, MemoryStore};
+    /// let store = Arc::new(MemoryStore::default());
+    /// let before = Engine::builder().store(store.clone()).policy("api", "1/h").build()?;
+    /// assert!(before.check("api", "user-42").now()?.decision.allowed());
+    /// // Built anew with other policies, as on a reload: what was spent stays spent.
+    /// let after = Engine::builder().store(store).policy("api", "1/day").build()?;
+    /// assert!(!after.check("api", "user-42").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
     /// How many nodes share the store: what part of each limit this one may grant by itself while the store fails.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Source};
+    /// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+    /// # #[derive(Debug)]
+    /// # struct Down;
+    /// # impl Store for Down {
+    /// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     }
+    /// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     }
+    /// # }
+    /// let engine = Engine::builder()
+    ///     .store(Down) // one that never answers
+    ///     .nodes("4".parse()?)
+    ///     .policy("api", "fixed-window 100/h")
+    ///     .build()?;
+    /// let answer = engine.check("api", "user-42").now()?;
+    /// assert_eq!((answer.source, answer.decision.limit()), (Source::Local, 25));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn nodes(mut self, nodes: NonZeroU32) -> Self {
         self.nodes = nodes;
         self
     }
 
     /// Takes time from another clock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let engine = Engine::builder().clock(clock.clone()).policy("api", "1/h").build()?;
+    /// assert!(engine.check("api", "user-42").now()?.decision.allowed());
+    /// clock.advance(Duration::from_secs(3600)); // a test need not wait
+    /// assert!(engine.check("api", "user-42").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
         EngineBuilder { store: self.store, nodes: self.nodes, clock, policies: self.policies }
     }
 
     /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Limit, Policy};
+    /// let limit: Limit = "5/h".parse()?;
+    /// let engine = Engine::builder()
+    ///     .policy("text", "5/h")
+    ///     .policy("limit", limit)
+    ///     .policy("policy", Policy::any().limit("hour", "5/h").limit("day", "20/day"))
+    ///     .build()?;
+    /// assert!(engine.policies().map(|policy| policy.name()).eq(["limit", "policy", "text"]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn policy(
         mut self,
         name: impl Into<String>,
@@ -124,6 +216,12 @@ impl<C: Clock> EngineBuilder<C> {
     }
 
     /// The engine; an error for the first policy that makes no sense.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let built = Engine::builder().policy("api", "100/fortnight").build();
+    /// assert!(built.is_err_and(|error| error.policy == "api"));
+    /// ```
     pub fn build(self) -> Result<Engine<C>, BuildError> {
         let mut policies = BTreeMap::new();
         for (name, policy) in self.policies {
@@ -142,11 +240,29 @@ impl<C: Clock> EngineBuilder<C> {
 
 impl<C: Clock> Engine<C> {
     /// Spends one unit of `key` under a policy, if there is one.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("login", "1/h").build()?;
+    /// assert!(engine.check("login", "user-42").now()?.decision.allowed());
+    /// assert!(!engine.check("login", "user-42").now()?.decision.allowed()); // a refusal is no error
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check(&self, policy: &str, key: impl AsRef<[u8]>) -> Reply<'_, Answer<'_>, CheckError> {
         self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
     }
 
     /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Op};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let check = Check { policy: "api", key: Key::One(b"user-42"), cost: 4 };
+    /// assert_eq!(engine.ask(&check, Op::Take).now()?.decision.remaining(), 6);
+    /// assert_eq!(engine.ask(&check, Op::Peek).now()?.decision.remaining(), 2); // if it were taken
+    /// assert_eq!(engine.ask(&check, Op::Refund).now()?.decision.remaining(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn ask(&self, check: &Check<'_>, op: Op) -> Reply<'_, Answer<'_>, CheckError> {
         match self.can_ask(check.policy, op) {
             Ok((name, policy)) => {
@@ -157,10 +273,23 @@ impl<C: Clock> Engine<C> {
     }
 
     /// Whether a question has an answer, without asking it: for those who want to charge several or none.
+    ///
+    /// ```
+    /// # use tidegate::{Check, CheckError, Engine, Key, Op};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let check = |policy| Check { policy, key: Key::One(b"user-42"), cost: 1 };
+    /// let batch = [check("api"), check("apj")];
+    /// let valid = batch.iter().try_for_each(|check| engine.validate(check, Op::Take));
+    /// assert_eq!(valid, Err(CheckError::UnknownPolicy("apj".into()))); // before anything is spent
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn validate(&self, check: &Check<'_>, op: Op) -> Result<(), CheckError> {
         let (name, policy) = self.can_ask(check.policy, op)?;
         if matches!(policy.kind, CompiledKind::Shaper(..)) {
             return Err(CheckError::Shapes(name.to_owned()));
+        }
+        if let Some(Override::Allow | Override::Block) = policy.instead_for(check.key) {
+            return Ok(()); // answered without a limit, whatever the limits count
         }
         let mut keys = policy.members().iter().map(|(_, member)| member.key.as_deref());
         keys.try_for_each(|key| check.key.find(name, key).map(drop))
@@ -168,6 +297,17 @@ impl<C: Clock> Engine<C> {
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
     /// dropped, or when their lease ends.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+    /// let held = engine.acquire("export", "user-42").now()?;
+    /// assert!(held.permit.is_some());
+    /// assert!(!engine.acquire("export", "user-42").now()?.answer.decision.allowed());
+    /// drop(held);
+    /// assert!(engine.acquire("export", "user-42").now()?.answer.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn acquire(
         &self,
         policy: &str,
@@ -203,6 +343,19 @@ impl<C: Clock> Engine<C> {
     }
 
     /// Takes a place in a shaper's queue. The caller waits.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Check, Engine, Key, ManualClock, Policy};
+    /// let engine = Engine::builder()
+    ///     .clock(ManualClock::default())
+    ///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+    ///     .build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+    /// assert_eq!(engine.reserve(&check).now()?.delay(), Duration::ZERO);
+    /// assert_eq!(engine.reserve(&check).now()?.delay(), Duration::from_millis(500));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reserve(&self, check: &Check<'_>) -> Reply<'_, Reservation, CheckError> {
         self.find_turn(check).map_or_else(
             |error| Reply::ready(Err(error)),
@@ -233,6 +386,14 @@ impl<C: Clock> Engine<C> {
     }
 
     /// The policies by name, in order.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("login", "5/h").policy("api", "100/min").build()?;
+    /// let names: Vec<&str> = engine.policies().map(|policy| policy.name()).collect();
+    /// assert_eq!(names, ["api", "login"]);
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
         self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
     }

@@ -23,6 +23,8 @@
 mod builder;
 mod clock;
 mod engine;
+#[cfg(feature = "redis")]
+mod identity;
 mod limiter;
 mod permit;
 mod policy;
@@ -41,16 +43,18 @@ mod zone;
 pub mod tower;
 
 pub use builder::Builder;
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, MonotonicClock, SystemClock};
 pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
 pub use limiter::Limiter;
 pub use permit::{Acquired, Permit};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
+#[cfg(feature = "redis")]
+pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStore};
+pub use store::redis::{RedisOptions, RedisStats, RedisStore};
 pub use store::{
     Ask, KeyedLimit, Op, Place, Ran, Scope, Settled, Source, Store, StoreError, Trouble, Turn,
 };

@@ -22,7 +22,7 @@ use crate::store::{Ask, Scope};
 ///
 /// let engine = Engine::builder().policy("api", api).policy("plan", plan);
 /// let engine = engine.policy("signup", signup).policy("export", export).build()?;
-/// assert!(engine.check("plan", "user-42")?.decision.allowed());
+/// assert!(engine.check("plan", "user-42").now()?.decision.allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -72,9 +72,9 @@ pub struct Member {
 ///     .with_override("monitor", Override::Allow)
 ///     .with_override("scraper", Override::Block);
 /// let engine = Engine::builder().policy("api", api).build()?;
-/// assert_eq!(engine.check("api", "partner-7")?.decision.limit(), 5000);
-/// assert_eq!(engine.check("api", "monitor")?.limit, None); // no limit had to decide
-/// assert_eq!(engine.check("api", "scraper")?.decision.retry_after(), None); // never
+/// assert_eq!(engine.check("api", "partner-7").now()?.decision.limit(), 5000);
+/// assert_eq!(engine.check("api", "monitor").now()?.limit, None); // no limit had to decide
+/// assert_eq!(engine.check("api", "scraper").now()?.decision.retry_after(), None); // never
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,10 +90,36 @@ pub enum Override {
 /// What to answer when the store cannot.
 ///
 /// ```
-/// use tidegate::{OnStoreError, Policy};
+/// use std::time::Duration;
+/// use tidegate::{Engine, OnStoreError, Policy, Source};
+/// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+/// # #[derive(Debug)]
+/// # struct Down;
+/// # impl Store for Down {
+/// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+/// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+/// #     }
+/// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+/// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+/// #     }
+/// # }
 ///
-/// // Nobody may guess passwords faster because a store is down.
-/// let login = Policy::all().limit("hour", "5/h").on_store_error(OnStoreError::DENY);
+/// let hour = Policy::all().limit("hour", "5/h");
+/// let soon = OnStoreError::Deny { retry_after: Duration::from_secs(5) };
+/// let engine = Engine::builder()
+///     .store(Down) // one that never answers
+///     .policy("page", hour.clone().on_store_error(OnStoreError::Allow))
+///     .policy("order", hour.clone().on_store_error(soon))
+///     // Nobody may guess passwords faster because a store is down.
+///     .policy("login", hour.clone().on_store_error(OnStoreError::DENY))
+///     .policy("api", hour.on_store_error(OnStoreError::Local))
+///     .build()?;
+/// let source = |policy| engine.check(policy, "user-42").now().map(|answer| answer.source);
+/// assert_eq!(source("page")?, Source::FailOpen);
+/// assert_eq!(source("order")?, Source::FailClosed);
+/// assert_eq!(source("login")?, Source::FailClosed);
+/// assert_eq!(source("api")?, Source::Local);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnStoreError {
@@ -135,7 +161,7 @@ impl Policy {
     /// # use tidegate::{Engine, Policy};
     /// let plan = Policy::all().limit("hour", "5/h").limit("day", "3/day");
     /// let engine = Engine::builder().policy("plan", plan).build()?;
-    /// let answer = engine.check("plan", "user-42")?;
+    /// let answer = engine.check("plan", "user-42").now()?;
     /// // The one with the least left speaks for all.
     /// assert_eq!((answer.binding, answer.decision.remaining()), ("day", 2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -150,9 +176,9 @@ impl Policy {
     /// # use tidegate::{Engine, Policy};
     /// let plan = Policy::any().limit("included", "1/day").limit("extra", "2/day");
     /// let engine = Engine::builder().policy("plan", plan).build()?;
-    /// assert!(engine.check("plan", "user-42")?.decision.allowed()); // charged to both
-    /// assert_eq!(engine.check("plan", "user-42")?.binding, "extra"); // the other has none left
-    /// assert!(!engine.check("plan", "user-42")?.decision.allowed());
+    /// assert!(engine.check("plan", "user-42").now()?.decision.allowed()); // charged to both
+    /// assert_eq!(engine.check("plan", "user-42").now()?.binding, "extra"); // the other has none left
+    /// assert!(!engine.check("plan", "user-42").now()?.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn any() -> Self {
@@ -166,8 +192,8 @@ impl Policy {
     /// # use tidegate::{Check, Engine, Key, Policy};
     /// let engine = Engine::builder().policy("export", Policy::shaper("2/h max-wait 5h")).build()?;
     /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 2 };
-    /// assert_eq!(engine.reserve(&check)?.delay(), Duration::ZERO);
-    /// assert!(engine.reserve(&check)?.delay() > Duration::from_secs(3000)); // an hour behind
+    /// assert_eq!(engine.reserve(&check).now()?.delay(), Duration::ZERO);
+    /// assert!(engine.reserve(&check).now()?.delay() > Duration::from_secs(3000)); // an hour behind
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shaper(limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>) -> Self {
@@ -207,7 +233,7 @@ impl Policy {
     /// let engine = Engine::builder().policy("signup", signup).build()?;
     /// let sign_up = |ip: &[u8]| {
     ///     let keys: [(&str, &[u8]); 2] = [("ip", ip), ("domain", b"example.org")];
-    ///     engine.ask(&Check { policy: "signup", key: Key::Named(&keys), cost: 1 }, Op::Take)
+    ///     engine.ask(&Check { policy: "signup", key: Key::Named(&keys), cost: 1 }, Op::Take).now()
     /// };
     /// assert!(sign_up(b"203.0.113.9")?.decision.allowed());
     /// assert!(!sign_up(b"203.0.113.9")?.decision.allowed());
@@ -248,8 +274,8 @@ impl Policy {
     /// # use tidegate::{Engine, Override, Policy};
     /// let login = Policy::all().limit("hour", "5/h").with_override("scraper", Override::Block);
     /// let engine = Engine::builder().policy("login", login).build()?;
-    /// assert!(engine.check("login", "user-42")?.decision.allowed());
-    /// assert!(!engine.check("login", "scraper")?.decision.allowed());
+    /// assert!(engine.check("login", "user-42").now()?.decision.allowed());
+    /// assert!(!engine.check("login", "scraper").now()?.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -259,6 +285,28 @@ impl Policy {
     }
 
     /// Says what to answer when the store cannot; by default this node's share is enforced in process.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, OnStoreError, Policy};
+    /// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+    /// # #[derive(Debug)]
+    /// # struct Down;
+    /// # impl Store for Down {
+    /// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     }
+    /// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     }
+    /// # }
+    /// let login = Policy::all().limit("hour", "5/h").on_store_error(OnStoreError::DENY);
+    /// let engine = Engine::builder().store(Down).policy("login", login).build()?;
+    /// let decision = engine.check("login", "user-42").now()?.decision;
+    /// assert!(!decision.allowed());
+    /// assert_eq!(decision.retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
         self.on_store_error = on_store_error;

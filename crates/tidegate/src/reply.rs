@@ -5,6 +5,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A future, boxed: the network costs a thousand times more than the box.
+///
+/// ```
+/// use tidegate::{Later, Reply, UnderWay};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let later: Later<'_, u64, UnderWay> = Box::pin(async { Ok(5) });
+/// assert_eq!(Reply::later(later).await, Ok(5));
+/// # }
+/// ```
 pub type Later<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
 /// An answer that is known now, or is under way.
@@ -35,17 +45,41 @@ enum Kind<'a, T, E> {
 }
 
 /// The answer is still under way: it comes over a network, and has to be awaited.
+///
+/// ```
+/// use tidegate::{Reply, StoreError, Trouble, UnderWay};
+///
+/// let reply: Reply<'_, u64, UnderWay> = Reply::later(async { Ok(5) });
+/// assert_eq!(reply.now(), Err(UnderWay));
+/// // To those who ask a store, it is a kind of trouble.
+/// assert_eq!(StoreError::from(UnderWay).trouble(), Trouble::UnderWay);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnderWay;
 
 impl<'a, T, E> Reply<'a, T, E> {
     /// An answer that is known.
+    ///
+    /// ```
+    /// # use tidegate::{Reply, UnderWay};
+    /// let reply: Reply<'_, u64, UnderWay> = Reply::ready(Ok(5));
+    /// assert_eq!(reply.now(), Ok(5));
+    /// ```
     #[inline]
     pub const fn ready(answer: Result<T, E>) -> Self {
         Self(Kind::Now(Some(answer)))
     }
 
     /// An answer that will be known.
+    ///
+    /// ```
+    /// # use tidegate::{Reply, UnderWay};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let reply: Reply<'_, u64, UnderWay> = Reply::later(async { Ok(5) });
+    /// assert_eq!(reply.await, Ok(5));
+    /// # }
+    /// ```
     pub fn later(answer: impl Future<Output = Result<T, E>> + Send + 'a) -> Self {
         Self(Kind::Later(Box::pin(answer)))
     }

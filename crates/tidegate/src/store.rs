@@ -1,6 +1,8 @@
 //! Where state lives. A store promises one thing: *these limits, this cost, one atomic step*.
 
 mod error;
+#[cfg(feature = "redis")]
+pub(crate) mod leases;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -20,11 +22,68 @@ use crate::reply::Reply;
 ///
 /// An ask is under way when the method returns, also if the reply is dropped: permits and places are given back
 /// without anybody waiting for it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use tidegate::{Ask, Engine, MemoryStore, Place, Reply, Settled, Store, StoreError, Timestamp, Turn};
+///
+/// /// Counts what a store is asked.
+/// #[derive(Debug, Default)]
+/// struct Counted<S> {
+///     store: S,
+///     asks: AtomicU64,
+/// }
+///
+/// impl<S: Store> Store for Counted<S> {
+///     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+///         self.asks.fetch_add(1, Ordering::Relaxed);
+///         self.store.answer(ask, now)
+///     }
+///
+///     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+///         self.asks.fetch_add(1, Ordering::Relaxed);
+///         self.store.shape(turn, now)
+///     }
+/// }
+///
+/// let store = Arc::new(Counted::<MemoryStore>::default());
+/// let engine = Engine::builder().store(store.clone()).policy("api", "5/h").build()?;
+/// assert!(engine.check("api", "user-42").now()?.decision.allowed());
+/// assert_eq!(store.asks.load(Ordering::Relaxed), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Store: Send + Sync + fmt::Debug {
     /// Answers one ask. `now` is the asker's time; a store with a clock of its own goes by that.
+    ///
+    /// ```
+    /// # use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+    /// let store = MemoryStore::default();
+    /// let (hour, day): (Limit, Limit) = ("5/h".parse()?, "2/day".parse()?);
+    /// let scopes = [Scope::named("login", "hour"), Scope::named("login", "day")];
+    /// let keyed = |scope, limit| KeyedLimit { scope, key: b"user-42", limit };
+    /// let limits = [keyed(&scopes[0], &hour), keyed(&scopes[1], &day)];
+    /// let ask = Ask { mode: Mode::All, limits: &limits, cost: 3, op: Op::Take };
+    /// let settled = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now()?;
+    /// assert!(!settled.verdict.decision.allowed());
+    /// assert_eq!(settled.verdict.binding, 1);
+    /// assert_eq!(store.stats().keys, 0); // refused as a whole, so that nothing was spent
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError>;
 
     /// Takes a place in a shaper's queue, or gives one back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{LeakyBucket, MemoryStore, Scope, Store, Timestamp, Turn};
+    /// let (store, shaper): (_, LeakyBucket) = (MemoryStore::default(), "2/s max-wait 5s".parse()?);
+    /// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
+    /// let turn = Turn { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
+    /// assert_eq!(store.shape(&turn, now).now()?.reservation.delay(), Duration::ZERO);
+    /// assert_eq!(store.shape(&turn, now).now()?.reservation.delay(), Duration::from_millis(500));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError>;
 }
 
@@ -65,6 +124,23 @@ pub struct Ask<'a> {
 }
 
 /// A limit, and the key it counts for.
+///
+/// ```
+/// use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+///
+/// let (store, limit): (_, Limit) = (MemoryStore::default(), "1/h".parse()?);
+/// let take = |policy, key| {
+///     let scope = Scope::named(policy, "");
+///     let limits = [KeyedLimit { scope: &scope, key, limit: &limit }];
+///     let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+///     let settled = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now();
+///     settled.map(|settled| settled.verdict.decision.allowed())
+/// };
+/// assert!(take("login", b"user-42")?);
+/// assert!(!take("login", b"user-42")?);
+/// assert!(take("search", b"user-42")?); // the same key in another scope
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct KeyedLimit<'a> {
     /// Keeps the same key apart under different limits.
@@ -76,6 +152,39 @@ pub struct KeyedLimit<'a> {
 }
 
 /// What an [`Ask`] wants done.
+///
+/// ```
+/// use tidegate::{Check, Engine, Key, Op};
+///
+/// let engine = Engine::builder().policy("api", "10/h").build()?;
+/// let check = Check { policy: "api", key: Key::One(b"user-42"), cost: 3 };
+/// let left = |op| engine.ask(&check, op).now().map(|answer| answer.decision.remaining());
+/// assert_eq!(left(Op::Peek)?, 7); // as it would be
+/// assert_eq!(left(Op::Take)?, 7);
+/// assert_eq!(left(Op::Take)?, 4);
+/// assert_eq!(left(Op::Refund)?, 7);
+/// assert_eq!(left(Op::Reset)?, 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Units are taken ahead, and come back:
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+/// use tidegate_core::{Return, Wanted};
+///
+/// let (store, limit): (_, Limit) = (MemoryStore::default(), "fixed-window 100/h".parse()?);
+/// let (scope, now) = (Scope::named("api", ""), Timestamp::from_micros(1_700_000_000_000_000));
+/// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+/// let ask = |op| store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 0, op }, now).now();
+/// let settled = ask(Op::Lease(Wanted { least: 1, most: 30 }))?;
+/// assert!(settled.grant.is_some_and(|grant| grant.units == 30));
+///
+/// let unused = Return { units: 20, granted_at: now, age: Duration::ZERO };
+/// assert_eq!(ask(Op::GiveBack(unused))?.verdict.decision.remaining(), 90);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Op {
@@ -100,6 +209,23 @@ pub enum Op {
 }
 
 /// A store's answer to an [`Ask`].
+///
+/// ```
+/// use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Source, Store, Timestamp};
+///
+/// let (store, limit): (_, Limit) = (MemoryStore::default(), "concurrency 2".parse()?);
+/// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
+/// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+/// let take = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let settled = store.answer(&take, now).now()?;
+/// assert_eq!((settled.verdict.decision.remaining(), settled.source), (1, Source::Store));
+///
+/// let (index, permit_id) = settled.permits[0];
+/// assert_eq!(index, 0); // of the limit that granted it
+/// let release = Ask { op: Op::Release { permit_id }, ..take };
+/// assert_eq!(store.answer(&release, now).now()?.verdict.decision.remaining(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settled {
     /// What was decided.
@@ -113,6 +239,21 @@ pub struct Settled {
 }
 
 /// One request of a shaper.
+///
+/// ```
+/// use tidegate::{LeakyBucket, MemoryStore, Scope, Store, Timestamp, Turn};
+///
+/// let (store, shaper): (_, LeakyBucket) = (MemoryStore::default(), "2/s max-wait 5s".parse()?);
+/// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
+/// let turn = Turn { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
+/// assert!(store.shape(&turn, now).now()?.reservation.delay().is_zero());
+/// let second = store.shape(&turn, now).now()?;
+/// // Nobody has queued behind it yet, so that it can be given back.
+/// let back = Turn { cancel: second.until, ..turn };
+/// assert!(store.shape(&back, now).now()?.reservation.accepted());
+/// assert_eq!(store.shape(&turn, now).now()?, second);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     /// Keeps the same key apart under different limits.
@@ -128,6 +269,22 @@ pub struct Turn<'a> {
 }
 
 /// A store's answer to a [`Turn`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{LeakyBucket, MemoryStore, Place, Scope, Store, Timestamp, Turn};
+///
+/// let (store, shaper): (_, LeakyBucket) = (MemoryStore::default(), "2/s max-wait 5s".parse()?);
+/// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
+/// let turn = Turn { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
+/// let first: Place = store.shape(&turn, now).now()?;
+/// let second: Place = store.shape(&turn, now).now()?;
+/// assert_eq!(second.reservation.delay(), Duration::from_millis(500));
+/// // Those behind know when their turn is: the first place cannot be given back any more.
+/// let back = Turn { cancel: first.until, ..turn };
+/// assert!(!store.shape(&back, now).now()?.reservation.accepted());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// How long to wait; for a cancelled place, accepted if it was given back.
@@ -137,6 +294,19 @@ pub struct Place {
 }
 
 /// Who made a decision.
+///
+/// ```
+/// use tidegate::{Engine, Source};
+///
+/// let engine = Engine::builder().policy("api", "5/h").build()?;
+/// let source = engine.check("api", "user-42").now()?.source;
+/// assert_eq!((source, source.as_str()), (Source::Store, "store"));
+///
+/// use Source::{DenyCache, FailClosed, FailOpen, Lease, Local};
+/// let others = [Lease, DenyCache, Local, FailOpen, FailClosed].map(Source::as_str);
+/// assert_eq!(others, ["lease", "deny-cache", "local", "fail-open", "fail-closed"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Source {
@@ -170,6 +340,19 @@ impl Source {
 
 impl Ask<'_> {
     /// The most limits that one check can have.
+    ///
+    /// ```
+    /// # use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp, Trouble};
+    /// let limit: Limit = "5/h".parse()?;
+    /// let scope = |n: usize| Scope::named("plan", &n.to_string());
+    /// let scopes: Vec<Scope> = (0..=Ask::MAX_LIMITS).map(scope).collect();
+    /// let keyed = |scope| KeyedLimit { scope, key: b"user-42", limit: &limit };
+    /// let limits: Vec<KeyedLimit> = scopes.iter().map(keyed).collect();
+    /// let one_too_many = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    /// let answer = MemoryStore::default().answer(&one_too_many, Timestamp::EPOCH).now();
+    /// assert!(answer.is_err_and(|error| error.trouble() == Trouble::BadAsk));
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub const MAX_LIMITS: usize = 16;
 
     /// Whether the ask names at least one limit, at most [`Ask::MAX_LIMITS`], and no state twice: one state cannot be
@@ -192,6 +375,15 @@ impl Settled {
 
 /// The name space of a limit's keys: the same key under another scope is another counter. Made from names, so
 /// that it is the same after a reload or a restart, and on every node.
+///
+/// ```
+/// use tidegate::Scope;
+///
+/// let scope = Scope::named("login", "hour");
+/// assert_eq!(scope, Scope::named("login", "hour"));
+/// assert_ne!(scope, Scope::named("hour", "login"));
+/// assert_eq!((scope.policy(), scope.limit()), ("login", "hour"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scope {
     pub(crate) hash: u64,
@@ -201,6 +393,12 @@ pub struct Scope {
 
 impl Scope {
     /// The scope of a limit within a policy.
+    ///
+    /// ```
+    /// # use tidegate::Scope;
+    /// // A policy's only limit needs no name.
+    /// assert_ne!(Scope::named("login", ""), Scope::named("search", ""));
+    /// ```
     pub fn named(policy: &str, limit: &str) -> Self {
         let hash = |text: &str| rapidhash::v3::rapidhash_v3(text.as_bytes());
         // Multiplied, so that ("a", "b") and ("b", "a") are different scopes.

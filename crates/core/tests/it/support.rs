@@ -235,3 +235,40 @@ fn every_run(grants: &[Grant], holds: impl Fn(u128, u128) -> bool) -> bool {
         })
     })
 }
+
+/// Whether what was admitted keeps the limit's own bound: by the checkers above, which know nothing of the
+/// limit's arithmetic, where there is one; and by asking the limit itself, at the same instants.
+pub(crate) fn keeps_limit(limit: &Limit, grants: &[Grant]) -> bool {
+    let mut state = State::Empty;
+    let grants: Vec<Grant> = grants.iter().copied().filter(|(_, cost)| *cost > 0).collect();
+    let admits = |&(now, cost): &Grant| limit.take(&mut state, at(now), cost).allowed();
+    let period_us = u64::try_from(limit.period().as_micros()).unwrap();
+    grants.iter().all(admits)
+        && match limit {
+            Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => {
+                keeps_pace(&grants, gcra.limit(), period_us, gcra.burst())
+            }
+            Limit::SlidingLog(_) => keeps_span(&grants, limit.units(), period_us),
+            Limit::FixedWindow(_) => keeps_window(&grants, limit.units(), |now| now / period_us),
+            _ => true,
+        }
+}
+
+/// Chance from a seed, for what is not drawn by proptest (splitmix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// From 0 up to, but without, `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end.max(1)
+    }
+}

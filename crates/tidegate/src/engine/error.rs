@@ -7,6 +7,29 @@ use crate::reply::UnderWay;
 use crate::store::StoreError;
 
 /// A question that has no answer.
+///
+/// ```
+/// use tidegate::{Check, CheckError, Engine, Key, Policy, StoreError, Trouble};
+///
+/// let engine = Engine::builder()
+///     .policy("signup", Policy::all().limit_by("ip", "ip", "3/h"))
+///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+///     .policy("report", "concurrency 2")
+///     .build()?;
+/// let error = |policy| engine.check(policy, "user-42").now().err();
+/// assert_eq!(error("sign-up"), Some(CheckError::UnknownPolicy("sign-up".into())));
+/// let missing = CheckError::MissingKey { policy: "signup".into(), key: "ip".into() };
+/// assert_eq!(error("signup"), Some(missing));
+/// assert_eq!(error("export"), Some(CheckError::Shapes("export".into())));
+/// assert_eq!(error("report"), Some(CheckError::NeedsAcquire("report".into())));
+///
+/// let check = Check { policy: "report", key: Key::One(b"user-42"), cost: 1 };
+/// assert_eq!(engine.reserve(&check).now(), Err(CheckError::DoesNotShape("report".into())));
+///
+/// let store = CheckError::Store(StoreError::new(Trouble::Timeout, "no answer within 20ms"));
+/// assert_eq!(store.to_string(), "timeout: no answer within 20ms");
+/// # Ok::<(), tidegate::BuildError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CheckError {
@@ -30,6 +53,14 @@ pub enum CheckError {
 }
 
 /// A policy that could not be built.
+///
+/// ```
+/// use tidegate::{BuildError, Engine, LimitError, PolicyProblem};
+///
+/// let built = Engine::builder().policy("api", "100/min").policy("login", "0/h").build();
+/// let problem = PolicyProblem::Limit(LimitError::ZeroLimit);
+/// assert_eq!(built.err(), Some(BuildError { policy: "login".to_owned(), problem }));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BuildError {
     /// The policy's name.

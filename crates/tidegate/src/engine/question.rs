@@ -26,6 +26,21 @@ pub struct Check<'a> {
 }
 
 /// Who is asking: one identifier, or several by name.
+///
+/// ```
+/// use tidegate::{Check, CheckError, Engine, Key, Op, Policy};
+///
+/// let engine = Engine::builder()
+///     .policy("api", "5/h")
+///     .policy("signup", Policy::all().limit_by("ip", "ip", "3/h"))
+///     .build()?;
+/// let ask = |policy, key| engine.ask(&Check { policy, key, cost: 1 }, Op::Take).now();
+/// assert!(ask("api", Key::One(b"user-42"))?.decision.allowed());
+/// assert!(ask("signup", Key::Named(&[("ip", b"203.0.113.9")]))?.decision.allowed());
+/// // Which identifier this is, the limit cannot know.
+/// assert!(matches!(ask("signup", Key::One(b"user-42")), Err(CheckError::MissingKey { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Key<'a> {
     /// The only identifier.

@@ -5,6 +5,22 @@ use tidegate_core::{LeakyBucket, Mode};
 use crate::policy::{Compiled, CompiledKind, Member};
 
 /// A policy as an engine holds it, to be shown.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Engine, Mode, Policy, PolicyView};
+///
+/// let engine = Engine::builder()
+///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+///     .policy("plan", Policy::all().limit("second", "10/s").limit("day", "fixed-window 9/day"))
+///     .build()?;
+/// let views: Vec<PolicyView> = engine.policies().collect();
+/// assert_eq!((views[0].name(), views[0].mode()), ("export", None));
+/// assert!(views[0].shaper().is_some_and(|shaper| shaper.max_wait() == Duration::from_secs(5)));
+/// assert_eq!((views[1].name(), views[1].mode()), ("plan", Some(Mode::All)));
+/// assert!(views[1].members().map(|member| member.limit.units()).eq([10, 9]));
+/// # Ok::<(), tidegate::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyView<'a> {
     pub(super) name: &'a str,

@@ -21,6 +21,13 @@ pub struct StoreError {
 }
 
 /// Whether an ask that failed was carried out.
+///
+/// ```
+/// use tidegate::{Ran, Trouble};
+///
+/// assert_eq!(Trouble::Unreachable.ran(), Ran::No); // asked again, it is asked once
+/// assert_eq!(Trouble::Disconnected.ran(), Ran::Unknown);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ran {
     /// Certainly not: nothing was read or written.
@@ -32,6 +39,13 @@ pub enum Ran {
 macro_rules! troubles {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $ran:ident;)*) => {
         /// What kind of failure it was; few and fixed, so that they can be counted by name.
+        ///
+        /// ```
+        /// use tidegate::{Ran, Trouble};
+        ///
+        /// assert_eq!(Trouble::OutOfMemory.as_str(), "oom");
+        /// assert_eq!(Trouble::OutOfMemory.ran(), Ran::No);
+        /// ```
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum Trouble { $($(#[$doc])* $name,)* }
@@ -99,6 +113,12 @@ troubles! {
 
 impl StoreError {
     /// An error with what is known about it.
+    ///
+    /// ```
+    /// # use tidegate::{StoreError, Trouble};
+    /// let error = StoreError::new(Trouble::Loading, "Redis is loading the dataset in memory");
+    /// assert_eq!(error.to_string(), "loading: Redis is loading the dataset in memory");
+    /// ```
     pub fn new(trouble: Trouble, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { trouble, detail: detail.into() }
     }
@@ -126,6 +146,12 @@ impl StoreError {
     }
 
     /// What kind of failure it was.
+    ///
+    /// ```
+    /// # use tidegate::{StoreError, Trouble};
+    /// let error = StoreError::new(Trouble::Timeout, "no answer within 20ms");
+    /// assert_eq!(error.trouble(), Trouble::Timeout);
+    /// ```
     pub const fn trouble(&self) -> Trouble {
         self.trouble
     }

@@ -10,7 +10,7 @@ mod arena;
 mod bucket;
 mod budget;
 mod evict;
-mod fingerprint;
+pub(crate) mod fingerprint;
 mod many;
 mod snapshot;
 mod table;
@@ -84,6 +84,21 @@ pub struct MemoryStore {
 }
 
 /// What a [`MemoryStore`] holds.
+///
+/// ```
+/// use tidegate::{Limiter, MemoryStore};
+///
+/// let store = MemoryStore::with_max_bytes(1 << 20);
+/// let limiter = Limiter::builder("5/h").store(store).build()?;
+/// for user in 0..40_000_u32 {
+///     let _ = limiter.check(user.to_le_bytes());
+/// }
+/// let stats = limiter.store().stats();
+/// assert!(stats.bytes <= 1 << 20);
+/// assert!(stats.keys < 40_000); // a megabyte holds fewer
+/// assert_eq!(stats.keys + stats.given_up, 40_000);
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryStats {
     /// Keys with a state, one per limit.
@@ -109,6 +124,12 @@ impl Default for MemoryStore {
 
 impl MemoryStore {
     /// A store that stays within `max_bytes`, or within a megabyte if that is less.
+    ///
+    /// ```
+    /// # use tidegate::MemoryStore;
+    /// let store = MemoryStore::with_max_bytes(64 << 20);
+    /// assert!(store.stats().bytes < 1 << 20); // a cap, not taken at once
+    /// ```
     pub fn with_max_bytes(max_bytes: usize) -> Self {
         Self::new(max_bytes, Fingerprints::random())
     }
@@ -126,6 +147,14 @@ impl MemoryStore {
     }
 
     /// What the store holds now.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("5/h")?;
+    /// let _ = limiter.check_many(&["ann", "ben", "ann"]);
+    /// assert_eq!(limiter.store().stats().keys, 2);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             keys: self.table.keys(),

@@ -94,6 +94,30 @@ fn an_identifier_among_several_cannot_pass_for_an_override() {
 }
 
 #[test]
+fn a_question_is_valid_if_it_has_an_answer() {
+    let policy = Policy::all()
+        .limit_by("ip", "ip", "9/h")
+        .with_override("health", Override::Allow)
+        .with_override("abuser", Override::Block)
+        .with_override("partner", Override::Limit("50/h".parse().unwrap()));
+    let engine = builder().policy("signup", policy).build().unwrap();
+    let check = |key: Key<'_>, answered: bool| {
+        let check = Check { policy: "signup", key, cost: 1 };
+        for op in [Op::Take, Op::Peek, Op::Refund, Op::Reset] {
+            let asked = engine.ask(&check, op).now().map(|_| ());
+            assert_eq!(asked.is_ok(), answered, "{key:?} {op:?}");
+            assert_eq!(engine.validate(&check, op), asked, "{key:?} {op:?}");
+        }
+    };
+    for (key, alone) in [("health", true), ("abuser", true), ("partner", false), ("other", false)] {
+        check(Key::One(key.as_bytes()), alone);
+        check(Key::Named(&[("ip", key.as_bytes())]), true);
+        check(Key::Named(&[("mail", key.as_bytes())]), alone);
+        check(Key::Named(&[("mail", key.as_bytes()), ("name", b"x")]), false);
+    }
+}
+
+#[test]
 fn a_shaper_has_its_allowed_and_blocked_too() {
     let policy = Policy::shaper("1/h max-wait 0s")
         .with_override("health", Override::Allow)

@@ -14,6 +14,13 @@ fn every_public_item_is_shown_in_an_example() {
         sources(&crates.join(name), &mut files);
     }
     assert!(files.len() > 40, "too few files to be all: {}", files.len());
+    let unrun: Vec<&str> = files
+        .iter()
+        .filter(|(_, text)| text.contains("```no_run"))
+        .map(|it| it.0.as_str())
+        .collect();
+    let needs_a_server = |path: &&str| path.contains("/store/redis");
+    assert!(unrun.iter().all(needs_a_server), "examples that could run, and do not: {unrun:?}");
     let missing: Vec<String> = files
         .iter()
         .flat_map(|(path, text)| {
@@ -56,7 +63,7 @@ fn unshown(source: &str) -> Vec<&str> {
         let text = line.trim_start();
         if let Some(doc) = text.strip_prefix("///").or(text.strip_prefix("//!")) {
             match (doc.trim().strip_prefix("```"), fence) {
-                (Some(language), None) => fence = Some(language.is_empty()),
+                (Some(language), None) => fence = Some(["", "no_run"].contains(&language)),
                 (Some(_), Some(_)) => fence = None,
                 (None, Some(true)) => shown.extend(doc.split(|c| !is_of_a_name(c))),
                 (None, _) => {}

@@ -20,10 +20,18 @@ mod clock;
 mod cluster;
 #[path = "processes/cluster_view.rs"]
 mod cluster_view;
+#[path = "processes/faults.rs"]
+mod faults;
 #[path = "processes/place.rs"]
 mod place;
+#[path = "processes/proxy.rs"]
+mod proxy;
+#[path = "processes/proxy_line.rs"]
+mod proxy_line;
 #[path = "processes/resp.rs"]
 mod resp;
+#[path = "processes/sentinel.rs"]
+mod sentinel;
 #[path = "processes/server.rs"]
 mod server;
 #[path = "processes/setup.rs"]
@@ -35,7 +43,10 @@ mod tls;
 
 pub(crate) use builder::RedisBuilder;
 pub(crate) use cluster::{ClusterShape, RedisCluster};
+pub(crate) use faults::{Faults, Way};
+pub(crate) use proxy::FaultProxy;
 pub(crate) use resp::Reply;
+pub(crate) use sentinel::{RedisSentinel, Replaced};
 pub(crate) use server::RedisServer;
 pub(crate) use slot_move::SlotMove;
 pub(crate) use tls::TlsFiles;

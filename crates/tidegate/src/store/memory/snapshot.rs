@@ -125,8 +125,10 @@ impl MemoryStore {
         max_bytes: usize,
         now: Timestamp,
     ) -> Result<Self, SnapshotError> {
-        let mut magic = [0; 16];
-        input.read_exact(&mut magic).map_err(|_| SnapshotError::NotASnapshot)?;
+        let magic = read_array(input).map_err(|error| match error {
+            SnapshotError::Truncated => SnapshotError::NotASnapshot, // too short to be any
+            error => error,
+        })?;
         if &magic != MAGIC {
             return Err(SnapshotError::NotASnapshot);
         }

@@ -1,13 +1,17 @@
-//! The way to Redis.
+//! The way to Redis: a question is handed to the node that keeps its keys, and answered within one deadline.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::RedisOptions;
-use super::question::{Outcome, Question};
-use super::script::{self, By};
+use super::node::{Handle, Node, Shared};
+use super::question::Question;
+use super::stats::RedisStats;
+use super::ticket::{Answer, Ticket};
+use super::url::{Servers, Target};
 use crate::store::{StoreError, Trouble};
 
 #[derive(Clone, Debug)]
@@ -15,56 +19,54 @@ pub(super) struct Client {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
-    options: RedisOptions,
-    connection: OnceCell<MultiplexedConnection>,
-}
-
-impl std::fmt::Debug for Inner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").finish_non_exhaustive()
-    }
+    node: Handle,
+    deadline: Duration,
+    shared: Arc<Shared>,
 }
 
 impl Client {
-    pub(super) fn start(options: RedisOptions) -> Result<Self, StoreError> {
-        Ok(Self { inner: Arc::new(Inner { options, connection: OnceCell::new() }) })
+    /// Connects in the background, now and whenever it has to. Needs a running tokio runtime.
+    pub(super) fn start(options: &RedisOptions) -> Result<Self, StoreError> {
+        let Target { servers, access } = Target::parse(&options.url)?;
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(StoreError::new(Trouble::BadAsk, "a store in Redis needs a tokio runtime"));
+        }
+        let shared = Arc::new(Shared::new(access));
+        let node = match servers {
+            Servers::Single(place) => {
+                Node::start(watch::channel(Some(place)).1, false, shared.clone())
+            }
+            Servers::Cluster(_) | Servers::Sentinel { .. } => {
+                return Err(StoreError::new(Trouble::BadAsk, "not yet"));
+            }
+        };
+        Ok(Self { inner: Arc::new(Inner { node, deadline: options.deadline, shared }) })
+    }
+
+    /// When a decision that begins now has to be made.
+    pub(super) fn due(&self) -> Instant {
+        Instant::now() + self.inner.deadline
     }
 
     /// Under way with the call; the future only waits.
     pub(super) fn submit(
         &self,
         question: Question,
-    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send + 'static {
-        let (done, answer) = oneshot::channel();
-        let inner = self.inner.clone();
-        tokio::spawn(async move {
-            let _ = done.send(inner.ask(question).await);
-        });
-        async move {
-            answer
-                .await
-                .unwrap_or_else(|_| Err(StoreError::new(Trouble::Disconnected, "shut down")))
+        due: Instant,
+    ) -> impl Future<Output = Answer> + Send + 'static {
+        let (ticket, answer) = Ticket::new(question, 0, due);
+        // Only a dropped client closes its queue.
+        drop(self.inner.node.queue.push(ticket, &self.inner.shared.counters));
+        async {
+            answer.await.unwrap_or_else(|_| {
+                Err(StoreError::new(Trouble::Disconnected, "the client has ended"))
+            })
         }
     }
-}
 
-impl Inner {
-    async fn ask(&self, question: Question) -> Result<Outcome, StoreError> {
-        let connect = || async {
-            let client = redis::Client::open(self.options.url.as_str())?;
-            client.get_multiplexed_async_connection().await
-        };
-        let failed = |error: redis::RedisError| StoreError::from_redis(&error.to_string());
-        let mut connection =
-            self.connection.get_or_try_init(connect).await.map_err(failed)?.clone();
-        let questions = [question];
-        let mut reply = script::call(&questions, By::Hash).query_async(&mut connection).await;
-        if reply.as_ref().is_err_and(|e: &redis::RedisError| e.to_string().contains("NoScript")) {
-            reply = script::call(&questions, By::Source).query_async(&mut connection).await;
-        }
-        let reply = reply.map_err(failed)?;
-        let mut answers = script::read(&questions, reply)?;
-        answers.pop().unwrap_or_else(|| Err(StoreError::new(Trouble::Protocol, "no answer")))
+    pub(super) fn stats(&self) -> RedisStats {
+        self.inner.shared.counters.read()
     }
 }

@@ -8,15 +8,20 @@ use tidegate_core::Timestamp;
 use super::question::{Numbers, Outcome, Question};
 use crate::store::{StoreError, Trouble};
 
-/// All files, in the order they need each other.
+/// All files, in the order they need each other; see `lua/prelude.lua` for the function around most of them.
 pub(super) const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),
     include_str!("lua/gcra.lua"),
+    include_str!("lua/one.lua"),
+    "local function define(name)\n",
     include_str!("lua/leaky_bucket.lua"),
     include_str!("lua/window.lua"),
     include_str!("lua/sliding_window.lua"),
     include_str!("lua/sliding_log.lua"),
     include_str!("lua/concurrency.lua"),
+    include_str!("lua/many.lua"),
+    include_str!("lua/operations.lua"),
+    "return algorithms[name] or error('ERR tidegate: unknown algorithm', 0)\nend\n",
     include_str!("lua/check.lua"),
 );
 
@@ -34,18 +39,18 @@ pub(super) enum By {
 }
 
 /// One call for all questions, which are in one slot and of one time.
-pub(super) fn call(questions: &[Question], by: By) -> Cmd {
-    let keys = questions.iter().map(|question| question.keys.len()).sum::<usize>();
+pub(super) fn call<'a>(questions: impl Iterator<Item = &'a Question> + Clone, by: By) -> Cmd {
+    let keys = questions.clone().map(|question| question.keys.len()).sum::<usize>();
     let mut cmd = Cmd::new();
     match by {
         By::Hash => cmd.arg("EVALSHA").arg(HASH.as_str()),
         By::Source => cmd.arg("EVAL").arg(SOURCE),
     };
     cmd.arg(keys);
-    for key in questions.iter().flat_map(|question| &question.keys) {
+    for key in questions.clone().flat_map(|question| &question.keys) {
         cmd.arg(key.as_slice());
     }
-    match questions.first().and_then(|question| question.now) {
+    match questions.clone().next().and_then(|question| question.now) {
         Some(now) => cmd.arg(now.as_micros()),
         None => cmd.arg(""),
     };
@@ -56,8 +61,8 @@ pub(super) fn call(questions: &[Question], by: By) -> Cmd {
 }
 
 /// The answers, in the order of the questions. An outer error is of the call as a whole.
-pub(super) fn read(
-    questions: &[Question],
+pub(super) fn read<'a>(
+    questions: impl Iterator<Item = &'a Question>,
     reply: Value,
 ) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
     let Value::Array(values) = reply else {
@@ -68,7 +73,7 @@ pub(super) fn read(
         Some(Ok(us)) => Timestamp::from_micros(us.max(0).cast_unsigned()),
         _ => return Err(StoreError::new(Trouble::Protocol, "the script's reply has no time")),
     };
-    questions.iter().map(|question| question.read(&mut numbers, now)).collect()
+    questions.map(|question| question.read(&mut numbers, now)).collect()
 }
 
 impl Numbers for std::vec::IntoIter<Value> {

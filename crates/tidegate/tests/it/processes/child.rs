@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Stdio, id};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -94,8 +94,10 @@ fn dying_with_us(program: &str) -> Command {
     if !is_installed(program) || !SETPRIV.get_or_init(there) {
         return Command::new(program);
     }
+    // We may have died before the kernel was told: then the child has another parent by now, and ends.
+    let if_we_live = r#"[ "$PPID" = "$0" ] && exec "$@""#;
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", program]);
+    command.args(["--pdeathsig", "KILL", "sh", "-c", if_we_live, &id().to_string(), program]);
     command
 }
 

@@ -122,9 +122,9 @@ impl RedisCluster {
         });
         self.wait_until_ok();
         wait_until("every replica to have its copy", AGREEMENT_DEADLINE, || {
-            self.nodes.iter().all(|node| {
-                node.info("role") == "master" || node.info("master_link_status") == "up"
-            })
+            let masters = self.masters();
+            let is_master = |node: &RedisServer| masters.iter().any(|it| it.port() == node.port());
+            self.nodes.iter().all(|node| is_master(node) || node.is_copy())
         });
     }
 
@@ -135,7 +135,7 @@ impl RedisCluster {
             .map(|(first, last)| u32::from(last - first) + 1)
             .sum();
         view.len() == self.nodes.len()
-            && view.iter().all(Member::is_alive)
+            && view.iter().all(|member| member.is_alive() && member.has_work())
             && covered == u32::from(SLOTS)
     }
 

@@ -16,6 +16,11 @@ impl Member {
         self.flags.contains("master")
     }
 
+    /// Not so a node that has met the others, and is not yet told whose replica it is.
+    pub(super) fn has_work(&self) -> bool {
+        !self.is_master() || !self.slots.is_empty()
+    }
+
     /// `fail` is also in `fail?`, a suspicion.
     pub(super) fn is_alive(&self) -> bool {
         !self.flags.contains("fail")

@@ -1,5 +1,6 @@
 //! Where a process lives: a private directory, and a port that nobody has.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -7,12 +8,13 @@ use std::net::TcpListener;
 use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Below 32768, where the kernel takes the ports of outgoing connections from. A client that keeps dialling
 /// a dead server on such a port is one day given that very port, and is connected to itself.
-const PORTS: Range<u16> = 10_000..22_000;
+const PORTS: Range<u16> = 10_000..20_000;
 
-/// Where the members of a cluster talk to each other.
+/// Where the members of a cluster talk to each other; past all `PORTS`, so that it is nobody else's.
 const BUS_OFFSET: u16 = 10_000;
 
 const PORT_TRIES: usize = 1_000;
@@ -51,13 +53,16 @@ impl Drop for PrivateDir {
     }
 }
 
-/// A loopback port that was free a moment ago, and its bus port too. Whoever binds it may still be too late.
+/// A loopback port that was free a moment ago, and its bus port too; nobody else in this process is given it,
+/// so that a server that is dead for a while finds it free. Another process may still be faster.
 pub(super) fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let is_new = |port| GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
     let spread = u64::from(PORTS.end - PORTS.start);
     (0..PORT_TRIES)
         .map(|_| PORTS.start + u16::try_from(random() % spread).unwrap())
-        .find(|&port| is_free(port) && is_free(port + BUS_OFFSET))
+        .find(|&port| is_new(port) && is_free(port) && is_free(port + BUS_OFFSET))
         .unwrap_or_else(|| panic!("no free port in {PORTS:?} in {PORT_TRIES} tries"))
 }
 

@@ -51,7 +51,7 @@ impl RedisServer {
     /// Only the first time: a replica that is started again may have been promoted, or have lost its master.
     fn wait_for_copy(&self) {
         wait_until("the replica to have its copy", DEADLINE, || {
-            !self.setup.is_replica || self.info("master_link_status") == "up"
+            !self.setup.is_replica || self.is_copy()
         });
     }
 
@@ -119,8 +119,17 @@ impl RedisServer {
 
     /// One field of `INFO`.
     pub(crate) fn info(&self, field: &str) -> String {
-        let info = self.command(&["INFO", "everything"]);
-        info.field(field).unwrap_or_else(|| panic!("INFO has no {field}"))
+        self.try_info(field).unwrap_or_else(|| panic!("INFO has no {field}, or no answer"))
+    }
+
+    /// The same to poll with: a server may be dead, and one that is demoted ends the connection it is asked on.
+    pub(crate) fn try_info(&self, field: &str) -> Option<String> {
+        self.try_command(&["INFO", "everything"]).ok()?.field(field)
+    }
+
+    /// A replica that is connected to its primary and has copied it.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.try_info("master_link_status").is_some_and(|status| status == "up")
     }
 
     /// What `redis-cli` prints for these arguments.

@@ -4,19 +4,6 @@
 --                                                    counts in units of 1/scale tick, like all that is ahead
 -- State: "us", or "ticks frac scale tick" where that is not a whole number of µs
 
-local function parse_arrival(text)
-  local us = tonumber(text)
-  if us then
-    if not (us >= 0 and us <= EXACT) then malformed(text) end
-    return { known = true, ticks = us, frac = 0, scale = 1, tick = 1 }
-  end
-  local ticks, frac, scale, tick = string.match(text, '^(%d+) (%d+) (%d+) (%d+)$')
-  if not ticks then malformed(text) end
-  return {
-    known = true, ticks = integer(ticks), frac = integer(frac), scale = integer(scale), tick = integer(tick),
-  }
-end
-
 local function write_arrival(key, state)
   local end_us = (state.frac > 0 and state.ticks + 1 or state.ticks) * state.tick
   local text
@@ -29,7 +16,23 @@ local function write_arrival(key, state)
 end
 
 local function load_arrival(key)
-  return load(key, parse_arrival)
+  local state = strings[key]
+  if state then return state end
+  local text = call('GET', key)
+  state = {
+    known = text and true, dirty = false, write = write_arrival,
+    ticks = text and tonumber(text) or 0, frac = 0, scale = 1, tick = 1,
+  }
+  strings[key] = state
+  if text and not tonumber(text) then
+    local ticks, frac, scale, tick = string.match(text, '^(%d+) (%d+) (%d+) (%d+)$')
+    if not ticks then malformed(text) end
+    state.ticks, state.frac = integer(ticks), integer(frac)
+    state.scale, state.tick = integer(scale), integer(tick)
+  elseif not (state.ticks >= 0 and state.ticks <= EXACT) then
+    malformed(text)
+  end
+  return state
 end
 
 -- How far the state lies ahead of now in units, at most `most`, and whether it lay further.
@@ -54,7 +57,7 @@ end
 local function move_arrival(limit, state, units)
   local now_ticks = limit.tick == 1 and now or div(now, limit.tick)
   local frac = limit.scale == 1 and 0 or fmod(units, limit.scale)
-  state.known, state.dirty, state.write = true, true, write_arrival
+  state.known, state.dirty = true, true
   state.ticks, state.frac = now_ticks + (units - frac) / limit.scale, frac
   state.scale, state.tick = limit.scale, limit.tick
 end
@@ -74,7 +77,10 @@ algorithms.gcra = {
   load = load_arrival,
 
   read = function(interval, scale, tick, burst, tolerance)
-    return { interval = interval, scale = scale, tick = tick, burst = burst, tolerance = tolerance }
+    return {
+      algorithm = algorithms.gcra,
+      interval = interval, scale = scale, tick = tick, burst = burst, tolerance = tolerance,
+    }
   end,
 
   decide = function(limit, state, cost)
@@ -106,3 +112,4 @@ algorithms.gcra = {
     move_arrival(limit, state, max(0, ahead(limit, state, limit.tolerance) - credit))
   end,
 }
+

@@ -36,18 +36,9 @@ local function ttl_ms(end_us)
 end
 
 -- States that are one string: read once and written once per call, however many asks are about them. Each is a table
--- with `known` (false: there is none) and `dirty` (to be written), by key.
+-- with `known` (false: there is none), `dirty` (to be written) and `write`, by key. Made with all their fields at once:
+-- a table that grows is made anew each time.
 local strings = {}
-
-local function load(key, parse)
-  local state = strings[key]
-  if not state then
-    local text = call('GET', key)
-    state = text and parse(text) or { known = false }
-    strings[key] = state
-  end
-  return state
-end
 
 local function malformed(text)
   error('WRONGTYPE tidegate: the key holds something else: ' .. string.sub(text, 1, 40), 0)
@@ -56,4 +47,9 @@ end
 -- One entry per algorithm: `read` its numbers from an ask, `decide` without writing, `apply` what was decided,
 -- `refund`, `reset`; for leases `term`, how long one may live and whether it can come back, and `give_back`. `decide`
 -- answers remaining, retry (0 admitted, -1 never), reset, and the change: nil for none.
+--
+-- A script runs from its first line each time it is called, and to make all functions of all algorithms took longer
+-- than a check. So the files between one.lua and check.lua are the body of one function, define(name), that makes those
+-- of one name when they are first needed.
 local algorithms = {}
+

@@ -1,0 +1,197 @@
+//! The node's side of a lease: time and replies in, decisions and messages out, for one key.
+
+mod reply;
+
+use super::held::Held;
+use super::refusal::Refusal;
+use super::size::Demand;
+use super::{Message, Step, Terms, Wanted};
+
+/// One key on one node: what it holds, and what it has asked for.
+///
+/// All instants are the node's own, in µs on a clock that never steps back; they need not agree with anybody
+/// else's. The caller
+///
+/// 1. calls [`Lessee::check`], and keeps the check in a bounded queue if it has to wait;
+/// 2. calls [`Lessee::poll`] until it answers `None`, and sends what it says; at [`Lessee::wakes_us`] again;
+/// 3. hands the reply to [`Lessee::on_reply`], or says [`Lessee::on_failure`] when none came, then calls
+///    [`Lessee::resume`] for each check in the queue, the oldest first, and polls again.
+///
+/// ```
+/// use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+///
+/// let plain: Limit = "1000/s burst 1000".parse()?;
+/// let terms = Terms::of([&plain])?;
+/// let (limits, mut states) = ([plain.leased(terms.ttl())?], [State::Empty]);
+/// let mut lessee = Lessee::new(terms);
+///
+/// // A cold key asks for exactly its cost.
+/// assert_eq!(lessee.check(5_000, 2), Step::Wait);
+/// let Some(Message::Ask(wanted)) = lessee.poll(5_000) else { return Err("asks".into()) };
+/// assert_eq!((wanted.least, wanted.most), (2, 2));
+///
+/// // The store decides by its own clock.
+/// let (mut changes, now) = ([Change::KEEP], Timestamp::from_micros(1_700_000_000_000_000));
+/// let granted = grant(limits.iter().zip(&states), &mut changes, now, wanted).ok_or("limits")?;
+/// states[0].apply(changes[0]);
+///
+/// lessee.on_reply(5_700, &granted);
+/// assert_eq!(lessee.resume(5_700, 2), Step::Admit { remaining: 748, late: false });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lessee {
+    terms: Terms,
+    demand: Demand,
+    held: Held,
+    asked: Option<Asked>,
+    refusal: Refusal,
+    /// The cost of the first check that waits for the next request, and of all of them.
+    least: u64,
+    waiting: u64,
+    /// What the store had left beyond the last grant.
+    beyond: u64,
+    /// Down to this many units the next lease is fetched.
+    low_water: u64,
+    /// Units with which a reply that came too late for its lease still decides checks that waited for it.
+    late: u64,
+    /// Nothing is due before this instant.
+    quiet_until_us: u64,
+    releasing: bool,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    sent_us: u64,
+    wanted: Wanted,
+    /// The cost of all that waited when it left.
+    waiting: u64,
+}
+
+impl Lessee {
+    /// Holds nothing yet.
+    pub fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            demand: Demand::new(terms.ttl_us),
+            held: Held::default(),
+            asked: None,
+            refusal: Refusal::default(),
+            least: 0,
+            waiting: 0,
+            beyond: 0,
+            low_water: 0,
+            late: 0,
+            quiet_until_us: 0,
+            releasing: false,
+        }
+    }
+
+    /// Decides a check, or says that it has to wait for the store.
+    #[inline]
+    pub fn check(&mut self, now_us: u64, cost: u64) -> Step {
+        if cost > self.terms.ceiling {
+            return Step::Refuse { retry_after_us: None };
+        }
+        self.demand.note(now_us, cost);
+        let lease = self.held.first();
+        if now_us < lease.ends_us && cost <= lease.left {
+            lease.left -= cost;
+            return Step::Admit { remaining: lease.left + self.beyond, late: false };
+        }
+        self.decide(now_us, cost, false)
+    }
+
+    /// Decides a check that has waited. To be called for each, the oldest first, after a reply or a failure. It
+    /// may have to wait once more, if it came after the request had left or more was waited for than was
+    /// granted; the first one that a request was sent for never has to.
+    pub fn resume(&mut self, now_us: u64, cost: u64) -> Step {
+        if cost <= self.late {
+            self.late -= cost;
+            self.held.spend_late(cost);
+            return Step::Admit { remaining: self.beyond, late: true };
+        }
+        self.decide(now_us, cost, true)
+    }
+
+    fn decide(&mut self, now_us: u64, cost: u64, waited: bool) -> Step {
+        let left = self.held.left(now_us);
+        if cost <= left {
+            self.held.spend(now_us, cost);
+            return Step::Admit { remaining: left - cost + self.beyond, late: false };
+        }
+        if let Some(wait_us) = self.refusal.applies(now_us, cost, waited) {
+            return Step::Refuse { retry_after_us: Some(wait_us) };
+        }
+        if self.least == 0 {
+            self.least = cost;
+        }
+        self.waiting = self.waiting.saturating_add(cost);
+        Step::Wait
+    }
+
+    /// What is to be sent now. To be called after every check and reply, until it answers `None`.
+    #[inline]
+    pub fn poll(&mut self, now_us: u64) -> Option<Message> {
+        let fetched = self.asked.is_some() || self.held.is_full();
+        let supplied = fetched || self.held.first().left > self.low_water;
+        if supplied && self.least == 0 && now_us < self.quiet_until_us {
+            return None;
+        }
+        self.next_message(now_us)
+    }
+
+    fn next_message(&mut self, now_us: u64) -> Option<Message> {
+        let stopped = now_us >= self.demand.stops_us();
+        // A request needs room for its lease.
+        let crowded = self.least > 0 && self.asked.is_none() && self.held.is_full();
+        let all = self.releasing || stopped || crowded;
+        while let Some(lease) = self.held.take_if(|lease| all || now_us >= lease.ends_us) {
+            if let Some(back) = lease.into_return(now_us, self.terms.unit_us) {
+                return Some(Message::Return(back));
+            }
+        }
+        self.held.move_up();
+        let wanted = self.wanted(now_us, stopped);
+        self.quiet_until_us = self.wakes_us().unwrap_or(u64::MAX);
+        let wanted = wanted?;
+        self.asked = Some(Asked { sent_us: now_us, wanted, waiting: self.waiting });
+        (self.least, self.waiting) = (0, 0);
+        Some(Message::Ask(wanted))
+    }
+
+    /// What those who wait need, and what will soon be needed.
+    fn wanted(&mut self, now_us: u64, stopped: bool) -> Option<Wanted> {
+        if self.asked.is_some() || self.held.is_full() {
+            return None;
+        }
+        self.demand.measure(now_us);
+        let ahead = if self.releasing { 0 } else { self.demand.ahead() };
+        let low = self.held.first().left <= self.low_water;
+        let fetch = ahead > 0 && low && !stopped && !self.refusal.pauses(now_us);
+        let least = match (self.least, fetch) {
+            (0, false) => return None,
+            (0, true) => self.demand.last_cost().clamp(1, self.terms.ceiling),
+            (least, _) => least,
+        };
+        Some(Wanted { least, most: ahead.max(self.waiting).clamp(least, self.terms.ceiling) })
+    }
+
+    /// Gives everything back at the next polls, and takes nothing ahead from now on: on shutdown.
+    pub fn release(&mut self) {
+        self.releasing = true;
+        self.quiet_until_us = 0;
+    }
+
+    /// Whether nothing is held and nothing is asked for: a new one would know as much, but for the demand.
+    pub fn is_idle(&self) -> bool {
+        self.asked.is_none() && self.held.ends_us().is_none()
+    }
+
+    /// When to poll again at the latest, if nothing happens before; `None` if nothing is held. Later checks may
+    /// move it further.
+    pub fn wakes_us(&self) -> Option<u64> {
+        self.held.ends_us().map(|ends_us| ends_us.min(self.demand.stops_us()))
+    }
+}

@@ -1,0 +1,93 @@
+//! Chance from a seed, in integers: the same numbers on every machine.
+
+/// A small generator (splitmix64): good enough for a simulation, and the same everywhere.
+#[derive(Clone, Debug)]
+pub(super) struct Chance(u64);
+
+impl Chance {
+    /// A stream of its own for each purpose, so that one does not shift another.
+    pub(super) fn new(seed: u64, purpose: u64) -> Self {
+        let mut chance = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.rotate_left(32));
+        chance.next();
+        chance
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 up to, but without, `end`.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        let (_, high) = self.next().carrying_mul(end, 0);
+        high
+    }
+
+    /// Exponentially distributed with mean 1, in units of 2^−32. Von Neumann's way: comparisons only, where a
+    /// logarithm would not be the same number on every machine.
+    pub(super) fn exponential(&mut self) -> u64 {
+        let mut whole = 0;
+        loop {
+            let first = self.next() >> 32;
+            let (mut last, mut odd) = (first, true);
+            loop {
+                let drawn = self.next() >> 32;
+                if drawn >= last {
+                    break;
+                }
+                (last, odd) = (drawn, !odd);
+            }
+            if odd {
+                return (whole << 32) + first;
+            }
+            whole += 1;
+        }
+    }
+}
+
+/// Who asks: the n-th busiest of a fleet 1/n as often as the busiest.
+#[derive(Clone, Debug)]
+pub(super) struct Zipf {
+    /// Sums of the weights up to each.
+    sums: Vec<u64>,
+}
+
+impl Zipf {
+    pub(super) fn new(count: u64) -> Self {
+        let weights = (1..=count).scan(0, |sum, rank| {
+            *sum += (1_u64 << 32) / rank;
+            Some(*sum)
+        });
+        Self { sums: weights.collect() }
+    }
+
+    pub(super) fn draw(&self, chance: &mut Chance) -> usize {
+        let drawn = chance.below(self.sums.last().copied().unwrap_or(1));
+        self.sums.partition_point(|sum| *sum <= drawn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_the_exponential_is_one() {
+        let mut chance = Chance::new(1, 0);
+        let sum: u128 = (0..100_000).map(|_| u128::from(chance.exponential())).sum();
+        let mean_milli = (sum * 1000 / 100_000) >> 32;
+        assert!((990..=1010).contains(&mean_milli), "{mean_milli}");
+    }
+
+    #[test]
+    fn the_busiest_asks_twice_as_often_as_the_second() {
+        let (zipf, mut chance) = (Zipf::new(10), Chance::new(1, 0));
+        let mut asked = [0_u32; 10];
+        (0..100_000).for_each(|_| asked[zipf.draw(&mut chance)] += 1);
+        assert!(asked[0].abs_diff(2 * asked[1]) < asked[0] / 20, "{asked:?}");
+        assert!(asked[0].abs_diff(10 * asked[9]) < asked[0] / 10, "{asked:?}");
+    }
+}
