@@ -22,8 +22,15 @@ pub(crate) struct Purpose {
 }
 
 /// The schemes of Redis, however many servers it is made of.
-pub(crate) const REDIS: [&str; 5] =
-    ["redis", "rediss", "redis+unix", "redis+cluster", "redis+sentinel"];
+const REDIS: [&str; 7] = [
+    "redis",
+    "rediss",
+    "redis+unix",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+];
 
 /// The store behind a URL. It connects when it is first asked. Needs a running tokio runtime.
 pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String> {

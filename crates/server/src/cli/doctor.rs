@@ -1,6 +1,6 @@
 //! `tidegate doctor`: connects to a store, looks, and tells what it found and what to do about it.
 //!
-//! - `place` and `nodes` find the servers that a URL stands for; `connect` speaks to one.
+//! - `url`, `nodes` and `place` find the servers that a URL stands for; `connect` speaks to one.
 //! - `collect`, with `rights` and `scan`, gathers what is to be known about a server into `facts`.
 //! - `checks` turn facts into `finding`s, and do nothing else: they are tested as rows of data.
 //! - `script` runs the real script through the real client.
@@ -16,14 +16,17 @@ mod print;
 mod rights;
 mod scan;
 mod script;
+mod url;
 mod watch;
 
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 
+use self::connect::Refusal;
 use self::facts::Part;
 use self::finding::{Finding, Severity};
-use self::place::{Place, Target};
+use self::place::Place;
+use self::url::Target;
 use super::{ERROR, Failure, OK};
 use crate::store;
 
@@ -97,16 +100,24 @@ async fn examine(args: &Args) -> Result<Vec<Finding>, Failure> {
     }
     let id = format!("{:08x}", RandomState::new().hash_one(()) >> 32);
     let wants = Wants { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
-    let nodes::Nodes { places, mut findings } = nodes::find(&Target::read(&args.store)).await;
+    let target = Target::read(&args.store);
+    let store = script::open(&args.store, &wants.key_prefix);
+    if let (Target::One { .. }, Err(why)) = (&target, &store) {
+        return Ok(vec![checks::not_reached(&Refusal::Url(why.clone()), "redis-cli")]);
+    }
+    let nodes::Nodes { places, mut findings } = nodes::find(&target).await;
     let mut reached = false;
     for place in &places {
         let (of_node, answers) = examine_node(place, &wants).await;
         findings.extend(of_node);
         reached |= answers && place.part != Part::Replica;
     }
-    if reached {
-        let key = format!("doctor-{}", wants.id);
-        findings.extend(script::look(&args.store, &wants.key_prefix, key).await);
+    match store {
+        Ok(store) if reached => {
+            findings.extend(script::look(store, format!("doctor-{}", wants.id)).await);
+        }
+        Ok(_) => {}
+        Err(why) => findings.push(checks::not_opened(&why)),
     }
     Ok(findings)
 }

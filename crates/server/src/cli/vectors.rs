@@ -47,8 +47,7 @@ pub(crate) struct Args {
     /// Files of cases
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The store to replay through: memory:, redis://, rediss://, redis+unix://, redis+cluster:// or
-    /// redis+sentinel://
+    /// The store to replay through: memory: or a URL of Redis
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
 }

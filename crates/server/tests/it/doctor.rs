@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::processes::{ClusterShape, RedisBuilder, RedisCluster, RedisServer};
+use crate::processes::{ClusterShape, RedisBuilder, RedisCluster, RedisSentinel, RedisServer};
 use crate::support::{Said, run};
 
 /// What a server needs for a doctor to be content: two warnings fewer than Redis' own defaults.
@@ -176,6 +176,33 @@ fn every_node_of_a_cluster_is_looked_at() {
     assert!(of("cluster-copies")[0].starts_with("ok "), "{}", said.stdout);
     // One of them is not a store by itself.
     finds(&cluster.nodes()[0].url(), &[], "cluster", "fault it is a node of a cluster", 1);
+}
+
+#[test]
+fn sentinels_are_asked_for_the_primary_and_its_replicas() {
+    let group = RedisSentinel::start();
+    let said = doctor(&group.url(), &["--json"]);
+    let of = |check: &str| found(&said, check);
+    let agreed = format!("ok 3 of 3 sentinels answer, and name {}", group.master().address());
+    assert_eq!(of("sentinel"), [agreed], "{}", said.stdout);
+    assert_eq!((of("version").len(), of("permissions").len()), (3, 1), "{}", said.stdout);
+    let unknown = group.url().replace("mymaster", "nobody");
+    finds(&unknown, &[], "sentinel", "fault 3 of 3 sentinels answer, and none knows `nobody`", 1);
+    let sentinel = group.sentinels()[0].url();
+    finds(&sentinel, &[], "version", "fault a sentinel of Redis", 1);
+}
+
+#[test]
+fn a_server_behind_tls_is_looked_at_with_the_same_files() {
+    let redis = healthy().mutual_tls().start();
+    let files = redis.tls_files();
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let (ca, cert, key) = (path(&files.ca), path(&files.client_cert), path(&files.client_key));
+    let url = format!("{}?ca={ca}&cert={cert}&key={key}", redis.url());
+    finds(&url, &[], "script", "ok ", 0);
+    finds(&format!("{}?ca={ca}", redis.url()), &[], "reach", "fault ", 1);
+    finds(&redis.url(), &[], "reach", "fault ", 1);
+    finds(&format!("{}?ca=/nowhere", redis.url()), &[], "reach", "fault the URL makes no sense", 1);
 }
 
 #[test]

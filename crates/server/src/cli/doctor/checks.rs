@@ -15,7 +15,7 @@ use super::facts::Facts;
 use super::finding::Finding;
 
 pub(super) use latency::script_times;
-pub(super) use store::{not_reached, script_failed};
+pub(super) use store::{not_opened, not_reached, script_failed};
 
 /// All checks, in the order they are told.
 const CHECKS: [fn(&Facts) -> Vec<Finding>; 10] = [

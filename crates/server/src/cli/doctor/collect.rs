@@ -69,7 +69,9 @@ pub(super) async fn collect(look: &mut Look, place: &Place, wants: &Wants) -> Fa
     if facts.part != Part::Replica {
         // Before our own keys are among them.
         facts.keys = scan::look(look, &wants.key_prefix).await;
-        facts.rights = rights::look(look, &wants.key("permissions")).await;
+        let behind_sentinels =
+            facts.part == Part::Primary && !facts.info.is("cluster_enabled", "1");
+        facts.rights = rights::look(look, &wants.key("permissions"), behind_sentinels).await;
     }
     facts.forbidden.append(&mut look.forbidden);
     facts

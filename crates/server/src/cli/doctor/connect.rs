@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError};
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ErrorKind, FromRedisValue, Pipeline,
+    RedisError, TlsCertificates,
+};
 
-use super::place::Place;
+use super::place::{Place, TlsFiles};
+use crate::text::printable;
 
 /// For a connection, and for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,7 +43,7 @@ impl Look {
         let patient = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(Some(PATIENCE));
-        let client = Client::open(place.info.clone()).map_err(|error| refusal(&error))?;
+        let client = client(place)?;
         let connected = client.get_multiplexed_async_connection_with_config(&patient).await;
         let mut connection = connected.map_err(|error| refusal(&error))?;
         let pong: Result<redis::Value, _> = redis::cmd("PING").query_async(&mut connection).await;
@@ -112,6 +116,27 @@ impl Look {
             }
         }
     }
+}
+
+fn client(place: &Place) -> Result<Client, Refusal> {
+    let TlsFiles { ca, cert, key } = &place.files;
+    let read = |file: &String| {
+        let why = |error| Refusal::Url(format!("cannot read {}: {error}", printable(file)));
+        std::fs::read(file).map_err(why)
+    };
+    let root_cert = ca.as_ref().map(read).transpose()?;
+    let client_tls = match (cert, key) {
+        (Some(cert), Some(key)) => {
+            Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? })
+        }
+        _ => None,
+    };
+    let made = if root_cert.is_some() || client_tls.is_some() {
+        Client::build_with_tls(place.info.clone(), TlsCertificates { client_tls, root_cert })
+    } else {
+        Client::open(place.info.clone())
+    };
+    made.map_err(|error| refusal(&error))
 }
 
 fn is_lost(error: &RedisError) -> bool {

@@ -7,7 +7,8 @@ use super::checks::not_reached;
 use super::connect::{Look, Refusal};
 use super::facts::Part;
 use super::finding::{Finding, Severity};
-use super::place::{Place, Target};
+use super::place::{Place, TlsFiles};
+use super::url::Target;
 
 /// The servers, and what was found on the way to them.
 #[derive(Default)]
@@ -17,8 +18,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    fn add(&mut self, url: &str, part: Part) {
-        match place(url, part) {
+    fn add(&mut self, url: &str, files: &TlsFiles, part: Part) {
+        match place(url, files, part) {
             Ok(place) => self.places.push(place),
             Err(finding) => self.findings.push(finding),
         }
@@ -29,7 +30,7 @@ impl Nodes {
 pub(super) async fn find(target: &Target) -> Nodes {
     let mut nodes = Nodes::default();
     match target {
-        Target::One(url) => nodes.add(url, Part::Whole),
+        Target::One { url, files } => nodes.add(url, files, Part::Whole),
         Target::Cluster(seeds) => cluster::find(seeds, &mut nodes).await,
         Target::Sentinel { seeds, primary } => sentinel::find(seeds, primary, &mut nodes).await,
     }
@@ -48,6 +49,6 @@ pub(super) fn softened(mut finding: Finding) -> Finding {
     finding.risk("the others answer, but if one of them fails there is one fewer to take its place")
 }
 
-fn place(url: &str, part: Part) -> Result<Place, Finding> {
-    Place::new(url, part).map_err(|why| not_reached(&Refusal::Url(why), "redis-cli"))
+fn place(url: &str, files: &TlsFiles, part: Part) -> Result<Place, Finding> {
+    Place::new(url, files, part).map_err(|why| not_reached(&Refusal::Url(why), "redis-cli"))
 }

@@ -35,10 +35,14 @@ const COMMANDS: [(&str, &[&str]); 22] = [
     ("rpush", &["RPUSH", "K", "x"]),
 ];
 
+/// After a failover, the client asks whether it has found the primary.
+const ROLE: (&str, &[&str]) = ("role", &["ROLE"]);
+
 /// Tries every command.
-pub(super) async fn look(look: &mut Look, key: &str) -> Option<Rights> {
+pub(super) async fn look(look: &mut Look, key: &str, after_failovers: bool) -> Option<Rights> {
     let mut rights = Rights::default();
-    for (name, words) in COMMANDS {
+    let role = after_failovers.then_some(ROLE);
+    for (name, words) in role.into_iter().chain(COMMANDS) {
         if name == "rpush" && (rights.no_keys || rights.missing.contains(&"pexpire")) {
             continue;
         }

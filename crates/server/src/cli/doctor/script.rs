@@ -37,13 +37,14 @@ struct Trial {
     key: String,
 }
 
+/// The store that the script is run through.
+pub(super) fn open(url: &str, key_prefix: &str) -> Result<Arc<dyn Store>, String> {
+    let key_prefix = key_prefix.to_owned();
+    store::open(url, Purpose { key_prefix, deadline: DEADLINE, replays: false })
+}
+
 /// Runs the script. Its keys are the doctor's own, and are gone soon.
-pub(super) async fn look(url: &str, key_prefix: &str, key: String) -> Vec<Finding> {
-    let purpose = Purpose { key_prefix: key_prefix.to_owned(), deadline: DEADLINE, replays: false };
-    let store = match store::open(url, purpose) {
-        Ok(store) => store,
-        Err(why) => return vec![Finding::fault("script", why)],
-    };
+pub(super) async fn look(store: Arc<dyn Store>, key: String) -> Vec<Finding> {
     let trial = Trial { store, key };
     let mut failed: Vec<(&str, StoreError)> = Vec::new();
     for text in LIMITS {

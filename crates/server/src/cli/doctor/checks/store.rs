@@ -37,6 +37,13 @@ pub(in super::super) fn not_reached(refusal: &Refusal, cli: &str) -> Finding {
         .remedy(remedy)
 }
 
+/// The client of the store does not take the URL.
+pub(in super::super) fn not_opened(why: &str) -> Finding {
+    Finding::fault("script", printable(why))
+        .risk("no check can be answered by the store, and on_store_error decides")
+        .remedy("correct the URL")
+}
+
 /// The real script failed, for this algorithm.
 pub(in super::super) fn script_failed(what: &str, error: &StoreError) -> Finding {
     let remedy = match error.trouble() {

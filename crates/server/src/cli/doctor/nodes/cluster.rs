@@ -3,15 +3,16 @@
 use redis::cmd;
 
 use super::{Finding, Nodes, Part, place, reach, softened};
-use crate::cli::doctor::place::{Seeds, host_port};
+use crate::cli::doctor::place::host_port;
+use crate::cli::doctor::url::Seeds;
 
 pub(super) async fn find(seeds: &Seeds, nodes: &mut Nodes) {
     let mut missed = Vec::new();
     for host in &seeds.hosts {
-        match members(&seeds.url(host)).await {
+        match members(seeds, host).await {
             Ok(members) => {
                 for member in members.iter().filter(|member| member.has_address()) {
-                    nodes.add(&seeds.url(&member.address), member.part());
+                    nodes.add(&seeds.url(&member.address), &seeds.files, member.part());
                 }
                 nodes.findings.extend(missed.into_iter().map(softened));
                 nodes.findings.push(copies(&members));
@@ -24,8 +25,8 @@ pub(super) async fn find(seeds: &Seeds, nodes: &mut Nodes) {
     nodes.findings.append(&mut missed);
 }
 
-async fn members(url: &str) -> Result<Vec<Member>, Finding> {
-    let place = place(url, Part::Primary)?;
+async fn members(seeds: &Seeds, host: &str) -> Result<Vec<Member>, Finding> {
+    let place = place(&seeds.url(host), &seeds.files, Part::Primary)?;
     let mut look = reach(&place).await?;
     let text: Option<String> = look.ask("CLUSTER NODES", cmd("CLUSTER").arg("NODES")).await;
     let text = text.ok_or_else(|| not_in_one().at(&place.name))?;

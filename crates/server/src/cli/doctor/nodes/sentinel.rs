@@ -6,7 +6,8 @@ use redis::{Cmd, cmd};
 
 use super::{Finding, Nodes, Part, place, reach, softened};
 use crate::cli::doctor::connect::Look;
-use crate::cli::doctor::place::{Seeds, host_port};
+use crate::cli::doctor::place::host_port;
+use crate::cli::doctor::url::Seeds;
 use crate::text::printable;
 
 /// What the sentinels said, all together.
@@ -29,20 +30,16 @@ pub(super) async fn find(seeds: &Seeds, name: &str, nodes: &mut Nodes) {
         }
     }
     for address in &said.primaries {
-        nodes.add(&seeds.url(address), Part::Primary);
+        nodes.add(&seeds.url(address), &seeds.files, Part::Primary);
     }
     for address in said.replicas.difference(&said.primaries) {
-        nodes.add(&seeds.url(address), Part::Replica);
+        nodes.add(&seeds.url(address), &seeds.files, Part::Replica);
     }
     nodes.findings.push(said.finding(name));
 }
 
-/// Sentinels rarely want a password, and then perhaps that of Redis.
 async fn sentinel(seeds: &Seeds, host: &str) -> Result<Look, Finding> {
-    if let Ok(look) = reach(&place(&seeds.bare_url(host), Part::Primary)?).await {
-        return Ok(look);
-    }
-    reach(&place(&seeds.url(host), Part::Primary)?).await
+    reach(&place(&seeds.sentinel_url(host), &seeds.files, Part::Primary)?).await
 }
 
 impl Said {
