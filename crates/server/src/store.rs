@@ -21,6 +21,13 @@ pub(crate) struct Purpose {
     pub(crate) replays: bool,
 }
 
+impl Purpose {
+    /// To answer requests.
+    pub(crate) fn serving() -> Self {
+        Self { key_prefix: "tg".to_owned(), deadline: Duration::from_millis(20), replays: false }
+    }
+}
+
 /// The schemes of Redis, however many servers it is made of.
 const REDIS: [&str; 7] = [
     "redis",
