@@ -19,6 +19,8 @@ mod redis_exactly_k;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
+mod redis_leases;
+#[cfg(feature = "redis")]
 mod redis_support;
 mod snapshot;
 mod vectors;
