@@ -11,6 +11,8 @@ mod processes_work;
 #[cfg(feature = "redis")]
 mod redis_client;
 #[cfg(feature = "redis")]
+mod redis_cluster;
+#[cfg(feature = "redis")]
 mod redis_differential;
 #[cfg(feature = "redis")]
 mod redis_exactly_k;
@@ -18,6 +20,8 @@ mod redis_exactly_k;
 mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_support;
+#[cfg(feature = "redis")]
+mod redis_vectors;
 mod snapshot;
 mod vectors;
 #[cfg(feature = "tokio")]
