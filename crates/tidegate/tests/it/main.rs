@@ -13,6 +13,8 @@ mod processes_work;
 #[cfg(feature = "redis")]
 mod redis_client;
 #[cfg(feature = "redis")]
+mod redis_cluster;
+#[cfg(feature = "redis")]
 mod redis_differential;
 #[cfg(feature = "redis")]
 mod redis_exactly_k;
@@ -22,6 +24,8 @@ mod redis_faults;
 mod redis_leases;
 #[cfg(feature = "redis")]
 mod redis_support;
+#[cfg(feature = "redis")]
+mod redis_vectors;
 mod snapshot;
 mod vectors;
 #[cfg(feature = "tokio")]

@@ -27,7 +27,18 @@ pub(crate) fn ask(
     limit: &Limit,
     op: Op,
 ) -> impl Future<Output = Result<Settled, StoreError>> + Send + 'static {
-    let scope = Scope::named("test", "");
+    ask_in(store, "test", key, limit, op)
+}
+
+/// The same for another policy: its keys are others, in the same slot.
+pub(crate) fn ask_in(
+    store: &RedisStore,
+    policy: &str,
+    key: &str,
+    limit: &Limit,
+    op: Op,
+) -> impl Future<Output = Result<Settled, StoreError>> + Send + 'static {
+    let scope = Scope::named(policy, "");
     let limits = [KeyedLimit { scope: &scope, key: key.as_bytes(), limit }];
     let cost = u64::from(op != Op::Peek);
     let ask = Ask { mode: Mode::All, limits: &limits, cost, op };

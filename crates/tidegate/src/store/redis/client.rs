@@ -7,6 +7,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::RedisOptions;
+use super::cluster::Cluster;
+use super::desk::Desk;
 use super::node::{Handle, Node, Shared};
 use super::question::Question;
 use super::stats::RedisStats;
@@ -19,9 +21,16 @@ pub(super) struct Client {
     inner: Arc<Inner>,
 }
 
+/// Where questions go.
+#[derive(Debug)]
+enum Way {
+    Node(Handle),
+    Cluster(Cluster),
+}
+
 #[derive(Debug)]
 struct Inner {
-    node: Handle,
+    way: Way,
     deadline: Duration,
     shared: Arc<Shared>,
 }
@@ -33,16 +42,22 @@ impl Client {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(StoreError::new(Trouble::BadAsk, "a store in Redis needs a tokio runtime"));
         }
-        let shared = Arc::new(Shared::new(access));
-        let node = match servers {
+        let (way, shared) = match servers {
             Servers::Single(place) => {
-                Node::start(watch::channel(Some(place)).1, false, shared.clone())
+                let shared = Arc::new(Shared::new(access, None));
+                let (_, place) = watch::channel(Some(place));
+                (Way::Node(Node::start(place, false, shared.clone())), shared)
             }
-            Servers::Cluster(_) | Servers::Sentinel { .. } => {
+            Servers::Cluster(seeds) => {
+                let (desk, taker) = Desk::new();
+                let shared = Arc::new(Shared::new(access, Some(desk)));
+                (Way::Cluster(Cluster::start(seeds, taker, shared.clone())), shared)
+            }
+            Servers::Sentinel { .. } => {
                 return Err(StoreError::new(Trouble::BadAsk, "not yet"));
             }
         };
-        Ok(Self { inner: Arc::new(Inner { node, deadline: options.deadline, shared }) })
+        Ok(Self { inner: Arc::new(Inner { way, deadline: options.deadline, shared }) })
     }
 
     /// When a decision that begins now has to be made.
@@ -56,9 +71,20 @@ impl Client {
         question: Question,
         due: Instant,
     ) -> impl Future<Output = Answer> + Send + 'static {
-        let (ticket, answer) = Ticket::new(question, 0, due);
-        // Only a dropped client closes its queue.
-        drop(self.inner.node.queue.push(ticket, &self.inner.shared.counters));
+        let answer = match &self.inner.way {
+            Way::Node(node) => {
+                let (ticket, answer) = Ticket::new(question, 0, due);
+                // Only a dropped client closes its queue.
+                drop(node.queue.push(ticket, &self.inner.shared.counters));
+                answer
+            }
+            Way::Cluster(cluster) => {
+                let slot = question.slot();
+                let (ticket, answer) = Ticket::new(question, slot, due);
+                cluster.push(ticket);
+                answer
+            }
+        };
         async {
             answer.await.unwrap_or_else(|_| {
                 Err(StoreError::new(Trouble::Disconnected, "the client has ended"))

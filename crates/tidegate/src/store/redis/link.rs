@@ -76,6 +76,16 @@ impl Link {
         Ok(Self { connection, driver: Box::pin(driver), meter })
     }
 
+    /// A connection that is good for questions about the servers only.
+    pub(super) async fn enter(place: &Place, access: &Access) -> Result<Self, StoreError> {
+        let mut link = Self::connect(place, access).await?;
+        if let Some(login) = &access.login {
+            let login = link.start(login.command());
+            link.value_of(login).await?;
+        }
+        Ok(link)
+    }
+
     /// Enters, and leaves the script there, all in one round trip.
     async fn greet(&mut self, access: &Access, as_primary: bool) -> Result<(), StoreError> {
         let login = access.login.as_ref().map(|login| self.start(login.command()));

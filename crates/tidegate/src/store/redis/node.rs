@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::backoff::Backoff;
+use super::desk::{Desk, Why};
 use super::link::Link;
 use super::place::{Access, Place};
 use super::queue::{Queue, Wish};
@@ -19,11 +20,20 @@ use crate::store::{StoreError, Trouble};
 pub(super) struct Shared {
     pub(super) access: Access,
     pub(super) counters: Counters,
+    /// Where to bring what belongs to another node.
+    pub(super) desk: Option<Desk>,
 }
 
 impl Shared {
-    pub(super) fn new(access: Access) -> Self {
-        Self { access, counters: Counters::default() }
+    pub(super) fn new(access: Access, desk: Option<Desk>) -> Self {
+        Self { access, counters: Counters::default(), desk }
+    }
+
+    /// Something is wrong with a node.
+    pub(super) fn trouble(&self) {
+        if let Some(desk) = &self.desk {
+            desk.trouble();
+        }
     }
 }
 
@@ -69,6 +79,7 @@ impl Node {
         while let Some(mut link) = self.connect().await {
             let worked = self.serve(&mut link).await;
             self.shared.counters.disconnects.add(1);
+            self.shared.trouble();
             if worked {
                 self.backoff.reset();
             } else if !self.is_over() {
@@ -77,8 +88,18 @@ impl Node {
         }
     }
 
+    /// Whether nobody needs the node any more. What waits goes elsewhere if there is an elsewhere, and is sent if not.
     pub(super) fn is_over(&self) -> bool {
-        self.queue.is_closed() && self.queue.len() == 0
+        if !self.queue.is_closed() {
+            return false;
+        }
+        if let Some(desk) = self.shared.desk.as_ref().filter(|desk| !desk.is_closed()) {
+            let tickets = self.queue.take(usize::MAX);
+            if !tickets.is_empty() {
+                desk.bring(tickets, Why::NoNode);
+            }
+        }
+        self.queue.len() == 0
     }
 
     /// Tries until there is a connection. Nothing once nobody needs one.
@@ -93,6 +114,7 @@ impl Node {
                 }
                 Some(Err(error)) => {
                     self.shared.counters.connect_failures.add(1);
+                    self.shared.trouble();
                     self.queue.refuse(&error);
                     self.pause().await;
                 }
@@ -137,6 +159,7 @@ impl Node {
     /// Tells those who have waited for too long.
     pub(super) fn tell_overdue(&mut self, now: Instant) {
         for mut ticket in self.queue.take_overdue(now) {
+            self.shared.trouble();
             self.shared.counters.not_sent.add(1);
             ticket.fail(Trouble::NotSent, "no turn before the deadline");
         }

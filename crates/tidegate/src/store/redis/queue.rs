@@ -166,6 +166,10 @@ impl Queue {
         waiting.into_iter().for_each(|ticket| refuse(ticket, why));
     }
 
+    pub(super) fn is_refusing(&self) -> bool {
+        matches!(self.state().gate, Gate::Refusing(_))
+    }
+
     /// Takes no more questions.
     pub(super) fn close(&self) {
         let taker = {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::{RedisResult, ServerError, Value};
 use tokio::time::Instant;
 
+use super::desk::Why;
 use super::flight::{Call, Flights};
 use super::link::{self, Link};
 use super::node::{Node, moved};
@@ -102,7 +103,11 @@ impl Node {
     fn time_passes(&mut self, flights: &mut Flights) -> Then {
         let now = Instant::now();
         self.tell_overdue(now);
-        self.shared.counters.timeouts.add(flights.tell_overdue(now));
+        let overdue = flights.tell_overdue(now);
+        if overdue > 0 {
+            self.shared.trouble();
+        }
+        self.shared.counters.timeouts.add(overdue);
         if flights.is_stale(now) { Then::Cut } else { Then::Stay }
     }
 
@@ -143,6 +148,16 @@ impl Node {
     /// The server has not run a call.
     fn refused(&mut self, mut tickets: Vec<Ticket>, error: &ServerError, since: Instant) -> Then {
         let why = link::said(error);
+        if let Some(desk) = &self.shared.desk
+            && let Some(why) = Why::of(error, self.place.borrow().as_ref())
+        {
+            if why == Why::TryAgain && split(&mut tickets) {
+                self.queue.put_back(tickets.into_iter());
+            } else {
+                desk.bring(tickets, why);
+            }
+            return Then::Stay;
+        }
         match why.trouble() {
             Trouble::NoScript => {
                 self.shared.counters.noscript.add(1);
@@ -153,7 +168,12 @@ impl Node {
                 self.again(tickets, &why);
                 return Then::Leave;
             }
-            _ => tickets.iter_mut().for_each(|ticket| ticket.answer(Err(why.clone()))),
+            trouble => {
+                if trouble == Trouble::ClusterDown {
+                    self.shared.trouble();
+                }
+                tickets.iter_mut().for_each(|ticket| ticket.answer(Err(why.clone())));
+            }
         }
         Then::Stay
     }
@@ -168,6 +188,14 @@ impl Node {
         first.iter_mut().for_each(|ticket| ticket.tried = true);
         self.queue.put_back(first.into_iter());
     }
+}
+
+/// Lets each go without those on other keys, if that is what stood in the way: while a slot is moved, a node has some
+/// of its keys. Put together by us, the questions have not been refused themselves.
+fn split(tickets: &mut [Ticket]) -> bool {
+    let is_mixed = tickets.windows(2).any(|pair| pair[0].question.keys != pair[1].question.keys);
+    tickets.iter_mut().for_each(|ticket| ticket.alone |= is_mixed);
+    is_mixed
 }
 
 /// How many questions are reason to send them.
