@@ -9,8 +9,8 @@ use super::{Message, Step, Terms, Wanted};
 
 /// One key on one node: what it holds, and what it has asked for.
 ///
-/// All instants are the node's own, in µs on a clock that never steps back; they need not agree with anybody
-/// else's. The caller
+/// All instants are the node's own, in µs on a clock that never steps back, and does not stand still while the
+/// machine sleeps; they need not agree with anybody else's. The caller
 ///
 /// 1. calls [`Lessee::check`], and keeps the check in a bounded queue if it has to wait;
 /// 2. calls [`Lessee::poll`] until it answers `None`, and sends what it says; at [`Lessee::wakes_us`] again;
@@ -182,6 +182,12 @@ impl Lessee {
     pub fn release(&mut self) {
         self.releasing = true;
         self.quiet_until_us = 0;
+    }
+
+    /// Whether it can be dropped: nothing is held, asked for or refused, and demand has stopped.
+    pub fn is_idle(&self, now_us: u64) -> bool {
+        let nothing_held = self.held.ends_us().is_none() && self.asked.is_none() && self.least == 0;
+        nothing_held && !self.refusal.pauses(now_us) && now_us >= self.demand.stops_us()
     }
 
     /// When to poll again at the latest, if nothing happens before; `None` if nothing is held. Later checks may
