@@ -21,6 +21,8 @@ const DAY_US: i64 = DAY_SECONDS * SECOND_US;
 /// let leap_day = 19_782 * day_us; // 29 February 2024
 /// assert_eq!(Every::Month.edge_after(&Zone::UTC, leap_day), leap_day + day_us);
 /// assert_eq!(Every::Month.edge_before(&Zone::UTC, leap_day), leap_day - 28 * day_us);
+/// assert_eq!(Every::Day.nominal() * 7, Every::Week.nominal());
+/// assert_eq!(Every::Week.as_str(), "week");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Every {
@@ -55,6 +57,18 @@ enum Rules {
 }
 
 /// From `at_us` on, local time is UTC plus `offset_seconds`.
+///
+/// ```
+/// use tidegate_core::{Every, Transition, Zone};
+///
+/// // Summer time in Berlin began on 29 March 2026, at one o'clock UTC.
+/// let change = Transition { at_us: 1_774_746_000_000_000, offset_seconds: 7200 };
+/// let berlin = Zone::changing(3600, &[change])?;
+/// let start = Every::Day.edge_before(&berlin, change.at_us);
+/// let end = Every::Day.edge_after(&berlin, change.at_us);
+/// assert_eq!(end - start, 23 * 3_600_000_000); // the day has 23 hours
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transition {
     /// The instant of the change, in µs since the Unix epoch.
@@ -68,6 +82,13 @@ impl Zone {
     pub const UTC: Self = Self(Rules::Fixed { seconds: 0 });
 
     /// A fixed offset from UTC, −840 to 840 minutes.
+    ///
+    /// ```
+    /// # use tidegate_core::{LimitError, Zone};
+    /// assert_eq!(Zone::fixed(0)?, Zone::UTC);
+    /// assert_eq!(Zone::fixed(841), Err(LimitError::OffsetOutOfRange(841)));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn fixed(offset_minutes: i64) -> Result<Self, LimitError> {
         if !(-840..=840).contains(&offset_minutes) {
             return Err(LimitError::OffsetOutOfRange(offset_minutes));
@@ -77,6 +98,14 @@ impl Zone {
 
     /// A zone whose offset changes: `first_seconds` until the first transition. The core carries no time
     /// zone data; whoever does passes it as this plain table.
+    ///
+    /// ```
+    /// # use tidegate_core::{LimitError, Transition, Zone};
+    /// let summer = Transition { at_us: 1_774_746_000_000_000, offset_seconds: 7200 };
+    /// let winter = Transition { at_us: 1_792_890_000_000_000, offset_seconds: 3600 };
+    /// assert!(Zone::changing(3600, &[summer, winter]).is_ok());
+    /// assert_eq!(Zone::changing(3600, &[winter, summer]), Err(LimitError::ZoneInvalid));
+    /// ```
     pub fn changing(first_seconds: i32, transitions: &[Transition]) -> Result<Self, LimitError> {
         let within_a_day = |seconds: i32| i64::from(seconds).abs() < DAY_SECONDS;
         let ascending = transitions.is_sorted_by(|a, b| a.at_us < b.at_us);
@@ -133,6 +162,14 @@ impl Zone {
 
 impl Every {
     /// The first instant of the period that holds `at_us`.
+    ///
+    /// ```
+    /// # use tidegate_core::{Every, Zone};
+    /// // 1970 began on a Thursday, three days into its week.
+    /// let monday = -3 * 86_400_000_000;
+    /// assert_eq!(Every::Week.edge_before(&Zone::UTC, 0), monday);
+    /// assert_eq!(Every::Week.edge_before(&Zone::UTC, monday), monday);
+    /// ```
     pub fn edge_before(self, zone: &Zone, at_us: i64) -> i64 {
         let mut day = self.first_day(zone.day_of(at_us));
         let mut edge = zone.start_of(day);
@@ -149,6 +186,15 @@ impl Every {
     }
 
     /// The first instant of the period after the one that holds `at_us`.
+    ///
+    /// ```
+    /// # use tidegate_core::{Every, Zone};
+    /// let east = Zone::fixed(120)?; // +02:00
+    /// let midnight = Every::Day.edge_after(&east, 0);
+    /// assert_eq!(midnight, 22 * 3_600_000_000); // 22:00 UTC
+    /// assert_eq!(Every::Day.edge_after(&east, midnight), midnight + 86_400_000_000);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn edge_after(self, zone: &Zone, at_us: i64) -> i64 {
         let mut day = self.next_first_day(self.first_day(zone.day_of(at_us)));
         loop {

@@ -6,6 +6,21 @@ use crate::state::{Change, State};
 use crate::time::Timestamp;
 
 /// How several limits make one answer.
+///
+/// ```
+/// use tidegate_core::{Change, Limit, Mode, State, Timestamp, decide_many};
+///
+/// let limits: [Limit; 2] = ["1/h".parse()?, "5/h".parse()?];
+/// let states = [State::Empty, State::Empty];
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// let allowed = |mode| {
+///     let limits = limits.iter().zip(&states);
+///     decide_many(mode, limits, &mut [Change::KEEP; 2], now, 3).is_some_and(|v| v.decision.allowed())
+/// };
+/// assert!(!allowed(Mode::All));
+/// assert!(allowed(Mode::Any));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// Admitted if every limit admits; all are charged.
@@ -16,6 +31,19 @@ pub enum Mode {
 }
 
 /// The answer over several limits.
+///
+/// ```
+/// use tidegate_core::{Change, Limit, Mode, State, Timestamp, Verdict, decide_many};
+///
+/// let limits: [Limit; 2] = ["10/s".parse()?, "3/h".parse()?];
+/// let states = [State::Empty, State::Empty];
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// let verdict = decide_many(Mode::All, limits.iter().zip(&states), &mut [Change::KEEP; 2], now, 1);
+/// // The hour has less left than the second, so the answer is the hour's.
+/// let of_the_hour = Verdict { binding: 1, decision: limits[1].peek(&states[1], now, 1) };
+/// assert_eq!(verdict, Some(of_the_hour));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Verdict {
     /// The index of the limit that the answer speaks of.

@@ -8,6 +8,7 @@ const NEVER: u64 = u64::MAX;
 /// The answer to a check. A refusal is a value like any other, not an error.
 ///
 /// ```
+/// use std::time::Duration;
 /// use tidegate_core::{Limit, State, Timestamp};
 ///
 /// let limit: Limit = "2/s".parse()?;
@@ -18,7 +19,11 @@ const NEVER: u64 = u64::MAX;
 /// assert_eq!(limit.take(&mut state, now, 1).remaining(), 0);
 /// let refused = limit.take(&mut state, now, 1);
 /// assert!(!refused.allowed());
-/// assert_eq!(refused.retry_after(), Some(std::time::Duration::from_millis(500)));
+/// assert_eq!(refused.limit(), 2);
+/// assert_eq!(refused.retry_after(), Some(Duration::from_millis(500)));
+/// assert_eq!(refused.reset_after(), Duration::from_secs(1));
+/// // The same in microseconds, for those who pass them on.
+/// assert_eq!((refused.retry_after_us(), refused.reset_after_us()), (Some(500_000), 1_000_000));
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -41,13 +46,64 @@ impl Decision {
     }
 
     /// An answer that no limit had to give: allowed, with everything left.
+    ///
+    /// ```
+    /// # use tidegate_core::Decision;
+    /// let decision = Decision::unlimited();
+    /// assert!(decision.allowed());
+    /// assert_eq!(decision.remaining(), u64::MAX);
+    /// ```
     pub const fn unlimited() -> Self {
         Self::admit(u64::MAX, u64::MAX, 0)
     }
 
     /// A refusal that no wait will change.
+    ///
+    /// ```
+    /// # use tidegate_core::Decision;
+    /// let decision = Decision::blocked();
+    /// assert!(!decision.allowed());
+    /// assert_eq!(decision.retry_after(), None);
+    /// ```
     pub const fn blocked() -> Self {
         Self::refuse(0, 0, Retry::Never, 0)
+    }
+
+    /// An admission as somebody else decided it: a script, or a policy that stands in for its store.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Decision;
+    /// let decision = Decision::admitted(100, 40, 36_000_000);
+    /// assert!(decision.allowed());
+    /// assert_eq!((decision.limit(), decision.remaining()), (100, 40));
+    /// assert_eq!(decision.reset_after(), Duration::from_secs(36));
+    /// ```
+    pub const fn admitted(limit: u64, remaining: u64, reset_after_us: u64) -> Self {
+        Self::admit(limit, remaining, reset_after_us)
+    }
+
+    /// A refusal as somebody else decided it; `None` for a cost that will never be admitted.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Decision;
+    /// let decision = Decision::refused(100, 0, Some(500_000), 60_000_000);
+    /// assert!(!decision.allowed());
+    /// assert_eq!(decision.retry_after(), Some(Duration::from_millis(500)));
+    /// assert_eq!(Decision::refused(100, 0, None, 60_000_000).retry_after(), None); // never
+    /// ```
+    pub const fn refused(
+        limit: u64,
+        remaining: u64,
+        retry_after_us: Option<u64>,
+        reset_after_us: u64,
+    ) -> Self {
+        let retry = match retry_after_us {
+            Some(us) => Retry::After(us),
+            None => Retry::Never,
+        };
+        Self::refuse(limit, remaining, retry, reset_after_us)
     }
 
     /// Whether the request may go ahead.
@@ -107,6 +163,22 @@ impl Retry {
 }
 
 /// The answer of a shaper: whether the request has a place in the queue, and how far ahead it lies.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{LeakyBucket, State, Timestamp};
+///
+/// let shaper: LeakyBucket = "2/s max-wait 500ms".parse()?;
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// assert!(shaper.reserve(&mut state, now, 1).accepted());
+/// let second = shaper.reserve(&mut state, now, 1);
+/// assert_eq!((second.delay(), second.delay_us()), (Duration::from_millis(500), 500_000));
+/// let refused = shaper.reserve(&mut state, now, 1);
+/// assert!(!refused.accepted());
+/// assert_eq!(refused.retry_after(), Some(Duration::from_millis(500)));
+/// assert_eq!(refused.retry_after_us(), Some(500_000));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "an accepted reservation asks its holder to wait"]
 pub struct Reservation {
@@ -145,13 +217,56 @@ impl Reservation {
     }
 
     /// A place at once, that no queue had to give.
+    ///
+    /// ```
+    /// # use tidegate_core::Reservation;
+    /// let reservation = Reservation::unlimited();
+    /// assert!(reservation.accepted() && reservation.delay().is_zero());
+    /// ```
     pub const fn unlimited() -> Self {
         Self::accept(0)
     }
 
     /// A refusal that no wait will change.
+    ///
+    /// ```
+    /// # use tidegate_core::Reservation;
+    /// let reservation = Reservation::blocked();
+    /// assert!(!reservation.accepted());
+    /// assert_eq!(reservation.retry_after(), None);
+    /// ```
     pub const fn blocked() -> Self {
         Self::refuse(Retry::Never)
+    }
+
+    /// A place as somebody else gave it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Reservation;
+    /// let reservation = Reservation::at(500_000);
+    /// assert!(reservation.accepted());
+    /// assert_eq!(reservation.delay(), Duration::from_millis(500));
+    /// ```
+    pub const fn at(delay_us: u64) -> Self {
+        Self::accept(delay_us)
+    }
+
+    /// A refusal as somebody else decided it; `None` for a cost that will never find a place.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Reservation;
+    /// let reservation = Reservation::refused(Some(500_000));
+    /// assert!(!reservation.accepted());
+    /// assert_eq!(reservation.retry_after(), Some(Duration::from_millis(500)));
+    /// assert_eq!(Reservation::refused(None), Reservation::blocked());
+    /// ```
+    pub const fn refused(retry_after_us: Option<u64>) -> Self {
+        Self::refuse(match retry_after_us {
+            Some(us) => Retry::After(us),
+            None => Retry::Never,
+        })
     }
 
     pub(crate) const fn accept(delay_us: u64) -> Self {

@@ -3,6 +3,46 @@
 use std::fmt;
 
 /// A limit that makes no sense, or whose arithmetic could not be exact.
+///
+/// ```
+/// use tidegate_core::{Limit, LimitError, Zone};
+///
+/// let rejected = |text: &str| text.parse::<Limit>().err();
+/// assert_eq!(rejected("0/s"), Some(LimitError::ZeroLimit));
+/// assert_eq!(rejected("1/0s"), Some(LimitError::ZeroPeriod));
+/// assert_eq!(rejected("1/s burst 0"), Some(LimitError::ZeroBurst));
+/// assert_eq!(rejected("sliding-window 1/s buckets 1001"), Some(LimitError::Buckets(1001)));
+/// assert_eq!(rejected("sliding-log 1000001/h"), Some(LimitError::LogTooLong(1_000_001)));
+/// assert_eq!(rejected("concurrency 1000001"), Some(LimitError::TooManyPermits(1_000_001)));
+/// assert_eq!(rejected("concurrency 1 lease 0s"), Some(LimitError::ZeroLease));
+/// assert_eq!(rejected("quota 1/day at -14:01"), Some(LimitError::OffsetOutOfRange(-841)));
+/// assert_eq!(Zone::changing(i32::MAX, &[]), Err(LimitError::ZoneInvalid));
+/// ```
+///
+/// What could not be exact is refused with the numbers that were asked for:
+///
+/// ```
+/// use tidegate_core::{LeakyBucket, Limit, LimitError::*};
+///
+/// # let rejected = |text: &str| text.parse::<Limit>().err();
+/// assert!(matches!(rejected("9007199254740993/s"), Some(LimitTooLarge(_))));
+/// assert!(matches!(rejected("1/200000d"), Some(PeriodTooLong(_))));
+/// assert!(matches!(rejected("1/day burst 1000000000"), Some(BurstInexact { .. })));
+/// assert!(matches!(rejected("sliding-window 1000000000/d"), Some(SlidingWindowInexact { .. })));
+/// assert!(matches!(rejected("sliding-window 1/s buckets 3"), Some(BucketsDoNotDivide { .. })));
+/// assert!(matches!(rejected("concurrency 1 lease 60000d"), Some(LeaseTooLong(_))));
+/// let patient = "7919/s max-wait 100000d".parse::<LeakyBucket>();
+/// assert!(matches!(patient, Err(MaxWaitTooLong(_))));
+/// ```
+///
+/// What could not be read says what was expected:
+///
+/// ```
+/// # use tidegate_core::{Limit, LimitError};
+/// let unread = "5/fortnight".parse::<Limit>();
+/// let problem = "period `fortnight`: expected s, min, h, day or a duration like 90s".to_owned();
+/// assert_eq!(unread, Err(LimitError::Syntax { text: "5/fortnight".to_owned(), problem }));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LimitError {

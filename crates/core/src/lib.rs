@@ -34,6 +34,8 @@ mod error;
 mod lease;
 mod limit;
 mod parse;
+mod script;
+mod share;
 mod state;
 mod time;
 

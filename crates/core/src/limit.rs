@@ -22,6 +22,26 @@ use crate::time::Timestamp;
 /// assert_eq!(login, SlidingLog::new(5, Duration::from_secs(3600))?.into());
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
+///
+/// Whatever the algorithm, a limit says what it is:
+///
+/// ```
+/// # use std::time::Duration;
+/// use tidegate_core::Limit;
+///
+/// let api: Limit = "100/min burst 20".parse()?;
+/// assert_eq!((api.units(), api.period()), (100, Duration::from_secs(60)));
+/// assert_eq!((api.ceiling(), api.algorithm()), (20, "gcra"));
+///
+/// assert!(matches!(api, Limit::Gcra(_)));
+/// assert!(matches!("token-bucket 5/s".parse()?, Limit::TokenBucket(_)));
+/// assert!(matches!("fixed-window 5/s".parse()?, Limit::FixedWindow(_)));
+/// assert!(matches!("sliding-window 5/s".parse()?, Limit::SlidingWindow(_)));
+/// assert!(matches!("sliding-log 5/s".parse()?, Limit::SlidingLog(_)));
+/// assert!(matches!("quota 5/month".parse()?, Limit::Quota(_)));
+/// assert!(matches!("concurrency 5".parse()?, Limit::Concurrency(_)));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Limit {
     /// GCRA, the default.
@@ -42,6 +62,18 @@ pub enum Limit {
 
 impl Limit {
     /// Decides without writing: what the answer is, and what an admitted check would change.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit: Limit = "5/h".parse()?;
+    /// let mut state = State::Empty;
+    /// let (decision, change) = limit.decide(&state, now, 2);
+    /// assert_eq!((decision.remaining(), &state), (3, &State::Empty)); // nothing is spent yet
+    /// state.apply(change);
+    /// assert_eq!(limit.peek(&state, now, 0).remaining(), 3);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     #[inline]
     pub fn decide(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
         match self {
@@ -55,6 +87,17 @@ impl Limit {
     }
 
     /// Decides and, if admitted, spends `cost`. A refusal consumes nothing.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit: Limit = "5/h".parse()?;
+    /// let mut state = State::Empty;
+    /// assert!(limit.take(&mut state, now, 3).allowed());
+    /// assert!(!limit.take(&mut state, now, 3).allowed());
+    /// assert!(limit.take(&mut state, now, 2).allowed()); // the refusal has cost nothing
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     #[must_use = "a decision that nobody looks at limits nothing"]
     pub fn take(&self, state: &mut State, now: Timestamp, cost: u64) -> Decision {
         let (decision, change) = self.decide(state, now, cost);
@@ -63,6 +106,17 @@ impl Limit {
     }
 
     /// What [`Limit::take`] would answer, without spending.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit: Limit = "5/h".parse()?;
+    /// let mut state = State::Empty;
+    /// let foreseen = limit.peek(&state, now, 3);
+    /// assert_eq!(state, State::Empty);
+    /// assert_eq!(limit.take(&mut state, now, 3), foreseen);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     #[must_use = "a peek changes nothing"]
     pub fn peek(&self, state: &State, now: Timestamp, cost: u64) -> Decision {
         self.decide(state, now, cost).0
@@ -71,6 +125,17 @@ impl Limit {
     /// Gives back up to `amount` of what the key has used, the newest units first, never above the
     /// ceiling, and answers what is left now. The places of a concurrency limit come back by
     /// [`State::release`] instead.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit: Limit = "5/h".parse()?;
+    /// let mut state = State::Empty;
+    /// let _ = limit.take(&mut state, now, 4);
+    /// assert_eq!(limit.refund(&mut state, now, 1).remaining(), 2);
+    /// assert_eq!(limit.refund(&mut state, now, 1_000).remaining(), 5); // never above the ceiling
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn refund(&self, state: &mut State, now: Timestamp, amount: u64) -> Decision {
         let change = match self {
             Self::Gcra(limit) | Self::TokenBucket(limit) => limit.refund(state, now, amount),

@@ -95,6 +95,15 @@ impl FromStr for LeakyBucket {
     type Err = LimitError;
 
     /// `[leaky-bucket] RATE max-wait DURATION`, or `capacity N` instead.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::LeakyBucket;
+    /// let shaper: LeakyBucket = "2/s max-wait 5s".parse()?;
+    /// assert_eq!(shaper.max_wait(), Duration::from_secs(5));
+    /// assert_eq!(shaper, "leaky-bucket 2/s capacity 10".parse()?);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     fn from_str(text: &str) -> Result<Self, LimitError> {
         let mut words = Words::new(text)?;
         match words.algorithm() {

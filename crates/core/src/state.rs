@@ -15,6 +15,23 @@ use crate::time::Timestamp;
 
 /// The state of one key under one limit. A key that was never seen, or that is fully replenished, is
 /// [`State::Empty`].
+///
+/// ```
+/// use tidegate_core::{Limit, LimitError, State, Timestamp};
+///
+/// let after_one = |limit: &str| {
+///     let mut state = State::default(); // State::Empty
+///     let now = Timestamp::from_micros(1_700_000_000_000_000);
+///     let _ = limit.parse::<Limit>()?.take(&mut state, now, 1);
+///     Ok::<State, LimitError>(state)
+/// };
+/// assert!(matches!(after_one("5/h")?, State::Arrival(_)));
+/// assert!(matches!(after_one("fixed-window 5/h")?, State::Window(_)));
+/// assert!(matches!(after_one("sliding-window 5/h")?, State::Slots(_)));
+/// assert!(matches!(after_one("sliding-log 5/h")?, State::Log(_)));
+/// assert!(matches!(after_one("concurrency 5")?, State::Permits(_)));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum State {
     /// Nothing spent.
@@ -33,6 +50,20 @@ pub enum State {
 }
 
 /// An instant as whole ticks and an exact fraction `frac / scale` of one tick.
+///
+/// ```
+/// use tidegate_core::{Arrival, Limit, State, Timestamp};
+///
+/// let limit: Limit = "3/s".parse()?;
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// let _ = limit.take(&mut state, now, 1);
+/// // Spent ahead by a third of a second: 333,333 µs and one third.
+/// let ticks = now.as_micros() + 333_333;
+/// let arrival = Arrival { ticks, frac: 1, scale: 3, tick_us: 1 };
+/// assert_eq!(state.arrival(), Some(arrival));
+/// assert_eq!(arrival.end_us(), ticks + 1);
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Arrival {
     /// Whole ticks since the Unix epoch.
@@ -46,6 +77,17 @@ pub struct Arrival {
 }
 
 /// A count, and the end of the window it belongs to in µs since the Unix epoch.
+///
+/// ```
+/// use tidegate_core::{Limit, State, Timestamp, Window};
+///
+/// let limit: Limit = "fixed-window 5/min".parse()?;
+/// let now = Timestamp::from_micros(1_700_000_000_000_000); // 20 s into its minute
+/// let mut state = State::Empty;
+/// let _ = limit.take(&mut state, now, 2);
+/// assert_eq!(state.window(), Some(Window { end: now.as_micros() + 40_000_000, count: 2 }));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Window {
     /// The end of the window; from then on the count is void.
@@ -55,6 +97,19 @@ pub struct Window {
 }
 
 /// What a decision writes: small, copied, and applied only if the whole check is admitted.
+///
+/// ```
+/// use tidegate_core::{Change, Limit, State, Timestamp};
+///
+/// let limit: Limit = "concurrency 1 lease 30s".parse()?;
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// let (_, change) = limit.decide(&state, now, 1);
+/// assert!(change.writes());
+/// assert!(change.permit().is_some_and(|permit| permit.cost == 1));
+/// state.apply(change);
+/// assert_eq!(limit.decide(&state, now, 1).1, Change::KEEP); // a refusal writes nothing
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change(Write);
 
@@ -124,6 +179,18 @@ impl State {
     }
 
     /// Writes what a decision asked for.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limits: [Limit; 2] = ["5/h".parse()?, "1/h".parse()?];
+    /// let mut states = [State::Empty, State::Empty];
+    /// // Decide both before anything is written, then write both.
+    /// let changes = [0, 1].map(|n| limits[n].decide(&states[n], now, 1).1);
+    /// states.iter_mut().zip(changes).for_each(|(state, change)| state.apply(change));
+    /// assert!(!limits[1].peek(&states[1], now, 1).allowed());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn apply(&mut self, change: Change) {
         match change.0 {
             Write::Keep => {}
@@ -137,6 +204,17 @@ impl State {
 
     /// Forgets what was spent. Permits keep their next number, so that a holder from before cannot give back the
     /// place of one from after.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit: Limit = "5/h".parse()?;
+    /// let mut state = State::Empty;
+    /// let _ = limit.take(&mut state, now, 5);
+    /// state.reset();
+    /// assert_eq!(state, State::Empty);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn reset(&mut self) {
         match self {
             Self::Permits(permits) => permits.clear(),
@@ -145,6 +223,19 @@ impl State {
     }
 
     /// Gives a permit of a concurrency limit back. `false` if it was not held any more.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit: Limit = "concurrency 1".parse()?;
+    /// let mut state = State::Empty;
+    /// let (_, change) = limit.decide(&state, now, 1);
+    /// state.apply(change);
+    /// let id = change.permit().map_or(0, |permit| permit.id);
+    /// assert!(state.release(id));
+    /// assert!(!state.release(id)); // given back already
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn release(&mut self, permit_id: u64) -> bool {
         match self {
             Self::Permits(permits) => permits.release(permit_id),
@@ -154,6 +245,18 @@ impl State {
 
     /// The instant from which this state says no more than [`State::Empty`]: dropping it then loses
     /// nothing.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit: Limit = "2/s".parse()?;
+    /// let mut state = State::Empty;
+    /// let decision = limit.take(&mut state, now, 1);
+    /// assert_eq!(state.idle_from(), now + Duration::from_millis(500));
+    /// assert_eq!(state.idle_from(), now + decision.reset_after());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn idle_from(&self) -> Timestamp {
         Timestamp::from_micros(match self {
             Self::Empty => 0,
@@ -166,6 +269,19 @@ impl State {
     }
 
     /// The memory this state holds beside itself, in bytes.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limits: [Limit; 2] = ["5/h".parse()?, "sliding-log 5/h".parse()?];
+    /// let bytes = limits.map(|limit| {
+    ///     let mut state = State::Empty;
+    ///     let _ = limit.take(&mut state, now, 1);
+    ///     state.heap_bytes()
+    /// });
+    /// assert!(bytes[0] == 0 && bytes[1] > 0); // an instant fits the state, a log does not
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Empty | Self::Arrival(_) | Self::Window(_) => 0,

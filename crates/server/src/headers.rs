@@ -31,7 +31,7 @@ mod tests {
         let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_250_000));
         let engine = Engine::builder().clock(clock).policy("p\"ö", policy).build().unwrap();
         let mut headers = HeaderMap::new();
-        let answer = engine.check("p\"ö", "k").unwrap();
+        let answer = engine.check("p\"ö", "k").now().unwrap();
         add(&mut headers, &answer, Timestamp::from_micros(1_700_000_000_250_000));
         let got: Vec<_> =
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();

@@ -46,18 +46,50 @@ impl<L> Builder<L> {
 
 impl<L, C: Clock> Builder<L, C> {
     /// Keeps the keys of those who share a store apart.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Limiter, MemoryStore};
+    /// let store = Arc::new(MemoryStore::default());
+    /// let reads = Limiter::builder("1/h").name("reads").store(store.clone()).build()?;
+    /// let writes = Limiter::builder("1/h").name("writes").store(store).build()?;
+    /// assert!(reads.check("user-42").allowed());
+    /// assert!(writes.check("user-42").allowed()); // under another name, another count
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
     /// Keeps state in a store that others may share; give each of them a name.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Limiter, MemoryStore};
+    /// let store = Arc::new(MemoryStore::with_max_bytes(16 << 20));
+    /// let limiter = Limiter::builder("5/h").name("api").store(store.clone()).build()?;
+    /// assert!(limiter.check("user-42").allowed());
+    /// assert_eq!(store.stats().keys, 1);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn store(mut self, store: impl Into<Arc<MemoryStore>>) -> Self {
         self.store = Some(store.into());
         self
     }
 
     /// Takes time from another clock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let limiter = Limiter::builder("1/h").clock(clock.clone()).build()?;
+    /// assert!(limiter.check("user-42").allowed());
+    /// clock.advance(Duration::from_secs(3600)); // a test need not wait
+    /// assert!(limiter.check("user-42").allowed());
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn clock<D: Clock>(self, clock: D) -> Builder<L, D> {
         Builder { limit: self.limit, name: self.name, store: self.store, clock }
     }

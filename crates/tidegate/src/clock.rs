@@ -5,7 +5,7 @@ mod fast;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_core::Timestamp;
 
@@ -35,6 +35,13 @@ pub trait Clock: Send + Sync {
 /// The system's clock. On x86-64 Linux, where the kernel itself trusts the processor's time stamp counter, read
 /// from that counter and brought back in line with the system's clock ten times a second: a read costs a
 /// third of a call to the system's.
+///
+/// ```
+/// use tidegate::{Clock, SystemClock, Timestamp};
+///
+/// let now = SystemClock.now();
+/// assert!(now > Timestamp::from_micros(1_700_000_000_000_000)); // November 2023
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SystemClock;
 
@@ -42,6 +49,35 @@ impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(fast::now_us())
+    }
+}
+
+/// A clock that never steps back, for spans rather than for instants: it counts from when it was made.
+///
+/// ```
+/// use tidegate::{Clock, MonotonicClock};
+///
+/// let clock = MonotonicClock::default();
+/// let earlier = clock.now();
+/// assert!(clock.now() >= earlier);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MonotonicClock {
+    since: Instant,
+}
+
+impl Default for MonotonicClock {
+    #[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
+    fn default() -> Self {
+        Self { since: Instant::now() }
+    }
+}
+
+impl Clock for MonotonicClock {
+    fn now(&self) -> Timestamp {
+        let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // From 1 on: 0 is when nothing has happened yet.
+        Timestamp::from_micros(us.saturating_add(1))
     }
 }
 
@@ -71,17 +107,44 @@ impl Default for ManualClock {
 
 impl ManualClock {
     /// A clock that shows `now`.
+    ///
+    /// ```
+    /// # use tidegate::{Clock, ManualClock, Timestamp};
+    /// let clock = ManualClock::at(Timestamp::from_micros(42));
+    /// assert_eq!(clock.now(), Timestamp::from_micros(42));
+    /// ```
     pub fn at(now: Timestamp) -> Self {
         Self(Arc::new(AtomicU64::new(now.as_micros())))
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward, by whole microseconds rounded up, and never past [`Timestamp::MAX`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Clock, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let (copy, before) = (clock.clone(), clock.now());
+    /// clock.advance(Duration::from_secs(90));
+    /// assert_eq!(copy.now().since(before), Duration::from_secs(90)); // clones share their time
+    /// ```
     pub fn advance(&self, span: Duration) {
-        let us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        self.0.fetch_add(us, Ordering::Relaxed);
+        let later = |us| Some((Timestamp::from_micros(us) + span).as_micros());
+        // It names an instant in any case, so that this cannot fail.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// Sets the clock, forward or back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Clock, Limiter, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let limiter = Limiter::builder("1/h").clock(clock.clone()).build()?;
+    /// assert!(limiter.check("user-42").allowed());
+    /// clock.set(clock.now() - Duration::from_secs(86_400));
+    /// assert!(!limiter.check("user-42").allowed()); // a clock that steps back gives nothing back
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.as_micros(), Ordering::Relaxed);
     }

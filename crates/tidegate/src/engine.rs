@@ -1,16 +1,26 @@
 //! The engine: named policies over one store. Every door goes through it.
 
+mod error;
+mod question;
+mod settle;
+mod view;
+
 use std::collections::BTreeMap;
-use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode, Reservation, Verdict};
+use tidegate_core::{Decision, Limit, LimitError, Reservation};
+
+pub use error::{BuildError, CheckError};
+pub use question::{Check, Key};
+pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Permit};
+use crate::permit::{Acquired, Held, Permit};
 use crate::policy::{Compiled, CompiledKind, Member, Override, Policy, PolicyProblem};
+use crate::reply::Reply;
 use crate::store::memory::MemoryStore;
-use crate::store::{Ask, KeyedLimit, Op};
+use crate::store::{Op, Source, Store, Turn};
 
 /// Named policies over one store. Clones share everything.
 ///
@@ -22,7 +32,7 @@ use crate::store::{Ask, KeyedLimit, Op};
 ///     .policy("plan", Policy::all().limit("second", "10/s").limit("day", "fixed-window 10000/day"))
 ///     .build()?;
 ///
-/// let answer = engine.check("plan", "user-42")?;
+/// let answer = engine.check("plan", "user-42").now()?;
 /// assert!(answer.decision.allowed());
 /// assert_eq!(answer.binding, "second");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,44 +44,28 @@ pub struct Engine<C = SystemClock> {
 
 #[derive(Debug)]
 struct Shared<C> {
-    store: Arc<MemoryStore>,
+    store: Arc<dyn Store>,
+    /// Stands in for the store while that fails, with this node's share of each limit.
+    local: Arc<MemoryStore>,
+    nodes: NonZeroU32,
     clock: C,
     policies: BTreeMap<String, Compiled>,
 }
 
-/// One question to an engine.
+/// An engine's answer.
 ///
 /// ```
-/// use tidegate::{Check, Engine, Key, Op, Policy};
+/// use tidegate::{Engine, Policy, Source};
 ///
-/// let signup = Policy::all().limit_by("ip", "ip", "3/h").limit_by("mail", "domain", "50/h");
-/// let engine = Engine::builder().policy("signup", signup).build()?;
-/// let keys: [(&str, &[u8]); 2] = [("ip", b"203.0.113.9"), ("domain", b"example.org")];
-/// let check = Check { policy: "signup", key: Key::Named(&keys), cost: 1 };
-/// assert_eq!(engine.ask(&check, Op::Peek)?.decision.remaining(), 2);
-/// assert!(engine.ask(&check, Op::Take)?.decision.allowed());
+/// let plan = Policy::all().limit("burst", "10/s").limit("day", "fixed-window 3/day");
+/// let engine = Engine::builder().policy("plan", plan).build()?;
+/// let answer = engine.check("plan", "user-42").now()?;
+/// assert!(answer.decision.allowed());
+/// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
+/// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
+/// assert_eq!(answer.source, Source::Store);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Check<'a> {
-    /// The policy's name.
-    pub policy: &'a str,
-    /// Who is asking.
-    pub key: Key<'a>,
-    /// What to spend, or to give back.
-    pub cost: u64,
-}
-
-/// Who is asking: one identifier, or several by name.
-#[derive(Clone, Copy, Debug)]
-pub enum Key<'a> {
-    /// The only identifier.
-    One(&'a [u8]),
-    /// Identifiers by name, for policies whose limits count different ones.
-    Named(&'a [(&'a str, &'a [u8])]),
-}
-
-/// An engine's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
     /// The decision of the limit that binds, which is the whole's.
@@ -86,58 +80,25 @@ pub struct Answer<'a> {
     pub source: Source,
 }
 
-/// Who made a decision.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Source {
-    /// The store.
-    Store,
-}
-
-impl Source {
-    /// The source's name, as doors report it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-        }
-    }
-}
-
-/// A question that has no answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum CheckError {
-    /// There is no policy of this name.
-    UnknownPolicy(String),
-    /// A limit of the policy counts an identifier that was not given.
-    MissingKey {
-        /// The policy's name.
-        policy: String,
-        /// The identifier's name, or `key` for the only one.
-        key: String,
-    },
-    /// The policy delays: ask [`Engine::reserve`].
-    Shapes(String),
-    /// The policy decides: ask [`Engine::check`].
-    DoesNotShape(String),
-    /// The policy limits concurrency: ask [`Engine::acquire`].
-    NeedsAcquire(String),
-}
-
-/// A policy that could not be built.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BuildError {
-    /// The policy's name.
-    pub policy: String,
-    /// What is wrong with it.
-    pub problem: PolicyProblem,
-}
-
 /// Builds an [`Engine`].
+///
+/// ```
+/// use tidegate::{Engine, ManualClock, MemoryStore};
+///
+/// let engine = Engine::builder()
+///     .store(MemoryStore::with_max_bytes(16 << 20))
+///     .clock(ManualClock::default())
+///     .policy("api", "100/min burst 20")
+///     .policy("login", "sliding-log 5/h")
+///     .build()?;
+/// assert_eq!(engine.check("login", "user-42").now()?.decision.remaining(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a builder builds nothing by itself"]
 pub struct EngineBuilder<C = SystemClock> {
-    store: Option<Arc<MemoryStore>>,
+    store: Option<Arc<dyn Store>>,
+    nodes: NonZeroU32,
     clock: C,
     policies: Vec<(String, Result<Policy, LimitError>)>,
 }
@@ -150,24 +111,101 @@ impl<C> Clone for Engine<C> {
 
 impl Engine {
     /// An engine to be filled with policies.
+    ///
+    /// ```
+    /// # use tidegate::{CheckError, Engine};
+    /// let empty = Engine::builder().build()?;
+    /// let unknown = CheckError::UnknownPolicy("api".into());
+    /// assert_eq!(empty.check("api", "user-42").now(), Err(unknown));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn builder() -> EngineBuilder {
-        EngineBuilder { store: None, clock: SystemClock, policies: Vec::new() }
+        EngineBuilder {
+            store: None,
+            nodes: NonZeroU32::MIN,
+            clock: SystemClock,
+            policies: Vec::new(),
+        }
     }
 }
 
 impl<C: Clock> EngineBuilder<C> {
-    /// Keeps state in a store that others may share.
-    pub fn store(mut self, store: impl Into<Arc<MemoryStore>>) -> Self {
-        self.store = Some(store.into());
+    /// Keeps state in a store that others may share; by default in memory.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Engine, MemoryStore};
+    /// let store = Arc::new(MemoryStore::default());
+    /// let before = Engine::builder().store(store.clone()).policy("api", "1/h").build()?;
+    /// assert!(before.check("api", "user-42").now()?.decision.allowed());
+    /// // Built anew with other policies, as on a reload: what was spent stays spent.
+    /// let after = Engine::builder().store(store).policy("api", "1/day").build()?;
+    /// assert!(!after.check("api", "user-42").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn store(mut self, store: impl Store + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// How many nodes share the store: what part of each limit this one may grant by itself while the store fails.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Source};
+    /// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+    /// # #[derive(Debug)]
+    /// # struct Down;
+    /// # impl Store for Down {
+    /// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     }
+    /// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     }
+    /// # }
+    /// let engine = Engine::builder()
+    ///     .store(Down) // one that never answers
+    ///     .nodes("4".parse()?)
+    ///     .policy("api", "fixed-window 100/h")
+    ///     .build()?;
+    /// let answer = engine.check("api", "user-42").now()?;
+    /// assert_eq!((answer.source, answer.decision.limit()), (Source::Local, 25));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn nodes(mut self, nodes: NonZeroU32) -> Self {
+        self.nodes = nodes;
         self
     }
 
     /// Takes time from another clock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let engine = Engine::builder().clock(clock.clone()).policy("api", "1/h").build()?;
+    /// assert!(engine.check("api", "user-42").now()?.decision.allowed());
+    /// clock.advance(Duration::from_secs(3600)); // a test need not wait
+    /// assert!(engine.check("api", "user-42").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
-        EngineBuilder { store: self.store, clock, policies: self.policies }
+        EngineBuilder { store: self.store, nodes: self.nodes, clock, policies: self.policies }
     }
 
     /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Limit, Policy};
+    /// let limit: Limit = "5/h".parse()?;
+    /// let engine = Engine::builder()
+    ///     .policy("text", "5/h")
+    ///     .policy("limit", limit)
+    ///     .policy("policy", Policy::any().limit("hour", "5/h").limit("day", "20/day"))
+    ///     .build()?;
+    /// assert!(engine.policies().map(|policy| policy.name()).eq(["limit", "policy", "text"]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn policy(
         mut self,
         name: impl Into<String>,
@@ -178,6 +216,12 @@ impl<C: Clock> EngineBuilder<C> {
     }
 
     /// The engine; an error for the first policy that makes no sense.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let built = Engine::builder().policy("api", "100/fortnight").build();
+    /// assert!(built.is_err_and(|error| error.policy == "api"));
+    /// ```
     pub fn build(self) -> Result<Engine<C>, BuildError> {
         let mut policies = BTreeMap::new();
         for (name, policy) in self.policies {
@@ -187,29 +231,65 @@ impl<C: Clock> EngineBuilder<C> {
                 compiled.map_err(|problem| BuildError { policy: name.clone(), problem })?;
             policies.insert(name, compiled);
         }
-        let store = self.store.unwrap_or_default();
-        Ok(Engine { shared: Arc::new(Shared { store, clock: self.clock, policies }) })
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
+        let local = Arc::new(MemoryStore::default());
+        let (nodes, clock) = (self.nodes, self.clock);
+        Ok(Engine { shared: Arc::new(Shared { store, local, nodes, clock, policies }) })
     }
 }
 
 impl<C: Clock> Engine<C> {
     /// Spends one unit of `key` under a policy, if there is one.
-    pub fn check(&self, policy: &str, key: impl AsRef<[u8]>) -> Result<Answer<'_>, CheckError> {
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("login", "1/h").build()?;
+    /// assert!(engine.check("login", "user-42").now()?.decision.allowed());
+    /// assert!(!engine.check("login", "user-42").now()?.decision.allowed()); // a refusal is no error
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check(&self, policy: &str, key: impl AsRef<[u8]>) -> Reply<'_, Answer<'_>, CheckError> {
         self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
     }
 
     /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step.
-    pub fn ask(&self, check: &Check<'_>, op: Op) -> Result<Answer<'_>, CheckError> {
-        let (name, policy) = self.can_ask(check.policy, op)?;
-        let shared = &*self.shared;
-        decide(name, policy, check, op, |ask| shared.store.answer(ask, shared.clock.now()))
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Op};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let check = Check { policy: "api", key: Key::One(b"user-42"), cost: 4 };
+    /// assert_eq!(engine.ask(&check, Op::Take).now()?.decision.remaining(), 6);
+    /// assert_eq!(engine.ask(&check, Op::Peek).now()?.decision.remaining(), 2); // if it were taken
+    /// assert_eq!(engine.ask(&check, Op::Refund).now()?.decision.remaining(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ask(&self, check: &Check<'_>, op: Op) -> Reply<'_, Answer<'_>, CheckError> {
+        match self.can_ask(check.policy, op) {
+            Ok((name, policy)) => {
+                self.decide(name, policy, check, op).then(|decided| decided.map(|it| it.answer))
+            }
+            Err(error) => Reply::ready(Err(error)),
+        }
     }
 
     /// Whether a question has an answer, without asking it: for those who want to charge several or none.
+    ///
+    /// ```
+    /// # use tidegate::{Check, CheckError, Engine, Key, Op};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let check = |policy| Check { policy, key: Key::One(b"user-42"), cost: 1 };
+    /// let batch = [check("api"), check("apj")];
+    /// let valid = batch.iter().try_for_each(|check| engine.validate(check, Op::Take));
+    /// assert_eq!(valid, Err(CheckError::UnknownPolicy("apj".into()))); // before anything is spent
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn validate(&self, check: &Check<'_>, op: Op) -> Result<(), CheckError> {
         let (name, policy) = self.can_ask(check.policy, op)?;
         if matches!(policy.kind, CompiledKind::Shaper(..)) {
             return Err(CheckError::Shapes(name.to_owned()));
+        }
+        if let Some(Override::Allow | Override::Block) = policy.instead_for(check.key) {
+            return Ok(()); // answered without a limit, whatever the limits count
         }
         let mut keys = policy.members().iter().map(|(_, member)| member.key.as_deref());
         keys.try_for_each(|key| check.key.find(name, key).map(drop))
@@ -217,52 +297,105 @@ impl<C: Clock> Engine<C> {
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
     /// dropped, or when their lease ends.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+    /// let held = engine.acquire("export", "user-42").now()?;
+    /// assert!(held.permit.is_some());
+    /// assert!(!engine.acquire("export", "user-42").now()?.answer.decision.allowed());
+    /// drop(held);
+    /// assert!(engine.acquire("export", "user-42").now()?.answer.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn acquire(
         &self,
         policy: &str,
         key: impl AsRef<[u8]>,
-    ) -> Result<Acquired<Answer<'_>>, CheckError> {
-        let check = Check { policy, key: Key::One(key.as_ref()), cost: 1 };
-        let (name, policy) = self.policy(check.policy)?;
-        let Shared { store, clock, .. } = &*self.shared;
-        let mut held = Vec::new();
-        let answer = decide(name, policy, &check, Op::Take, |ask| {
-            let mut granted = Vec::new();
-            let verdict = store.answer_many(ask, clock.now(), &mut granted);
-            held.extend(granted.into_iter().map(|(index, permit)| {
-                let keyed = &ask.limits[index];
-                (store.fingerprint(keyed.scope, keyed.key), permit.id)
-            }));
-            verdict
-        })?;
-        let permit = answer.decision.allowed().then(|| Permit::new(store.clone(), held));
-        Ok(Acquired { answer, permit })
+    ) -> Reply<'_, Acquired<Answer<'_>>, CheckError> {
+        let key = key.as_ref();
+        let (name, policy) = match self.policy(policy) {
+            Ok(found) => found,
+            Err(error) => return Reply::ready(Err(error)),
+        };
+        let check = Check { policy: name, key: Key::One(key), cost: 1 };
+        let key: Box<[u8]> = key.into();
+        self.decide(name, policy, &check, Op::Take).then(move |decided| {
+            let decided = decided?;
+            let held = |(index, id): (usize, u64)| {
+                let (scope, member) = policy.members().get(index)?;
+                Some(Held {
+                    scope: scope.clone(),
+                    key: key.clone(),
+                    limit: member.limit.clone(),
+                    id,
+                })
+            };
+            let answer = decided.answer;
+            let store: Arc<dyn Store> = match answer.source {
+                Source::Local => self.shared.local.clone(),
+                _ => self.shared.store.clone(),
+            };
+            let held = decided.permits.into_iter().filter_map(held).collect();
+            let permit = answer.decision.allowed().then(|| Permit::new(store, held));
+            Ok(Acquired { answer, permit })
+        })
     }
 
     /// Takes a place in a shaper's queue. The caller waits.
-    pub fn reserve(&self, check: &Check<'_>) -> Result<Reservation, CheckError> {
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Check, Engine, Key, ManualClock, Policy};
+    /// let engine = Engine::builder()
+    ///     .clock(ManualClock::default())
+    ///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+    ///     .build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+    /// assert_eq!(engine.reserve(&check).now()?.delay(), Duration::ZERO);
+    /// assert_eq!(engine.reserve(&check).now()?.delay(), Duration::from_millis(500));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(&self, check: &Check<'_>) -> Reply<'_, Reservation, CheckError> {
+        self.find_turn(check).map_or_else(
+            |error| Reply::ready(Err(error)),
+            |found| match found {
+                Ok(turn) => self.shape(check.policy, &turn),
+                Err(reservation) => Reply::ready(Ok(reservation)),
+            },
+        )
+    }
+
+    /// What a question to a shaper asks of the store, or the answer if an override has it.
+    fn find_turn<'a>(
+        &'a self,
+        check: &Check<'a>,
+    ) -> Result<Result<Turn<'a>, Reservation>, CheckError> {
         let (name, policy) = self.policy(check.policy)?;
-        let CompiledKind::Shaper(scope, limit) = &policy.kind else {
+        let CompiledKind::Shaper(scope, shaper) = &policy.kind else {
             return Err(CheckError::DoesNotShape(name.to_owned()));
         };
         let key = check.key.find(name, None)?;
-        match policy.instead_for(check.key) {
-            Some(Override::Allow) => return Ok(Reservation::unlimited()),
-            Some(Override::Block) => return Ok(Reservation::blocked()),
-            Some(Override::Limit(_)) | None => {}
-        }
-        let Shared { store, clock, .. } = &*self.shared;
-        Ok(store.reserve(store.fingerprint(*scope, key), limit, clock.now(), check.cost).0)
+        Ok(match policy.instead_for(check.key) {
+            Some(Override::Allow) => Err(Reservation::unlimited()),
+            Some(Override::Block) => Err(Reservation::blocked()),
+            Some(Override::Limit(_)) | None => {
+                Ok(Turn { scope, key, shaper, cost: check.cost, cancel: None })
+            }
+        })
     }
 
     /// The policies by name, in order.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("login", "5/h").policy("api", "100/min").build()?;
+    /// let names: Vec<&str> = engine.policies().map(|policy| policy.name()).collect();
+    /// assert_eq!(names, ["api", "login"]);
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
     pub fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
         self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
-    }
-
-    /// Where state is kept.
-    pub fn store(&self) -> &Arc<MemoryStore> {
-        &self.shared.store
     }
 
     /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.
@@ -282,133 +415,3 @@ impl<C: Clock> Engine<C> {
             .ok_or_else(|| CheckError::UnknownPolicy(name.to_owned()))
     }
 }
-
-/// Puts the question to `answer` as one ask over all limits of the policy.
-fn decide<'e>(
-    name: &'e str,
-    policy: &'e Compiled,
-    check: &Check<'_>,
-    op: Op,
-    answer: impl FnOnce(&Ask<'_>) -> Option<Verdict>,
-) -> Result<Answer<'e>, CheckError> {
-    let CompiledKind::Limits { mode, members } = &policy.kind else {
-        return Err(CheckError::Shapes(name.to_owned()));
-    };
-    let own = match policy.instead_for(check.key) {
-        None => None,
-        Some(Override::Limit(limit)) => Some(limit),
-        Some(Override::Allow) => return Ok(without_limit(name, Decision::unlimited())),
-        Some(Override::Block) => return Ok(without_limit(name, Decision::blocked())),
-    };
-    let unknown = || CheckError::UnknownPolicy(name.to_owned());
-    let limit_of = |member: &'e Member| own.unwrap_or(&member.limit);
-    let (scope, first) = members.first().ok_or_else(unknown)?;
-    let mut limits =
-        [KeyedLimit { scope: *scope, key: &[], limit: limit_of(first) }; Ask::MAX_LIMITS];
-    for (keyed, (scope, member)) in limits.iter_mut().zip(members) {
-        let key = check.key.find(name, member.key.as_deref())?;
-        *keyed = KeyedLimit { scope: *scope, key, limit: limit_of(member) };
-    }
-    let limits = &limits[..members.len()];
-    let verdict = answer(&Ask { mode: *mode, limits, cost: check.cost, op }).ok_or_else(unknown)?;
-    let member = &members[verdict.binding].1;
-    Ok(Answer {
-        decision: verdict.decision,
-        policy: name,
-        binding: if member.name.is_empty() { name } else { &member.name },
-        limit: Some(limit_of(member)),
-        source: Source::Store,
-    })
-}
-
-fn without_limit(policy: &str, decision: Decision) -> Answer<'_> {
-    Answer { decision, policy, binding: policy, limit: None, source: Source::Store }
-}
-
-/// A policy as an engine holds it, to be shown.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyView<'a> {
-    name: &'a str,
-    policy: &'a Compiled,
-}
-
-impl<'a> PolicyView<'a> {
-    /// The policy's name.
-    pub const fn name(&self) -> &'a str {
-        self.name
-    }
-
-    /// How its limits make one answer; `None` for a shaper.
-    pub const fn mode(&self) -> Option<Mode> {
-        match &self.policy.kind {
-            CompiledKind::Limits { mode, .. } => Some(*mode),
-            CompiledKind::Shaper(..) => None,
-        }
-    }
-
-    /// Its limits, in declared order; none for a shaper.
-    pub fn members(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
-        self.policy.members().iter().map(|(_, member)| member)
-    }
-
-    /// The shaper, if it is one.
-    pub const fn shaper(&self) -> Option<&'a LeakyBucket> {
-        match &self.policy.kind {
-            CompiledKind::Shaper(_, limit) => Some(limit),
-            CompiledKind::Limits { .. } => None,
-        }
-    }
-}
-
-impl<'a> Key<'a> {
-    /// The identifier a limit counts.
-    fn find(&self, policy: &str, name: Option<&str>) -> Result<&'a [u8], CheckError> {
-        let found = match (self, name) {
-            (Self::One(key), None) => Some(*key),
-            (Self::One(_), Some(_)) => None,
-            (Self::Named(keys), None) => match keys {
-                [(_, only)] => Some(*only),
-                _ => None,
-            },
-            (Self::Named(keys), Some(name)) => {
-                keys.iter().find(|(given, _)| *given == name).map(|(_, key)| *key)
-            }
-        };
-        found.ok_or_else(|| CheckError::MissingKey {
-            policy: policy.to_owned(),
-            key: name.unwrap_or("key").to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownPolicy(name) => write!(f, "no policy is called `{}`", name.escape_debug()),
-            Self::MissingKey { policy, key } => {
-                write!(f, "policy `{policy}` counts by `{key}`, which was not given")
-            }
-            Self::Shapes(policy) => {
-                write!(
-                    f,
-                    "policy `{policy}` is a leaky bucket: it delays, so reserve instead of check"
-                )
-            }
-            Self::DoesNotShape(policy) => {
-                write!(f, "policy `{policy}` is no leaky bucket: check instead of reserve")
-            }
-            Self::NeedsAcquire(policy) => {
-                write!(f, "policy `{policy}` limits concurrency: acquire instead of check")
-            }
-        }
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "policy `{}`: {}", self.policy.escape_debug(), self.problem)
-    }
-}
-
-impl std::error::Error for CheckError {}
-impl std::error::Error for BuildError {}

@@ -23,11 +23,14 @@
 mod builder;
 mod clock;
 mod engine;
+#[cfg(feature = "redis")]
+mod identity;
 mod limiter;
 mod permit;
 mod policy;
 #[cfg(all(doctest, feature = "axum", feature = "time-zones", feature = "tokio"))]
 mod readme;
+mod reply;
 mod shaper;
 mod store;
 mod sync;
@@ -40,16 +43,21 @@ mod zone;
 pub mod tower;
 
 pub use builder::Builder;
-pub use clock::{Clock, ManualClock, SystemClock};
-pub use engine::{
-    Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView, Source,
-};
+pub use clock::{Clock, ManualClock, MonotonicClock, SystemClock};
+pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
 pub use limiter::Limiter;
 pub use permit::{Acquired, Permit};
-pub use policy::{Member, Override, Policy, PolicyProblem};
+pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
+pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
+#[cfg(feature = "redis")]
+pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
-pub use store::{Ask, KeyedLimit, Op, Scope};
+#[cfg(feature = "redis")]
+pub use store::redis::{RedisOptions, RedisStats, RedisStore};
+pub use store::{
+    Ask, KeyedLimit, Op, Place, Ran, Scope, Settled, Source, Store, StoreError, Trouble, Turn,
+};
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, LeakyBucket, Limit, LimitError,
     Mode, Quota, Reservation, SlidingLog, SlidingWindow, Timestamp, Verdict, Zone, parse_duration,

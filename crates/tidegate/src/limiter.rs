@@ -8,7 +8,7 @@ use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 
 use crate::builder::{Builder, Place};
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Permit};
+use crate::permit::{Acquired, Held, Permit};
 use crate::store::memory::MemoryStore;
 
 /// One limit over many keys, in this process.
@@ -55,11 +55,27 @@ impl<C> Clone for Limiter<C> {
 
 impl Limiter {
     /// A limiter for a limit written as text, like `100/min burst 20` or `sliding-log 5/h`: see [`Limit`].
+    ///
+    /// ```
+    /// # use tidegate::{LimitError, Limiter};
+    /// assert!(Limiter::new("sliding-log 5/h").is_ok());
+    /// assert_eq!(Limiter::new("0/h").err(), Some(LimitError::ZeroLimit));
+    /// ```
     pub fn new(limit: &str) -> Result<Self, LimitError> {
         Self::builder(limit).build()
     }
 
     /// A limiter with a name, a store or a clock of its own.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{FixedWindow, Limiter};
+    /// // From text, or from a limit that is built already.
+    /// let window = FixedWindow::new(5, Duration::from_secs(3600))?;
+    /// let limiter = Limiter::builder(window).name("login").build()?;
+    /// assert_eq!(limiter.check("user-42").remaining(), 4);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn builder(limit: impl TryInto<Limit, Error: Into<LimitError>>) -> Builder<Limit> {
         Builder::new(limit.try_into().map_err(Into::into))
     }
@@ -67,6 +83,12 @@ impl Limiter {
 
 impl<C: Clock> Builder<Limit, C> {
     /// The limiter; an error if the limit makes no sense.
+    ///
+    /// ```
+    /// # use tidegate::{LimitError, Limiter};
+    /// let built = Limiter::builder("concurrency 0").name("exports").build();
+    /// assert_eq!(built.err(), Some(LimitError::ZeroLimit));
+    /// ```
     pub fn build(self) -> Result<Limiter<C>, LimitError> {
         let (limit, place) = self.place()?;
         let shared = Shared { limit, place, overrides: Overrides::default() };
@@ -76,6 +98,14 @@ impl<C: Clock> Builder<Limit, C> {
 
 impl<C: Clock> Limiter<C> {
     /// Spends one unit of `key`, if there is one.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("1/h")?;
+    /// assert!(limiter.check("user-42").allowed());
+    /// assert!(!limiter.check("user-42").allowed());
+    /// assert!(limiter.check(7_u64.to_le_bytes()).allowed()); // a key is any bytes
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     #[must_use = "a decision that nobody looks at limits nothing"]
     #[inline]
     pub fn check(&self, key: impl AsRef<[u8]>) -> Decision {
@@ -153,6 +183,13 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// What [`Limiter::check_n`] would answer, without spending.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("10/h")?;
+    /// assert!(limiter.peek("upload", 8).allowed());
+    /// assert_eq!(limiter.peek("upload", 0).remaining(), 10); // nothing has been spent
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     #[must_use = "a peek changes nothing"]
     pub fn peek(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         let key = key.as_ref();
@@ -191,16 +228,32 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn acquire(&self, key: impl AsRef<[u8]>) -> Acquired<Decision> {
-        let (key, store) = (key.as_ref(), &self.shared.place.store);
+        let (key, place) = (key.as_ref(), &self.shared.place);
         let fingerprint = self.fingerprint(key);
-        let (answer, grant) =
-            self.with_limit(key, |limit, now| store.take_state(fingerprint, limit, now, 1));
-        let held = grant.map(|grant| (fingerprint, grant.id)).into_iter().collect();
-        let permit = answer.allowed().then(|| Permit::new(store.clone(), held));
-        Acquired { answer, permit }
+        self.with_limit(key, |limit, now| {
+            let (answer, grant) = place.store.take_state(fingerprint, limit, now, 1);
+            let held = grant.map(|grant| Held {
+                scope: place.scope.clone(),
+                key: key.into(),
+                limit: limit.clone(),
+                id: grant.id,
+            });
+            let permit = answer
+                .allowed()
+                .then(|| Permit::new(place.store.clone(), held.into_iter().collect()));
+            Acquired { answer, permit }
+        })
     }
 
     /// Forgets what `key` has used.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("1/h")?;
+    /// assert!(limiter.check("user-42").allowed());
+    /// limiter.reset("user-42");
+    /// assert!(limiter.check("user-42").allowed());
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn reset(&self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.with_limit(key, |limit, now| {
@@ -231,6 +284,15 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// Takes a key's own limit away. `false` if it had none.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("1/h")?;
+    /// limiter.set_override("partner-7", "5000/min")?;
+    /// assert!(limiter.clear_override("partner-7"));
+    /// assert_eq!(limiter.check("partner-7").limit(), 1);
+    /// assert!(!limiter.clear_override("partner-7")); // gone already
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn clear_override(&self, key: impl AsRef<[u8]>) -> bool {
         let overrides = &self.shared.overrides;
         let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
@@ -240,18 +302,31 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// The limit of keys without one of their own.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("100/min burst 20")?;
+    /// assert_eq!((limiter.limit().units(), limiter.limit().ceiling()), (100, 20));
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn limit(&self) -> &Limit {
         &self.shared.limit
     }
 
     /// Where state is kept.
+    ///
+    /// ```
+    /// # let limiter = tidegate::Limiter::new("100/min burst 20")?;
+    /// let _ = limiter.check("user-42");
+    /// assert_eq!(limiter.store().stats().keys, 1);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn store(&self) -> &Arc<MemoryStore> {
         &self.shared.place.store
     }
 
     #[inline]
     fn fingerprint(&self, key: &[u8]) -> u64 {
-        self.shared.place.store.fingerprint(self.shared.place.scope, key)
+        self.shared.place.store.fingerprint(&self.shared.place.scope, key)
     }
 
     pub(crate) fn with_limit<R>(&self, key: &[u8], then: impl FnOnce(&Limit, Timestamp) -> R) -> R {

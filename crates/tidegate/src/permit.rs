@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::store::memory::MemoryStore;
+use tidegate_core::{Limit, Mode, Timestamp};
+
+use crate::store::{Ask, KeyedLimit, Op, Scope, Store};
 
 /// The answer to an `acquire`.
 ///
@@ -24,24 +26,48 @@ pub struct Acquired<A> {
 }
 
 /// Places held. Given back when dropped.
+///
+/// ```
+/// use tidegate::{Limiter, Permit};
+///
+/// let exports = Limiter::new("concurrency 1 lease 30s")?;
+/// let permit: Option<Permit> = exports.acquire("user-42").permit;
+/// assert_eq!(exports.peek("user-42", 0).remaining(), 0);
+/// drop(permit); // as at the end of the work, or where it fails
+/// assert_eq!(exports.peek("user-42", 0).remaining(), 1);
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct Permit {
-    store: Arc<MemoryStore>,
-    /// Fingerprints and the ids of the permits held under them.
-    held: Vec<(u64, u64)>,
+    store: Arc<dyn Store>,
+    held: Vec<Held>,
+}
+
+/// Places held under one limit.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) scope: Scope,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) limit: Limit,
+    pub(crate) id: u64,
 }
 
 impl Permit {
-    pub(crate) fn new(store: Arc<MemoryStore>, held: Vec<(u64, u64)>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>) -> Self {
         Self { store, held }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        for (fingerprint, id) in &self.held {
-            self.store.release(*fingerprint, *id);
+        for Held { scope, key, limit, id } in &self.held {
+            let limits = [KeyedLimit { scope, key, limit }];
+            let op = Op::Release { permit_id: *id };
+            let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op };
+            // Under way with the call, whoever waits for it. Giving back takes no memory, so that no time is needed
+            // to find some.
+            drop(self.store.answer(&ask, Timestamp::EPOCH));
         }
     }
 }

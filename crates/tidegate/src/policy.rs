@@ -1,6 +1,7 @@
 //! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 
@@ -10,7 +11,7 @@ use crate::store::{Ask, Scope};
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
 ///
 /// ```
-/// use tidegate::Policy;
+/// use tidegate::{Engine, Policy};
 ///
 /// let api: Policy = "100/min burst 20".try_into()?;
 /// let plan = Policy::all().limit("second", "10/s").limit("day", "fixed-window 10000/day");
@@ -18,12 +19,17 @@ use crate::store::{Ask, Scope};
 ///     .limit_by("ip", "ip", "3/h")
 ///     .limit_by("domain", "email_domain", "50/h");
 /// let export = Policy::shaper("2/s max-wait 5s");
-/// # Ok::<(), tidegate::LimitError>(())
+///
+/// let engine = Engine::builder().policy("api", api).policy("plan", plan);
+/// let engine = engine.policy("signup", signup).policy("export", export).build()?;
+/// assert!(engine.check("plan", "user-42").now()?.decision.allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
     overrides: HashMap<Box<[u8]>, Override>,
+    on_store_error: OnStoreError,
 }
 
 #[derive(Clone, Debug)]
@@ -33,6 +39,18 @@ enum Kind {
 }
 
 /// One limit of a policy.
+///
+/// ```
+/// use tidegate::{Engine, Member, Policy};
+///
+/// let signup = Policy::all().limit_by("address", "ip", "3/h");
+/// let engine = Engine::builder().policy("signup", signup).build()?;
+/// let members: Vec<&Member> = engine.policies().flat_map(|policy| policy.members()).collect();
+/// assert_eq!(members[0].name, "address");
+/// assert_eq!(members[0].key.as_deref(), Some("ip"));
+/// assert_eq!(members[0].limit.units(), 3);
+/// # Ok::<(), tidegate::BuildError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The limit's name, as answers call it when it binds.
@@ -44,6 +62,21 @@ pub struct Member {
 }
 
 /// What one key gets instead of the policy.
+///
+/// ```
+/// use tidegate::{Engine, Override, Policy};
+///
+/// let api = Policy::all()
+///     .limit("hour", "5/h")
+///     .with_override("partner-7", Override::Limit("5000/min".parse()?))
+///     .with_override("monitor", Override::Allow)
+///     .with_override("scraper", Override::Block);
+/// let engine = Engine::builder().policy("api", api).build()?;
+/// assert_eq!(engine.check("api", "partner-7").now()?.decision.limit(), 5000);
+/// assert_eq!(engine.check("api", "monitor").now()?.limit, None); // no limit had to decide
+/// assert_eq!(engine.check("api", "scraper").now()?.decision.retry_after(), None); // never
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Override {
     /// A limit of its own.
@@ -54,11 +87,65 @@ pub enum Override {
     Block,
 }
 
+/// What to answer when the store cannot.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Engine, OnStoreError, Policy, Source};
+/// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+/// # #[derive(Debug)]
+/// # struct Down;
+/// # impl Store for Down {
+/// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+/// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+/// #     }
+/// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+/// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+/// #     }
+/// # }
+///
+/// let hour = Policy::all().limit("hour", "5/h");
+/// let soon = OnStoreError::Deny { retry_after: Duration::from_secs(5) };
+/// let engine = Engine::builder()
+///     .store(Down) // one that never answers
+///     .policy("page", hour.clone().on_store_error(OnStoreError::Allow))
+///     .policy("order", hour.clone().on_store_error(soon))
+///     // Nobody may guess passwords faster because a store is down.
+///     .policy("login", hour.clone().on_store_error(OnStoreError::DENY))
+///     .policy("api", hour.on_store_error(OnStoreError::Local))
+///     .build()?;
+/// let source = |policy| engine.check(policy, "user-42").now().map(|answer| answer.source);
+/// assert_eq!(source("page")?, Source::FailOpen);
+/// assert_eq!(source("order")?, Source::FailClosed);
+/// assert_eq!(source("login")?, Source::FailClosed);
+/// assert_eq!(source("api")?, Source::Local);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnStoreError {
+    /// Admit, as if nothing had been spent.
+    Allow,
+    /// Admit nothing, and say when to come back.
+    Deny {
+        /// What is told to those who are turned away.
+        retry_after: Duration,
+    },
+    /// Enforce this node's share of the limit in this process.
+    #[default]
+    Local,
+}
+
+impl OnStoreError {
+    /// Admit nothing, and ask to come back in a minute.
+    pub const DENY: Self = Self::Deny { retry_after: Duration::from_mins(1) };
+}
+
 /// A policy that has been checked, with the scopes of its limits.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) kind: CompiledKind,
     pub(crate) overrides: HashMap<Box<[u8]>, Override>,
+    pub(crate) on_store_error: OnStoreError,
 }
 
 #[derive(Debug)]
@@ -69,27 +156,66 @@ pub(crate) enum CompiledKind {
 
 impl Policy {
     /// Admits if every limit does; all are charged, or none.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let plan = Policy::all().limit("hour", "5/h").limit("day", "3/day");
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// let answer = engine.check("plan", "user-42").now()?;
+    /// // The one with the least left speaks for all.
+    /// assert_eq!((answer.binding, answer.decision.remaining()), ("day", 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn all() -> Self {
         Self::of(Mode::All)
     }
 
     /// Admits if one limit does; those that admit are charged.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let plan = Policy::any().limit("included", "1/day").limit("extra", "2/day");
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// assert!(engine.check("plan", "user-42").now()?.decision.allowed()); // charged to both
+    /// assert_eq!(engine.check("plan", "user-42").now()?.binding, "extra"); // the other has none left
+    /// assert!(!engine.check("plan", "user-42").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn any() -> Self {
         Self::of(Mode::Any)
     }
 
     /// Delays instead of refusing: for [`Engine::reserve`](crate::Engine::reserve).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Check, Engine, Key, Policy};
+    /// let engine = Engine::builder().policy("export", Policy::shaper("2/h max-wait 5h")).build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 2 };
+    /// assert_eq!(engine.reserve(&check).now()?.delay(), Duration::ZERO);
+    /// assert!(engine.reserve(&check).now()?.delay() > Duration::from_secs(3000)); // an hour behind
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shaper(limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>) -> Self {
         let kind = limit.try_into().map(Kind::Shaper);
         let kind = kind.map_err(|error| PolicyProblem::Limit(error.into()));
-        Self { kind, overrides: HashMap::new() }
+        Self { kind, overrides: HashMap::new(), on_store_error: OnStoreError::default() }
     }
 
     fn of(mode: Mode) -> Self {
-        Self { kind: Ok(Kind::Limits { mode, members: Vec::new() }), overrides: HashMap::new() }
+        let kind = Ok(Kind::Limits { mode, members: Vec::new() });
+        Self { kind, overrides: HashMap::new(), on_store_error: OnStoreError::default() }
     }
 
     /// Adds a limit on the caller's only identifier.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy, PolicyProblem};
+    /// let twice = Policy::all().limit("hour", "5/h").limit("hour", "20/day");
+    /// let built = Engine::builder().policy("api", twice).build();
+    /// let same = PolicyProblem::SameName("hour".to_owned());
+    /// assert_eq!(built.err().map(|error| error.problem), Some(same)); // or answers could not tell
+    /// ```
     #[must_use]
     pub fn limit(
         self,
@@ -100,6 +226,20 @@ impl Policy {
     }
 
     /// Adds a limit on the identifier called `key`.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Op, Policy};
+    /// let signup = Policy::all().limit_by("ip", "ip", "1/h").limit_by("mail", "domain", "50/h");
+    /// let engine = Engine::builder().policy("signup", signup).build()?;
+    /// let sign_up = |ip: &[u8]| {
+    ///     let keys: [(&str, &[u8]); 2] = [("ip", ip), ("domain", b"example.org")];
+    ///     engine.ask(&Check { policy: "signup", key: Key::Named(&keys), cost: 1 }, Op::Take).now()
+    /// };
+    /// assert!(sign_up(b"203.0.113.9")?.decision.allowed());
+    /// assert!(!sign_up(b"203.0.113.9")?.decision.allowed());
+    /// assert_eq!(sign_up(b"203.0.113.10")?.decision.remaining(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn limit_by(
         self,
@@ -129,9 +269,47 @@ impl Policy {
 
     /// Gives one key something else than the policy. For checks with one identifier: among several, one that the
     /// client may choose could pass for another.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Override, Policy};
+    /// let login = Policy::all().limit("hour", "5/h").with_override("scraper", Override::Block);
+    /// let engine = Engine::builder().policy("login", login).build()?;
+    /// assert!(engine.check("login", "user-42").now()?.decision.allowed());
+    /// assert!(!engine.check("login", "scraper").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
         self.overrides.insert(key.as_ref().into(), instead);
+        self
+    }
+
+    /// Says what to answer when the store cannot; by default this node's share is enforced in process.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, OnStoreError, Policy};
+    /// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+    /// # #[derive(Debug)]
+    /// # struct Down;
+    /// # impl Store for Down {
+    /// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     }
+    /// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     }
+    /// # }
+    /// let login = Policy::all().limit("hour", "5/h").on_store_error(OnStoreError::DENY);
+    /// let engine = Engine::builder().store(Down).policy("login", login).build()?;
+    /// let decision = engine.check("login", "user-42").now()?.decision;
+    /// assert!(!decision.allowed());
+    /// assert_eq!(decision.retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
+        self.on_store_error = on_store_error;
         self
     }
 
@@ -150,7 +328,7 @@ impl Policy {
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        Ok(Compiled { kind, overrides: self.overrides })
+        Ok(Compiled { kind, overrides: self.overrides, on_store_error: self.on_store_error })
     }
 }
 
@@ -205,6 +383,28 @@ fn check_members(
 }
 
 /// What is wrong with a policy as a whole.
+///
+/// ```
+/// use tidegate::{Engine, LimitError, Override, Policy, PolicyProblem::*};
+///
+/// let problem = |policy: Policy| {
+///     Engine::builder().policy("api", policy).build().err().map(|error| error.problem)
+/// };
+/// let hour = Policy::all().limit("hour", "5/h");
+/// assert_eq!(problem(Policy::all().limit("hour", "0/h")), Some(Limit(LimitError::ZeroLimit)));
+/// assert_eq!(problem(Policy::all()), Some(NoLimit));
+/// assert_eq!(problem(hour.clone().limit("hour", "9/day")), Some(SameName("hour".into())));
+/// assert_eq!(problem(Policy::shaper("2/s max-wait 5s").limit("hour", "5/h")), Some(ShaperAmongLimits));
+/// let many = (0..17).fold(Policy::all(), |all, n| all.limit(format!("limit {n}"), "5/h"));
+/// assert_eq!(problem(many), Some(TooManyLimits(17)));
+///
+/// let own = |limit: &str| limit.parse().map(Override::Limit);
+/// let places = hour.clone().with_override("user-42", own("concurrency 2")?);
+/// assert_eq!(problem(places), Some(OverrideOfAnotherKind));
+/// let of_two = hour.limit("day", "9/day").with_override("user-42", own("50/h")?);
+/// assert_eq!(problem(of_two), Some(OverrideOfMany));
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PolicyProblem {

@@ -40,11 +40,27 @@ impl<C> Clone for Shaper<C> {
 
 impl Shaper {
     /// A shaper written as text: `2/s max-wait 5s` or `2/s capacity 10`.
+    ///
+    /// ```
+    /// # use tidegate::Shaper;
+    /// assert!(Shaper::new("2/s capacity 10").is_ok());
+    /// assert!(Shaper::new("2/s").is_err()); // how long may one wait?
+    /// ```
     pub fn new(limit: &str) -> Result<Self, LimitError> {
         Self::builder(limit).build()
     }
 
     /// A shaper with a name, a store or a clock of its own.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{LeakyBucket, Shaper};
+    /// // From text, or from a leaky bucket that is built already.
+    /// let second = Duration::from_secs(1);
+    /// let exports = Shaper::builder(LeakyBucket::new(2, second, 5 * second)?).name("exports").build()?;
+    /// assert!(exports.reserve("user-42").accepted());
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn builder(
         limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>,
     ) -> Builder<LeakyBucket> {
@@ -54,6 +70,12 @@ impl Shaper {
 
 impl<C: Clock> Builder<LeakyBucket, C> {
     /// The shaper; an error if the limit makes no sense.
+    ///
+    /// ```
+    /// # use tidegate::{LimitError, Shaper};
+    /// let built = Shaper::builder("0/s max-wait 5s").name("exports").build();
+    /// assert_eq!(built.err(), Some(LimitError::ZeroLimit));
+    /// ```
     pub fn build(self) -> Result<Shaper<C>, LimitError> {
         let (limit, home) = self.place()?;
         Ok(Shaper { shared: Arc::new(Shared { limit, home }) })
@@ -63,11 +85,31 @@ impl<C: Clock> Builder<LeakyBucket, C> {
 impl<C: Clock> Shaper<C> {
     /// Takes a place in the queue of `key`, if its wait is not too long, and answers how long that is. The
     /// caller waits.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{ManualClock, Shaper};
+    /// let exports = Shaper::builder("2/s max-wait 5s").clock(ManualClock::default()).build()?;
+    /// assert_eq!(exports.reserve("user-42").delay(), Duration::ZERO);
+    /// assert_eq!(exports.reserve("user-42").delay(), Duration::from_millis(500));
+    /// assert_eq!(exports.reserve("user-43").delay(), Duration::ZERO); // a queue of its own
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn reserve(&self, key: impl AsRef<[u8]>) -> Reservation {
         self.reserve_n(key, 1)
     }
 
     /// Takes `cost` places in a row.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{ManualClock, Shaper};
+    /// let exports = Shaper::builder("2/s max-wait 5s").clock(ManualClock::default()).build()?;
+    /// assert_eq!(exports.reserve_n("user-42", 2).delay(), Duration::ZERO);
+    /// assert_eq!(exports.reserve_n("user-42", 2).delay(), Duration::from_secs(1));
+    /// assert_eq!(exports.reserve_n("user-42", 3).retry_after(), None); // never: more than the limit
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn reserve_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Reservation {
         let place = self.take_place(key.as_ref(), cost);
         let reservation = place.reservation;
@@ -77,7 +119,7 @@ impl<C: Clock> Shaper<C> {
 
     pub(crate) fn take_place(&self, key: &[u8], cost: u64) -> Place<'_, C> {
         let Home { scope, store, clock } = &self.shared.home;
-        let fingerprint = store.fingerprint(*scope, key);
+        let fingerprint = store.fingerprint(scope, key);
         let (reservation, until) =
             store.reserve(fingerprint, &self.shared.limit, clock.now(), cost);
         Place { shaper: self, fingerprint, cost, reservation, until }

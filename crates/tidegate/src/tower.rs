@@ -96,6 +96,22 @@ struct Rules {
 
 impl<C: Clock> RateLimitLayer<C> {
     /// Limits each client's address.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?);
+    /// let response = limit.layer(hello).oneshot(Request::new(())).await?;
+    /// // No connection, no address: a mistake in the setup, which fails every request.
+    /// assert_eq!(response.status(), 500);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(limiter: Limiter<C>) -> Self {
         let rules = Rules {
             key: Key::client_ip(),
@@ -111,12 +127,47 @@ impl<C: Clock> RateLimitLayer<C> {
 
 impl<C: Clock, R> RateLimitLayer<C, R> {
     /// Who is limited; [`Key::client_ip`] unless told.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limiter = Limiter::new("5/h")?;
+    /// let limit = RateLimitLayer::new(limiter.clone()).key(Key::header("x-api-key")?);
+    /// let request = Request::builder().header("x-api-key", "partner-7").body(())?;
+    /// limit.layer(hello).oneshot(request).await?;
+    /// assert_eq!(limiter.peek("partner-7", 0).remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn key(mut self, key: Key) -> Self {
         self.rules.key = key;
         self
     }
 
     /// How a client's address is found, by every [`Key`] that needs it.
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{ClientIp, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limiter = Limiter::new("5/h")?;
+    /// let client_ip = ClientIp::new().peer(|_| Some(IpAddr::from([203, 0, 113, 7])));
+    /// let limit = RateLimitLayer::new(limiter.clone()).client_ip(client_ip);
+    /// limit.layer(hello).oneshot(Request::new(())).await?;
+    /// assert_eq!(limiter.peek("203.0.113.7", 0).remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn client_ip(mut self, client_ip: ClientIp) -> Self {
         self.rules.client_ip = client_ip;
         self
@@ -124,12 +175,46 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
 
     /// What a request costs; 1 unless told. A cost of 0 spends nothing and is always admitted, and its answer
     /// still says what is left.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limit = RateLimitLayer::new(Limiter::new("15/h")?)
+    ///     .key(Key::path())
+    ///     .cost(|request| if request.uri.path() == "/export" { 10 } else { 1 });
+    /// let response = limit.layer(hello).oneshot(Request::get("/export").body(())?).await?;
+    /// assert_eq!(response.headers()["x-ratelimit-remaining"], "5");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         self.rules.cost = Some(Hook::new(cost));
         self
     }
 
     /// Lets requests through without counting them, such as health checks.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?)
+    ///     .key(Key::path())
+    ///     .skip(|request| request.uri.path() == "/healthz");
+    /// let response = limit.layer(hello).oneshot(Request::get("/healthz").body(())?).await?;
+    /// assert!(response.headers().is_empty()); // not counted, so there is nothing to tell
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.rules.skip = Some(Hook::new(skip));
         self
@@ -137,12 +222,42 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
 
     /// The policy's name in the headers; `default` unless told. It is sent as ASCII: any other character
     /// becomes `?`.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).key(Key::path()).name("search");
+    /// let response = limit.layer(hello).oneshot(Request::new(())).await?;
+    /// assert_eq!(response.headers()["ratelimit-policy"], "\"search\";q=5;w=3600");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn name(mut self, name: &str) -> Self {
         self.rules.label = Label::new(name, self.limiter.limit());
         self
     }
 
     /// Which headers tell the client what is left.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Headers, Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).key(Key::path()).headers(Headers::Off);
+    /// let response = limit.layer(hello).oneshot(Request::new(())).await?;
+    /// assert!(response.headers().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn headers(mut self, headers: Headers) -> Self {
         self.rules.headers = headers;
         self

@@ -14,6 +14,18 @@ use crate::shaper::Shaper;
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The cost is above the ceiling: no wait would ever be long enough.
+///
+/// ```
+/// use tidegate::{Limiter, NeverReady};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::new("1000/h burst 10")?;
+/// let answer = limiter.until_ready_n("mailer", 11).await;
+/// assert_eq!(answer, Err(NeverReady { cost: 11, limit: 10 }));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeverReady {
     /// What was asked for.
@@ -44,6 +56,16 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// Waits until `cost` units of `key` are admitted at once, and spends them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = tidegate::Limiter::new("1000/h burst 10")?;
+    /// let decision = limiter.until_ready_n("mailer", 10).await?;
+    /// assert_eq!(decision.remaining(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn until_ready_n(
         &self,
         key: impl AsRef<[u8]>,

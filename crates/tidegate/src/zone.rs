@@ -7,6 +7,13 @@ use jiff::tz::TimeZone;
 use tidegate_core::{Transition, Zone};
 
 /// A name that is no IANA time zone.
+///
+/// ```
+/// use tidegate::{UnknownZone, zone};
+///
+/// assert!(zone("Europe/Berlin").is_ok());
+/// assert_eq!(zone("Europe/Atlantis"), Err(UnknownZone("Europe/Atlantis".to_owned())));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownZone(pub String);
 

@@ -14,7 +14,10 @@ use crate::time::{EXACT_MAX, Timestamp, micros_up};
 /// use std::time::Duration;
 /// use tidegate_core::{Concurrency, Limit, State, Timestamp};
 ///
-/// let limit: Limit = Concurrency::new(1, Duration::from_secs(30))?.into();
+/// let exports = Concurrency::new(1, Duration::from_secs(30))?;
+/// assert_eq!((exports.limit(), exports.lease()), (1, Duration::from_secs(30)));
+///
+/// let limit: Limit = exports.into();
 /// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
 /// let (_, change) = limit.decide(&state, now, 1);
 /// state.apply(change);
@@ -34,6 +37,16 @@ impl Concurrency {
     pub const MAX_LIMIT: u64 = 1_000_000;
 
     /// At most `limit` in flight, each for at most `lease`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Concurrency, LimitError};
+    /// let lease = Duration::from_secs(30);
+    /// assert!(Concurrency::new(Concurrency::MAX_LIMIT, lease).is_ok());
+    /// let too_many = Concurrency::new(Concurrency::MAX_LIMIT + 1, lease);
+    /// assert_eq!(too_many, Err(LimitError::TooManyPermits(1_000_001)));
+    /// assert_eq!(Concurrency::new(1, Duration::ZERO), Err(LimitError::ZeroLease));
+    /// ```
     pub fn new(limit: u64, lease: Duration) -> Result<Self, LimitError> {
         let lease_us = micros_up(lease);
         match (limit, lease_us) {

@@ -19,7 +19,10 @@ use crate::time::{Timestamp, micros_up};
 /// use std::time::Duration;
 /// use tidegate_core::{FixedWindow, Limit, State, Timestamp};
 ///
-/// let limit: Limit = FixedWindow::new(2, Duration::from_secs(60))?.into();
+/// let two = FixedWindow::new(2, Duration::from_secs(60))?;
+/// assert_eq!((two.limit(), two.period()), (2, Duration::from_secs(60)));
+///
+/// let limit: Limit = two.into();
 /// let mut state = State::Empty;
 /// let last = Timestamp::from_micros(1_700_000_039_999_999); // the last µs of a minute
 /// assert!(limit.take(&mut state, last, 2).allowed());
@@ -36,10 +39,25 @@ pub struct FixedWindow {
 
 impl FixedWindow {
     /// `limit` units in each window of `period`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{FixedWindow, LimitError};
+    /// // A period is counted in whole microseconds, rounded up.
+    /// let shortest = FixedWindow::new(1, Duration::from_nanos(1))?;
+    /// assert_eq!(shortest.period(), Duration::from_micros(1));
+    /// assert_eq!(FixedWindow::new(1, Duration::ZERO), Err(LimitError::ZeroPeriod));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn new(limit: u64, period: Duration) -> Result<Self, LimitError> {
         let period_us = micros_up(period);
         check_rate(limit, period_us)?;
         Ok(Self { limit, period_us })
+    }
+
+    /// The same over fewer units: what was exact stays so.
+    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
+        Self { limit, period_us: self.period_us }
     }
 
     /// Units per window.
@@ -53,6 +71,18 @@ impl FixedWindow {
     }
 
     /// The decision itself, on the window a store holds for the key. `Some` is to be written.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{FixedWindow, Timestamp, Window};
+    /// let limit = FixedWindow::new(5, Duration::from_secs(60))?;
+    /// let now = Timestamp::from_micros(1_700_000_000_000_000); // 20 s into its minute
+    /// let (_, window) = limit.decide(None, now, 2);
+    /// assert_eq!(window, Some(Window { end: now.as_micros() + 40_000_000, count: 2 }));
+    /// let (decision, change) = limit.decide(window, now, 4);
+    /// assert!(!decision.allowed() && change.is_none()); // a refusal writes nothing
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     #[inline]
     pub fn decide(
         &self,
@@ -61,6 +91,11 @@ impl FixedWindow {
         cost: u64,
     ) -> (Decision, Option<Window>) {
         window::decide(self.limit, self.edges(now), stored, now, cost)
+    }
+
+    /// The numbers a script needs.
+    pub(crate) const fn script(&self) -> [u64; 2] {
+        [self.limit, self.period_us]
     }
 
     #[inline]
@@ -83,8 +118,8 @@ impl FixedWindow {
         window::term(self.edges(now), state.window(), now)
     }
 
-    pub(crate) fn give_back(&self, state: &State, back: Return) -> Change {
-        let granted_end = self.edges(back.granted_at).end;
-        Change::window(window::give_back(granted_end, state.window(), back.units))
+    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        let (edges, granted_end) = (self.edges(now), self.edges(back.granted_at).end);
+        Change::window(window::give_back(edges, granted_end, state.window(), back.units))
     }
 }

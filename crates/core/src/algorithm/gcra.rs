@@ -19,7 +19,10 @@ use crate::time::{Timestamp, micros_up};
 /// use std::time::Duration;
 /// use tidegate_core::{Gcra, Limit, State, Timestamp};
 ///
-/// let limit: Limit = Gcra::new(3, Duration::from_secs(1), 2)?.into();
+/// let gcra = Gcra::new(3, Duration::from_secs(1), 2)?;
+/// assert_eq!((gcra.limit(), gcra.period(), gcra.burst()), (3, Duration::from_secs(1), 2));
+///
+/// let limit: Limit = gcra.into();
 /// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
 /// assert!(limit.take(&mut state, now, 2).allowed());
 /// // A third of a second per unit, rounded up to a whole microsecond.
@@ -40,6 +43,17 @@ pub struct Gcra {
 }
 
 /// What [`Gcra::decide_whole`] leaves behind.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Gcra, Timestamp, WholeArrival};
+///
+/// let limit = Gcra::new(2, Duration::from_secs(1), 2)?;
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// let next = limit.decide_whole(0, now, 2).map(|(_, next)| next);
+/// assert_eq!(next, Some(WholeArrival { arrival_us: now.as_micros() + 1_000_000, spent: true }));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WholeArrival {
     /// The arrival, in µs since the Unix epoch; the one there was if there is nothing to write.
@@ -50,6 +64,16 @@ pub struct WholeArrival {
 
 impl Gcra {
     /// `limit` units per `period`, at most `burst` at once.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Gcra, LimitError};
+    /// let day = Duration::from_secs(86_400);
+    /// assert!(Gcra::new(1, day, 1000).is_ok()); // saved up over almost three years
+    /// let too_far = Gcra::new(1, day, 1_000_000_000);
+    /// assert!(matches!(too_far, Err(LimitError::BurstInexact { .. })));
+    /// assert_eq!(Gcra::new(1, day, 0), Err(LimitError::ZeroBurst));
+    /// ```
     pub fn new(limit: u64, period: Duration, burst: u64) -> Result<Self, LimitError> {
         let period_us = micros_up(period);
         // First, because the burst defaults to the limit: a limit of 0 is to be named as such.
@@ -68,6 +92,14 @@ impl Gcra {
     }
 
     /// A token bucket of `capacity` tokens that gains `refill` tokens per `period`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Gcra;
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(Gcra::token_bucket(20, 100, minute)?, Gcra::new(100, minute, 20)?);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn token_bucket(capacity: u64, refill: u64, period: Duration) -> Result<Self, LimitError> {
         Self::new(refill, period, capacity)
     }
@@ -88,6 +120,18 @@ impl Gcra {
     }
 
     /// The decision itself, on the arrival a store holds for the key. `Some` is to be written.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Gcra, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit = Gcra::new(2, Duration::from_secs(1), 2)?;
+    /// let (_, arrival) = limit.decide(None, now, 1);
+    /// assert_eq!(arrival.map(|arrival| arrival.end_us()), Some(now.as_micros() + 500_000));
+    /// let (decision, change) = limit.decide(arrival, now, 2);
+    /// assert!(!decision.allowed() && change.is_none()); // a refusal writes nothing
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     #[inline]
     pub fn decide(
         &self,
@@ -104,6 +148,18 @@ impl Gcra {
 
     /// [`Gcra::decide`] where a unit is a whole number of microseconds, as most are, on an arrival in whole
     /// microseconds. `None` for other rates.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Gcra, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let second = Duration::from_secs(1);
+    /// let answer = Gcra::new(2, second, 2)?.decide_whole(0, now, 1);
+    /// assert!(answer.is_some_and(|(decision, next)| decision.allowed() && !next.spent));
+    /// // A third of a second is no whole number of microseconds.
+    /// assert_eq!(Gcra::new(3, second, 2)?.decide_whole(0, now, 1), None);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     #[inline]
     pub fn decide_whole(
         &self,
@@ -138,6 +194,12 @@ impl Gcra {
             Retry::After(micros(cost * interval - room))
         };
         (Decision::refuse(self.burst, self.units.divide(room), retry, micros(ahead)), ahead)
+    }
+
+    /// The numbers a script needs.
+    pub(crate) const fn script(&self) -> [u64; 5] {
+        let Pace { interval, scale, tick_us } = self.pace;
+        [interval, scale, tick_us, self.burst, self.tolerance]
     }
 
     pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {

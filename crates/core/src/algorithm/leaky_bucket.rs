@@ -19,6 +19,9 @@ use crate::time::{EXACT_MAX, Timestamp, micros_up};
 /// use tidegate_core::{LeakyBucket, State, Timestamp};
 ///
 /// let shaper = LeakyBucket::new(2, Duration::from_secs(1), Duration::from_secs(5))?;
+/// assert_eq!((shaper.limit(), shaper.period()), (2, Duration::from_secs(1)));
+/// assert_eq!(shaper.max_wait(), Duration::from_secs(5));
+///
 /// let mut state = State::Empty;
 /// let now = Timestamp::from_micros(1_700_000_000_000_000);
 /// assert_eq!(shaper.reserve(&mut state, now, 1).delay(), Duration::ZERO);
@@ -37,6 +40,18 @@ pub struct LeakyBucket {
 
 impl LeakyBucket {
     /// `limit` per `period`, nobody waiting longer than `max_wait`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{LeakyBucket, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// // At once or not at all.
+    /// let shaper = LeakyBucket::new(2, Duration::from_secs(1), Duration::ZERO)?;
+    /// let mut state = State::Empty;
+    /// assert!(shaper.reserve(&mut state, now, 1).accepted());
+    /// assert!(!shaper.reserve(&mut state, now, 1).accepted());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn new(limit: u64, period: Duration, max_wait: Duration) -> Result<Self, LimitError> {
         let max_wait_us = micros_up(max_wait);
         Self::build(limit, micros_up(period), max_wait_us, |pace| {
@@ -47,6 +62,14 @@ impl LeakyBucket {
     }
 
     /// `limit` per `period`, at most `capacity` units waiting.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::LeakyBucket;
+    /// let shaper = LeakyBucket::with_capacity(2, Duration::from_secs(1), 10)?;
+    /// assert_eq!(shaper.max_wait(), Duration::from_secs(5));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn with_capacity(limit: u64, period: Duration, capacity: u64) -> Result<Self, LimitError> {
         let period_us = micros_up(period);
         let max_wait_us = u128::from(capacity) * u128::from(period_us) / u128::from(limit.max(1));
@@ -93,7 +116,31 @@ impl LeakyBucket {
         Duration::from_micros(self.pace.micros(self.max_wait, Timestamp::EPOCH))
     }
 
+    /// The numbers a script needs.
+    pub(crate) const fn script(&self) -> [u64; 6] {
+        let Pace { interval, scale, tick_us } = self.pace;
+        [interval, scale, tick_us, self.limit, self.max_wait, self.furthest]
+    }
+
+    /// The denominator of an arrival, and the length of a tick.
+    pub(crate) const fn ticks(&self) -> (u64, u64) {
+        (self.pace.scale, self.pace.tick_us)
+    }
+
     /// Takes a place in the queue, if there is one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{LeakyBucket, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let shaper = LeakyBucket::new(2, Duration::from_secs(1), Duration::from_secs(5))?;
+    /// let mut state = State::Empty;
+    /// assert_eq!(shaper.reserve(&mut state, now, 2).delay(), Duration::ZERO);
+    /// assert_eq!(shaper.reserve(&mut state, now, 1).delay(), Duration::from_secs(1));
+    /// // Never: no queue takes more at once than leaves in a period.
+    /// assert_eq!(shaper.reserve(&mut state, now, 3).retry_after(), None);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn reserve(&self, state: &mut State, now: Timestamp, cost: u64) -> Reservation {
         let (reservation, next) = self.decide(state.arrival(), now, cost);
         state.apply(Change::arrival(next));
@@ -101,6 +148,17 @@ impl LeakyBucket {
     }
 
     /// The decision itself, on the instant a store holds for the key. `Some` is to be written.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{LeakyBucket, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let shaper = LeakyBucket::new(2, Duration::from_secs(1), Duration::from_secs(5))?;
+    /// let (_, next) = shaper.decide(None, now, 1);
+    /// let (reservation, _) = shaper.decide(next, now, 1);
+    /// assert_eq!(reservation.delay(), Duration::from_millis(500));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     #[inline]
     pub fn decide(
         &self,
@@ -128,6 +186,19 @@ impl LeakyBucket {
     /// Gives back the place of a request that will not come, when nobody has queued behind it: `after`
     /// must be the instant its own reservation wrote. Otherwise nothing changes, since those behind
     /// already know when their turn is.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{LeakyBucket, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let shaper = LeakyBucket::new(2, Duration::from_secs(1), Duration::from_secs(5))?;
+    /// let mut state = State::Empty;
+    /// let _ = shaper.reserve(&mut state, now, 1);
+    /// let place = state.arrival();
+    /// assert!(place.is_some_and(|place| shaper.cancel(&mut state, place, now, 1)));
+    /// assert_eq!(shaper.reserve(&mut state, now, 1).delay(), Duration::ZERO);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn cancel(&self, state: &mut State, after: Arrival, now: Timestamp, cost: u64) -> bool {
         if state.arrival() != Some(after) || cost > self.limit {
             return false;

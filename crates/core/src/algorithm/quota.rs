@@ -20,9 +20,13 @@ use crate::time::{EXACT_MAX, Timestamp};
 /// use std::time::Duration;
 /// use tidegate_core::{Every, Limit, Quota, State, Timestamp, Zone};
 ///
-/// // Midnight in Kolkata is 18:30 UTC.
-/// let limit: Limit = Quota::calendar(5, Every::Day, Zone::fixed(330)?)?.into();
+/// let daily = Quota::calendar(5, Every::Day, Zone::fixed(330)?)?;
+/// assert_eq!((daily.limit(), daily.every()), (5, Some(Every::Day)));
+/// assert_eq!(daily.period(), Duration::from_secs(86_400));
+///
+/// let limit: Limit = daily.into();
 /// let now = Timestamp::from_micros(1_699_981_200_000_000); // 17:00 UTC
+/// // Midnight in Kolkata is 18:30 UTC.
 /// let decision = limit.take(&mut State::Empty, now, 1);
 /// assert_eq!(decision.reset_after(), Duration::from_secs(90 * 60));
 /// # Ok::<(), tidegate_core::LimitError>(())
@@ -41,6 +45,16 @@ enum Cadence {
 
 impl Quota {
     /// `limit` per calendar day, week or month of `zone`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Every, Limit, Quota, State, Timestamp, Zone};
+    /// let monthly: Limit = Quota::calendar(100_000, Every::Month, Zone::UTC)?.into();
+    /// let now = Timestamp::from_micros(1_701_388_740_000_000); // 30 November 2023, 23:59
+    /// let decision = monthly.take(&mut State::Empty, now, 100_000);
+    /// assert_eq!(decision.reset_after(), Duration::from_secs(60));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn calendar(limit: u64, every: Every, zone: Zone) -> Result<Self, LimitError> {
         match limit {
             0 => Err(LimitError::ZeroLimit),
@@ -50,11 +64,32 @@ impl Quota {
     }
 
     /// `limit` per epoch-aligned `period`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Quota;
+    /// let shift = Quota::fixed(1000, Duration::from_secs(8 * 3600))?;
+    /// assert_eq!(shift.every(), None); // not by the calendar
+    /// assert_eq!(shift.period(), Duration::from_secs(8 * 3600));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn fixed(limit: u64, period: Duration) -> Result<Self, LimitError> {
         Ok(Self { cadence: Cadence::Fixed(FixedWindow::new(limit, period)?) })
     }
 
     /// `limit` per rolling `period`: a [`SlidingWindow`] of `buckets` slots.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Limit, Quota, State, Timestamp};
+    /// let hour = Duration::from_secs(3600);
+    /// let limit: Limit = Quota::rolling(5, 24 * hour, 24)?.into();
+    /// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+    /// assert!(limit.take(&mut state, now, 5).allowed());
+    /// assert!(!limit.peek(&state, now + 12 * hour, 1).allowed()); // midnight is no new beginning
+    /// assert!(limit.peek(&state, now + 25 * hour, 5).allowed());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn rolling(limit: u64, period: Duration, buckets: u64) -> Result<Self, LimitError> {
         Ok(Self { cadence: Cadence::Rolling(SlidingWindow::new(limit, period, buckets)?) })
     }
@@ -82,6 +117,41 @@ impl Quota {
             Cadence::Calendar { every, .. } => every.nominal(),
             Cadence::Fixed(window) => window.period(),
             Cadence::Rolling(window) => window.period(),
+        }
+    }
+
+    /// The same quota over fewer units.
+    pub(crate) fn with_limit(&self, limit: u64) -> Self {
+        let cadence = match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                Cadence::Calendar { limit, every: *every, zone: zone.clone() }
+            }
+            Cadence::Fixed(window) => Cadence::Fixed(window.with_limit(limit)),
+            Cadence::Rolling(window) => Cadence::Rolling(window.with_limit(limit)),
+        };
+        Self { cadence }
+    }
+
+    /// Whether it is a sliding window.
+    pub(crate) const fn is_rolling(&self) -> bool {
+        matches!(self.cadence, Cadence::Rolling(_))
+    }
+
+    /// The numbers a script needs, and what reads them.
+    pub(crate) fn script(&self, around: Timestamp) -> (&'static str, Vec<u64>) {
+        match &self.cadence {
+            Cadence::Fixed(window) => ("window", window.script().into()),
+            Cadence::Rolling(window) => ("slots", window.script().into()),
+            Cadence::Calendar { limit, every, zone } => {
+                let start = every.edge_before(zone, around.as_micros().cast_signed());
+                let mut numbers = vec![*limit, start.max(0).cast_unsigned()];
+                let mut edge = around.as_micros().cast_signed();
+                for _ in 0..3 {
+                    edge = every.edge_after(zone, edge);
+                    numbers.push(edge.max(0).cast_unsigned());
+                }
+                ("edges", numbers)
+            }
         }
     }
 
@@ -129,9 +199,10 @@ impl Quota {
         match &self.cadence {
             Cadence::Calendar { every, zone, .. } => {
                 let granted_end = edges(*every, zone, back.granted_at).end;
-                Change::window(window::give_back(granted_end, state.window(), back.units))
+                let edges = edges(*every, zone, now);
+                Change::window(window::give_back(edges, granted_end, state.window(), back.units))
             }
-            Cadence::Fixed(window) => window.give_back(state, back),
+            Cadence::Fixed(window) => window.give_back(state, now, back),
             Cadence::Rolling(window) => window.give_back(state, now, back),
         }
     }

@@ -18,7 +18,10 @@ use crate::time::{EXACT_MAX, Timestamp, micros_up};
 /// use std::time::Duration;
 /// use tidegate_core::{Limit, SlidingLog, State, Timestamp};
 ///
-/// let limit: Limit = SlidingLog::new(1, Duration::from_secs(3600))?.into();
+/// let hourly = SlidingLog::new(1, Duration::from_secs(3600))?;
+/// assert_eq!((hourly.limit(), hourly.period()), (1, Duration::from_secs(3600)));
+///
+/// let limit: Limit = hourly.into();
 /// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
 /// assert!(limit.take(&mut state, now, 1).allowed());
 /// let later = now + Duration::from_secs(3599);
@@ -47,6 +50,15 @@ impl SlidingLog {
     pub const MAX_LIMIT: u64 = 1_000_000;
 
     /// At most `limit` units in any `period`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{LimitError, SlidingLog};
+    /// let day = Duration::from_secs(86_400);
+    /// assert!(SlidingLog::new(SlidingLog::MAX_LIMIT, day).is_ok());
+    /// let too_long = SlidingLog::new(SlidingLog::MAX_LIMIT + 1, day);
+    /// assert_eq!(too_long, Err(LimitError::LogTooLong(1_000_001)));
+    /// ```
     pub fn new(limit: u64, period: Duration) -> Result<Self, LimitError> {
         let period_us = micros_up(period);
         check_rate(limit, period_us)?;

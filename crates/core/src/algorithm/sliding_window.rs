@@ -19,7 +19,11 @@ use crate::time::{Timestamp, micros_up};
 /// use std::time::Duration;
 /// use tidegate_core::{Limit, SlidingWindow, State, Timestamp};
 ///
-/// let limit: Limit = SlidingWindow::new(100, Duration::from_secs(60), 10)?.into();
+/// let window = SlidingWindow::new(100, Duration::from_secs(60), 10)?;
+/// assert_eq!((window.limit(), window.period()), (100, Duration::from_secs(60)));
+/// assert_eq!(window.buckets(), 10);
+///
+/// let limit: Limit = window.into();
 /// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
 /// assert_eq!(limit.take(&mut state, now, 60).remaining(), 40);
 /// let later = now + Duration::from_secs(61);
@@ -47,6 +51,15 @@ impl SlidingWindow {
     pub const DEFAULT_BUCKETS: u64 = 10;
 
     /// `limit` units per `period` in `buckets` slots, which must divide the period.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{LimitError, SlidingWindow};
+    /// let second = Duration::from_secs(1);
+    /// assert!(SlidingWindow::new(100, second, SlidingWindow::DEFAULT_BUCKETS).is_ok());
+    /// let thirds = SlidingWindow::new(100, second, 3);
+    /// assert_eq!(thirds, Err(LimitError::BucketsDoNotDivide { buckets: 3, period_us: 1_000_000 }));
+    /// ```
     pub fn new(limit: u64, period: Duration, buckets: u64) -> Result<Self, LimitError> {
         let period_us = micros_up(period);
         check_rate(limit, period_us)?;
@@ -61,6 +74,11 @@ impl SlidingWindow {
             return Err(LimitError::SlidingWindowInexact { limit, width_us });
         }
         Ok(Self { limit, buckets, width_us })
+    }
+
+    /// The same over fewer units: what was exact stays so.
+    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
+        Self { limit, buckets: self.buckets, width_us: self.width_us }
     }
 
     /// Units per period.
@@ -78,8 +96,25 @@ impl SlidingWindow {
         self.buckets
     }
 
+    /// The numbers a script needs.
+    pub(crate) const fn script(&self) -> [u64; 3] {
+        [self.limit, self.buckets, self.width_us]
+    }
+
     /// What counts at `now`, times the slot width in µs: the estimate of the requests in the last period
     /// without its fraction rounded away.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Limit, SlidingWindow, State, Timestamp};
+    /// let window = SlidingWindow::new(100, Duration::from_secs(60), 10)?;
+    /// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+    /// let _ = Limit::from(window).take(&mut state, now, 60);
+    /// // A period later, a third of the slot has left, and with it a third of what it counts.
+    /// let (estimate, width_us) = window.estimate_times_width(&state, now + window.period());
+    /// assert_eq!(estimate, 40 * width_us);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn estimate_times_width(&self, state: &State, now: Timestamp) -> (u64, u64) {
         let view = self.view(state, now);
         (self.used(&view), self.width_us)

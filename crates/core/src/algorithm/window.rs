@@ -54,9 +54,15 @@ pub(crate) fn term(edges: Edges, stored: Option<Window>, now: Timestamp) -> Term
     Term { ends_after_us: window.end - now.as_micros(), returnable: window.end == edges.end }
 }
 
-/// Units come back to the window that paid for them, if it is still the one stored.
-pub(crate) fn give_back(granted_end: u64, stored: Option<Window>, units: u64) -> Option<Window> {
-    let stored = stored.filter(|stored| stored.end == granted_end)?;
+/// Units come back to the window that paid for them, if it is still the one stored and can be in force.
+pub(crate) fn give_back(
+    edges: Edges,
+    granted_end: u64,
+    stored: Option<Window>,
+    units: u64,
+) -> Option<Window> {
+    let in_force = granted_end == edges.end || granted_end == edges.next_end;
+    let stored = stored.filter(|stored| in_force && stored.end == granted_end)?;
     Some(Window { end: stored.end, count: stored.count.saturating_sub(units) })
 }
 

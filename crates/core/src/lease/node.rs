@@ -91,6 +91,9 @@ impl Lessee {
     /// Decides a check, or says that it has to wait for the store.
     #[inline]
     pub fn check(&mut self, now_us: u64, cost: u64) -> Step {
+        if cost > self.terms.ceiling {
+            return Step::Refuse { retry_after_us: None };
+        }
         self.demand.note(now_us, cost);
         let lease = self.held.first();
         if now_us < lease.ends_us && cost <= lease.left {
@@ -113,9 +116,6 @@ impl Lessee {
     }
 
     fn decide(&mut self, now_us: u64, cost: u64, waited: bool) -> Step {
-        if cost > self.terms.ceiling {
-            return Step::Refuse { retry_after_us: None };
-        }
         let left = self.held.left(now_us);
         if cost <= left {
             self.held.spend(now_us, cost);
@@ -184,10 +184,9 @@ impl Lessee {
         self.quiet_until_us = 0;
     }
 
-    /// Whether it can be dropped: nothing is held, asked for or refused, and demand has stopped.
-    pub fn is_idle(&self, now_us: u64) -> bool {
-        let nothing_held = self.held.ends_us().is_none() && self.asked.is_none() && self.least == 0;
-        nothing_held && !self.refusal.pauses(now_us) && now_us >= self.demand.stops_us()
+    /// Whether nothing is held and nothing is asked for: a new one would know as much, but for the demand.
+    pub fn is_idle(&self) -> bool {
+        self.asked.is_none() && self.held.ends_us().is_none()
     }
 
     /// When to poll again at the latest, if nothing happens before; `None` if nothing is held. Later checks may

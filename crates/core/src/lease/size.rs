@@ -48,9 +48,11 @@ impl Demand {
         (self.since_us, self.offered) = (now_us, 0);
     }
 
-    /// Units worth taking ahead; 0 on a cold key.
+    /// Units worth taking ahead; 0 on a cold key. What came since the last measure counts as it is, so that a key
+    /// which is suddenly hot takes twice as much each time, instead of asking for every unit until a span is over.
     pub(super) fn ahead(&self) -> u64 {
-        if self.per_span < LEAST_AHEAD { 0 } else { self.per_span }
+        let expected = self.per_span.max(self.offered);
+        if expected < LEAST_AHEAD { 0 } else { expected }
     }
 
     /// What is spent within `us`, rounded up.

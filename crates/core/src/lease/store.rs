@@ -9,6 +9,21 @@ use crate::state::{Change, State};
 use crate::time::{Timestamp, micros_up};
 
 /// How much a node asks for.
+///
+/// ```
+/// use tidegate_core::{Change, Limit, State, Timestamp, Wanted, grant};
+///
+/// let (limit, state): (Limit, _) = ("100/s burst 40".parse()?, State::Empty);
+/// let units = |least, most| {
+///     let (now, mut changes) = (Timestamp::from_micros(1_700_000_000_000_000), [Change::KEEP]);
+///     let granted = grant([(&limit, &state)].into_iter(), &mut changes, now, Wanted { least, most });
+///     granted.map(|granted| granted.units)
+/// };
+/// assert_eq!(units(1, 25), Some(25));
+/// assert_eq!(units(1, 100), Some(40)); // as much as there is
+/// assert_eq!(units(50, 100), Some(0)); // or nothing
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Wanted {
     /// Below this the grant is of no use: nothing is charged, and the answer is that of a check of this cost.
@@ -18,6 +33,21 @@ pub struct Wanted {
 }
 
 /// What a node is granted.
+///
+/// ```
+/// use tidegate_core::{Change, Grant, Limit, State, Timestamp, Wanted, grant};
+///
+/// let (limit, state): (Limit, _) = ("fixed-window 100/min".parse()?, State::Empty);
+/// let now = Timestamp::from_micros(1_700_000_000_000_000); // 20 s into its minute
+/// let wanted = Wanted { least: 1, most: 30 };
+/// let granted: Option<Grant> =
+///     grant([(&limit, &state)].into_iter(), &mut [Change::KEEP], now, wanted);
+/// let granted = granted.ok_or("no limit")?;
+/// assert_eq!((granted.units, granted.granted_at), (30, Some(now)));
+/// assert_eq!(granted.verdict.decision.remaining(), 70);
+/// assert_eq!(granted.ends_after_us, 40_000_000); // with the window that pays for it
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Grant {
     /// The units that were charged, to every limit; 0 if refused.
@@ -33,6 +63,19 @@ pub struct Grant {
 }
 
 /// Units of a lease that were not needed.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Limit, Return, State, Timestamp};
+///
+/// let limit: Limit = "fixed-window 100/min".parse()?;
+/// let (mut state, granted_at) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// let _ = limit.take(&mut state, granted_at, 30); // as a lease
+/// let age = Duration::from_secs(1);
+/// let back = Return { units: 20, granted_at, age };
+/// assert_eq!(limit.give_back(&mut state, granted_at + age, back).remaining(), 90);
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Return {
     /// How many: at most what is left of the lease, and each unit once.
@@ -133,7 +176,7 @@ impl Limit {
     pub fn give_back(&self, state: &mut State, now: Timestamp, back: Return) -> Decision {
         let change = match self {
             Self::Gcra(limit) | Self::TokenBucket(limit) => limit.give_back(state, now, back),
-            Self::FixedWindow(limit) => limit.give_back(state, back),
+            Self::FixedWindow(limit) => limit.give_back(state, now, back),
             Self::SlidingWindow(limit) => limit.give_back(state, now, back),
             Self::SlidingLog(limit) => limit.give_back(state, now, back),
             Self::Quota(limit) => limit.give_back(state, now, back),

@@ -51,6 +51,15 @@ impl State {
 
     /// Reads the byte form. `None` if it is not one, or says what no decision can have written: bytes
     /// come from files and networks, and the arithmetic of a decision relies on these bounds.
+    ///
+    /// ```
+    /// # use tidegate_core::State;
+    /// let mut bytes = Vec::new();
+    /// State::Empty.write_bytes(&mut bytes);
+    /// assert_eq!(State::from_bytes(&bytes), Some(State::Empty));
+    /// bytes.push(0); // one byte too many
+    /// assert_eq!(State::from_bytes(&bytes), None);
+    /// ```
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (tag, rest) = bytes.split_first()?;
         let (chunks, rest) = rest.as_chunks::<8>();

@@ -5,6 +5,19 @@ use std::collections::VecDeque;
 use super::State;
 
 /// When units were spent, oldest first.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Limit, Log, State, Timestamp};
+///
+/// let limit: Limit = "sliding-log 5/h".parse()?;
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// let _ = limit.take(&mut state, now, 2);
+/// let _ = limit.take(&mut state, now + Duration::from_secs(1), 1);
+/// let counts = |log: &Log| log.runs().map(|run| run.count).collect::<Vec<_>>();
+/// assert!(matches!(&state, State::Log(log) if counts(log) == [2, 1]));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Log {
     pub(super) runs: VecDeque<Run>,
@@ -13,6 +26,18 @@ pub struct Log {
 }
 
 /// `count` units spent at one instant.
+///
+/// ```
+/// use tidegate_core::{Limit, Run, State, Timestamp};
+///
+/// let limit: Limit = "sliding-log 5/h".parse()?;
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// let _ = limit.take(&mut state, now, 1);
+/// let _ = limit.take(&mut state, now, 1);
+/// let one_run = Run { at_us: now.as_micros(), count: 2 }; // two checks at one instant
+/// assert!(matches!(&state, State::Log(log) if log.runs().eq([&one_run])));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Run {
     /// When, in µs since the Unix epoch.

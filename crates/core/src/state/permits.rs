@@ -3,6 +3,18 @@
 use super::State;
 
 /// Who holds what, and until when.
+///
+/// ```
+/// use tidegate_core::{Limit, Permits, State, Timestamp};
+///
+/// let limit: Limit = "concurrency 5".parse()?;
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// let _ = limit.take(&mut state, now, 1);
+/// let _ = limit.take(&mut state, now, 3);
+/// let places = |permits: &Permits| permits.held().iter().map(|permit| permit.cost).sum::<u64>();
+/// assert!(matches!(&state, State::Permits(permits) if places(permits) == 4));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Permits {
     /// Sorted by the end of the lease.
@@ -12,6 +24,19 @@ pub struct Permits {
 }
 
 /// A number of places held until they are released or their lease ends.
+///
+/// ```
+/// use tidegate_core::{Limit, Permit, State, Timestamp};
+///
+/// let limit: Limit = "concurrency 5 lease 30s".parse()?;
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// let granted_us = now.as_micros();
+/// let (_, change) = limit.decide(&State::Empty, now, 2);
+/// let expires_us = granted_us + 30_000_000;
+/// // Ids start at the microsecond of the first grant.
+/// assert_eq!(change.permit(), Some(Permit { id: granted_us, cost: 2, expires_us, granted_us }));
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Permit {
     /// Names the permit among those of its key, also after earlier ones have ended.

@@ -4,6 +4,18 @@ use super::State;
 use crate::time::Timestamp;
 
 /// Counts per slot, a ring over the newest slots.
+///
+/// ```
+/// use tidegate_core::{Limit, State, Timestamp};
+///
+/// let limit: Limit = "sliding-window 1000000/h buckets 10".parse()?;
+/// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
+/// let _ = limit.take(&mut state, now, 1_000_000);
+/// assert!(matches!(state, State::Slots(_)));
+/// // However much is counted: ten counters, and the one that is leaving.
+/// assert_eq!(state.heap_bytes(), 11 * size_of::<u64>());
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slots {
     pub(crate) width_us: u64,

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tidegate::{MemoryStore, Store};
 
 use self::case::Case;
 use self::replay::{Line, Replay};
@@ -53,16 +54,26 @@ struct Tally {
 
 /// Replays every file.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(error.to_string()))?.block_on(replay_all(args))
+}
+
+async fn replay_all(args: &Args) -> Result<ExitCode, Failure> {
     if args.store != "memory:" {
         // The scheme only: the rest of a URL may hold a password.
         let scheme = printable(args.store.split(':').next().unwrap_or_default());
         return Err(Failure::new(format!("store `{scheme}:…`: only memory: exists so far")));
     }
+    let store = MemoryStore::default();
     let mut out = Printer::new(io::stdout().lock());
     let mut tally = Tally::default();
-    let done = args.files.iter().try_for_each(|file| replay_file(file, &mut out, &mut tally));
+    for file in &args.files {
+        if let Err(failure) = replay_file(file, &store, &mut out, &mut tally).await {
+            out.finish();
+            return Err(failure);
+        }
+    }
     out.finish();
-    done?;
     if tally.differences == 0 {
         return Ok(ExitCode::from(OK));
     }
@@ -70,8 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(ERROR))
 }
 
-fn replay_file(
+async fn replay_file(
     file: &Path,
+    store: &dyn Store,
     out: &mut Printer<impl Write>,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
@@ -81,19 +93,22 @@ fn replay_file(
         .map_err(|error| within(format!("expected a list of cases: {error}")))?;
     for (index, raw) in cases.into_iter().enumerate() {
         let case = case::read(raw.get(), index).map_err(&within)?;
-        replay_case(&case, out, tally).map_err(&within)?;
+        let key = format!("{}#{index}", file.display());
+        replay_case(&case, Replay::new(store, &case.limits, key), out, tally)
+            .await
+            .map_err(&within)?;
     }
     Ok(())
 }
 
-fn replay_case(
+async fn replay_case(
     case: &Case,
+    replay: Replay<'_>,
     out: &mut Printer<impl Write>,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let mut replay = Replay::new(&case.limits)?;
     for (number, step) in case.steps.iter().enumerate() {
-        let answer = replay.step(step.now, step.cost)?;
+        let answer = replay.step(step.now, step.cost).await.map_err(|error| error.to_string())?;
         tally.steps += 1;
         out.print(&Line { case: &case.name, step: number, answer: &answer });
         if let Some(expected) = &case.expect {

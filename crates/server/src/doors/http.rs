@@ -75,7 +75,7 @@ async fn decide(engine: &Engine, body: Body, op: Op) -> Answered {
     let body = body::read(body).await?;
     let request: Request<'_> = body::decode(&body)?;
     let question = request.question()?;
-    let answer = engine.ask(&question.check(), op);
+    let answer = engine.ask(&question.check(), op).await;
     answer.map(|answer| decision(&answer)).map_err(|error| Problem::unanswered(engine, &error))
 }
 
@@ -92,9 +92,13 @@ async fn check_batch(State(engine): State<Engine>, body: Body) -> Answered {
     for (index, check) in numbered() {
         engine.validate(&check, Op::Take).map_err(|error| unanswered((index, error)))?;
     }
-    let ask = |(index, check)| engine.ask(&check, Op::Take).map_err(|error| (index, error));
-    let answers: Result<Vec<_>, _> = numbered().map(ask).collect();
-    let decisions = answers.map_err(unanswered)?.iter().map(answer::Decision::from).collect();
+    // All are under way before the first is waited for, so that a store may take them in one round trip.
+    let under_way: Vec<_> = numbered().map(|(_, check)| engine.ask(&check, Op::Take)).collect();
+    let mut decisions = Vec::with_capacity(under_way.len());
+    for (index, reply) in under_way.into_iter().enumerate() {
+        let answer = reply.await.map_err(|error| unanswered((index, error)))?;
+        decisions.push(answer::Decision::from(&answer));
+    }
     Ok(json(&answer::BatchAnswer { decisions }))
 }
 
@@ -104,6 +108,7 @@ async fn reserve(State(engine): State<Engine>, body: Body) -> Answered {
     let request: Request<'_> = body::decode(&body)?;
     let reservation = engine
         .reserve(&request.question()?.check())
+        .await
         .map_err(|error| Problem::unanswered(&engine, &error))?;
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {

@@ -10,7 +10,7 @@ mod arena;
 mod bucket;
 mod budget;
 mod evict;
-mod fingerprint;
+pub(crate) mod fingerprint;
 mod many;
 mod snapshot;
 mod table;
@@ -32,7 +32,8 @@ use self::budget::Budget;
 use self::fingerprint::Fingerprints;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
-use super::{Ask, Op, Scope};
+use super::{Ask, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
+use crate::reply::Reply;
 
 /// The default byte cap: room for about six million keys of one word.
 const DEFAULT_MAX_BYTES: usize = 256 << 20;
@@ -83,6 +84,21 @@ pub struct MemoryStore {
 }
 
 /// What a [`MemoryStore`] holds.
+///
+/// ```
+/// use tidegate::{Limiter, MemoryStore};
+///
+/// let store = MemoryStore::with_max_bytes(1 << 20);
+/// let limiter = Limiter::builder("5/h").store(store).build()?;
+/// for user in 0..40_000_u32 {
+///     let _ = limiter.check(user.to_le_bytes());
+/// }
+/// let stats = limiter.store().stats();
+/// assert!(stats.bytes <= 1 << 20);
+/// assert!(stats.keys < 40_000); // a megabyte holds fewer
+/// assert_eq!(stats.keys + stats.given_up, 40_000);
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryStats {
     /// Keys with a state, one per limit.
@@ -108,6 +124,12 @@ impl Default for MemoryStore {
 
 impl MemoryStore {
     /// A store that stays within `max_bytes`, or within a megabyte if that is less.
+    ///
+    /// ```
+    /// # use tidegate::MemoryStore;
+    /// let store = MemoryStore::with_max_bytes(64 << 20);
+    /// assert!(store.stats().bytes < 1 << 20); // a cap, not taken at once
+    /// ```
     pub fn with_max_bytes(max_bytes: usize) -> Self {
         Self::new(max_bytes, Fingerprints::random())
     }
@@ -125,6 +147,14 @@ impl MemoryStore {
     }
 
     /// What the store holds now.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("5/h")?;
+    /// let _ = limiter.check_many(&["ann", "ben", "ann"]);
+    /// assert_eq!(limiter.store().stats().keys, 2);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             keys: self.table.keys(),
@@ -133,24 +163,33 @@ impl MemoryStore {
         }
     }
 
-    /// Answers one ask in one atomic step. `None` if it names no limit, more than [`Ask::MAX_LIMITS`], or the same
-    /// key in the same scope twice.
-    pub fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Verdict> {
-        if let [one] = ask.limits {
-            let fingerprint = self.fingerprint(one.scope, one.key);
-            let decision = match ask.op {
-                Op::Take => self.take(fingerprint, one.limit, now, ask.cost),
-                Op::Peek => self.peek(fingerprint, one.limit, now, ask.cost),
-                Op::Refund => self.refund(fingerprint, one.limit, now, ask.cost),
-                Op::Reset => self.reset(fingerprint, one.limit, now),
-            };
-            return Some(Verdict { binding: 0, decision });
-        }
-        self.answer_many(ask, now, &mut Vec::new())
+    fn settle(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Settled> {
+        let [one] = ask.limits else {
+            return self.answer_many(ask, now);
+        };
+        let (fingerprint, limit) = (self.fingerprint(one.scope, one.key), one.limit);
+        let decision = match ask.op {
+            Op::Take if matches!(limit, Limit::Concurrency(_)) => {
+                let (decision, permit) = self.take_state(fingerprint, limit, now, ask.cost);
+                let permits = permit.map(|permit| (0, permit.id)).into_iter().collect();
+                let verdict = Verdict { binding: 0, decision };
+                return Some(Settled { permits, ..Settled::by_store(verdict) });
+            }
+            Op::Take => self.take(fingerprint, limit, now, ask.cost),
+            Op::Peek => self.peek(fingerprint, limit, now, ask.cost),
+            Op::Refund => self.refund(fingerprint, limit, now, ask.cost),
+            Op::Reset => self.reset(fingerprint, limit, now),
+            Op::Lease(_) | Op::GiveBack(_) => return self.answer_many(ask, now),
+            Op::Release { permit_id } => {
+                self.release(fingerprint, permit_id);
+                self.peek(fingerprint, limit, now, 0)
+            }
+        };
+        Some(Settled::by_store(Verdict { binding: 0, decision }))
     }
 
     #[inline]
-    pub(crate) fn fingerprint(&self, scope: Scope, key: &[u8]) -> u64 {
+    pub(crate) fn fingerprint(&self, scope: &Scope, key: &[u8]) -> u64 {
         self.fingerprints.of(scope, key)
     }
 
@@ -468,6 +507,27 @@ fn back_off(races: &mut u32) {
 #[inline]
 fn is_spent(decision: &Decision) -> bool {
     decision.remaining() == 0
+}
+
+/// Always answers at once.
+impl Store for MemoryStore {
+    #[inline]
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        Reply::ready(self.settle(ask, now).ok_or_else(|| {
+            StoreError::new(Trouble::BadAsk, "expected 1 to 16 limits, and no key twice in a scope")
+        }))
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        let fingerprint = self.fingerprint(turn.scope, turn.key);
+        let Some(place) = turn.cancel else {
+            let (reservation, until) = self.reserve(fingerprint, turn.shaper, now, turn.cost);
+            return Reply::ready(Ok(Place { reservation, until }));
+        };
+        let cancelled = self.cancel(fingerprint, turn.shaper, place, now, turn.cost);
+        let reservation = if cancelled { Reservation::unlimited() } else { Reservation::blocked() };
+        Reply::ready(Ok(Place { reservation, until: None }))
+    }
 }
 
 impl std::fmt::Debug for MemoryStore {

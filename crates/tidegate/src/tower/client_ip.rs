@@ -51,6 +51,16 @@ impl Default for ClientIp {
 impl ClientIp {
     /// Trusts nobody: the peer of the connection is the client. With feature `axum`, the peer is found where
     /// `into_make_service_with_connect_info::<SocketAddr>()` puts it; otherwise give [`ClientIp::peer`].
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use tidegate::tower::ClientIp;
+    /// let client_ip = ClientIp::new().peer(|_| Some(IpAddr::from([203, 0, 113, 7])));
+    /// let request = http::Request::builder().header("x-forwarded-for", "1.1.1.1").body(())?;
+    /// // From a peer that is not trusted, the header is only the client's word.
+    /// assert_eq!(client_ip.find(&request.into_parts().0), Some(IpAddr::from([203, 0, 113, 7])));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new() -> Self {
         let peer = Hook::new(connected);
         Self { trusted: Vec::new(), source: Source::XForwardedFor, ipv6_prefix: 64, peer }
@@ -61,6 +71,7 @@ impl ClientIp {
     /// ```
     /// # use tidegate::tower::ClientIp;
     /// let client_ip = ClientIp::new().trust("127.0.0.1")?.trust("10.0.0.0/8")?.trust("fd00::/8")?;
+    /// assert!(client_ip.trust("10.0.0.0/33").is_err());
     /// # Ok::<(), tidegate::tower::SetupError>(())
     /// ```
     pub fn trust(mut self, network: &str) -> Result<Self, SetupError> {
@@ -89,6 +100,25 @@ impl ClientIp {
 
     /// How many bits of an IPv6 address make one client; 64 unless told, because a single customer has at least
     /// that many addresses to rotate through. More than 128 are 128.
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{ClientIp, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limiter = Limiter::new("5/h")?;
+    /// let peer: IpAddr = "2001:db8:1:2ff:3::4".parse()?;
+    /// let client_ip = ClientIp::new().peer(move |_| Some(peer)).ipv6_prefix(56);
+    /// let limit = RateLimitLayer::new(limiter.clone()).client_ip(client_ip);
+    /// limit.layer(hello).oneshot(Request::new(())).await?;
+    /// assert_eq!(limiter.peek("2001:db8:1:200::/56", 0).remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits.min(128);
         self
@@ -103,6 +133,8 @@ impl ClientIp {
     /// let client_ip = ClientIp::new().peer(|extensions| {
     ///     extensions.get::<TcpConnectInfo>()?.remote_addr().map(|peer| peer.ip())
     /// });
+    /// let (not_served, ()) = http::Request::new(()).into_parts();
+    /// assert_eq!(client_ip.find(&not_served), None);
     /// ```
     pub fn peer(
         mut self,
@@ -113,6 +145,17 @@ impl ClientIp {
     }
 
     /// The client's whole address, in canonical form; `None` if the peer of the connection is not known.
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use tidegate::tower::ClientIp;
+    /// // Sockets for both families spell IPv4 addresses like this.
+    /// let mapped: IpAddr = "::ffff:203.0.113.7".parse()?;
+    /// let client_ip = ClientIp::new().peer(move |_| Some(mapped));
+    /// let (request, ()) = http::Request::new(()).into_parts();
+    /// assert_eq!(client_ip.find(&request), Some(IpAddr::from([203, 0, 113, 7])));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn find(&self, request: &Parts) -> Option<IpAddr> {
         let peer = self.peer.ask(&request.extensions)?.to_canonical();
         Some(if self.trusts(peer) { self.behind(peer, &request.headers) } else { peer })

@@ -5,12 +5,15 @@ use std::fmt;
 /// A setting that makes no sense.
 ///
 /// ```
-/// use tidegate::tower::{ClientIp, Key};
+/// use tidegate::tower::{ClientIp, Key, SetupError};
 ///
-/// let error = ClientIp::new().trust("10.0.0.0/33").unwrap_err();
-/// assert_eq!(error.to_string(), "network `10.0.0.0/33`: the prefix is not a number from 0 to 32");
-/// let error = Key::header("x api key").unwrap_err();
+/// let (text, problem) = ("10.0.0.0/33".to_owned(), "the prefix is not a number from 0 to 32");
+/// let error = ClientIp::new().trust("10.0.0.0/33").err();
+/// assert_eq!(error, Some(SetupError::Network { text, problem }));
+///
+/// let error = SetupError::HeaderName("x api key".to_owned());
 /// assert_eq!(error.to_string(), "`x api key` cannot be the name of a header");
+/// assert_eq!(Key::header("x api key").err(), Some(error));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -10,6 +10,24 @@ use super::headers::Report;
 
 pin_project! {
     /// The answer of a [`RateLimit`](super::RateLimit): the service's, with headers added, or a refusal.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use http::{Request, Response};
+    /// use tidegate::{Limiter, tower::{Key, RateLimitLayer, ResponseFuture}};
+    /// use tower::{Layer, Service, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).key(Key::path());
+    /// let mut service = limit.layer(service_fn(async |_: Request<()>| {
+    ///     Ok::<_, Infallible>(Response::new(String::from("hello")))
+    /// }));
+    /// let future: ResponseFuture<_, String> = service.ready().await?.call(Request::new(()));
+    /// assert_eq!(future.await?.headers()["x-ratelimit-remaining"], "4");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, B> {

@@ -21,9 +21,21 @@ static LEGACY_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 /// has set itself stays.
 ///
 /// ```
-/// use tidegate::{Limiter, tower::{Headers, RateLimitLayer}};
+/// use http::HeaderMap;
+/// use tidegate::{Clock, Limiter, ManualClock, tower::{Headers, Label, Report}};
 ///
-/// let limit = RateLimitLayer::new(Limiter::new("100/min burst 20")?).headers(Headers::LegacyDelta);
+/// let clock = ManualClock::default(); // 1,700,000,000 seconds after 1970
+/// let limiter = Limiter::builder("100/min burst 20").clock(clock.clone()).build()?;
+/// let written = |headers| {
+///     let (label, decision) = (Label::new("api", limiter.limit()), limiter.peek("user-42", 1));
+///     let mut map = HeaderMap::new();
+///     Report { headers, label, decision, now: clock.now() }.write(&mut map);
+///     map
+/// };
+/// assert_eq!(written(Headers::LegacyEpoch)["x-ratelimit-reset"], "1700000001");
+/// assert_eq!(written(Headers::LegacyDelta)["x-ratelimit-reset"], "1");
+/// assert!(!written(Headers::Standard).contains_key("x-ratelimit-reset"));
+/// assert!(written(Headers::Off).is_empty());
 /// # Ok::<(), tidegate::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -41,6 +53,22 @@ pub enum Headers {
 }
 
 /// A limit's name and rate, as headers spell them.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tidegate::{Decision, Limit, Timestamp, tower::{Headers, Label, Report}};
+///
+/// let (limit, mut headers): (Limit, _) = ("100/min burst 20".parse()?, HeaderMap::new());
+/// Report {
+///     headers: Headers::Standard,
+///     label: Label::new("api", &limit),
+///     decision: Decision::blocked(),
+///     now: Timestamp::EPOCH,
+/// }
+/// .write(&mut headers);
+/// assert_eq!(headers["ratelimit-policy"], "\"api\";q=100;w=60");
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Label {
     quoted: Arc<str>,
@@ -49,6 +77,17 @@ pub struct Label {
 
 impl Label {
     /// The label of a limit. What a header cannot hold of the name becomes `?`.
+    ///
+    /// ```
+    /// # use http::HeaderMap;
+    /// # use tidegate::{Decision, Limit, Timestamp, tower::{Headers, Label, Report}};
+    /// # let (decision, now, mut headers) = (Decision::blocked(), Timestamp::EPOCH, HeaderMap::new());
+    /// let limit: Limit = "100/min".parse()?;
+    /// let label = Label::new("café", &limit);
+    /// Report { headers: Headers::Standard, label, decision, now }.write(&mut headers);
+    /// assert_eq!(headers["ratelimit-policy"], "\"caf?\";q=100;w=60");
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn new(name: &str, limit: &Limit) -> Self {
         let quoted: Arc<str> = quote(name).into();
         let policy = policy(&quoted, limit);
@@ -93,6 +132,20 @@ pub struct Report {
 
 impl Report {
     /// Adds what is left, and `Retry-After` on a refusal. What is there already stays.
+    ///
+    /// ```
+    /// # use http::{HeaderMap, HeaderValue};
+    /// # use tidegate::{Decision, Limit, Timestamp, tower::{Headers, Label, Report}};
+    /// # let limit: Limit = "100/min".parse()?;
+    /// # let (label, decision) = (Label::new("api", &limit), Decision::blocked());
+    /// let report = Report { headers: Headers::LegacyDelta, label, decision, now: Timestamp::EPOCH };
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("x-ratelimit-limit", HeaderValue::from_static("7")); // the service's own word
+    /// report.write(&mut headers);
+    /// assert_eq!(headers["x-ratelimit-limit"], "7");
+    /// assert_eq!(headers["x-ratelimit-remaining"], "0");
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn write(&self, to: &mut HeaderMap) {
         if !self.decision.allowed() {
             write_retry_after(to, self.decision.retry_after());
@@ -127,6 +180,18 @@ impl Report {
 
 /// Adds `Retry-After`: whole seconds, at least one, plus up to a fifth by chance, so that those who were refused
 /// together do not come back together. Nothing for a wait that would never end.
+///
+/// ```
+/// use std::time::Duration;
+/// use http::HeaderMap;
+/// use tidegate::tower::write_retry_after;
+///
+/// let mut headers = HeaderMap::new();
+/// write_retry_after(&mut headers, None); // never: there is no time to tell
+/// assert!(headers.is_empty());
+/// write_retry_after(&mut headers, Some(Duration::from_millis(300)));
+/// assert_eq!(headers["retry-after"], "1");
+/// ```
 pub fn write_retry_after(to: &mut HeaderMap, wait: Option<Duration>) {
     let wait = wait.map(|wait| jittered(seconds_up(wait).max(1)));
     add(to, &RETRY_AFTER, wait.map(HeaderValue::from));

@@ -51,12 +51,48 @@ pub(super) struct NoPeer;
 
 impl Key {
     /// The client's address, as [`ClientIp`] finds it.
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{ClientIp, Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limiter = Limiter::new("5/h")?;
+    /// let client_ip = ClientIp::new().peer(|_| "2001:db8::1".parse::<IpAddr>().ok());
+    /// let limit = RateLimitLayer::new(limiter.clone()).key(Key::client_ip()).client_ip(client_ip);
+    /// limit.layer(hello).oneshot(Request::new(())).await?;
+    /// // The whole /64: its holder could use another address for each request.
+    /// assert_eq!(limiter.peek("2001:db8::/64", 0).remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn client_ip() -> Self {
         Part::ClientIp.into()
     }
 
     /// The value of a header. Whoever may choose the value chooses whom to be: name a header that something in
     /// front of the layer has checked.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limiter = Limiter::new("5/h")?;
+    /// let limit = RateLimitLayer::new(limiter.clone()).key(Key::header("x-user")?);
+    /// let request = Request::builder().header("x-user", "ann").body(())?;
+    /// limit.layer(hello).oneshot(request).await?;
+    /// assert_eq!(limiter.peek("ann", 0).remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn header(name: &str) -> Result<Self, SetupError> {
         let parsed = HeaderName::try_from(name);
         let name = parsed.map_err(|_| SetupError::HeaderName(name.into()))?;
@@ -74,11 +110,48 @@ impl Key {
     ///     request.extensions.get::<MatchedPath>().map(|route| route.as_str().to_owned())
     /// });
     /// ```
+    ///
+    /// The query is not part of it:
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limiter = Limiter::new("5/h")?;
+    /// let limit = RateLimitLayer::new(limiter.clone()).key(Key::path());
+    /// limit.layer(hello).oneshot(Request::get("/login?from=home").body(())?).await?;
+    /// assert_eq!(limiter.peek("/login", 0).remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn path() -> Self {
         Part::Path.into()
     }
 
     /// Whatever a closure makes of the request: text or bytes.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let by_tenant = Key::from_fn(|request| {
+    ///     request.uri.host()?.strip_suffix(".example.com").map(str::to_owned)
+    /// });
+    /// let limiter = Limiter::new("5/h")?;
+    /// let limit = RateLimitLayer::new(limiter.clone()).key(by_tenant);
+    /// limit.layer(hello).oneshot(Request::get("http://acme.example.com/").body(())?).await?;
+    /// assert_eq!(limiter.peek("acme", 0).remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_fn<K: Into<Vec<u8>>>(
         key: impl Fn(&Parts) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
@@ -86,6 +159,23 @@ impl Key {
     }
 
     /// Both together: each combination is limited by itself.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limiter = Limiter::new("5/h")?;
+    /// let limit = RateLimitLayer::new(limiter.clone()).key(Key::header("x-user")?.and(Key::path()));
+    /// let request = Request::get("/login").header("x-user", "partner-7").body(())?;
+    /// limit.layer(hello).oneshot(request).await?;
+    /// assert_eq!(limiter.peek("9:partner-7,6:/login,", 0).remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn and(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
         self

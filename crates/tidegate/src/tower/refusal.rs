@@ -20,10 +20,14 @@ const NO_PEER: &str = "no client address: serve with \
 /// [`RateLimitLayer::on_refusal`](super::RateLimitLayer::on_refusal) takes.
 ///
 /// ```
-/// use http::{Request, Response, request::Parts};
+/// use http::{Request, Response, StatusCode, request::Parts};
 /// use tidegate::{Decision, tower::Refuse};
 ///
-/// let teapot = |_: &Parts, _: &Decision| Response::builder().status(418).body(()).unwrap();
+/// let teapot = |_: &Parts, _: &Decision| {
+///     let mut response = Response::new(());
+///     *response.status_mut() = StatusCode::IM_A_TEAPOT;
+///     response
+/// };
 /// let (request, ()) = Request::new(()).into_parts();
 /// assert_eq!(teapot.refuse(&request, &Decision::blocked()).status(), 418);
 /// ```

@@ -15,7 +15,7 @@ fn the_binding_limit_answers() {
     let engine = builder().policy("plan", plan).build().unwrap();
     let row = |cost| {
         let check = Check { policy: "plan", key: Key::One(b"user-42"), cost };
-        let answer = engine.ask(&check, Op::Take).unwrap();
+        let answer = engine.ask(&check, Op::Take).now().unwrap();
         (answer.decision.allowed(), answer.binding, answer.decision.remaining())
     };
     assert_eq!(row(1), (true, "second", 9));
@@ -27,7 +27,7 @@ fn the_binding_limit_answers() {
 #[test]
 fn a_policy_of_one_limit_binds_under_its_own_name() {
     let engine = builder().policy("api", "5/s").build().unwrap();
-    assert_eq!(engine.check("api", "k").unwrap().binding, "api");
+    assert_eq!(engine.check("api", "k").now().unwrap().binding, "api");
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn limits_on_different_identifiers_are_charged_together_or_not_at_all() {
     let allowed = |ip: &str, domain: &str| {
         let keys: [(&str, &[u8]); 2] = [("domain", domain.as_bytes()), ("ip", ip.as_bytes())];
         let check = Check { policy: "signup", key: Key::Named(&keys), cost: 1 };
-        engine.ask(&check, Op::Take).unwrap().decision.allowed()
+        engine.ask(&check, Op::Take).now().unwrap().decision.allowed()
     };
     let attempts = [
         ("1.1.1.1", "a.example", true),
@@ -64,14 +64,14 @@ fn overrides_give_a_key_its_own_limit_everything_or_nothing() {
         .with_override("abuser", Override::Block);
     let engine = builder().policy("api", policy).build().unwrap();
     let row = |key: &str| {
-        let answer = engine.check("api", key).unwrap();
+        let answer = engine.check("api", key).now().unwrap();
         (answer.decision.allowed(), answer.decision.limit())
     };
     assert_eq!(row("partner"), (true, 5000));
     assert_eq!(row("health"), (true, u64::MAX));
     assert_eq!(row("health"), (true, u64::MAX));
     assert_eq!(row("abuser"), (false, 0));
-    assert_eq!(engine.check("api", "abuser").unwrap().decision.retry_after(), None);
+    assert_eq!(engine.check("api", "abuser").now().unwrap().decision.retry_after(), None);
     assert_eq!(row("somebody"), (true, 1));
     assert_eq!(row("somebody"), (false, 1));
 }
@@ -87,10 +87,34 @@ fn an_identifier_among_several_cannot_pass_for_an_override() {
     let allowed = |domain: &str| {
         let keys: [(&str, &[u8]); 2] = [("ip", b"1.1.1.1"), ("domain", domain.as_bytes())];
         let check = Check { policy: "signup", key: Key::Named(&keys), cost: 1 };
-        engine.ask(&check, Op::Take).unwrap().decision.allowed()
+        engine.ask(&check, Op::Take).now().unwrap().decision.allowed()
     };
     assert!(allowed("10.0.0.7"));
     assert!(!allowed("10.0.0.7"), "a domain that looks like an allowed address is none");
+}
+
+#[test]
+fn a_question_is_valid_if_it_has_an_answer() {
+    let policy = Policy::all()
+        .limit_by("ip", "ip", "9/h")
+        .with_override("health", Override::Allow)
+        .with_override("abuser", Override::Block)
+        .with_override("partner", Override::Limit("50/h".parse().unwrap()));
+    let engine = builder().policy("signup", policy).build().unwrap();
+    let check = |key: Key<'_>, answered: bool| {
+        let check = Check { policy: "signup", key, cost: 1 };
+        for op in [Op::Take, Op::Peek, Op::Refund, Op::Reset] {
+            let asked = engine.ask(&check, op).now().map(|_| ());
+            assert_eq!(asked.is_ok(), answered, "{key:?} {op:?}");
+            assert_eq!(engine.validate(&check, op), asked, "{key:?} {op:?}");
+        }
+    };
+    for (key, alone) in [("health", true), ("abuser", true), ("partner", false), ("other", false)] {
+        check(Key::One(key.as_bytes()), alone);
+        check(Key::Named(&[("ip", key.as_bytes())]), true);
+        check(Key::Named(&[("mail", key.as_bytes())]), alone);
+        check(Key::Named(&[("mail", key.as_bytes()), ("name", b"x")]), false);
+    }
 }
 
 #[test]
@@ -101,7 +125,7 @@ fn a_shaper_has_its_allowed_and_blocked_too() {
     let engine = builder().policy("export", policy).build().unwrap();
     let accepted = |key: &str| {
         let check = Check { policy: "export", key: Key::One(key.as_bytes()), cost: 1 };
-        engine.reserve(&check).unwrap().accepted()
+        engine.reserve(&check).now().unwrap().accepted()
     };
     assert!(accepted("health") && accepted("health"));
     assert!(!accepted("abuser"));
@@ -114,7 +138,7 @@ fn refund_and_reset_reach_every_limit_of_a_policy() {
     let engine = builder().policy("plan", plan).build().unwrap();
     let ask = |cost, op| {
         let check = Check { policy: "plan", key: Key::One(b"k"), cost };
-        engine.ask(&check, op).unwrap().decision.remaining()
+        engine.ask(&check, op).now().unwrap().decision.remaining()
     };
     assert_eq!(ask(5, Op::Take), 0);
     assert_eq!(ask(2, Op::Refund), 2);
@@ -127,14 +151,14 @@ fn refund_and_reset_reach_every_limit_of_a_policy() {
 fn permits_of_an_engine_come_back_when_dropped() {
     let policy = Policy::all().limit("rate", "100/s").limit("at-once", "concurrency 1");
     let engine = builder().policy("export", policy).build().unwrap();
-    let first = engine.acquire("export", "k").unwrap();
+    let first = engine.acquire("export", "k").now().unwrap();
     assert!(first.permit.is_some());
-    let second = engine.acquire("export", "k").unwrap();
+    let second = engine.acquire("export", "k").now().unwrap();
     assert_eq!((second.permit.is_none(), second.answer.binding), (true, "at-once"));
     drop(first);
-    assert!(engine.acquire("export", "k").unwrap().permit.is_some());
+    assert!(engine.acquire("export", "k").now().unwrap().permit.is_some());
     assert_eq!(
-        engine.check("export", "k"),
+        engine.check("export", "k").now(),
         Err(CheckError::NeedsAcquire("export".into())),
         "a check could not give its place back"
     );
@@ -143,7 +167,9 @@ fn permits_of_an_engine_come_back_when_dropped() {
 #[test]
 fn what_cannot_be_asked_says_why() {
     let signup = Policy::all().limit_by("ip", "ip", "3/h").limit_by("mail", "mail", "3/h");
+    let store = std::sync::Arc::new(tidegate::MemoryStore::default());
     let engine = builder()
+        .store(store.clone())
         .policy("api", "5/s")
         .policy("signup", signup)
         .policy("export", Policy::shaper("2/s max-wait 5s"))
@@ -151,17 +177,17 @@ fn what_cannot_be_asked_says_why() {
         .unwrap();
     let check = |policy| Check { policy, key: Key::One(b"k"), cost: 1 };
     let rows = [
-        (engine.ask(&check("apj"), Op::Take).unwrap_err(), "no policy is called `apj`"),
+        (engine.ask(&check("apj"), Op::Take).now().unwrap_err(), "no policy is called `apj`"),
         (
-            engine.ask(&check("signup"), Op::Take).unwrap_err(),
+            engine.ask(&check("signup"), Op::Take).now().unwrap_err(),
             "policy `signup` counts by `ip`, which was not given",
         ),
         (
-            engine.ask(&check("export"), Op::Peek).unwrap_err(),
+            engine.ask(&check("export"), Op::Peek).now().unwrap_err(),
             "policy `export` is a leaky bucket: it delays, so reserve instead of check",
         ),
         (
-            engine.reserve(&check("api")).unwrap_err(),
+            engine.reserve(&check("api")).now().unwrap_err(),
             "policy `api` is no leaky bucket: check instead of reserve",
         ),
     ];
@@ -169,12 +195,12 @@ fn what_cannot_be_asked_says_why() {
         assert_eq!(error.to_string(), text);
     }
     for policy in ["apj", "signup", "export", "api"] {
-        let (check, before) = (check(policy), engine.store().stats().keys);
-        let asked = engine.ask(&check, Op::Take).map(|_| ());
+        let (check, before) = (check(policy), store.stats().keys);
+        let asked = engine.ask(&check, Op::Take).now().map(|_| ());
         assert_eq!(engine.validate(&check, Op::Take), asked, "{policy}");
         assert_eq!(before, 0, "nothing was spent before the last");
     }
-    assert!(engine.reserve(&check("export")).unwrap().accepted());
+    assert!(engine.reserve(&check("export")).now().unwrap().accepted());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tidegate::{
-    Ask, Engine, KeyedLimit, Limiter, ManualClock, MemoryStore, Mode, Op, Policy, Scope,
+    Ask, Engine, KeyedLimit, Limiter, ManualClock, MemoryStore, Mode, Op, Policy, Scope, Store,
 };
 
 const THREADS: u64 = 8;
@@ -96,9 +96,9 @@ fn threads_over_several_limits_admit_exactly_the_smallest() {
             .policy("plan", policy.limit("tightest", *limit))
             .build()
             .unwrap();
-        let check = || engine.check("plan", "hot").unwrap().decision.allowed();
+        let check = || engine.check("plan", "hot").now().unwrap().decision.allowed();
         assert_eq!(admitted(check), K, "{limit} ({tightest})");
-        assert_eq!(engine.check("plan", "hot").unwrap().binding, "tightest");
+        assert_eq!(engine.check("plan", "hot").now().unwrap().binding, "tightest");
     }
 }
 
@@ -107,9 +107,10 @@ fn opposite_orders_of_the_same_limits_neither_deadlock_nor_overshoot() {
     let store = MemoryStore::default();
     let a: tidegate::Limit = "777/h".parse().unwrap();
     let b: tidegate::Limit = "sliding-log 777/h".parse().unwrap();
-    let keyed = |name, limit| KeyedLimit { scope: Scope::named("p", name), key: b"hot", limit };
-    let forward = [keyed("a", &a), keyed("b", &b)];
-    let backward = [keyed("b", &b), keyed("a", &a)];
+    let (first, second) = (Scope::named("p", "a"), Scope::named("p", "b"));
+    let a = KeyedLimit { scope: &first, key: b"hot", limit: &a };
+    let b = KeyedLimit { scope: &second, key: b"hot", limit: &b };
+    let (forward, backward) = ([a, b], [b, a]);
     let now = tidegate::Timestamp::from_micros(1_700_000_000_000_000);
     let turn = AtomicU64::new(0);
     let check = || {
@@ -119,7 +120,7 @@ fn opposite_orders_of_the_same_limits_neither_deadlock_nor_overshoot() {
             &backward
         };
         let ask = Ask { mode: Mode::All, limits, cost: 1, op: Op::Take };
-        store.answer(&ask, now).unwrap().decision.allowed()
+        store.answer(&ask, now).now().unwrap().verdict.decision.allowed()
     };
     assert_eq!(admitted(check), K);
 }
@@ -132,7 +133,7 @@ fn any_admits_exactly_what_its_limits_admit_together() {
         .policy("either", Policy::any().limit("small", "100/h").limit("large", "sliding-log 777/h"))
         .build()
         .unwrap();
-    assert_eq!(admitted(|| engine.check("either", "hot").unwrap().decision.allowed()), K);
+    assert_eq!(admitted(|| engine.check("either", "hot").now().unwrap().decision.allowed()), K);
 }
 
 #[test]
@@ -183,15 +184,15 @@ fn new_states_snapshots_resets_and_several_limits_do_not_wait_for_each_other() {
     let engine = engine.policy("one", "sliding-log 5/s").policy("two", policy).build().unwrap();
     let rounds = |work: &dyn Fn(u64)| (0..300_000_u64).for_each(work);
     thread::scope(|scope| {
-        scope.spawn(|| rounds(&|n| drop(engine.check("one", (n % 300).to_le_bytes()))));
-        scope.spawn(|| rounds(&|n| drop(engine.acquire("one", (n % 300).to_le_bytes()))));
-        scope.spawn(|| rounds(&|n| drop(engine.check("two", (n % 300).to_le_bytes()))));
+        scope.spawn(|| rounds(&|n| drop(engine.check("one", (n % 300).to_le_bytes()).now())));
+        scope.spawn(|| rounds(&|n| drop(engine.acquire("one", (n % 300).to_le_bytes()).now())));
+        scope.spawn(|| rounds(&|n| drop(engine.check("two", (n % 300).to_le_bytes()).now())));
         scope.spawn(|| {
             rounds(&|n| {
                 let key = (n % 300).to_le_bytes();
                 let check =
                     tidegate::Check { policy: "one", key: tidegate::Key::One(&key), cost: 1 };
-                engine.ask(&check, Op::Reset).unwrap();
+                engine.ask(&check, Op::Reset).now().unwrap();
                 store.sweep(tidegate::Clock::now(&clock), 8);
                 clock.advance(std::time::Duration::from_secs(20));
             });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::{Clock, LimitError, Limiter, ManualClock, SystemClock};
+use tidegate::{Clock, LimitError, Limiter, ManualClock, SystemClock, Timestamp};
 
 fn limiter(limit: &str) -> (Limiter<ManualClock>, ManualClock) {
     let clock = ManualClock::default();
@@ -113,6 +113,29 @@ fn a_bad_limit_is_an_error_with_its_text() {
         error.to_string(),
         "`100/fortnight`: period `fortnight`: expected s, min, h, day or a duration like 90s"
     );
+}
+
+#[test]
+fn a_manual_clock_moves_as_instants_do() {
+    let noon = Timestamp::from_micros(1_700_000_000_000_000);
+    let rows = [
+        (noon, Duration::ZERO),
+        (noon, Duration::from_secs(1)),
+        (noon, Duration::from_nanos(1)),
+        (noon, Duration::from_nanos(1001)),
+        (noon, Duration::from_micros(u64::MAX)),
+        (noon, Duration::MAX),
+        (Timestamp::MAX, Duration::from_nanos(1)),
+        (Timestamp::EPOCH, Duration::MAX),
+    ];
+    for (start, span) in rows {
+        let clock = ManualClock::at(start);
+        clock.advance(span);
+        assert_eq!(clock.now(), start + span, "{start:?} + {span:?}");
+        clock.advance(Duration::from_micros(u64::MAX));
+        clock.advance(Duration::from_micros(u64::MAX));
+        assert_eq!(clock.now(), Timestamp::MAX, "{start:?} + {span:?}, and on to the end");
+    }
 }
 
 #[test]

@@ -3,8 +3,21 @@
 
 mod engine;
 mod exactly_k;
+mod examples;
+#[cfg(feature = "redis")]
+mod leases;
 mod limiter;
 mod memory;
+mod processes;
+mod processes_work;
+#[cfg(feature = "redis")]
+mod redis_client;
+#[cfg(feature = "redis")]
+mod redis_differential;
+#[cfg(feature = "redis")]
+mod redis_exactly_k;
+#[cfg(feature = "redis")]
+mod redis_support;
 mod snapshot;
 mod vectors;
 #[cfg(feature = "tokio")]

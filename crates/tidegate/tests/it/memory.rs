@@ -127,7 +127,7 @@ fn admitted_after_flood(flood: &str, limits: &[&str], cap: usize) -> Vec<usize> 
     let engine = engine.policy("login", policy).build().unwrap();
     let admitted = (0..50_u32).map(|key| {
         let allowed =
-            |_: &usize| engine.check("login", key.to_le_bytes()).unwrap().decision.allowed();
+            |_: &usize| engine.check("login", key.to_le_bytes()).now().unwrap().decision.allowed();
         (0..20).filter(allowed).count()
     });
     let admitted = admitted.collect();
@@ -159,32 +159,29 @@ fn several_limits_stay_under_the_cap_too() {
     let engine = tidegate::Engine::builder().store(store.clone()).clock(ManualClock::default());
     let engine = engine.policy("p", policy).policy("q", flood).build().unwrap();
     for key in 0..50_000_u32 {
-        let _ = engine.check("p", key.to_le_bytes());
+        let _ = engine.check("p", key.to_le_bytes()).now();
     }
     assert!(store.stats().bytes <= 2 << 20, "{:?}", store.stats());
-    let admitted = (0..100).filter(|_| engine.check("p", "new").unwrap().decision.allowed());
+    let admitted = (0..100).filter(|_| engine.check("p", "new").now().unwrap().decision.allowed());
     assert!(admitted.count() <= 6);
 }
 
 #[test]
 fn one_state_twice_in_one_ask_has_no_answer() {
-    use tidegate::{Ask, KeyedLimit, Mode, Op, Scope};
-    let store = MemoryStore::default();
+    use tidegate::{Ask, KeyedLimit, Mode, Op, Scope, Store, Trouble};
+    let (store, scope) = (MemoryStore::default(), Scope::named("p", ""));
     for limit in ["5/h", "sliding-log 5/h"] {
         let limit: tidegate::Limit = limit.parse().unwrap();
-        let keyed = KeyedLimit { scope: Scope::named("p", ""), key: b"k", limit: &limit };
-        let answer = |limits: &[KeyedLimit<'_>]| {
-            let ask = Ask { mode: Mode::All, limits, cost: 1, op: Op::Take };
-            store.answer(&ask, ManualClock::default().now())
+        let keyed = KeyedLimit { scope: &scope, key: b"k", limit: &limit };
+        let answer = |limits: &[KeyedLimit<'_>], op| {
+            let ask = Ask { mode: Mode::All, limits, cost: 1, op };
+            store.answer(&ask, ManualClock::default().now()).now()
         };
-        assert_eq!(answer(&[keyed, keyed]), None);
-        assert_eq!(answer(&[]), None);
-        assert_eq!(answer(&[keyed; Ask::MAX_LIMITS + 1]), None);
-        assert_eq!(answer(&[keyed]).unwrap().decision.remaining(), 4);
-        store.answer(
-            &Ask { mode: Mode::All, limits: &[keyed], cost: 5, op: Op::Reset },
-            ManualClock::default().now(),
-        );
+        for bad in [&[keyed, keyed][..], &[], &[keyed; Ask::MAX_LIMITS + 1]] {
+            assert_eq!(answer(bad, Op::Take).unwrap_err().trouble(), Trouble::BadAsk);
+        }
+        assert_eq!(answer(&[keyed], Op::Take).unwrap().verdict.decision.remaining(), 4);
+        assert_eq!(answer(&[keyed], Op::Reset).unwrap().verdict.decision.remaining(), 5);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Snapshots: what was spent stays spent over a restart, and a damaged file is refused whole.
 
+use std::io::{self, Read};
 use std::time::Duration;
 
 use tidegate::{Clock, Limiter, ManualClock, MemoryStore, SnapshotError};
@@ -63,11 +64,32 @@ fn what_became_idle_meanwhile_is_not_restored() {
     assert_eq!(restore(&bytes, &clock).unwrap().stats().keys, 0);
 }
 
+/// Fails once it has given all it has.
+struct Failing<'a>(&'a [u8]);
+
+impl Read for Failing<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() { Err(io::Error::other("the disk is gone")) } else { self.0.read(out) }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_is_not_taken_for_a_damaged_file() {
+    let clock = ManualClock::default();
+    let bytes = snapshot(&clock);
+    for length in [0, 1, 15, 16, 20, 24, 30, 36, 40, bytes.len() / 2, bytes.len() - 1] {
+        let mut failing = Failing(&bytes[..length]);
+        let cut = MemoryStore::restore(&mut failing, 64 << 20, clock.now());
+        assert!(matches!(cut, Err(SnapshotError::Io(_))), "{length}: {cut:?}");
+    }
+}
+
 #[test]
 fn a_damaged_snapshot_is_refused() {
     let clock = ManualClock::default();
     let bytes = snapshot(&clock);
     assert!(matches!(restore(b"", &clock), Err(SnapshotError::NotASnapshot)));
+    assert!(matches!(restore(&bytes[..15], &clock), Err(SnapshotError::NotASnapshot)));
     assert!(matches!(
         restore(b"something else entirely", &clock),
         Err(SnapshotError::NotASnapshot)

@@ -1,9 +1,9 @@
-//! The replay of one case: a store of its own, empty at first, and time as the case tells it.
+//! The replay of one case: a key of its own, unknown at first, and time as the case tells it.
 
 use serde::Serialize;
 use tidegate::{
-    Ask, Decision, KeyedLimit, LeakyBucket, Limit, ManualClock, MemoryStore, Mode, Op, Reservation,
-    Scope, Shaper, Timestamp,
+    Ask, Decision, KeyedLimit, LeakyBucket, Limit, Mode, Op, Reservation, Scope, Store, StoreError,
+    Timestamp, Turn,
 };
 
 use super::limit::RawLimit;
@@ -74,57 +74,51 @@ pub(super) struct Decided {
 }
 
 /// A case under way.
-pub(super) enum Replay<'a> {
-    Limits { store: Box<MemoryStore>, mode: Option<Mode>, limits: Vec<KeyedLimit<'a>> },
-    Shaper { shaper: Shaper<ManualClock>, clock: ManualClock },
+pub(super) struct Replay<'a> {
+    store: &'a dyn Store,
+    limits: &'a Limits,
+    /// One per limit.
+    scopes: Vec<Scope>,
+    key: String,
 }
 
 impl<'a> Replay<'a> {
-    /// Starts from nothing: a store per case, so that none can see what another left.
-    pub(super) fn new(limits: &'a Limits) -> Result<Self, String> {
-        let keyed = |(index, limit): (usize, &'a Limit)| KeyedLimit {
-            scope: Scope::named("vectors", &index.to_string()),
-            key: b"key",
-            limit,
-        };
-        let over = |mode: Option<Mode>, limits: &'a [Limit]| Self::Limits {
-            store: Box::default(),
-            mode,
-            limits: limits.iter().enumerate().map(keyed).collect(),
-        };
-        match limits {
-            Limits::One(limit) => Ok(over(None, std::slice::from_ref(limit))),
-            Limits::Many(mode, limits) => Ok(over(Some(*mode), limits)),
-            Limits::Shaper(limit) => {
-                let clock = ManualClock::default();
-                let shaper = Shaper::builder(*limit).clock(clock.clone()).build();
-                let shaper = shaper.map_err(|error| error.to_string())?;
-                Ok(Self::Shaper { shaper, clock })
-            }
-        }
+    /// Starts from nothing if nobody else has used `key`.
+    pub(super) fn new(store: &'a dyn Store, limits: &'a Limits, key: String) -> Self {
+        let count = if let Limits::Many(_, limits) = limits { limits.len() } else { 1 };
+        let scopes = (0..count).map(|index| Scope::named("vectors", &index.to_string())).collect();
+        Self { store, limits, scopes, key }
     }
 
     /// The answer to one step.
-    pub(super) fn step(&mut self, now: Timestamp, cost: u64) -> Result<Answer, String> {
-        match self {
-            Self::Shaper { shaper, clock } => {
-                clock.set(now);
-                Ok(shaper.reserve_n("key", cost).into())
-            }
-            Self::Limits { store, mode, limits } => {
-                let ask = Ask { mode: mode.unwrap_or_default(), limits, cost, op: Op::Take };
-                let verdict = store.answer(&ask, now).ok_or("no limit")?;
-                let decision = Decided::from(verdict.decision);
-                Ok(match mode {
-                    None => Answer::Decision(decision),
-                    Some(_) => Answer::Binding {
-                        allowed: decision.allowed,
-                        binding: verdict.binding,
-                        decision,
-                    },
-                })
-            }
+    pub(super) async fn step(&self, now: Timestamp, cost: u64) -> Result<Answer, StoreError> {
+        let (mode, limits) = match self.limits {
+            Limits::Shaper(shaper) => return self.reserve(shaper, now, cost).await,
+            Limits::One(limit) => (None, std::slice::from_ref(limit)),
+            Limits::Many(mode, limits) => (Some(*mode), limits.as_slice()),
+        };
+        let key = self.key.as_bytes();
+        let keyed = |(scope, limit)| KeyedLimit { scope, key, limit };
+        let limits: Vec<_> = self.scopes.iter().zip(limits).map(keyed).collect();
+        let ask = Ask { mode: mode.unwrap_or_default(), limits: &limits, cost, op: Op::Take };
+        let verdict = self.store.answer(&ask, now).await?.verdict;
+        let decision = Decided::from(verdict.decision);
+        if mode.is_none() {
+            return Ok(Answer::Decision(decision));
         }
+        let (allowed, binding) = (decision.allowed, verdict.binding);
+        Ok(Answer::Binding { allowed, binding, decision })
+    }
+
+    async fn reserve(
+        &self,
+        shaper: &LeakyBucket,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Answer, StoreError> {
+        let (scope, key) = (&self.scopes[0], self.key.as_bytes());
+        let turn = Turn { scope, key, shaper, cost, cancel: None };
+        Ok(self.store.shape(&turn, now).await?.reservation.into())
     }
 }
 

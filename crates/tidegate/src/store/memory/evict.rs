@@ -16,6 +16,18 @@ type Worth = (bool, u64);
 impl MemoryStore {
     /// Drops the keys of the next few lines that are idle since `since`. Runs by itself as new keys come; call
     /// it from a timer to have them gone sooner.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Clock, Limiter, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let limiter = Limiter::builder("1/s").clock(clock.clone()).build()?;
+    /// let _ = limiter.check("user-42");
+    /// clock.advance(Duration::from_secs(60));
+    /// limiter.store().sweep(clock.now(), 1 << 20); // more lines than there are
+    /// assert_eq!(limiter.store().stats().keys, 0);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn sweep(&self, since: Timestamp, lines: u64) {
         let first = self.hand.fetch_add(lines, Ordering::Relaxed);
         let all = self.table.lines();

@@ -3,13 +3,13 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{Change, Mode, Permit, State, Timestamp, Verdict, decide_many};
+use tidegate_core::{Change, Limit, Mode, State, Timestamp, Verdict, decide_many, grant};
 
 use super::bucket::{Bucket, Entry, Locked};
 use super::table::Insert;
 use super::wide::Wide;
 use super::{MemoryStore, word};
-use crate::store::{Ask, KeyedLimit, Op};
+use crate::store::{Ask, KeyedLimit, Op, Settled};
 
 const MAX: usize = Ask::MAX_LIMITS;
 
@@ -36,13 +36,7 @@ impl Held<'_> {
 }
 
 impl MemoryStore {
-    /// `permits` gets what concurrency limits grant, with the index of the limit.
-    pub(crate) fn answer_many(
-        &self,
-        ask: &Ask<'_>,
-        now: Timestamp,
-        permits: &mut Vec<(usize, Permit)>,
-    ) -> Option<Verdict> {
+    pub(super) fn answer_many(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Settled> {
         let limits = ask.limits;
         if limits.len() > MAX {
             return None;
@@ -61,13 +55,13 @@ impl MemoryStore {
                 self.make_room(now);
             }
         }
-        let (verdict, inserted) = self.answer_locked(ask, fingerprints, now, permits);
+        let (settled, inserted) = self.answer_locked(ask, fingerprints, now);
         // Upkeep waits for lines, so that nothing may be locked any more.
         for _ in 0..inserted {
             self.after_insert(now);
         }
         self.stay_under_cap(now);
-        verdict
+        settled
     }
 
     /// The atomic step itself, and how many new entries it took. All locks are its own.
@@ -76,8 +70,7 @@ impl MemoryStore {
         ask: &Ask<'_>,
         fingerprints: &[u64],
         now: Timestamp,
-        permits: &mut Vec<(usize, Permit)>,
-    ) -> (Option<Verdict>, usize) {
+    ) -> (Option<Settled>, usize) {
         let limits = ask.limits;
         let _locks = self.lock_lines(fingerprints);
         let mut held: [Held<'_>; MAX] = std::array::from_fn(|_| Held::Word(State::Empty));
@@ -86,10 +79,13 @@ impl MemoryStore {
         }
         let held = &mut held[..limits.len()];
         let mut wrote = [false; MAX];
-        let verdict = match ask.op {
-            Op::Take => take(ask, limits, held, &mut wrote, now, permits),
-            Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX]),
-            Op::Refund | Op::Reset => give_back(ask, limits, held, &mut wrote, now),
+        let settled = match ask.op {
+            Op::Take | Op::Lease(_) => take(ask, limits, held, &mut wrote, now),
+            Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX])
+                .map(Settled::by_store),
+            Op::Refund | Op::Reset | Op::GiveBack(_) | Op::Release { .. } => {
+                give_back(ask, limits, held, &mut wrote, now).map(Settled::by_store)
+            }
         };
         let mut inserted = 0;
         for (index, keyed) in limits.iter().enumerate().filter(|(index, _)| wrote[*index]) {
@@ -98,7 +94,7 @@ impl MemoryStore {
             let new = self.put_back(fingerprints[index], held, spent, now, fingerprints);
             inserted += usize::from(new);
         }
-        (verdict, inserted)
+        (settled, inserted)
     }
 
     /// Locks the lines of all fingerprints, in ascending order, so that no two checks wait for each other.
@@ -191,8 +187,14 @@ fn verdict(
     cost: u64,
     changes: &mut [Change],
 ) -> Option<Verdict> {
-    let pairs = limits.iter().zip(held).map(|(keyed, held)| (keyed.limit, held.state()));
-    decide_many(mode, pairs, changes, now, cost)
+    decide_many(mode, pairs(limits, held), changes, now, cost)
+}
+
+fn pairs<'a>(
+    limits: &'a [KeyedLimit<'_>],
+    held: &'a [Held<'_>],
+) -> impl Iterator<Item = (&'a Limit, &'a State)> + Clone {
+    limits.iter().zip(held).map(|(keyed, held)| (keyed.limit, held.state()))
 }
 
 fn take(
@@ -201,16 +203,20 @@ fn take(
     held: &mut [Held<'_>],
     wrote: &mut [bool; MAX],
     now: Timestamp,
-    permits: &mut Vec<(usize, Permit)>,
-) -> Option<Verdict> {
+) -> Option<Settled> {
     let mut changes = [Change::KEEP; MAX];
-    let verdict = verdict(ask.mode, limits, held, now, ask.cost, &mut changes)?;
+    let mut settled = if let Op::Lease(wanted) = ask.op {
+        let grant = grant(pairs(limits, held), &mut changes, now, wanted)?;
+        Settled { grant: Some(grant), ..Settled::by_store(grant.verdict) }
+    } else {
+        Settled::by_store(verdict(ask.mode, limits, held, now, ask.cost, &mut changes)?)
+    };
     for (index, (held, change)) in held.iter_mut().zip(changes).enumerate() {
         held.state_mut().apply(change);
         wrote[index] = change.writes();
-        permits.extend(change.permit().map(|permit| (index, permit)));
+        settled.permits.extend(change.permit().map(|permit| (index, permit.id)));
     }
-    Some(verdict)
+    Some(settled)
 }
 
 fn give_back(
@@ -222,10 +228,11 @@ fn give_back(
 ) -> Option<Verdict> {
     for ((keyed, held), wrote) in limits.iter().zip(&mut *held).zip(wrote) {
         *wrote = *held.state() != State::Empty;
-        if ask.op == Op::Reset {
-            held.state_mut().reset();
-        } else {
-            keyed.limit.refund(held.state_mut(), now, ask.cost);
+        match ask.op {
+            Op::Reset => held.state_mut().reset(),
+            Op::GiveBack(back) => drop(keyed.limit.give_back(held.state_mut(), now, back)),
+            Op::Release { permit_id } => drop(held.state_mut().release(permit_id)),
+            _ => drop(keyed.limit.refund(held.state_mut(), now, ask.cost)),
         }
     }
     verdict(ask.mode, limits, held, now, 0, &mut [Change::KEEP; MAX])

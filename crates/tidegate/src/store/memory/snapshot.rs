@@ -14,6 +14,25 @@ const MAGIC: &[u8; 16] = b"tidegate memory1";
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Why a snapshot could not be read.
+///
+/// ```
+/// use tidegate::{Limiter, MemoryStore, SnapshotError::*, Timestamp};
+///
+/// let limiter = Limiter::new("sliding-log 5/h")?;
+/// let _ = limiter.check("user-42");
+/// let mut file = Vec::new();
+/// limiter.store().snapshot(&mut file, Timestamp::EPOCH)?;
+///
+/// let error = |bytes: &[u8]| MemoryStore::restore(&mut &*bytes, 1 << 20, Timestamp::EPOCH).err();
+/// assert!(error(&file).is_none());
+/// assert!(matches!(error(b"something else"), Some(NotASnapshot)));
+/// assert!(matches!(error(&file[..file.len() - 1]), Some(Truncated)));
+/// file[40] ^= 1;
+/// assert!(matches!(error(&file), Some(Corrupt)));
+/// let unread = Io(std::io::Error::other("the disk is gone"));
+/// assert_eq!(unread.to_string(), "snapshot could not be read: the disk is gone");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SnapshotError {
@@ -86,13 +105,30 @@ impl MemoryStore {
     }
 
     /// A store with what a snapshot holds, less what has become idle by `now`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Clock, Limiter, ManualClock, MemoryStore};
+    /// let clock = ManualClock::default();
+    /// let limiter = Limiter::builder("5/h").clock(clock.clone()).build()?;
+    /// let _ = limiter.check("user-42");
+    /// let mut file = Vec::new();
+    /// limiter.store().snapshot(&mut file, clock.now())?;
+    ///
+    /// clock.advance(Duration::from_secs(3600)); // what was spent has come back meanwhile
+    /// let store = MemoryStore::restore(&mut file.as_slice(), 256 << 20, clock.now())?;
+    /// assert_eq!(store.stats().keys, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn restore(
         input: &mut impl Read,
         max_bytes: usize,
         now: Timestamp,
     ) -> Result<Self, SnapshotError> {
-        let mut magic = [0; 16];
-        input.read_exact(&mut magic).map_err(|_| SnapshotError::NotASnapshot)?;
+        let magic = read_array(input).map_err(|error| match error {
+            SnapshotError::Truncated => SnapshotError::NotASnapshot, // too short to be any
+            error => error,
+        })?;
         if &magic != MAGIC {
             return Err(SnapshotError::NotASnapshot);
         }

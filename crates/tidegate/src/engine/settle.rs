@@ -1,0 +1,196 @@
+//! One question, one ask, one answer; and what a failure of the store means, which only the engine decides.
+
+use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
+
+use super::{Answer, Check, CheckError, Engine};
+use crate::clock::Clock;
+use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, Override};
+use crate::reply::Reply;
+use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Trouble, Turn};
+
+/// An answer, and the permits that came with it.
+pub(super) struct Decided<'e> {
+    pub(super) answer: Answer<'e>,
+    pub(super) permits: Vec<(usize, u64)>,
+}
+
+/// The limits of one question.
+#[derive(Clone, Copy)]
+struct Limits<'e> {
+    name: &'e str,
+    policy: &'e Compiled,
+    mode: Mode,
+    members: &'e [(Scope, Member)],
+    /// The key's own limit, instead of the policy's only one.
+    own: Option<&'e Limit>,
+}
+
+impl<C: Clock> Engine<C> {
+    /// Asks the store, once, and settles what it answers.
+    pub(super) fn decide<'e>(
+        &'e self,
+        name: &'e str,
+        policy: &'e Compiled,
+        check: &Check<'_>,
+        op: Op,
+    ) -> Reply<'e, Decided<'e>, CheckError> {
+        let without_limit = |decision| {
+            Reply::ready(Ok(Decided { answer: unlimited(name, decision), permits: vec![] }))
+        };
+        let CompiledKind::Limits { mode, members } = &policy.kind else {
+            return Reply::ready(Err(CheckError::Shapes(name.to_owned())));
+        };
+        let own = match policy.instead_for(check.key) {
+            None => None,
+            Some(Override::Limit(limit)) => Some(limit),
+            Some(Override::Allow) => return without_limit(Decision::unlimited()),
+            Some(Override::Block) => return without_limit(Decision::blocked()),
+        };
+        let limits = Limits { name, policy, mode: *mode, members, own };
+        let mut keys = [&[][..]; Ask::MAX_LIMITS];
+        for (key, (_, member)) in keys.iter_mut().zip(members) {
+            match check.key.find(name, member.key.as_deref()) {
+                Ok(found) => *key = found,
+                Err(error) => return Reply::ready(Err(error)),
+            }
+        }
+        let keys = &keys[..members.len().min(Ask::MAX_LIMITS)];
+        let (cost, now) = (check.cost, self.shared.clock.now());
+        let own_limits = members.iter().map(|(_, member)| limits.limit_of(member));
+        let reply = limits.with(keys, own_limits, |limits| {
+            self.shared.store.answer(&Ask { mode: *mode, limits, cost, op }, now)
+        });
+        let Some(reply) = reply else {
+            return Reply::ready(Err(CheckError::UnknownPolicy(name.to_owned())));
+        };
+        match reply.split() {
+            Ok(Ok(settled)) => Reply::ready(limits.answer(settled)),
+            Ok(Err(error)) => Reply::ready(self.stand_in(&limits, keys, cost, op, now, error)),
+            Err(later) => {
+                // Kept only for the case that the store fails.
+                let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
+                Reply::later(async move {
+                    match later.await {
+                        Ok(settled) => limits.answer(settled),
+                        Err(error) => self.stand_in(&limits, &keys, cost, op, now, error),
+                    }
+                })
+            }
+        }
+    }
+
+    /// What the policy says when the store does not. Only a check can be stood in for: a reset or a refund that
+    /// did not happen is an error.
+    fn stand_in<'e>(
+        &'e self,
+        limits: &Limits<'e>,
+        keys: &[impl AsRef<[u8]>],
+        cost: u64,
+        op: Op,
+        now: Timestamp,
+        error: StoreError,
+    ) -> Result<Decided<'e>, CheckError> {
+        if !matches!(op, Op::Take | Op::Peek) || error.trouble() == Trouble::BadAsk {
+            return Err(CheckError::Store(error));
+        }
+        let ceiling = |(_, member): &'e (Scope, Member)| limits.limit_of(member).ceiling();
+        let ceiling = limits.members.first().map_or(0, ceiling);
+        let assume = |decision, source| Settled {
+            verdict: Verdict { binding: 0, decision },
+            source,
+            permits: Vec::new(),
+            grant: None,
+        };
+        let mode = limits.mode;
+        limits.answer(match limits.policy.on_store_error {
+            OnStoreError::Allow => {
+                assume(Decision::admitted(ceiling, ceiling, 0), Source::FailOpen)
+            }
+            OnStoreError::Deny { retry_after } => {
+                let us = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX - 1);
+                assume(Decision::refused(ceiling, 0, Some(us), us), Source::FailClosed)
+            }
+            OnStoreError::Local => {
+                let share = |(_, member): &'e (Scope, Member)| {
+                    limits.limit_of(member).share(self.shared.nodes)
+                };
+                let shares: Vec<Limit> = limits.members.iter().map(share).collect();
+                let reply = limits.with(keys, shares.iter(), |limits| {
+                    self.shared.local.answer(&Ask { mode, limits, cost, op }, now)
+                });
+                let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
+                Settled { source: Source::Local, ..settled }
+            }
+        })
+    }
+
+    /// Asks the store for a place in a queue, and settles what it answers.
+    pub(super) fn shape<'e>(
+        &'e self,
+        name: &str,
+        turn: &Turn<'_>,
+    ) -> Reply<'e, Reservation, CheckError> {
+        let on_store_error = self.shared.policies.get(name).map(|policy| policy.on_store_error);
+        let now = self.shared.clock.now();
+        let share = turn.shaper.share(self.shared.nodes);
+        let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
+        self.shared.store.shape(turn, now).then(move |place| match (place, on_store_error) {
+            (Ok(place), _) => Ok(place.reservation),
+            (Err(_), Some(OnStoreError::Allow)) => Ok(Reservation::unlimited()),
+            (Err(_), Some(OnStoreError::Local)) => {
+                let turn = Turn { scope: &scope, key: &key, shaper: &share, cost, cancel: None };
+                let place = self.shared.local.shape(&turn, now).now();
+                place.map(|place| place.reservation).map_err(CheckError::Store)
+            }
+            // A refusal would look like a full queue: a failure must not.
+            (Err(error), Some(OnStoreError::Deny { .. }) | None) => Err(CheckError::Store(error)),
+        })
+    }
+}
+
+impl<'e> Limits<'e> {
+    /// The limit of a member, or the key's own instead of the only one.
+    fn limit_of(&self, member: &'e Member) -> &'e Limit {
+        self.own.unwrap_or(&member.limit)
+    }
+
+    /// Hands the limits with their keys to `then`, without a box.
+    fn with<'a, R>(
+        &'a self,
+        keys: &'a [impl AsRef<[u8]>],
+        limits: impl Iterator<Item = &'a Limit>,
+        then: impl FnOnce(&[KeyedLimit<'a>]) -> R,
+    ) -> Option<R> {
+        let mut keyed = self
+            .members
+            .iter()
+            .zip(keys)
+            .zip(limits)
+            .map(|(((scope, _), key), limit)| KeyedLimit { scope, key: key.as_ref(), limit });
+        let mut all = [keyed.next()?; Ask::MAX_LIMITS];
+        let mut count = 1;
+        for (slot, keyed) in all[1..].iter_mut().zip(keyed) {
+            *slot = keyed;
+            count += 1;
+        }
+        Some(then(&all[..count]))
+    }
+
+    fn answer(&self, settled: Settled) -> Result<Decided<'e>, CheckError> {
+        let Settled { verdict, source, permits, .. } = settled;
+        let missing = || CheckError::UnknownPolicy(self.name.to_owned());
+        let (_, member) = self.members.get(verdict.binding).ok_or_else(missing)?;
+        let answer = Answer {
+            decision: verdict.decision,
+            policy: self.name,
+            binding: if member.name.is_empty() { self.name } else { &member.name },
+            limit: Some(self.limit_of(member)),
+            source,
+        };
+        Ok(Decided { answer, permits })
+    }
+}
+
+fn unlimited(policy: &str, decision: Decision) -> Answer<'_> {
+    Answer { decision, policy, binding: policy, limit: None, source: Source::Store }
+}

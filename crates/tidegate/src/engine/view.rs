@@ -1,0 +1,56 @@
+//! The policies of an engine, to be shown.
+
+use tidegate_core::{LeakyBucket, Mode};
+
+use crate::policy::{Compiled, CompiledKind, Member};
+
+/// A policy as an engine holds it, to be shown.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Engine, Mode, Policy, PolicyView};
+///
+/// let engine = Engine::builder()
+///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+///     .policy("plan", Policy::all().limit("second", "10/s").limit("day", "fixed-window 9/day"))
+///     .build()?;
+/// let views: Vec<PolicyView> = engine.policies().collect();
+/// assert_eq!((views[0].name(), views[0].mode()), ("export", None));
+/// assert!(views[0].shaper().is_some_and(|shaper| shaper.max_wait() == Duration::from_secs(5)));
+/// assert_eq!((views[1].name(), views[1].mode()), ("plan", Some(Mode::All)));
+/// assert!(views[1].members().map(|member| member.limit.units()).eq([10, 9]));
+/// # Ok::<(), tidegate::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyView<'a> {
+    pub(super) name: &'a str,
+    pub(super) policy: &'a Compiled,
+}
+
+impl<'a> PolicyView<'a> {
+    /// The policy's name.
+    pub const fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// How its limits make one answer; `None` for a shaper.
+    pub const fn mode(&self) -> Option<Mode> {
+        match &self.policy.kind {
+            CompiledKind::Limits { mode, .. } => Some(*mode),
+            CompiledKind::Shaper(..) => None,
+        }
+    }
+
+    /// Its limits, in declared order; none for a shaper.
+    pub fn members(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
+        self.policy.members().iter().map(|(_, member)| member)
+    }
+
+    /// The shaper, if it is one.
+    pub const fn shaper(&self) -> Option<&'a LeakyBucket> {
+        match &self.policy.kind {
+            CompiledKind::Shaper(_, limit) => Some(limit),
+            CompiledKind::Limits { .. } => None,
+        }
+    }
+}

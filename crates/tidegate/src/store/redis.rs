@@ -1,0 +1,226 @@
+//! State in Redis: one limit for a fleet, exact, each check one atomic step of a script on Redis' own clock.
+
+mod backoff;
+mod batch;
+mod client;
+mod flight;
+mod key;
+mod link;
+mod node;
+mod place;
+mod question;
+mod queue;
+mod script;
+mod serve;
+mod stats;
+mod ticket;
+mod timer;
+#[cfg(feature = "redis-tls")]
+mod tls;
+mod url;
+mod wire;
+
+use std::fmt;
+use std::time::Duration;
+
+use tidegate_core::{Limit, Timestamp};
+
+use self::client::Client;
+use self::key::Keys;
+use self::question::{Outcome, Question};
+pub use self::stats::RedisStats;
+use super::{Ask, KeyedLimit, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
+use crate::reply::Reply;
+
+/// State in Redis, shared by everybody who names the same server and prefix.
+///
+/// ```no_run
+/// use tidegate::{Engine, RedisOptions, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?;
+/// let engine = Engine::builder().store(store).policy("api", "100/min burst 20").build()?;
+/// // Counted together with all that every other node admits.
+/// assert!(engine.check("api", "user-42").await?.decision.allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RedisStore {
+    client: Client,
+    keys: Keys,
+    /// Whether the asker's time goes for Redis' own.
+    replays: bool,
+}
+
+/// How to reach Redis, and how patient to be. Shown without the URL, which may hold a password.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::RedisOptions;
+///
+/// let options = RedisOptions {
+///     key_prefix: "shop".to_owned(),
+///     hash_key: *b"sixteen secrets!",
+///     deadline: Duration::from_millis(50),
+///     ..RedisOptions::new("redis://127.0.0.1:6379")
+/// };
+/// assert_eq!(options.url, "redis://127.0.0.1:6379");
+/// assert!(!options.replays); // Redis' own clock decides
+/// ```
+#[derive(Clone)]
+pub struct RedisOptions {
+    /// One of
+    /// - `redis://[user:password@]host:port[/db]`
+    /// - `rediss://…`, the same over TLS (feature `redis-tls`), with `?ca=FILE` for an authority of one's own and
+    ///   `&cert=FILE&key=FILE` for a client's certificate
+    /// - `redis+unix:///path[?db=&user=&pass=]`
+    /// - `redis+cluster://h1:p1,h2:p2`, `rediss+cluster://…`
+    /// - `redis+sentinel://h1:p1,h2:p2/name[/db][?sentinel_user=&sentinel_password=]`, `rediss+sentinel://…`
+    pub url: String,
+    /// What every key begins with: keeps deployments on one Redis apart.
+    pub key_prefix: String,
+    /// The key of the hash of identifiers that are long or no plain text; the same on every node.
+    pub hash_key: [u8; 16],
+    /// How long a decision may take.
+    pub deadline: Duration,
+    /// Goes by the asker's time instead of Redis': for replays and tests only, since the clocks of a fleet differ.
+    pub replays: bool,
+}
+
+impl RedisOptions {
+    /// The defaults for a URL.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::RedisOptions;
+    /// let options = RedisOptions::new("redis://127.0.0.1:6379");
+    /// assert_eq!((options.key_prefix.as_str(), options.deadline), ("tg", Duration::from_millis(20)));
+    /// ```
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            key_prefix: "tg".to_owned(),
+            hash_key: *b"tidegate-default",
+            deadline: Duration::from_millis(20),
+            replays: false,
+        }
+    }
+}
+
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        f.debug_struct("RedisOptions")
+            .field("url", &format_args!("{scheme}://…"))
+            .field("key_prefix", &self.key_prefix)
+            .field("deadline", &self.deadline)
+            .field("replays", &self.replays)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    /// A store that connects by itself, now and whenever it has to. Needs a running tokio runtime.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Engine, RedisOptions, RedisStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = Arc::new(RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?);
+    /// // One way to Redis for as many engines as there are.
+    /// let public = Engine::builder().store(store.clone()).policy("api", "100/min").build()?;
+    /// let internal = Engine::builder().store(store).policy("reports", "5/min").build()?;
+    /// assert!(public.check("api", "user-42").await?.decision.allowed());
+    /// assert!(internal.check("reports", "user-42").await?.decision.allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
+        let keys = Keys::new(&options.key_prefix, options.hash_key);
+        let replays = options.replays;
+        Ok(Self { client: Client::start(&options)?, keys, replays })
+    }
+
+    /// What the store's client has done so far.
+    pub fn stats(&self) -> RedisStats {
+        self.client.stats()
+    }
+
+    fn question(&self, ask: &Ask<'_>, now: Timestamp) -> Question {
+        Question::of_ask(ask, &self.keys, now, self.replays.then_some(now))
+    }
+}
+
+impl Store for RedisStore {
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        if !ask.is_sound() {
+            let why = "expected 1 to 16 limits, and no key twice in a scope";
+            return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
+        }
+        let due = self.client.due();
+        let answer = self.client.submit(self.question(ask, now), due);
+        if !ask.limits.iter().any(|keyed| keyed.limit.has_edges()) {
+            return Reply::later(async { settled(answer.await?) });
+        }
+        // The asker's clock may be in another period than Redis': then it is asked again, around Redis' now.
+        let again = Again::new(ask, &self.keys, self.replays);
+        let client = self.client.clone();
+        Reply::later(async move {
+            match answer.await? {
+                Outcome::Edges(now) => settled(client.submit(again.question(now), due).await?),
+                outcome => settled(outcome),
+            }
+        })
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        let question = Question::of_turn(turn, &self.keys, self.replays.then_some(now));
+        let answer = self.client.submit(question, self.client.due());
+        Reply::later(async {
+            match answer.await? {
+                Outcome::Place(place) => Ok(place),
+                _ => Err(StoreError::new(Trouble::Protocol, "no place in the reply")),
+            }
+        })
+    }
+}
+
+/// An ask to be put once more.
+struct Again {
+    limits: Vec<(Scope, Box<[u8]>, Limit)>,
+    mode: tidegate_core::Mode,
+    cost: u64,
+    op: Op,
+    keys: Keys,
+    replays: bool,
+}
+
+impl Again {
+    fn new(ask: &Ask<'_>, keys: &Keys, replays: bool) -> Self {
+        let own = |it: &KeyedLimit<'_>| (it.scope.clone(), it.key.into(), it.limit.clone());
+        let limits = ask.limits.iter().map(own).collect();
+        Self { limits, mode: ask.mode, cost: ask.cost, op: ask.op, keys: keys.clone(), replays }
+    }
+
+    fn question(&self, now: Timestamp) -> Question {
+        let keyed = |(scope, key, limit)| KeyedLimit { scope, key, limit };
+        let limits: Vec<_> =
+            self.limits.iter().map(|(scope, key, limit)| keyed((scope, &**key, limit))).collect();
+        let Self { mode, cost, op, .. } = *self;
+        let ask = Ask { mode, limits: &limits, cost, op };
+        Question::of_ask(&ask, &self.keys, now, self.replays.then_some(now))
+    }
+}
+
+fn settled(outcome: Outcome) -> Result<Settled, StoreError> {
+    match outcome {
+        Outcome::Settled(settled) => Ok(settled),
+        Outcome::Edges(_) => {
+            Err(StoreError::new(Trouble::Other, "the clock passed an edge twice within a check"))
+        }
+        Outcome::Place(_) => Err(StoreError::new(Trouble::Protocol, "no verdict in the reply")),
+    }
+}

@@ -1,0 +1,67 @@
+//! How long to wait before the next attempt: anything up to a ceiling that doubles, so that a fleet does not come back
+//! as one.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+const FIRST_CEILING: Duration = Duration::from_millis(10);
+const LAST_CEILING: Duration = Duration::from_secs(1);
+
+/// Doublings until the last ceiling.
+const STEPS_MAX: u32 = 7;
+
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// The wait after one more failure.
+    pub(super) fn next(&mut self) -> Duration {
+        let ceiling = (FIRST_CEILING * (1 << self.failures.min(STEPS_MAX))).min(LAST_CEILING);
+        self.failures = self.failures.saturating_add(1);
+        up_to(ceiling)
+    }
+
+    /// It worked.
+    pub(super) fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// Some time from nothing to the ceiling.
+pub(super) fn up_to(ceiling: Duration) -> Duration {
+    // A new state of the standard library's hasher is seeded from the system: random enough to spread a fleet.
+    let share = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or(u32::MAX);
+    ceiling.mul_f64(f64::from(share) / f64::from(u32::MAX))
+}
+
+/// A period between half and the whole of this one.
+pub(super) fn jittered(period: Duration) -> Duration {
+    period / 2 + up_to(period / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_second_and_start_over() {
+        let mut backoff = Backoff::default();
+        let longest = |backoff: &mut Backoff, rounds| {
+            (0..rounds).map(|_| backoff.next()).max().unwrap_or_default()
+        };
+        assert!(longest(&mut backoff, 1) <= FIRST_CEILING);
+        let late = longest(&mut backoff, 1000);
+        assert!(late <= LAST_CEILING && late > LAST_CEILING / 2, "{late:?}");
+        backoff.reset();
+        assert!(longest(&mut backoff, 1) <= FIRST_CEILING);
+    }
+
+    #[test]
+    fn a_fleet_does_not_come_back_as_one() {
+        let waits: std::collections::HashSet<_> =
+            (0..100).map(|_| up_to(Duration::from_secs(1))).collect();
+        assert!(waits.len() > 90, "{} different waits of 100", waits.len());
+    }
+}

@@ -1,0 +1,197 @@
+//! One connection: made, entered, given the script; then calls that leave in order and are answered in order.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisResult,
+    ServerError, Value, cmd,
+};
+use tokio::time::timeout;
+
+use super::place::{Access, Place};
+use super::script;
+use super::wire::{Meter, Wire};
+use crate::store::{Ran, StoreError, Trouble};
+
+/// A connection that is not ready by then is given up. Redis accepts one at once even while it hangs.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Commands that may be handed over at once: more than a node ever has in flight.
+const COMMANDS_MAX: usize = 1024;
+
+/// Handed over before this many bytes are written, commands leave in one write.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// The answer to a command, under way.
+pub(super) type Pending = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
+
+/// A connection, which moves only while its driver is polled: whoever has it needs no other task.
+pub(super) struct Link {
+    connection: MultiplexedConnection,
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    meter: Arc<Meter>,
+}
+
+impl Link {
+    /// A connection that can be used. `as_primary` asks the server whether it is one.
+    pub(super) async fn open(
+        place: &Place,
+        access: &Access,
+        as_primary: bool,
+    ) -> Result<Self, StoreError> {
+        let open = async {
+            let mut link = Self::connect(place, access).await?;
+            match link.greet(access, as_primary).await {
+                Ok(()) => Ok(link),
+                // Nobody's question was in it.
+                Err(error) if error.ran() == Ran::Unknown => {
+                    Err(StoreError::new(Trouble::Unreachable, format!("{place}: {error}")))
+                }
+                Err(error) => Err(error),
+            }
+        };
+        let late = format!("{place}: no connection within {CONNECT_TIMEOUT:?}");
+        let late = || Err(StoreError::new(Trouble::Unreachable, late));
+        timeout(CONNECT_TIMEOUT, open).await.unwrap_or_else(|_| late())
+    }
+
+    async fn connect(place: &Place, access: &Access) -> Result<Self, StoreError> {
+        let failed = |error: &dyn std::error::Error| {
+            StoreError::new(Trouble::Unreachable, format!("{place}: {error}"))
+        };
+        let wire = Wire::connect(place, access).await.map_err(|error| failed(&error))?;
+        let meter = wire.meter();
+        // What there is to say, we say ourselves: the answers tell more than the crate passes on.
+        let info = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(COMMANDS_MAX)
+            .set_write_backpressure_boundary(WRITE_BYTES);
+        let made = MultiplexedConnection::new_with_config(&info, wire, config).await;
+        let (connection, driver) = made.map_err(|error| failed(&error))?;
+        Ok(Self { connection, driver: Box::pin(driver), meter })
+    }
+
+    /// Enters, and leaves the script there, all in one round trip.
+    async fn greet(&mut self, access: &Access, as_primary: bool) -> Result<(), StoreError> {
+        let login = access.login.as_ref().map(|login| self.start(login.command()));
+        // Redis hangs up on a stranger who sends a text as long as the script, and says why only to short ones.
+        let ping = self.start(cmd("PING"));
+        let select = (access.db > 0).then(|| self.start(cmd("SELECT").arg(access.db).take()));
+        let role = as_primary.then(|| self.start(cmd("ROLE")));
+        let load = self.start(cmd("SCRIPT").arg("LOAD").arg(script::SOURCE).take());
+        if let Some(login) = login {
+            self.value_of(login).await?;
+        }
+        tolerated(self.reply_to(ping).await)?;
+        if let Some(select) = select {
+            self.value_of(select).await?;
+        }
+        if let Some(role) = role {
+            check_role(&self.value_of(role).await?)?;
+        }
+        tolerated(self.reply_to(load).await)
+    }
+
+    /// Hands a command over. It is written when the driver is next polled, together with all others.
+    pub(super) fn start(&self, command: Cmd) -> Pending {
+        let mut connection = self.connection.clone();
+        started(async move { connection.send_packed_command(&command).await })
+    }
+
+    /// The same for several that nothing may come between; the last one's answer counts.
+    pub(super) fn start_together(&self, commands: Pipeline) -> Pending {
+        let mut connection = self.connection.clone();
+        started(async move {
+            let skipped = commands.len().saturating_sub(1);
+            let answers = connection.send_packed_commands(&commands, skipped, 1).await?;
+            Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+        })
+    }
+
+    /// Moves bytes, until the connection ends. Whatever was still owed is answered then, with an error.
+    pub(super) async fn drive(&mut self) {
+        self.driver.as_mut().await;
+        self.cut();
+    }
+
+    /// Ends the connection at once.
+    pub(super) fn cut(&mut self) {
+        self.driver = Box::pin(std::future::pending());
+    }
+
+    /// Waits for one reply, moving bytes meanwhile.
+    async fn reply_to(&mut self, mut call: Pending) -> RedisResult<Value> {
+        let reply = tokio::select! {
+            biased;
+            reply = &mut call => Some(reply),
+            () = self.drive() => None,
+        };
+        self.meter.reply_ends();
+        match reply {
+            Some(reply) => reply,
+            None => call.await,
+        }
+    }
+
+    /// The same, where an error of the server is no value.
+    pub(super) async fn value_of(&mut self, call: Pending) -> Result<Value, StoreError> {
+        match self.reply_to(call).await {
+            Ok(Value::ServerError(error)) => Err(said(&error)),
+            Ok(value) => Ok(value),
+            Err(error) => Err(lost(&error)),
+        }
+    }
+
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+/// Polled once, a command is in the connection's hands: there is always room.
+fn started(call: impl Future<Output = RedisResult<Value>> + Send + 'static) -> Pending {
+    let mut call: Pending = Box::pin(call);
+    match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(reply) => Box::pin(std::future::ready(reply)),
+        Poll::Pending => call,
+    }
+}
+
+/// What a server said, by its code: the crate's own words for it are others.
+pub(super) fn said(error: &ServerError) -> StoreError {
+    StoreError::from_redis(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+}
+
+/// A connection that failed, with something written.
+pub(super) fn lost(error: &RedisError) -> StoreError {
+    let trouble = match error.kind() {
+        ErrorKind::Parse => Trouble::Protocol,
+        _ => Trouble::Disconnected,
+    };
+    StoreError::new(trouble, error.to_string())
+}
+
+/// Whether a connection is of use. A server that is busy or loading, or lets us call scripts only, still is one: it
+/// answers questions, or says itself why not.
+fn tolerated(reply: RedisResult<Value>) -> Result<(), StoreError> {
+    match reply.map_err(|error| lost(&error))? {
+        Value::ServerError(error) => match said(&error) {
+            why if error.code() == "NOAUTH" || why.trouble() == Trouble::MaxClients => Err(why),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn check_role(role: &Value) -> Result<(), StoreError> {
+    match role {
+        Value::Array(fields) if fields.first() == Some(&Value::BulkString(b"master".to_vec())) => {
+            Ok(())
+        }
+        _ => Err(StoreError::new(Trouble::ReadOnly, "the server is no primary")),
+    }
+}

@@ -1,0 +1,96 @@
+-- What is asked for less often than to take or peek. Twins: Limit::refund, State::reset and State::release in core,
+-- and lease/store.rs.
+
+if name == 'operations' then
+  function algorithms.operations(ask, key, decide)
+    local args = {}
+    for number in gmatch(ask.args, ':(%d+)') do args[#args + 1] = integer(number) end
+
+    local function each(what)
+      for n = 1, #ask do
+        local limit, name = ask[n], KEYS[key + n - 1]
+        local state = limit.algorithm.load(name)
+        if type(state) == 'string' or state.known then what(limit, state, name) end
+      end
+    end
+
+    -- Everything is read and checked before anything is written.
+    local function read_first()
+      local before = filled
+      decide(ask, key, 0, false)
+      filled = before
+    end
+
+    local operations = {}
+
+    function operations.refund()
+      read_first()
+      each(function(limit, state, name) limit.algorithm.refund(limit, state, name, ask.cost) end)
+      decide(ask, key, 0, false)
+    end
+
+    function operations.reset()
+      for n = 1, #ask do
+        local name, reset = KEYS[key + n - 1], ask[n].algorithm.reset
+        if reset then
+          reset(ask[n], name)
+        else
+          strings[name] = nil
+          call('DEL', name)
+        end
+      end
+      decide(ask, key, 0, false)
+    end
+
+    function operations.lease()
+      -- A check of cost 0 is always admitted, and its binding limit is the one with the least left.
+      read_first()
+      local left, least = out[ask[2] and filled + 2 or filled + 1], max(args[1], 1)
+      local units = left < least and 0 or min(left, max(ask.cost, least))
+      local ends, returnable = math.huge, true
+      for n = 1, #ask do
+        local algorithm = ask[n].algorithm
+        if algorithm.term then
+          local ends_after, as_of_now = algorithm.term(ask[n], algorithm.load(KEYS[key + n - 1]))
+          ends, returnable = min(ends, ends_after), returnable and as_of_now
+        end
+      end
+      decide(ask, key, units == 0 and least or units, true)
+      reply(units)
+      reply(ends == math.huge and -1 or ends)
+      reply(returnable and 1 or 0)
+    end
+
+    function operations.give()
+      read_first()
+      local back = { units = ask.cost, granted_at = args[1], age = args[2] }
+      each(function(limit, state, name) limit.algorithm.give_back(limit, state, name, back) end)
+      decide(ask, key, 0, false)
+    end
+
+    function operations.release()
+      ask[1].algorithm.release(KEYS[key], args[1], ask.cost)
+      decide(ask, key, 0, false)
+    end
+
+    local function place(retry, delay, ticks, frac)
+      reply(retry)
+      reply(delay)
+      reply(ticks)
+      reply(frac)
+    end
+
+    function operations.reserve()
+      place(ask[1].algorithm.reserve(ask[1], KEYS[key], ask.cost))
+    end
+
+    function operations.cancel()
+      place(ask[1].algorithm.cancel(ask[1], KEYS[key], ask.cost, unpack(args)))
+    end
+
+    local operation = operations[ask.op]
+    if not operation then error('ERR tidegate: unknown operation', 0) end
+    operation()
+  end
+end
+

@@ -1,0 +1,55 @@
+-- What the other files share. All of them together are one script, one constant text: nothing in it is made from
+-- input.
+--
+-- Numbers are integers in doubles, at most 2^53, where they are exact. So division and remainder go through fmod
+-- (Lua's own % and a floor of a quotient both round), and text through %.0f (.. and tostring keep 14 digits).
+-- Instants are µs since the Unix epoch, spans µs. Every state has a time to live: until it says nothing, and a
+-- margin.
+local call, pcall = redis.call, pcall
+local fmod, floor, max, min = math.fmod, math.floor, math.max, math.min
+local format, gmatch, concat = string.format, string.gmatch, table.concat
+local EXACT = 9007199254740992
+
+local function div(a, b)
+  return (a - fmod(a, b)) / b
+end
+
+local function div_up(a, b)
+  local rest = fmod(a, b)
+  return rest > 0 and (a - rest) / b + 1 or a / b
+end
+
+-- A whole number from 0 to 2^53, or an error: `nan` and `1e400` pass tonumber.
+local function integer(text)
+  local n = tonumber(text)
+  if not n or not (n >= 0 and n <= EXACT) or n ~= floor(n) then
+    error('ERR tidegate: expected a whole number up to 2^53, got ' .. tostring(text), 0)
+  end
+  return n
+end
+
+local now, margin_ms
+
+-- How long to keep what says nothing any more from `end_us` on.
+local function ttl_ms(end_us)
+  return div_up(max(0, end_us - now), 1000) + margin_ms
+end
+
+-- States that are one string: read once and written once per call, however many asks are about them. Each is a table
+-- with `known` (false: there is none), `dirty` (to be written) and `write`, by key. Made with all their fields at once:
+-- a table that grows is made anew each time.
+local strings = {}
+
+local function malformed(text)
+  error('WRONGTYPE tidegate: the key holds something else: ' .. string.sub(text, 1, 40), 0)
+end
+
+-- One entry per algorithm: `read` its numbers from an ask, `decide` without writing, `apply` what was decided,
+-- `refund`, `reset`; for leases `term`, how long one may live and whether it can come back, and `give_back`. `decide`
+-- answers remaining, retry (0 admitted, -1 never), reset, and the change: nil for none.
+--
+-- A script runs from its first line each time it is called, and to make all functions of all algorithms took longer
+-- than a check. So the files between one.lua and check.lua are the body of one function, define(name), that makes those
+-- of one name when they are first needed.
+local algorithms = {}
+

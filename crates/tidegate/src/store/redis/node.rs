@@ -1,0 +1,152 @@
+//! One node of Redis: a task that keeps a connection to it, and sends what waits.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::backoff::Backoff;
+use super::link::Link;
+use super::place::{Access, Place};
+use super::queue::{Queue, Wish};
+use super::stats::Counters;
+use super::timer::Timer;
+use crate::store::{StoreError, Trouble};
+
+/// What all nodes of a client have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) access: Access,
+    pub(super) counters: Counters,
+}
+
+impl Shared {
+    pub(super) fn new(access: Access) -> Self {
+        Self { access, counters: Counters::default() }
+    }
+}
+
+/// The way to a node. Dropped, the node sends what waits, and ends.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) queue: Arc<Queue>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+pub(super) struct Node {
+    pub(super) queue: Arc<Queue>,
+    pub(super) shared: Arc<Shared>,
+    /// Where the node is; that may change.
+    pub(super) place: watch::Receiver<Option<Place>>,
+    /// Whether the server is asked if it is a primary before it is used.
+    as_primary: bool,
+    backoff: Backoff,
+    pub(super) timer: Timer,
+}
+
+impl Node {
+    /// Starts the task that serves a node.
+    pub(super) fn start(
+        place: watch::Receiver<Option<Place>>,
+        as_primary: bool,
+        shared: Arc<Shared>,
+    ) -> Handle {
+        let queue = Arc::<Queue>::default();
+        let backoff = Backoff::default();
+        let timer = Timer::default();
+        let node = Self { queue: queue.clone(), shared, place, as_primary, backoff, timer };
+        tokio::spawn(node.run());
+        Handle { queue }
+    }
+
+    async fn run(mut self) {
+        while let Some(mut link) = self.connect().await {
+            let worked = self.serve(&mut link).await;
+            self.shared.counters.disconnects.add(1);
+            if worked {
+                self.backoff.reset();
+            } else if !self.is_over() {
+                self.pause().await;
+            }
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.queue.is_closed() && self.queue.len() == 0
+    }
+
+    /// Tries until there is a connection. Nothing once nobody needs one.
+    async fn connect(&mut self) -> Option<Link> {
+        while !self.is_over() {
+            self.queue.open();
+            let attempt = self.attempt().await;
+            match attempt {
+                Some(Ok(link)) => {
+                    self.shared.counters.connects.add(1);
+                    return Some(link);
+                }
+                Some(Err(error)) => {
+                    self.shared.counters.connect_failures.add(1);
+                    self.queue.refuse(&error);
+                    self.pause().await;
+                }
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// One attempt; nothing if the node has moved meanwhile.
+    async fn attempt(&mut self) -> Option<Result<Link, StoreError>> {
+        let (shared, as_primary) = (self.shared.clone(), self.as_primary);
+        let place = self.place.borrow_and_update().clone();
+        let mut attempt = pin!(async move {
+            match place {
+                Some(place) => Link::open(&place, &shared.access, as_primary).await,
+                None => std::future::pending().await,
+            }
+        });
+        loop {
+            self.timer.arm(|| self.queue.next_due());
+            // Woken for nothing but a deadline that has to be watched.
+            let wish = Wish { enough: usize::MAX, alarm: self.timer.alarm() };
+            tokio::select! {
+                biased;
+                result = &mut attempt => return Some(result),
+                () = self.queue.gathered(wish) => self.timer.disarm(),
+                () = self.timer.rings() => self.tell_overdue(Instant::now()),
+                () = moved(&mut self.place) => return None,
+            }
+        }
+    }
+
+    /// Waits before the next attempt, unless the node has moved.
+    async fn pause(&mut self) {
+        tokio::select! {
+            () = sleep(self.backoff.next()) => {}
+            () = moved(&mut self.place) => {}
+        }
+    }
+
+    /// Tells those who have waited for too long.
+    pub(super) fn tell_overdue(&mut self, now: Instant) {
+        for mut ticket in self.queue.take_overdue(now) {
+            self.shared.counters.not_sent.add(1);
+            ticket.fail(Trouble::NotSent, "no turn before the deadline");
+        }
+    }
+}
+
+/// Until the node is somewhere else.
+pub(super) async fn moved(place: &mut watch::Receiver<Option<Place>>) {
+    if place.changed().await.is_err() {
+        // Nobody is left who could move it.
+        std::future::pending::<()>().await;
+    }
+}

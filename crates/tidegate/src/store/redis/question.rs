@@ -1,0 +1,204 @@
+//! One ask as the script reads it, and its answer as the script writes it.
+
+use tidegate_core::{
+    Arrival, Decision, EXACT_MAX, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Timestamp,
+    Verdict,
+};
+
+use super::key::{self, Keys};
+use crate::store::{Ask, Op, Place, Settled, Source, StoreError, Trouble, Turn};
+
+/// An ask that waits for its turn: it borrows nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    /// One per limit, all in one slot.
+    pub(super) keys: Vec<Vec<u8>>,
+    /// `op mode cost limit …`: see `lua/check.lua`.
+    pub(super) text: String,
+    /// The time of a replay; `None` for the store's own.
+    pub(super) now: Option<Timestamp>,
+    expects: Expects,
+}
+
+/// What the answer will be about.
+#[derive(Clone, Debug)]
+enum Expects {
+    /// Per limit its ceiling, and whether it can grant permits; whether permits are granted, or a lease.
+    Verdict {
+        limits: Vec<(u64, bool)>,
+        permits: bool,
+        leases: bool,
+    },
+    Place(LeakyBucket),
+}
+
+/// What the script answered to one question.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    Settled(Settled),
+    Place(Place),
+    /// A calendar quota needs the edges around this instant; nothing was written.
+    Edges(Timestamp),
+}
+
+/// The numbers of a reply, in order.
+pub(super) trait Numbers {
+    /// The next number, or the text that stands in its place.
+    fn next(&mut self) -> Option<Result<i64, String>>;
+}
+
+impl Question {
+    /// `around` is the asker's time, for the edges of calendar quotas; `now` the time of a replay.
+    pub(super) fn of_ask(
+        ask: &Ask<'_>,
+        keys: &Keys,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let mut text = match ask.op {
+            Op::Take => "take".to_owned(),
+            Op::Peek => "peek".to_owned(),
+            Op::Refund => "refund".to_owned(),
+            Op::Reset => "reset".to_owned(),
+            Op::Lease(wanted) => format!("lease:{}", wanted.least.min(EXACT_MAX)),
+            Op::GiveBack(Return { granted_at, age, .. }) => {
+                let age_us = u64::try_from(age.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+                format!("give:{}:{}", granted_at.as_micros(), age_us.min(EXACT_MAX))
+            }
+            Op::Release { permit_id } => format!("release:{permit_id}"),
+        };
+        text.push_str(if ask.mode == Mode::All { " all " } else { " any " });
+        let cost = match ask.op {
+            Op::Lease(wanted) => wanted.most,
+            Op::GiveBack(back) => back.units,
+            _ => ask.cost,
+        };
+        push_cost(&mut text, cost);
+        for keyed in ask.limits {
+            text.push(' ');
+            keyed.limit.write_script(around, &mut text);
+        }
+        let grants = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
+        let limits = ask.limits.iter().map(|it| (it.limit.ceiling(), grants(it.limit))).collect();
+        let leases = matches!(ask.op, Op::Lease(_));
+        let expects = Expects::Verdict { limits, permits: ask.op == Op::Take, leases };
+        Self { keys: keys.of_limits(ask.limits), text, now, expects }
+    }
+
+    pub(super) fn of_turn(turn: &Turn<'_>, keys: &Keys, now: Option<Timestamp>) -> Self {
+        let mut text = match turn.cancel {
+            None => "reserve all ".to_owned(),
+            Some(Arrival { ticks, frac, scale, tick_us }) => {
+                format!("cancel:{ticks}:{frac}:{scale}:{tick_us} all ")
+            }
+        };
+        push_cost(&mut text, turn.cost);
+        text.push(' ');
+        turn.shaper.write_script(&mut text);
+        let keys = vec![keys.by_identifier(turn.scope, turn.key, 'a')];
+        Self { keys, text, now, expects: Expects::Place(*turn.shaper) }
+    }
+
+    /// The slot of its keys in a cluster.
+    pub(super) fn slot(&self) -> u16 {
+        self.keys.first().map_or(0, |key| key::slot(key))
+    }
+
+    /// Reads the answer. An outer error means that the numbers do not fit the question, and so neither will those
+    /// after them.
+    pub(super) fn read(
+        &self,
+        numbers: &mut impl Numbers,
+        now: Timestamp,
+    ) -> Result<Result<Outcome, StoreError>, StoreError> {
+        let mut next = || numbers.next().ok_or_else(|| nonsense("too short"));
+        let first = match next()? {
+            Ok(number) => number,
+            Err(text) if text == "EDGES" => return Ok(Ok(Outcome::Edges(now))),
+            Err(text) => return Ok(Err(StoreError::from_redis(&text))),
+        };
+        let mut next = || next()?.map_err(|_| nonsense("text among numbers"));
+        Ok(Ok(match &self.expects {
+            Expects::Place(shaper) => {
+                let (delay, ticks, frac) = (next()?, next()?, next()?);
+                Outcome::Place(place(shaper, first, delay, ticks, frac)?)
+            }
+            Expects::Verdict { limits, permits: grants, leases } => {
+                let several = limits.len() > 1;
+                let binding = if several { unsigned(first)? } else { 0 };
+                let remaining = if several { next()? } else { first };
+                let (retry, reset) = (next()?, next()?);
+                let binding = usize::try_from(binding).unwrap_or(usize::MAX);
+                let (ceiling, _) = limits.get(binding).ok_or_else(|| nonsense("binding"))?;
+                let decision = decision(*ceiling, remaining, retry, reset)?;
+                let mut permits = Vec::new();
+                for (index, _) in limits.iter().enumerate().filter(|(_, it)| *grants && it.1) {
+                    let id = unsigned(next()?)?;
+                    if id > 0 {
+                        permits.push((index, id));
+                    }
+                }
+                let verdict = Verdict { binding, decision };
+                let grant = if *leases { Some(grant(verdict, now, &mut next)?) } else { None };
+                Outcome::Settled(Settled { verdict, source: Source::Store, permits, grant })
+            }
+        }))
+    }
+}
+
+/// Above 2^53 a cost is above every ceiling, and no number to a script.
+fn push_cost(text: &mut String, cost: u64) {
+    if cost > EXACT_MAX {
+        text.push_str("inf");
+    } else {
+        text.push_str(&cost.to_string());
+    }
+}
+
+fn decision(limit: u64, remaining: i64, retry: i64, reset: i64) -> Result<Decision, StoreError> {
+    let (remaining, reset) = (unsigned(remaining)?, unsigned(reset)?);
+    Ok(match retry {
+        0 => Decision::admitted(limit, remaining, reset),
+        -1 => Decision::refused(limit, remaining, None, reset),
+        us => Decision::refused(limit, remaining, Some(unsigned(us)?), reset),
+    })
+}
+
+fn grant(
+    verdict: Verdict,
+    now: Timestamp,
+    mut next: impl FnMut() -> Result<i64, StoreError>,
+) -> Result<Grant, StoreError> {
+    let (units, ends_after, returnable) = (unsigned(next()?)?, next()?, next()?);
+    Ok(Grant {
+        units,
+        verdict,
+        granted_at: (returnable == 1).then_some(now),
+        ends_after_us: u64::try_from(ends_after).unwrap_or(u64::MAX),
+    })
+}
+
+fn place(
+    shaper: &LeakyBucket,
+    retry: i64,
+    delay: i64,
+    ticks: i64,
+    frac: i64,
+) -> Result<Place, StoreError> {
+    let reservation = match retry {
+        0 => Reservation::at(unsigned(delay)?),
+        -1 => Reservation::refused(None),
+        us => Reservation::refused(Some(unsigned(us)?)),
+    };
+    let until =
+        if ticks < 0 { None } else { Some(shaper.arrival(unsigned(ticks)?, unsigned(frac)?)) };
+    Ok(Place { reservation, until })
+}
+
+fn unsigned(number: i64) -> Result<u64, StoreError> {
+    u64::try_from(number).map_err(|_| nonsense("a negative number"))
+}
+
+fn nonsense(what: &'static str) -> StoreError {
+    StoreError::new(Trouble::Protocol, format!("the script's reply makes no sense: {what}"))
+}

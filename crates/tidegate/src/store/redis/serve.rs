@@ -1,0 +1,180 @@
+//! A node with a connection: what waits leaves, what comes back is told.
+
+use std::time::Duration;
+
+use redis::{RedisResult, ServerError, Value};
+use tokio::time::Instant;
+
+use super::flight::{Call, Flights};
+use super::link::{self, Link};
+use super::node::{Node, moved};
+use super::queue::Wish;
+use super::script;
+use super::ticket::Ticket;
+use crate::store::{StoreError, Trouble};
+
+/// So many questions leave in one flight.
+pub(super) const BATCH_MAX: usize = 64;
+
+/// So many flights are under way at once: the next is on its way while Redis works on the first.
+pub(super) const FLIGHTS_MAX: usize = 2;
+
+/// A connection that was made so long ago may lead to a server that has since become a replica; a younger one was told
+/// just now.
+const PRIMARY_STANDS: Duration = Duration::from_secs(1);
+
+/// What became of the connection.
+enum Then {
+    Stay,
+    /// Send nothing more, hear what is owed, and connect anew.
+    Leave,
+    /// It is of no use any more.
+    Cut,
+}
+
+impl Node {
+    /// Uses the connection until it ends. Says whether it has ever been of use.
+    pub(super) async fn serve(&mut self, link: &mut Link) -> bool {
+        let (mut flights, mut worked) = (Flights::default(), false);
+        let (mut heard, mut leaving) = (false, false);
+        let since = Instant::now();
+        loop {
+            if !leaving {
+                self.send(link, &mut flights, heard);
+            }
+            if flights.is_empty() && (leaving || self.is_over()) {
+                return worked;
+            }
+            heard = false;
+            self.timer.arm(|| flights.next_due().into_iter().chain(self.queue.next_due()).min());
+            let wish = Wish { enough: enough(&flights), alarm: self.timer.alarm() };
+            let then = tokio::select! {
+                biased;
+                () = link.drive() => Then::Cut,
+                (call, reply) = flights.reply() => {
+                    link.meter().reply_ends();
+                    heard = true;
+                    worked |= reply.is_ok();
+                    self.settle(call, reply, link, since)
+                }
+                () = self.queue.gathered(wish) => {
+                    if flights.count() > 0 {
+                        self.timer.disarm();
+                    }
+                    Then::Stay
+                }
+                () = self.timer.rings() => self.time_passes(&mut flights),
+                () = moved(&mut self.place) => Then::Cut,
+            };
+            match then {
+                Then::Stay => {}
+                Then::Leave => leaving = true,
+                Then::Cut => {
+                    link.cut();
+                    while !flights.is_empty() {
+                        let (call, reply) = flights.reply().await;
+                        self.settle(call, reply, link, since);
+                    }
+                    return worked;
+                }
+            }
+        }
+    }
+
+    /// At once if nothing is under way; otherwise when there is room, and a reply has come or a flight is full.
+    fn send(&mut self, link: &Link, flights: &mut Flights, heard: bool) {
+        while flights.count() < FLIGHTS_MAX {
+            let waiting = self.queue.len();
+            if waiting == 0 || !(flights.count() == 0 || heard || waiting >= BATCH_MAX) {
+                return;
+            }
+            let tickets = self.queue.take(BATCH_MAX);
+            if let Some(due) = tickets.iter().map(|ticket| ticket.due).min() {
+                self.timer.arm_by(due);
+            }
+            let counters = &self.shared.counters;
+            counters.questions.add(tickets.len());
+            counters.calls.add(flights.leave(link, tickets, Instant::now()));
+        }
+    }
+
+    /// Tells those whose deadline has passed.
+    fn time_passes(&mut self, flights: &mut Flights) -> Then {
+        let now = Instant::now();
+        self.tell_overdue(now);
+        self.shared.counters.timeouts.add(flights.tell_overdue(now));
+        if flights.is_stale(now) { Then::Cut } else { Then::Stay }
+    }
+
+    /// Tells the askers of one call what came of it.
+    fn settle(
+        &mut self,
+        mut call: Call,
+        reply: RedisResult<Value>,
+        link: &Link,
+        since: Instant,
+    ) -> Then {
+        let reply = match reply {
+            Ok(Value::ServerError(error)) => return self.refused(call.tickets, &error, since),
+            Ok(value) => value,
+            Err(error) if call.never_left(link) => {
+                let why = StoreError::new(Trouble::Unreachable, error.to_string());
+                self.again(call.tickets, &why);
+                return Then::Cut;
+            }
+            Err(error) => {
+                let why = link::lost(&error);
+                call.tickets.iter_mut().for_each(|ticket| ticket.answer(Err(why.clone())));
+                return Then::Cut;
+            }
+        };
+        match script::read(call.tickets.iter().map(|ticket| &ticket.question), reply) {
+            Ok(answers) => {
+                call.tickets.iter_mut().zip(answers).for_each(|(ticket, it)| ticket.answer(it));
+                Then::Stay
+            }
+            Err(why) => {
+                call.tickets.iter_mut().for_each(|ticket| ticket.answer(Err(why.clone())));
+                Then::Cut
+            }
+        }
+    }
+
+    /// The server has not run a call.
+    fn refused(&mut self, mut tickets: Vec<Ticket>, error: &ServerError, since: Instant) -> Then {
+        let why = link::said(error);
+        match why.trouble() {
+            Trouble::NoScript => {
+                self.shared.counters.noscript.add(1);
+                self.again(tickets, &why);
+            }
+            // Whoever answers to the name may be another server by now.
+            Trouble::ReadOnly if since.elapsed() >= PRIMARY_STANDS => {
+                self.again(tickets, &why);
+                return Then::Leave;
+            }
+            _ => tickets.iter_mut().for_each(|ticket| ticket.answer(Err(why.clone()))),
+        }
+        Then::Stay
+    }
+
+    /// Once more, before all others; whoever has tried twice is told why.
+    fn again(&mut self, tickets: Vec<Ticket>, why: &StoreError) {
+        let (tried, mut first): (Vec<_>, Vec<_>) =
+            tickets.into_iter().partition(|ticket| ticket.tried);
+        tried.into_iter().for_each(|mut ticket| ticket.answer(Err(why.clone())));
+        first.retain(Ticket::is_open);
+        self.shared.counters.retries.add(first.len());
+        first.iter_mut().for_each(|ticket| ticket.tried = true);
+        self.queue.put_back(first.into_iter());
+    }
+}
+
+/// How many questions are reason to send them.
+fn enough(flights: &Flights) -> usize {
+    match flights.count() {
+        0 => 1,
+        count if count < FLIGHTS_MAX => BATCH_MAX,
+        _ => usize::MAX,
+    }
+}

@@ -1,0 +1,55 @@
+//! What the client has done so far, counted for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How often things have happened since the store was made.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[non_exhaustive]
+        pub struct RedisStats { $($(#[$doc])* pub $name: u64,)* }
+
+        #[derive(Debug, Default)]
+        pub(super) struct Counters { $(pub(super) $name: Counter,)* }
+
+        impl Counters {
+            pub(super) fn read(&self) -> RedisStats {
+                RedisStats { $($name: self.$name.0.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Questions that were written, again ones included.
+    questions,
+    /// Script calls that they left in.
+    calls,
+    /// Calls that found the script gone, and went again with its source.
+    noscript,
+    /// Questions that went again because they had certainly not run.
+    retries,
+    /// Questions whose deadline passed after they were written.
+    timeouts,
+    /// Questions whose deadline passed before.
+    not_sent,
+    /// Questions that were turned away because too many waited.
+    overloaded,
+    /// Connections that were made.
+    connects,
+    /// Attempts to connect that failed.
+    connect_failures,
+    /// Connections that were lost or given up.
+    disconnects,
+    /// Times that a cluster or a sentinel was asked who serves.
+    refreshes,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self, count: usize) {
+        self.0.fetch_add(count as u64, Relaxed);
+    }
+}

@@ -1,0 +1,53 @@
+//! One question on its way: who waits for the answer, until when, and what has been tried.
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::question::{Outcome, Question};
+use crate::store::{StoreError, Trouble};
+
+pub(super) type Answer = Result<Outcome, StoreError>;
+
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) question: Question,
+    /// Where a cluster keeps its keys; 0 without a cluster.
+    pub(super) slot: u16,
+    pub(super) due: Instant,
+    /// It was refused once, certainly without running: it goes by source, so that nothing can ask for a third time.
+    pub(super) tried: bool,
+    /// It shares a call with questions on the same keys only: its slot is being moved key by key.
+    pub(super) alone: bool,
+    /// It goes to a node that is still importing its slot.
+    pub(super) asking: bool,
+    /// `None` once it has been told.
+    asker: Option<oneshot::Sender<Answer>>,
+}
+
+impl Ticket {
+    pub(super) fn new(
+        question: Question,
+        slot: u16,
+        due: Instant,
+    ) -> (Self, oneshot::Receiver<Answer>) {
+        let (asker, answer) = oneshot::channel();
+        let asker = Some(asker);
+        (Self { question, slot, due, tried: false, alone: false, asking: false, asker }, answer)
+    }
+
+    /// Tells the asker, if there still is one. The first answer stands.
+    pub(super) fn answer(&mut self, answer: Answer) {
+        if let Some(asker) = self.asker.take() {
+            let _ = asker.send(answer);
+        }
+    }
+
+    pub(super) fn fail(&mut self, trouble: Trouble, detail: &'static str) {
+        self.answer(Err(StoreError::new(trouble, detail)));
+    }
+
+    /// Whether the asker still has to be told.
+    pub(super) fn is_open(&self) -> bool {
+        self.asker.is_some()
+    }
+}

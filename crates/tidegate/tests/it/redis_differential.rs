@@ -1,0 +1,229 @@
+//! Redis answers as memory does: the same decision, to the microsecond, the same permits and places.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use tidegate::{
+    Ask, KeyedLimit, LeakyBucket, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore, Scope,
+    Settled, Store, Timestamp, Turn,
+};
+use tidegate_core::{Return, Wanted};
+
+use crate::processes::RedisServer;
+
+/// Each row is one limit and what it may become while its state is kept.
+const LIMITS: [&[&str]; 13] = [
+    &["10/s", "20/s burst 3"],
+    &["3/s burst 2", "7/s burst 4", "1/s"],
+    &["100/min burst 20", "7919/s burst 5"],
+    &["1/day burst 5", "9007199254740991/day burst 2"],
+    &["token-bucket 7/min capacity 3", "token-bucket 100000/s capacity 3"],
+    // Where a burst in µs would pass 2^53, ticks are milliseconds.
+    &["1/365day burst 300", "3/365day burst 299"],
+    &["fixed-window 5/s", "fixed-window 9/s"],
+    &["fixed-window 3/250ms", "fixed-window 2/999983us"],
+    &[
+        "sliding-window 6/s buckets 5",
+        "sliding-window 9/s buckets 5",
+        "sliding-window 6/s buckets 4",
+    ],
+    &["sliding-window 5/700ms buckets 1", "sliding-window 3/700ms buckets 7"],
+    &["sliding-log 4/s", "sliding-log 9/s", "sliding-log 3/1500ms"],
+    &["quota 5/day at +05:30", "quota 7/month", "quota 6/week", "quota 8/10s"],
+    &["quota 7/10s rolling", "quota 4/10s rolling"],
+];
+
+const CONCURRENCY: &[&str] = &["concurrency 3 lease 2s", "concurrency 5 lease 700ms"];
+
+const SHAPERS: [&[&str]; 3] = [
+    &["2/s max-wait 1s", "5/s max-wait 1s"],
+    &["3/s capacity 4"],
+    &["7919/s max-wait 3ms", "3/min max-wait 90s"],
+];
+
+#[derive(Clone, Debug)]
+struct Step {
+    advance_us: i64,
+    key: u8,
+    cost: u64,
+    op: u8,
+    version: usize,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let advance = prop_oneof![
+        4 => Just(0),
+        4 => 0..300_000_i64,
+        2 => 0..3_000_000_i64,
+        1 => 0..100_000_000_000_i64,
+        1 => -300_000..0_i64,
+        1 => -3_000_000..0_i64,
+        1 => -200_000_000_000..0_i64,
+    ];
+    let cost = prop_oneof![8 => Just(1), 3 => 0..8_u64, 1 => Just(1 << 53), 1 => Just(u64::MAX)];
+    let op = prop_oneof![12 => Just(0), 2 => 1..8_u8];
+    let version = prop_oneof![9 => Just(0), 1 => 1..6_usize];
+    let step = (advance, 0..2_u8, cost, op, version);
+    let step = step.prop_map(|(advance_us, key, cost, op, version)| Step {
+        advance_us,
+        key,
+        cost,
+        op,
+        version,
+    });
+    prop::collection::vec(step, 1..40)
+}
+
+fn parsed<L: std::str::FromStr<Err: std::fmt::Debug>>(versions: &[&str]) -> Vec<L> {
+    versions.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// The limits, and what a store keeps of each where it is leased.
+fn with_leased(versions: &[&str]) -> Vec<Limit> {
+    let plain: Vec<Limit> = parsed(versions);
+    let leased = plain.iter().filter_map(|limit| limit.leased(limit.lease_ttl().ok()?).ok());
+    plain.iter().cloned().chain(leased).collect()
+}
+
+/// Both stores, and the permits that are out.
+struct Pair {
+    runtime: tokio::runtime::Runtime,
+    redis: RedisStore,
+    memory: MemoryStore,
+    cases: u64,
+    decisions: u64,
+}
+
+impl Pair {
+    fn new(url: String) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let deadline = Duration::from_secs(30);
+        let options = RedisOptions { replays: true, deadline, ..RedisOptions::new(url) };
+        let redis = runtime.block_on(async { RedisStore::new(options) }).unwrap();
+        Self { runtime, redis, memory: MemoryStore::default(), cases: 0, decisions: 0 }
+    }
+
+    fn answer(&mut self, ask: &Ask<'_>, now: Timestamp) -> (Settled, Settled) {
+        let redis = self.runtime.block_on(async { self.redis.answer(ask, now).await });
+        self.decisions += 1;
+        (self.memory.answer(ask, now).now().unwrap(), redis.unwrap())
+    }
+
+    /// A case of its own: nothing that another left is swept away when the clock jumps.
+    fn next_case(&mut self) -> String {
+        self.cases += 1;
+        self.memory = MemoryStore::with_max_bytes(1 << 20);
+        format!("case-{}", self.cases)
+    }
+
+    fn limits_agree(&mut self, limits: &[Vec<Limit>], mode: Mode, steps: &[Step]) {
+        let concurrency = |versions: &Vec<Limit>| matches!(versions[0], Limit::Concurrency(_));
+        // What is left of the last lease; `None` where there are none.
+        let mut leased = (!limits.iter().any(concurrency)).then_some(None);
+        let policy = self.next_case();
+        let names = (0..limits.len()).map(|index| index.to_string());
+        let scopes: Vec<Scope> = names.map(|name| Scope::named(&policy, &name)).collect();
+        let mut now_us = 1_700_000_000_000_000_i64;
+        let mut permits: Vec<(u8, usize, u64)> = Vec::new();
+        for (number, step) in steps.iter().enumerate() {
+            now_us += step.advance_us;
+            let now = Timestamp::from_micros(now_us.cast_unsigned());
+            let key = [b'a' + step.key];
+            let keyed: Vec<_> = limits
+                .iter()
+                .zip(&scopes)
+                .map(|(versions, scope)| {
+                    let limit = &versions[step.version % versions.len()];
+                    KeyedLimit { scope, key: &key, limit }
+                })
+                .collect();
+            let leases = leased.as_ref().filter(|_| step.op >= 5 && mode == Mode::All);
+            let op = match (step.op, leases) {
+                (5 | 6, Some(_)) => Op::Lease(Wanted { least: step.cost.min(3), most: step.cost }),
+                (7, Some(Some(back))) => Op::GiveBack(*back),
+                _ => [Op::Take, Op::Peek, Op::Refund, Op::Reset][usize::from(step.op % 4)],
+            };
+            let ask = match permits.pop().filter(|_| step.op == 4) {
+                Some((key, index, permit_id)) if key == step.key => {
+                    let op = Op::Release { permit_id };
+                    Ask { mode, limits: &keyed[index..=index], cost: 1, op }
+                }
+                _ => {
+                    // Only permits of one place are given back: their cost is not remembered here.
+                    Ask { mode, limits: &keyed, cost: step.cost, op }
+                }
+            };
+            let (memory, redis) = self.answer(&ask, now);
+            assert_eq!(redis, memory, "step {number} of {limits:?} {mode:?}\n{steps:#?}");
+            if let (Some(leased), Some(grant)) = (&mut leased, memory.grant) {
+                let age = Duration::from_micros(step.cost.min(400_000));
+                let units = grant.units.div_ceil(2);
+                *leased = grant.granted_at.map(|granted_at| Return { units, granted_at, age });
+            }
+            let single = memory.permits.iter().filter(|_| ask.cost == 1);
+            permits.extend(single.map(|(index, id)| (step.key, *index, *id)));
+        }
+    }
+
+    fn shapers_agree(&mut self, versions: &[LeakyBucket], steps: &[Step]) {
+        let scope = Scope::named(&self.next_case(), "");
+        let mut now_us = 1_700_000_000_000_000_i64;
+        let mut last = None;
+        for (number, step) in steps.iter().enumerate() {
+            now_us += step.advance_us;
+            let now = Timestamp::from_micros(now_us.cast_unsigned());
+            let shaper = &versions[step.version % versions.len()];
+            let cancel = last.take().filter(|_| step.op > 0);
+            let turn = Turn { scope: &scope, key: b"k", shaper, cost: step.cost, cancel };
+            let redis = self.runtime.block_on(async { self.redis.shape(&turn, now).await });
+            let (redis, memory) = (redis.unwrap(), self.memory.shape(&turn, now).now().unwrap());
+            self.decisions += 1;
+            assert_eq!(redis, memory, "step {number} of {versions:?}\n{steps:#?}");
+            last = memory.until;
+        }
+    }
+}
+
+fn runner(cases: u32) -> TestRunner {
+    let config = ProptestConfig { cases, failure_persistence: None, ..Default::default() };
+    TestRunner::new_with_rng(
+        config,
+        proptest::test_runner::TestRng::deterministic_rng(
+            proptest::test_runner::RngAlgorithm::ChaCha,
+        ),
+    )
+}
+
+#[test]
+fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
+    let server = RedisServer::start();
+    let pair = std::cell::RefCell::new(Pair::new(server.url()));
+    let mixes = (prop::collection::vec(0..LIMITS.len(), 1..4), any::<bool>(), steps());
+    runner(3500)
+        .run(&mixes, |(limits, any, steps)| {
+            let limits: Vec<_> = limits.iter().map(|row| with_leased(LIMITS[*row])).collect();
+            let mode = if any { Mode::Any } else { Mode::All };
+            pair.borrow_mut().limits_agree(&limits, mode, &steps);
+            Ok(())
+        })
+        .unwrap();
+    let with_permits = (prop::sample::select(vec![None, Some(0), Some(9), Some(10)]), steps());
+    runner(1500)
+        .run(&with_permits, |(beside, steps)| {
+            let beside = beside.map(|row: usize| parsed(LIMITS[row]));
+            let limits: Vec<_> = [parsed(CONCURRENCY)].into_iter().chain(beside).collect();
+            pair.borrow_mut().limits_agree(&limits, Mode::All, &steps);
+            Ok(())
+        })
+        .unwrap();
+    let shaped = (prop::sample::select(&SHAPERS[..]), steps());
+    runner(800)
+        .run(&shaped, |(versions, steps)| {
+            pair.borrow_mut().shapers_agree(&parsed(versions), &steps);
+            Ok(())
+        })
+        .unwrap();
+    let decisions = pair.borrow().decisions;
+    assert!(decisions >= 100_000, "only {decisions} decisions");
+}
