@@ -17,6 +17,8 @@ mod redis_differential;
 #[cfg(feature = "redis")]
 mod redis_exactly_k;
 #[cfg(feature = "redis")]
+mod redis_faults;
+#[cfg(feature = "redis")]
 mod redis_support;
 mod snapshot;
 mod vectors;

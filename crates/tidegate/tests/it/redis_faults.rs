@@ -1,0 +1,306 @@
+//! What happens to questions when Redis fails: the right kind of failure, in time, and never charged twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidegate::{Limit, Op, Ran, RedisStore, Trouble};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::Instant;
+
+use crate::processes::{FaultProxy, Faults, RedisServer, Way};
+use crate::redis_support::{PATIENT, ask, limit_of, spent, store, take, until_answered};
+
+/// As in production.
+const DEADLINE: Duration = Duration::from_millis(20);
+
+/// What the scheduler of a busy machine may add to a promise about time.
+const MARGIN: Duration = Duration::from_millis(250);
+
+/// What a number of askers heard, one question after another each.
+#[derive(Default, Debug)]
+struct Heard {
+    admitted: u64,
+    refused: u64,
+    unknown: u64,
+    not_run: u64,
+    longest: Duration,
+}
+
+/// Asks from several tasks until told to stop.
+struct Load {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<Heard>>,
+}
+
+impl Load {
+    fn start(store: &Arc<RedisStore>, key: &'static str, limit: &Limit) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asker = |_| {
+            let (store, limit, stop) = (store.clone(), limit.clone(), stop.clone());
+            tokio::spawn(async move {
+                let mut heard = Heard::default();
+                while !stop.load(Ordering::Relaxed) {
+                    let start = Instant::now();
+                    match take(&store, key, &limit).await {
+                        Ok(true) => heard.admitted += 1,
+                        Ok(false) => heard.refused += 1,
+                        Err(error) if error.ran() == Ran::Unknown => heard.unknown += 1,
+                        Err(_) => {
+                            heard.not_run += 1;
+                            // Failing at once, it would keep the processor from those who work.
+                            tokio::time::sleep(Duration::from_millis(1)).await;
+                        }
+                    }
+                    heard.longest = heard.longest.max(start.elapsed());
+                }
+                heard
+            })
+        };
+        let tasks = (0..16).map(asker).collect();
+        Self { stop, tasks }
+    }
+
+    async fn end(self) -> Heard {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut sum = Heard::default();
+        for task in self.tasks {
+            let heard = task.await.unwrap();
+            sum.admitted += heard.admitted;
+            sum.refused += heard.refused;
+            sum.unknown += heard.unknown;
+            sum.not_run += heard.not_run;
+            sum.longest = sum.longest.max(heard.longest);
+        }
+        sum
+    }
+}
+
+/// Until the store has been asked so many more questions.
+async fn until_asked(store: &RedisStore, more: u64) {
+    let enough = store.stats().questions + more;
+    let asked = async {
+        while store.stats().questions < enough {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENT, asked).await.expect("questions are not asked any more");
+}
+
+#[tokio::test]
+async fn absent_at_start_it_fails_at_once_and_heals_when_redis_comes() {
+    let server = RedisServer::start();
+    server.kill();
+    let store = store(server.url(), PATIENT);
+    let start = Instant::now();
+    let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
+    assert_eq!(error.trouble(), Trouble::Unreachable, "{error}");
+    assert!(start.elapsed() < PATIENT / 4, "only after {:?}", start.elapsed());
+    server.restart();
+    until_answered(&store).await;
+    assert_eq!(take(&store, "k", &limit_of(5)).await, Ok(true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flushed_script_is_no_error_and_nobody_is_charged_twice() {
+    const K: u64 = 3_000;
+    let server = Arc::new(RedisServer::start());
+    let store = store(server.url(), PATIENT);
+    let load = Load::start(&store, "k", &limit_of(K));
+    for _ in 0..100 {
+        let server = server.clone();
+        spawn_blocking(move || server.command(&["SCRIPT", "FLUSH"])).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    until_asked(&store, K).await;
+    let heard = load.end().await;
+    assert_eq!((heard.unknown, heard.not_run), (0, 0), "{heard:?}");
+    assert_eq!(heard.admitted, K, "{heard:?}");
+    let stats = store.stats();
+    assert!(stats.noscript > 0, "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_started_again_it_charges_nobody_twice() {
+    const K: u64 = 1_000_000;
+    let server = Arc::new(RedisServer::start());
+    let store = store(server.url(), PATIENT);
+    for _ in 0..3 {
+        // A server that starts again has forgotten everything: each life is counted by itself.
+        until_answered(&store).await;
+        let load = Load::start(&store, "k", &limit_of(K));
+        until_asked(&store, 500).await;
+        let before = spent(&store, "k", &limit_of(K)).await;
+        let at_kill = {
+            let server = server.clone();
+            spawn_blocking(move || server.kill()).await
+        };
+        at_kill.unwrap();
+        let heard = load.end().await;
+        assert!(heard.admitted >= before, "{heard:?}, and {before} were spent before");
+        assert!(heard.unknown <= 2 * 64, "more than was under way: {heard:?}");
+        let restarted = server.clone();
+        spawn_blocking(move || restarted.restart()).await.unwrap();
+        until_answered(&store).await;
+        assert_eq!(spent(&store, "k", &limit_of(K)).await, 0, "something was repeated");
+    }
+    assert!(store.stats().connects >= 4, "{:?}", store.stats());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_delays_nobody_past_the_deadline() {
+    const K: u64 = 1_000_000;
+    let server = RedisServer::start();
+    let store = store(server.url(), DEADLINE);
+    until_answered(&store).await;
+    let load = Load::start(&store, "k", &limit_of(K));
+    until_asked(&store, 100).await;
+    server.pause();
+    // Longer than a silent connection is kept: it is given up, and others are tried.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let heard = load.end().await;
+    assert!(heard.longest <= DEADLINE + MARGIN, "{heard:?}");
+    assert!(heard.unknown > 0 && heard.not_run > heard.unknown, "{heard:?}");
+    server.resume();
+    until_answered(&store).await;
+    // What was abandoned may have run, once; nothing else has.
+    let patient = crate::redis_support::store(server.url(), PATIENT);
+    let spent = spent(&patient, "k", &limit_of(K)).await;
+    assert!(spent >= heard.admitted, "{spent} spent, {heard:?}");
+    assert!(spent <= heard.admitted + heard.unknown, "{spent} spent, {heard:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_from_the_start_is_waited_for_no_longer_than_the_deadline() {
+    let server = RedisServer::start();
+    server.pause();
+    let store = store(server.url(), DEADLINE);
+    let start = Instant::now();
+    let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
+    assert!(start.elapsed() <= DEADLINE + MARGIN, "{:?}", start.elapsed());
+    assert_eq!((error.trouble(), error.ran()), (Trouble::NotSent, Ran::No));
+    server.resume();
+    until_answered(&store).await;
+    assert_eq!(spent(&store, "k", &limit_of(5)).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_that_come_too_late_are_nobody_elses() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port());
+    let store = store(format!("redis://{}", proxy.address()), DEADLINE);
+    until_answered(&store).await;
+    proxy.set(Faults::to_client(Way::delay(Duration::from_millis(60))));
+    let late = ask(&store, "late", &limit_of(7), Op::Take).await.unwrap_err();
+    assert_eq!(late.trouble(), Trouble::Timeout);
+    proxy.heal();
+    until_answered(&store).await;
+    // Each key has a ceiling of its own: an answer for another would show.
+    for ceiling in 1..=50 {
+        let reply = ask(&store, &format!("k{ceiling}"), &limit_of(ceiling), Op::Take).await;
+        let Ok(settled) = reply else { continue };
+        assert_eq!(settled.verdict.decision.remaining(), ceiling - 1);
+    }
+    let patient = crate::redis_support::store(server.url(), PATIENT);
+    assert_eq!(
+        spent(&patient, "late", &limit_of(7)).await,
+        1,
+        "charged once, though never answered"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_break_lose_nothing_but_what_was_under_way() {
+    const K: u64 = 1_000_000;
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port());
+    let store = store(format!("redis://{}", proxy.address()), PATIENT);
+    until_answered(&store).await;
+    let load = Load::start(&store, "k", &limit_of(K));
+    let faults = [
+        Faults::to_client(Way::truncate_after_bytes(20)),
+        Faults::to_server(Way::truncate_after_bytes(300)),
+        Faults::to_client(Way::corrupt_at_byte(0)),
+        Faults::to_client(Way::corrupt_at_byte(40)),
+        Faults::reset(),
+    ];
+    for fault in faults {
+        until_asked(&store, 200).await;
+        proxy.set(fault);
+        let connects = store.stats().disconnects;
+        let broken = async {
+            while store.stats().disconnects == connects {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENT, broken).await.unwrap();
+        proxy.heal();
+    }
+    until_asked(&store, 200).await;
+    let heard = load.end().await;
+    let patient = crate::redis_support::store(server.url(), PATIENT);
+    let spent = spent(&patient, "k", &limit_of(K)).await;
+    let most = heard.admitted + heard.unknown;
+    assert!((heard.admitted..=most).contains(&spent), "{spent} spent, {heard:?}");
+}
+
+#[tokio::test]
+async fn a_full_server_writes_nothing_by_halves() {
+    let server = RedisServer::start();
+    let store = store(server.url(), PATIENT);
+    assert_eq!(take(&store, "before", &limit_of(5)).await, Ok(true));
+    server.command(&["CONFIG", "SET", "maxmemory", "1mb"]).text();
+    let keys = server.command(&["DBSIZE"]).text();
+    for key in ["before", "new"] {
+        let error = take(&store, key, &limit_of(5)).await.unwrap_err();
+        assert_eq!((error.trouble(), error.ran()), (Trouble::OutOfMemory, Ran::No), "{error}");
+    }
+    assert_eq!(server.command(&["DBSIZE"]).text(), keys);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]).text();
+    assert_eq!(spent(&store, "before", &limit_of(5)).await, 1);
+}
+
+#[tokio::test]
+async fn what_a_server_refuses_is_named() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(&primary).start();
+    let full = RedisServer::builder().max_clients(1).start();
+    // Held for as long as the test runs.
+    let _holder = std::os::unix::net::UnixStream::connect(full.socket()).unwrap();
+    full_is_full(&full);
+    for (url, trouble) in [(replica.url(), Trouble::ReadOnly), (full.url(), Trouble::MaxClients)] {
+        let store = store(url, PATIENT);
+        let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
+        assert_eq!((error.trouble(), error.ran()), (trouble, Ran::No), "{error}");
+    }
+}
+
+/// The connection that fills it has been accepted.
+fn full_is_full(server: &RedisServer) {
+    crate::processes::wait_until("the last place to be taken", PATIENT, || {
+        server.try_command(&["PING"]).is_ok_and(|reply| {
+            matches!(reply, crate::processes::Reply::Error(why) if why.contains("max number"))
+        })
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_of_somebody_else_that_does_not_end_is_named() {
+    let server = Arc::new(RedisServer::builder().config("busy-reply-threshold", "50").start());
+    let store = store(server.url(), Duration::from_millis(500));
+    until_answered(&store).await;
+    let looping = server.clone();
+    let looping = spawn_blocking(move || looping.try_command(&["EVAL", "while true do end", "0"]));
+    let busy = async {
+        loop {
+            match take(&store, "k", &limit_of(1_000)).await {
+                Err(error) if error.trouble() == Trouble::Busy => return,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENT, busy).await.expect("the server is never busy");
+    server.command(&["SCRIPT", "KILL"]);
+    until_answered(&store).await;
+    let _ = looping.await;
+}
