@@ -9,8 +9,8 @@ use super::{Message, Step, Terms, Wanted};
 
 /// One key on one node: what it holds, and what it has asked for.
 ///
-/// All instants are the node's own, in µs on a clock that never steps back; they need not agree with anybody
-/// else's. The caller
+/// All instants are the node's own, in µs on a clock that never steps back, and does not stand still while the
+/// machine sleeps; they need not agree with anybody else's. The caller
 ///
 /// 1. calls [`Lessee::check`], and keeps the check in a bounded queue if it has to wait;
 /// 2. calls [`Lessee::poll`] until it answers `None`, and sends what it says; at [`Lessee::wakes_us`] again;
