@@ -19,6 +19,8 @@ mod redis_exactly_k;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
+mod redis_sentinel;
+#[cfg(feature = "redis")]
 mod redis_support;
 #[cfg(feature = "redis")]
 mod redis_vectors;
