@@ -2,6 +2,7 @@
 
 mod backoff;
 mod batch;
+mod clerk;
 mod client;
 mod cluster;
 mod desk;
@@ -14,6 +15,7 @@ mod question;
 mod queue;
 mod scout;
 mod script;
+mod sentinel;
 mod serve;
 mod slots;
 mod stats;
@@ -143,9 +145,9 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let keys = Keys::new(&options.key_prefix, options.hash_key);
-        let replays = options.replays;
-        Ok(Self { client: Client::start(&options)?, keys, replays })
+        let RedisOptions { url, key_prefix, hash_key, deadline, replays } = options;
+        let client = Client::start(&url, deadline)?;
+        Ok(Self { client, keys: Keys::new(&key_prefix, hash_key), replays })
     }
 
     /// What the store's client has done so far.

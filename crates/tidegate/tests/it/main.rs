@@ -23,6 +23,8 @@ mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_leases;
 #[cfg(feature = "redis")]
+mod redis_sentinel;
+#[cfg(feature = "redis")]
 mod redis_support;
 #[cfg(feature = "redis")]
 mod redis_vectors;

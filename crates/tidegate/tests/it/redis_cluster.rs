@@ -9,15 +9,20 @@ use tidegate::{
 };
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::processes::{ClusterShape, RedisCluster};
-use crate::redis_support::{PATIENT, ask, ask_in, limit_of, spent, store, take, until_answered};
+use crate::processes::{ClusterShape, RedisCluster, RedisServer};
+use crate::redis_support::{
+    PATIENT, ask, ask_in, limit_of, spent, store, take, until_answered, until_asked,
+};
 
 const POLICIES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// What was admitted, and what went wrong.
+type Heard = (u64, Vec<StoreError>);
 
 /// Askers of several policies on one identifier: several keys of one slot.
 struct Load {
     stop: Arc<AtomicBool>,
-    tasks: Vec<(&'static str, JoinHandle<(u64, Vec<StoreError>)>)>,
+    tasks: Vec<(&'static str, JoinHandle<Heard>)>,
 }
 
 impl Load {
@@ -61,16 +66,6 @@ impl Load {
 /// The slot of an identifier's keys.
 fn slot_of(cluster: &RedisCluster, key: &str) -> u16 {
     cluster.slot_of(&format!("{{{}:{key}}}", key.len()))
-}
-
-async fn until_asked(store: &RedisStore, more: u64) {
-    let enough = store.stats().questions + more;
-    let asked = async {
-        while store.stats().questions < enough {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(PATIENT, asked).await.expect("questions are not asked any more");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -227,11 +222,11 @@ async fn a_cluster_that_is_down_says_so_and_heals() {
 #[tokio::test]
 async fn a_cluster_that_is_absent_at_start_is_found_when_it_comes() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
-    cluster.nodes().iter().for_each(|node| node.kill());
+    cluster.nodes().iter().for_each(RedisServer::kill);
     let store = store(cluster.url(), PATIENT);
     let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
     assert_eq!(error.trouble(), Trouble::Unreachable, "{error}");
-    cluster.nodes().iter().for_each(|node| node.restart());
+    cluster.nodes().iter().for_each(RedisServer::restart);
     cluster.wait_until_ok();
     until_answered(&store).await;
     assert_eq!(spent(&store, "k", &limit_of(5)).await, 0);

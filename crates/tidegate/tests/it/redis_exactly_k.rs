@@ -126,7 +126,9 @@ impl Drop for Worker {
 fn exactly_k(url: &str) {
     let mut workers: Vec<_> = (0..PROCESSES).map(|_| Worker::start(url)).collect();
     let mut run = |policy: &str, key: &str| -> usize {
-        workers.iter_mut().for_each(|worker| worker.ask(policy, key));
+        for worker in &mut workers {
+            worker.ask(policy, key);
+        }
         workers.iter_mut().map(Worker::admitted).sum()
     };
     for (policy, _) in policies() {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::RedisOptions;
 use super::cluster::Cluster;
 use super::desk::Desk;
 use super::node::{Handle, Node, Shared};
 use super::question::Question;
+use super::sentinel;
 use super::stats::RedisStats;
 use super::ticket::{Answer, Ticket};
 use super::url::{Servers, Target};
@@ -37,27 +37,29 @@ struct Inner {
 
 impl Client {
     /// Connects in the background, now and whenever it has to. Needs a running tokio runtime.
-    pub(super) fn start(options: &RedisOptions) -> Result<Self, StoreError> {
-        let Target { servers, access } = Target::parse(&options.url)?;
+    pub(super) fn start(url: &str, deadline: Duration) -> Result<Self, StoreError> {
+        let Target { servers, access } = Target::parse(url)?;
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(StoreError::new(Trouble::BadAsk, "a store in Redis needs a tokio runtime"));
         }
         let (way, shared) = match servers {
             Servers::Single(place) => {
                 let shared = Arc::new(Shared::new(access, None));
-                let (_, place) = watch::channel(Some(place));
+                let (_, place) = watch::channel(Ok(Some(place)));
                 (Way::Node(Node::start(place, false, shared.clone())), shared)
             }
             Servers::Cluster(seeds) => {
-                let (desk, taker) = Desk::new();
+                let (desk, bundles) = Desk::new();
                 let shared = Arc::new(Shared::new(access, Some(desk)));
-                (Way::Cluster(Cluster::start(seeds, taker, shared.clone())), shared)
+                (Way::Cluster(Cluster::start(seeds, bundles, shared.clone())), shared)
             }
-            Servers::Sentinel { .. } => {
-                return Err(StoreError::new(Trouble::BadAsk, "not yet"));
+            Servers::Sentinel(sentinels) => {
+                let shared = Arc::new(Shared::new(access, None));
+                let place = sentinel::watch(sentinels, &shared);
+                (Way::Node(Node::start(place, true, shared.clone())), shared)
             }
         };
-        Ok(Self { inner: Arc::new(Inner { way, deadline: options.deadline, shared }) })
+        Ok(Self { inner: Arc::new(Inner { way, deadline, shared }) })
     }
 
     /// When a decision that begins now has to be made.

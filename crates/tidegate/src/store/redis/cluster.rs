@@ -1,28 +1,16 @@
-//! A cluster: its map, kept up to date, and the way of questions that went to the wrong node.
+//! A cluster: each question goes to the node that has its slot, as the map says.
 
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Notify, mpsc};
 
-use super::backoff::jittered;
-use super::desk::{Bundle, Taker, Why};
+use super::clerk::Clerk;
+use super::desk::{Bundle, Why};
 use super::node::Shared;
 use super::place::Place;
-use super::queue::WAITING_MAX;
-use super::scout::{Scout, Seen};
+use super::scout::Scout;
 use super::slots::SlotMap;
 use super::ticket::Ticket;
-use super::timer::Timer;
-use crate::store::{StoreError, Trouble};
-
-/// How often the map is asked for when all is well, and when it is not.
-const REFRESH_EVERY: Duration = Duration::from_secs(10);
-const REFRESH_IN_TROUBLE: Duration = Duration::from_millis(50);
-
-/// Half a move of a few keys.
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(3);
 
 /// The way into a cluster. Dropped, its nodes send what waits, and end.
 #[derive(Debug)]
@@ -31,43 +19,49 @@ pub(super) struct Cluster {
     shared: Arc<Shared>,
 }
 
-/// `None` once the client was dropped.
+/// The map as it is now.
 #[derive(Debug)]
-struct Map(RwLock<Option<Arc<SlotMap>>>, Notify);
+pub(super) struct Map {
+    /// `None` once the client was dropped.
+    current: RwLock<Option<Arc<SlotMap>>>,
+    given_up: Notify,
+}
 
 impl Map {
-    fn get(&self) -> Option<Arc<SlotMap>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn get(&self) -> Option<Arc<SlotMap>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Nothing happens to a map that was given up.
-    fn set(&self, map: SlotMap) {
-        let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let old = place.as_mut().map(|place| std::mem::replace(place, Arc::new(map)));
-        drop(place);
+    pub(super) fn set(&self, map: SlotMap) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let old = current.as_mut().map(|current| std::mem::replace(current, Arc::new(map)));
+        // Whoever asks meanwhile need not wait until nodes that left have been told.
+        drop(current);
         drop(old);
     }
 
+    /// Until the client was dropped.
+    pub(super) async fn given_up(&self) {
+        self.given_up.notified().await;
+    }
+
     fn give_up(&self) {
-        let old = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        let old = self.current.write().unwrap_or_else(PoisonError::into_inner).take();
         drop(old);
-        self.1.notify_one();
+        self.given_up.notify_one();
     }
 }
 
 impl Cluster {
-    pub(super) fn start(seeds: Vec<Place>, taker: Taker, shared: Arc<Shared>) -> Self {
-        let map = Arc::new(Map(RwLock::new(Some(Arc::default())), Notify::new()));
-        let scout = Some(Scout::new(seeds));
-        let clerk = Clerk {
-            map: map.clone(),
-            shared: shared.clone(),
-            waiting: Vec::new(),
-            later: Vec::new(),
-            last_error: None,
-            timer: Timer::default(),
-        };
-        tokio::spawn(clerk.run(taker, scout));
+    pub(super) fn start(
+        seeds: Vec<Place>,
+        bundles: mpsc::Receiver<Bundle>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let current = RwLock::new(Some(Arc::default()));
+        let map = Arc::new(Map { current, given_up: Notify::new() });
+        tokio::spawn(Clerk::new(map.clone(), shared.clone()).run(bundles, Scout::new(seeds)));
         Self { map, shared }
     }
 
@@ -75,7 +69,7 @@ impl Cluster {
         let map = self.map.get();
         let node = map.as_ref().and_then(|map| map.node_of(ticket.slot));
         let ticket = match node {
-            Some(node) => node.queue.push(ticket, &self.shared.counters).err(),
+            Some(node) => node.queue.push(ticket, &self.shared.counters),
             None => Some(ticket),
         };
         if let (Some(ticket), Some(desk)) = (ticket, &self.shared.desk) {
@@ -90,173 +84,5 @@ impl Drop for Cluster {
             desk.close();
         }
         self.map.give_up();
-    }
-}
-
-/// Whoever sits at the desk.
-struct Clerk {
-    map: Arc<Map>,
-    shared: Arc<Shared>,
-    /// For the next map.
-    waiting: Vec<Ticket>,
-    /// For their time to try again.
-    later: Vec<(Instant, Ticket)>,
-    /// Why the last map did not come.
-    last_error: Option<StoreError>,
-    timer: Timer,
-}
-
-impl Clerk {
-    async fn run(mut self, mut taker: Taker, mut scout: Option<Scout>) {
-        let mut next = Instant::now();
-        let mut view = None;
-        while let Some(map) = self.map.get() {
-            if let Some(scout) = scout.take_if(|_| Instant::now() >= next) {
-                self.shared.counters.refreshes.add(1);
-                view = Some(Box::pin(
-                    scout.look(self.shared.clone(), map.places().cloned().collect()),
-                ));
-            }
-            drop(map);
-            self.timer.disarm();
-            let due = self.next_due();
-            self.timer.arm(|| due);
-            let looking = async {
-                match &mut view {
-                    Some(view) => view.as_mut().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = self.map.1.notified() => return,
-                (back, seen) = looking => {
-                    scout = Some(back);
-                    view = None;
-                    next = Instant::now() + self.learn(seen);
-                }
-                () = sleep_until(next), if scout.is_some() => {}
-                () = taker.trouble.notified() => next = next.min(Instant::now() + jittered(REFRESH_IN_TROUBLE)),
-                Some(bundle) = taker.bundles.recv() => {
-                    if bundle.why != Why::TryAgain {
-                        next = next.min(Instant::now() + jittered(REFRESH_IN_TROUBLE));
-                    }
-                    self.sort(bundle);
-                }
-                () = self.timer.rings() => self.time_passes(),
-            }
-        }
-    }
-
-    /// Takes a map, and says when to look again.
-    fn learn(&mut self, seen: Result<Seen, StoreError>) -> Duration {
-        let current = self.map.get().unwrap_or_default();
-        let map = seen.and_then(|seen| current.of(&seen, &self.shared));
-        let (is_well, error) = match map {
-            Ok(map) => {
-                let is_well = !map.has_gaps();
-                self.map.set(map);
-                (is_well, StoreError::new(Trouble::ClusterDown, "no node has the slot"))
-            }
-            Err(error) => (false, error),
-        };
-        self.last_error = (!is_well).then(|| error.clone());
-        for mut ticket in std::mem::take(&mut self.waiting) {
-            match self.node_of(&ticket) {
-                Some(_) => self.send(ticket),
-                None => ticket.answer(Err(error.clone())),
-            }
-        }
-        jittered(if is_well { REFRESH_EVERY } else { REFRESH_IN_TROUBLE })
-    }
-
-    /// Finds another way for questions that have not run.
-    fn sort(&mut self, bundle: Bundle) {
-        let Bundle { tickets, why } = bundle;
-        for mut ticket in tickets.into_iter().filter(Ticket::is_open) {
-            if why != Why::NoNode {
-                if ticket.tried {
-                    ticket.fail(Trouble::Moving, "the slot is being moved");
-                    continue;
-                }
-                self.shared.counters.retries.add(1);
-                ticket.tried = true;
-            }
-            match &why {
-                Why::NoNode => self.send(ticket),
-                Why::Moved(place) => {
-                    self.move_slot(ticket.slot, place);
-                    self.send(ticket);
-                }
-                Why::Ask(place) => {
-                    (ticket.asking, ticket.alone) = (true, true);
-                    self.send_to(ticket, place);
-                }
-                Why::TryAgain if self.later.len() >= WAITING_MAX => {
-                    ticket.fail(Trouble::Moving, "the slot is being moved");
-                }
-                Why::TryAgain => {
-                    ticket.alone = true;
-                    self.later.push((Instant::now() + TRY_AGAIN_AFTER, ticket));
-                }
-            }
-        }
-    }
-
-    fn move_slot(&mut self, slot: u16, place: &Place) {
-        let Some(map) = self.map.get() else { return };
-        if !map.is_at(slot, place)
-            && let Ok(map) = map.with_moved(slot, place, &self.shared)
-        {
-            self.map.set(map);
-        }
-    }
-
-    /// To its node, or to wait for the next map.
-    fn send(&mut self, ticket: Ticket) {
-        let refused = match self.node_of(&ticket) {
-            Some(node) => node.queue.push(ticket, &self.shared.counters).err(),
-            None => Some(ticket),
-        };
-        match (refused, &self.last_error) {
-            (Some(mut ticket), Some(why)) => ticket.answer(Err(why.clone())),
-            (Some(ticket), None) if self.waiting.len() < WAITING_MAX => self.waiting.push(ticket),
-            (Some(mut ticket), None) => {
-                self.shared.counters.overloaded.add(1);
-                ticket.fail(Trouble::Overloaded, "too many questions wait for a map");
-            }
-            (None, _) => {}
-        }
-    }
-
-    /// To a node that is still importing, and may have no slot yet.
-    fn send_to(&mut self, mut ticket: Ticket, place: &Place) {
-        let Some(mut map) = self.map.get() else { return };
-        if let Some(with_guest) = map.with_guest(place, &self.shared) {
-            self.map.set(with_guest);
-            map = self.map.get().unwrap_or_default();
-        }
-        match map.node_at(place) {
-            Some(node) => drop(node.queue.push(ticket, &self.shared.counters)),
-            None => ticket.fail(Trouble::Moving, "the slot goes to one node too many"),
-        }
-    }
-
-    fn node_of(&self, ticket: &Ticket) -> Option<Arc<super::node::Handle>> {
-        self.map.get()?.node_of(ticket.slot).cloned()
-    }
-
-    fn next_due(&self) -> Option<Instant> {
-        let later = self.later.iter().map(|(time, _)| *time);
-        self.waiting.iter().map(|ticket| ticket.due).chain(later).min()
-    }
-
-    fn time_passes(&mut self) {
-        let now = Instant::now();
-        for mut ticket in self.waiting.extract_if(.., |ticket| ticket.due <= now) {
-            self.shared.counters.not_sent.add(1);
-            ticket.fail(Trouble::NotSent, "no map of the cluster before the deadline");
-        }
-        let ripe: Vec<_> = self.later.extract_if(.., |(time, _)| *time <= now).collect();
-        ripe.into_iter().for_each(|(_, ticket)| self.send(ticket));
     }
 }

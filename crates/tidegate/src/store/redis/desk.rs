@@ -1,10 +1,10 @@
-//! Where the nodes of a cluster bring questions that are not theirs, and tell of trouble.
+//! Where the nodes of a cluster bring questions that are not theirs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis::ServerError;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 use super::place::Place;
 use super::ticket::Ticket;
@@ -36,37 +36,21 @@ pub(super) enum Why {
 #[derive(Clone, Debug)]
 pub(super) struct Desk {
     bundles: mpsc::Sender<Bundle>,
-    trouble: Arc<Notify>,
     is_closed: Arc<AtomicBool>,
 }
 
-/// Takes bundles from the desk.
-#[derive(Debug)]
-pub(super) struct Taker {
-    pub(super) bundles: mpsc::Receiver<Bundle>,
-    pub(super) trouble: Arc<Notify>,
-}
-
 impl Desk {
-    pub(super) fn new() -> (Self, Taker) {
-        let (sender, bundles) = mpsc::channel(BUNDLES_MAX);
-        let trouble = Arc::<Notify>::default();
-        let desk = Self { bundles: sender, trouble: trouble.clone(), is_closed: Arc::default() };
-        (desk, Taker { bundles, trouble })
+    pub(super) fn new() -> (Self, mpsc::Receiver<Bundle>) {
+        let (bundles, taker) = mpsc::channel(BUNDLES_MAX);
+        (Self { bundles, is_closed: Arc::default() }, taker)
     }
 
     pub(super) fn bring(&self, tickets: Vec<Ticket>, why: Why) {
         if let Err(refused) = self.bundles.try_send(Bundle { tickets, why }) {
             let error =
                 StoreError::new(Trouble::Overloaded, "too many questions have lost their way");
-            let tickets = refused.into_inner().tickets;
-            tickets.into_iter().for_each(|mut ticket| ticket.answer(Err(error.clone())));
+            Ticket::fail_all(refused.into_inner().tickets, &error);
         }
-    }
-
-    /// Something is wrong with a node: who serves what may have changed.
-    pub(super) fn trouble(&self) {
-        self.trouble.notify_one();
     }
 
     /// The client was dropped: nodes send what they have themselves.

@@ -1,5 +1,6 @@
 //! One connection: made, entered, given the script; then calls that leave in order and are answered in order.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -7,9 +8,10 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisResult,
-    ServerError, Value, cmd,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, PushInfo,
+    RedisConnectionInfo, RedisError, RedisResult, ServerError, Value, cmd,
 };
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::place::{Access, Place};
@@ -25,6 +27,9 @@ const COMMANDS_MAX: usize = 1024;
 
 /// Handed over before this many bytes are written, commands leave in one write.
 const WRITE_BYTES: usize = 256 << 10;
+
+/// Where sentinels say that there is another primary.
+const SWITCH_CHANNEL: &str = "+switch-master";
 
 /// The answer to a command, under way.
 pub(super) type Pending = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
@@ -44,7 +49,7 @@ impl Link {
         as_primary: bool,
     ) -> Result<Self, StoreError> {
         let open = async {
-            let mut link = Self::connect(place, access).await?;
+            let mut link = Self::connect(place, access, None).await?;
             match link.greet(access, as_primary).await {
                 Ok(()) => Ok(link),
                 // Nobody's question was in it.
@@ -59,18 +64,46 @@ impl Link {
         timeout(CONNECT_TIMEOUT, open).await.unwrap_or_else(|_| late())
     }
 
-    async fn connect(place: &Place, access: &Access) -> Result<Self, StoreError> {
+    /// A connection to a sentinel, which says unasked when the primary changes.
+    pub(super) async fn listen(
+        place: &Place,
+        access: &Access,
+        heard: Arc<Notify>,
+    ) -> Result<Self, StoreError> {
+        let mut link = Self::connect(place, access, Some(heard)).await?;
+        let mut connection = link.connection.clone();
+        let subscribed =
+            started(
+                async move { connection.subscribe(SWITCH_CHANNEL).await.map(|()| Value::Okay) },
+            );
+        link.value_of(subscribed).await?;
+        Ok(link)
+    }
+
+    async fn connect(
+        place: &Place,
+        access: &Access,
+        heard: Option<Arc<Notify>>,
+    ) -> Result<Self, StoreError> {
         let failed = |error: &dyn std::error::Error| {
             StoreError::new(Trouble::Unreachable, format!("{place}: {error}"))
         };
         let wire = Wire::connect(place, access).await.map_err(|error| failed(&error))?;
         let meter = wire.meter();
         // What there is to say, we say ourselves: the answers tell more than the crate passes on.
-        let info = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let config = AsyncConnectionConfig::new()
+        let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let mut config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(COMMANDS_MAX)
             .set_write_backpressure_boundary(WRITE_BYTES);
+        if let Some(heard) = heard {
+            info = info.set_protocol(ProtocolVersion::RESP3);
+            info = access.login.iter().fold(info, |info, login| login.enter(info));
+            config = config.set_push_sender(move |_: PushInfo| {
+                heard.notify_one();
+                Ok::<_, Infallible>(())
+            });
+        }
         let made = MultiplexedConnection::new_with_config(&info, wire, config).await;
         let (connection, driver) = made.map_err(|error| failed(&error))?;
         Ok(Self { connection, driver: Box::pin(driver), meter })
@@ -78,7 +111,7 @@ impl Link {
 
     /// A connection that is good for questions about the servers only.
     pub(super) async fn enter(place: &Place, access: &Access) -> Result<Self, StoreError> {
-        let mut link = Self::connect(place, access).await?;
+        let mut link = Self::connect(place, access, None).await?;
         if let Some(login) = &access.login {
             let login = link.start(login.command());
             link.value_of(login).await?;

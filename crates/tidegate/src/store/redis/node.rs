@@ -22,18 +22,20 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Where to bring what belongs to another node.
     pub(super) desk: Option<Desk>,
+    /// Something is wrong with a node: who serves what may have changed.
+    pub(super) trouble: watch::Sender<()>,
 }
+
+/// Where a node is, as far as is known; or why nobody knows.
+pub(super) type Whereabouts = Result<Option<Place>, StoreError>;
 
 impl Shared {
     pub(super) fn new(access: Access, desk: Option<Desk>) -> Self {
-        Self { access, counters: Counters::default(), desk }
+        Self { access, counters: Counters::default(), desk, trouble: watch::Sender::default() }
     }
 
-    /// Something is wrong with a node.
     pub(super) fn trouble(&self) {
-        if let Some(desk) = &self.desk {
-            desk.trouble();
-        }
+        self.trouble.send_replace(());
     }
 }
 
@@ -53,7 +55,7 @@ pub(super) struct Node {
     pub(super) queue: Arc<Queue>,
     pub(super) shared: Arc<Shared>,
     /// Where the node is; that may change.
-    pub(super) place: watch::Receiver<Option<Place>>,
+    pub(super) place: watch::Receiver<Whereabouts>,
     /// Whether the server is asked if it is a primary before it is used.
     as_primary: bool,
     backoff: Backoff,
@@ -63,7 +65,7 @@ pub(super) struct Node {
 impl Node {
     /// Starts the task that serves a node.
     pub(super) fn start(
-        place: watch::Receiver<Option<Place>>,
+        place: watch::Receiver<Whereabouts>,
         as_primary: bool,
         shared: Arc<Shared>,
     ) -> Handle {
@@ -129,7 +131,7 @@ impl Node {
         let (shared, as_primary) = (self.shared.clone(), self.as_primary);
         let place = self.place.borrow_and_update().clone();
         let mut attempt = pin!(async move {
-            match place {
+            match place? {
                 Some(place) => Link::open(&place, &shared.access, as_primary).await,
                 None => std::future::pending().await,
             }
@@ -167,7 +169,7 @@ impl Node {
 }
 
 /// Until the node is somewhere else.
-pub(super) async fn moved(place: &mut watch::Receiver<Option<Place>>) {
+pub(super) async fn moved(place: &mut watch::Receiver<Whereabouts>) {
     if place.changed().await.is_err() {
         // Nobody is left who could move it.
         std::future::pending::<()>().await;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use redis::{Cmd, cmd};
+use redis::{Cmd, RedisConnectionInfo, cmd};
 
 #[cfg(not(feature = "redis-tls"))]
 pub(super) type Tls = std::convert::Infallible;
@@ -45,6 +45,12 @@ pub(super) struct Login {
 impl Login {
     pub(super) const fn new(user: Option<String>, password: String) -> Self {
         Self { user, password }
+    }
+
+    /// For a protocol whose greeting has a place for it.
+    pub(super) fn enter(&self, info: RedisConnectionInfo) -> RedisConnectionInfo {
+        let info = info.set_password(&self.password);
+        self.user.iter().fold(info, RedisConnectionInfo::set_username)
     }
 
     pub(super) fn command(&self) -> Cmd {

@@ -64,7 +64,8 @@ enum Gate {
 
 impl Queue {
     /// Puts a question at the end. Given back if the queue is closed: it may be asked elsewhere.
-    pub(super) fn push(&self, ticket: Ticket, counters: &Counters) -> Result<(), Ticket> {
+    #[must_use = "given back, it has to go elsewhere"]
+    pub(super) fn push(&self, ticket: Ticket, counters: &Counters) -> Option<Ticket> {
         let mut state = self.state();
         let refusal = match &state.gate {
             Gate::Open if state.waiting.len() < WAITING_MAX => None,
@@ -73,12 +74,12 @@ impl Queue {
                 Some(StoreError::new(Trouble::Overloaded, "too many questions wait for Redis"))
             }
             Gate::Refusing(why) => Some(why.clone()),
-            Gate::Closed => return Err(ticket),
+            Gate::Closed => return Some(ticket),
         };
         if let Some(why) = refusal {
             drop(state);
-            refuse(ticket, &why);
-            return Ok(());
+            Ticket::fail_all([ticket], &why);
+            return None;
         }
         let due = ticket.due;
         state.waiting.push_back(ticket);
@@ -89,7 +90,7 @@ impl Queue {
         if let Some(taker) = taker {
             taker.waker.wake();
         }
-        Ok(())
+        None
     }
 
     /// Puts questions that have not run before all others, in their order. For whoever takes from the queue.
@@ -163,7 +164,7 @@ impl Queue {
         }
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        waiting.into_iter().for_each(|ticket| refuse(ticket, why));
+        Ticket::fail_all(waiting, why);
     }
 
     pub(super) fn is_refusing(&self) -> bool {
@@ -191,8 +192,4 @@ impl Queue {
         // Nothing here can stop half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn refuse(mut ticket: Ticket, why: &StoreError) {
-    ticket.answer(Err(why.clone()));
 }

@@ -129,7 +129,7 @@ impl Node {
             }
             Err(error) => {
                 let why = link::lost(&error);
-                call.tickets.iter_mut().for_each(|ticket| ticket.answer(Err(why.clone())));
+                Ticket::fail_all(call.tickets, &why);
                 return Then::Cut;
             }
         };
@@ -139,7 +139,7 @@ impl Node {
                 Then::Stay
             }
             Err(why) => {
-                call.tickets.iter_mut().for_each(|ticket| ticket.answer(Err(why.clone())));
+                Ticket::fail_all(call.tickets, &why);
                 Then::Cut
             }
         }
@@ -149,7 +149,8 @@ impl Node {
     fn refused(&mut self, mut tickets: Vec<Ticket>, error: &ServerError, since: Instant) -> Then {
         let why = link::said(error);
         if let Some(desk) = &self.shared.desk
-            && let Some(why) = Why::of(error, self.place.borrow().as_ref())
+            && let Some(why) =
+                Why::of(error, self.place.borrow().as_ref().ok().and_then(Option::as_ref))
         {
             if why == Why::TryAgain && split(&mut tickets) {
                 self.queue.put_back(tickets.into_iter());
@@ -172,7 +173,7 @@ impl Node {
                 if trouble == Trouble::ClusterDown {
                     self.shared.trouble();
                 }
-                tickets.iter_mut().for_each(|ticket| ticket.answer(Err(why.clone())));
+                Ticket::fail_all(tickets, &why);
             }
         }
         Then::Stay
@@ -182,10 +183,12 @@ impl Node {
     fn again(&mut self, tickets: Vec<Ticket>, why: &StoreError) {
         let (tried, mut first): (Vec<_>, Vec<_>) =
             tickets.into_iter().partition(|ticket| ticket.tried);
-        tried.into_iter().for_each(|mut ticket| ticket.answer(Err(why.clone())));
+        Ticket::fail_all(tried, why);
         first.retain(Ticket::is_open);
         self.shared.counters.retries.add(first.len());
-        first.iter_mut().for_each(|ticket| ticket.tried = true);
+        for ticket in &mut first {
+            ticket.tried = true;
+        }
         self.queue.put_back(first.into_iter());
     }
 }
@@ -194,7 +197,9 @@ impl Node {
 /// of its keys. Put together by us, the questions have not been refused themselves.
 fn split(tickets: &mut [Ticket]) -> bool {
     let is_mixed = tickets.windows(2).any(|pair| pair[0].question.keys != pair[1].question.keys);
-    tickets.iter_mut().for_each(|ticket| ticket.alone |= is_mixed);
+    for ticket in tickets {
+        ticket.alone |= is_mixed;
+    }
     is_mixed
 }
 

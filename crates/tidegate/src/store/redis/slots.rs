@@ -51,13 +51,13 @@ impl SlotMap {
         let mut map = Self::default();
         let mut known: HashMap<&Place, u16> = HashMap::new();
         for Range { first, last, owner } in ranges {
-            let index = match known.get(owner) {
-                Some(index) => *index,
-                None => {
-                    let node = self.node_at(owner).unwrap_or_else(|| start(owner, shared));
-                    known.insert(owner, map.add(owner.clone(), node)?);
-                    known[owner]
-                }
+            let index = if let Some(index) = known.get(owner) {
+                *index
+            } else {
+                let node = self.node_at(owner).unwrap_or_else(|| start(owner, shared));
+                let index = map.add(owner.clone(), node)?;
+                known.insert(owner, index);
+                index
             };
             map.owners[usize::from(*first)..=usize::from(*last)].fill(index);
         }
@@ -142,7 +142,7 @@ impl Member {
 }
 
 fn start(place: &Place, shared: &Arc<Shared>) -> Arc<Handle> {
-    let (_, place) = watch::channel(Some(place.clone()));
+    let (_, place) = watch::channel(Ok(Some(place.clone())));
     Arc::new(Node::start(place, false, shared.clone()))
 }
 
@@ -190,11 +190,10 @@ fn place(node: Value, asked: &Place) -> Result<Place, StoreError> {
 
 fn slot(value: &Value) -> Result<u16, StoreError> {
     match value {
-        Value::Int(slot) if (0..SLOTS as i64).contains(slot) => {
-            u16::try_from(*slot).map_err(|_| nonsense("a slot"))
-        }
-        _ => Err(nonsense("a slot")),
+        Value::Int(slot) => u16::try_from(*slot).ok().filter(|slot| usize::from(*slot) < SLOTS),
+        _ => None,
     }
+    .ok_or_else(|| nonsense("a slot"))
 }
 
 fn array(value: Value) -> Result<Vec<Value>, StoreError> {

@@ -46,6 +46,13 @@ impl Ticket {
         self.answer(Err(StoreError::new(trouble, detail)));
     }
 
+    /// Tells all of them why there will be no answer.
+    pub(super) fn fail_all(tickets: impl IntoIterator<Item = Self>, why: &StoreError) {
+        for mut ticket in tickets {
+            ticket.answer(Err(why.clone()));
+        }
+    }
+
     /// Whether the asker still has to be told.
     pub(super) fn is_open(&self) -> bool {
         self.asker.is_some()

@@ -24,12 +24,15 @@ pub(super) enum Servers {
     Single(Place),
     /// Any of these knows the others.
     Cluster(Vec<Place>),
-    /// Any of these knows the primary of this name.
-    Sentinel {
-        sentinels: Vec<Place>,
-        name: String,
-        access: Access,
-    },
+    Sentinel(Sentinels),
+}
+
+/// Any of these knows the primary of this name.
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    pub(super) places: Vec<Place>,
+    pub(super) name: String,
+    pub(super) access: Access,
 }
 
 impl Target {
@@ -99,7 +102,7 @@ fn network(
             let (user, password) =
                 (query.remove("sentinel_user"), query.remove("sentinel_password"));
             let own = Access { login: self::login(user, password)?, db: 0, ..access.clone() };
-            Servers::Sentinel { sentinels: places, name: decoded(name)?, access: own }
+            Servers::Sentinel(Sentinels { places, name: decoded(name)?, access: own })
         }
         _ => {
             access.db = database(path)?;
@@ -219,8 +222,8 @@ mod tests {
             let servers = match &servers {
                 Servers::Single(place) => format!("Single({place})"),
                 Servers::Cluster(places) => format!("Cluster({})", list(places)),
-                Servers::Sentinel { sentinels, name, .. } => {
-                    format!("Sentinel {name}({})", list(sentinels))
+                Servers::Sentinel(Sentinels { places, name, .. }) => {
+                    format!("Sentinel {name}({})", list(places))
                 }
             };
             let login = if access.login.is_some() { ", login" } else { "" };
