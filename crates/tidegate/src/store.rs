@@ -1,5 +1,7 @@
 //! Where state lives. A store promises one thing: *these limits, this cost, one atomic step*.
 
+#[cfg(feature = "breaker")]
+pub(crate) mod breaker;
 mod error;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -24,6 +26,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Takes a place in a shaper's queue, or gives one back.
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError>;
+
+    /// Whether every answer is known at once, in this process: then there is nothing that a shortcut could save.
+    fn is_local(&self) -> bool {
+        false
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -33,6 +40,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         (**self).shape(turn, now)
+    }
+
+    fn is_local(&self) -> bool {
+        (**self).is_local()
     }
 }
 

@@ -501,6 +501,10 @@ impl Store for MemoryStore {
         let reservation = if cancelled { Reservation::unlimited() } else { Reservation::blocked() };
         Reply::ready(Ok(Place { reservation, until: None }))
     }
+
+    fn is_local(&self) -> bool {
+        true
+    }
 }
 
 impl std::fmt::Debug for MemoryStore {

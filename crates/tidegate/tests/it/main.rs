@@ -1,6 +1,8 @@
 //! The library's tests: one binary, one room per kind of claim.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
+#[cfg(feature = "breaker")]
+mod breaker;
 mod engine;
 mod exactly_k;
 mod limiter;
@@ -9,6 +11,8 @@ mod processes;
 mod processes_work;
 #[cfg(feature = "redis")]
 mod redis_differential;
+#[cfg(feature = "breaker")]
+mod scripted;
 mod snapshot;
 mod vectors;
 #[cfg(feature = "tokio")]
