@@ -2,6 +2,7 @@
 //! bring its own.
 
 mod fast;
+mod steady;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,12 @@ use tidegate_core::Timestamp;
 pub trait Clock: Send + Sync {
     /// The current instant.
     fn now(&self) -> Timestamp;
+
+    /// Microseconds since some origin of the clock's own, for the time that has passed in this process. It does not
+    /// step when somebody sets the time; a clock that nobody sets can leave it as it is.
+    fn steady_us(&self) -> u64 {
+        self.now().as_micros()
+    }
 }
 
 /// The system's clock. On x86-64 Linux, where the kernel itself trusts the processor's time stamp counter, read
@@ -42,6 +49,10 @@ impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(fast::now_us())
+    }
+
+    fn steady_us(&self) -> u64 {
+        steady::now_us()
     }
 }
 
@@ -96,5 +107,9 @@ impl Clock for ManualClock {
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()
+    }
+
+    fn steady_us(&self) -> u64 {
+        (**self).steady_us()
     }
 }

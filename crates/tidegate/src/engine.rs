@@ -19,6 +19,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::permit::{Acquired, Held, Permit};
 use crate::policy::{Compiled, CompiledKind, Member, Override, Policy, PolicyProblem};
 use crate::reply::Reply;
+use crate::store::deny_cache::DenyCache;
 use crate::store::memory::MemoryStore;
 use crate::store::{Op, Source, Store, Turn};
 
@@ -45,10 +46,12 @@ pub struct Engine<C = SystemClock> {
 #[derive(Debug)]
 struct Shared<C> {
     store: Arc<dyn Store>,
+    /// Around the store, for policies that want it; `None` where it would save nothing.
+    deny_cache: Option<Arc<dyn Store>>,
     /// Stands in for the store while that fails, with this node's share of each limit.
     local: Arc<MemoryStore>,
     nodes: NonZeroU32,
-    clock: C,
+    clock: Arc<C>,
     policies: BTreeMap<String, Compiled>,
 }
 
@@ -124,7 +127,10 @@ impl<C: Clock> EngineBuilder<C> {
     }
 
     /// The engine; an error for the first policy that makes no sense.
-    pub fn build(self) -> Result<Engine<C>, BuildError> {
+    pub fn build(self) -> Result<Engine<C>, BuildError>
+    where
+        C: 'static,
+    {
         let mut policies = BTreeMap::new();
         for (name, policy) in self.policies {
             let compiled =
@@ -135,8 +141,13 @@ impl<C: Clock> EngineBuilder<C> {
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
         let local = Arc::new(MemoryStore::default());
-        let (nodes, clock) = (self.nodes, self.clock);
-        Ok(Engine { shared: Arc::new(Shared { store, local, nodes, clock, policies }) })
+        let (nodes, clock) = (self.nodes, Arc::new(self.clock));
+        let deny_cache = (!store.is_local() && policies.values().any(|policy| policy.deny_cache))
+            .then(|| -> Arc<dyn Store> {
+                Arc::new(DenyCache::with_clock(store.clone(), clock.clone()))
+            });
+        let shared = Shared { store, deny_cache, local, nodes, clock, policies };
+        Ok(Engine { shared: Arc::new(shared) })
     }
 }
 

@@ -50,6 +50,7 @@ pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
 #[cfg(feature = "breaker")]
 pub use store::breaker::{Breaker, BreakerOptions, BreakerState};
+pub use store::deny_cache::DenyCache;
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisOptions, RedisStore};

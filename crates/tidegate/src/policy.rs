@@ -26,6 +26,7 @@ pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
     overrides: HashMap<Box<[u8]>, Override>,
     on_store_error: OnStoreError,
+    deny_cache: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -89,6 +90,7 @@ pub(crate) struct Compiled {
     pub(crate) kind: CompiledKind,
     pub(crate) overrides: HashMap<Box<[u8]>, Override>,
     pub(crate) on_store_error: OnStoreError,
+    pub(crate) deny_cache: bool,
 }
 
 #[derive(Debug)]
@@ -111,13 +113,16 @@ impl Policy {
     /// Delays instead of refusing: for [`Engine::reserve`](crate::Engine::reserve).
     pub fn shaper(limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>) -> Self {
         let kind = limit.try_into().map(Kind::Shaper);
-        let kind = kind.map_err(|error| PolicyProblem::Limit(error.into()));
-        Self { kind, overrides: HashMap::new(), on_store_error: OnStoreError::default() }
+        Self::new(kind.map_err(|error| PolicyProblem::Limit(error.into())))
     }
 
     fn of(mode: Mode) -> Self {
-        let kind = Ok(Kind::Limits { mode, members: Vec::new() });
-        Self { kind, overrides: HashMap::new(), on_store_error: OnStoreError::default() }
+        Self::new(Ok(Kind::Limits { mode, members: Vec::new() }))
+    }
+
+    fn new(kind: Result<Kind, PolicyProblem>) -> Self {
+        let (overrides, on_store_error) = (HashMap::new(), OnStoreError::default());
+        Self { kind, overrides, on_store_error, deny_cache: true }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -173,6 +178,21 @@ impl Policy {
         self
     }
 
+    /// Whether refusals of the store are [remembered](crate::DenyCache) for up to a second; by default they are, unless
+    /// the store answers at once anyway.
+    ///
+    /// ```
+    /// use tidegate::Policy;
+    ///
+    /// // Support gives units back on other nodes, and callers must notice at once.
+    /// let exports = Policy::all().limit("day", "quota 20/day").deny_cache(false);
+    /// ```
+    #[must_use]
+    pub fn deny_cache(mut self, deny_cache: bool) -> Self {
+        self.deny_cache = deny_cache;
+        self
+    }
+
     /// Checks the policy as a whole, under its name.
     pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
         let kind = match self.kind? {
@@ -188,7 +208,8 @@ impl Policy {
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        Ok(Compiled { kind, overrides: self.overrides, on_store_error: self.on_store_error })
+        let Self { overrides, on_store_error, deny_cache, .. } = self;
+        Ok(Compiled { kind, overrides, on_store_error, deny_cache })
     }
 }
 

@@ -2,7 +2,9 @@
 
 #[cfg(feature = "breaker")]
 pub(crate) mod breaker;
+pub(crate) mod deny_cache;
 mod error;
+mod fingerprint;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

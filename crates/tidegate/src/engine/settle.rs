@@ -57,8 +57,10 @@ impl<C: Clock> Engine<C> {
         let keys = &keys[..members.len().min(Ask::MAX_LIMITS)];
         let (cost, now) = (check.cost, self.shared.clock.now());
         let own_limits = members.iter().map(|(_, member)| limits.limit_of(member));
+        let cached = self.shared.deny_cache.as_ref().filter(|_| policy.deny_cache);
+        let store = cached.unwrap_or(&self.shared.store);
         let reply = limits.with(keys, own_limits, |limits| {
-            self.shared.store.answer(&Ask { mode: *mode, limits, cost, op }, now)
+            store.answer(&Ask { mode: *mode, limits, cost, op }, now)
         });
         let Some(reply) = reply else {
             return Reply::ready(Err(CheckError::UnknownPolicy(name.to_owned())));

@@ -10,7 +10,6 @@ mod arena;
 mod bucket;
 mod budget;
 mod evict;
-mod fingerprint;
 mod many;
 mod snapshot;
 mod table;
@@ -29,9 +28,9 @@ use tidegate_core::{
 pub use snapshot::SnapshotError;
 
 use self::budget::Budget;
-use self::fingerprint::Fingerprints;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
+use super::fingerprint::Fingerprints;
 use super::{Ask, Op, Place, Scope, Settled, Source, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
 

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "breaker")]
 mod breaker;
+mod deny_cache;
+mod deny_cache_work;
 mod engine;
 mod exactly_k;
 mod limiter;
@@ -11,7 +13,6 @@ mod processes;
 mod processes_work;
 #[cfg(feature = "redis")]
 mod redis_differential;
-#[cfg(feature = "breaker")]
 mod scripted;
 mod snapshot;
 mod vectors;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, MemoryStore, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn,
+    Ask, Clock, MemoryStore, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn,
 };
 
 /// How a store answers.
@@ -14,6 +14,8 @@ pub(crate) enum Way {
     AtOnce,
     /// Decided at once, and told so much later.
     After(Duration),
+    /// Decided at once, and told when others have had their turn.
+    Yields,
     Fails(Trouble),
     FailsAfter(Duration, Trouble),
     Hangs,
@@ -62,6 +64,13 @@ impl Scripted {
         match way {
             Way::AtOnce => Reply::ready(answer(&self.0.memory)),
             Way::After(after) => later(answer(&self.0.memory), after),
+            Way::Yields => {
+                let answer = answer(&self.0.memory);
+                Reply::later(async {
+                    tokio::task::yield_now().await;
+                    answer
+                })
+            }
             Way::Fails(trouble) => Reply::ready(error(trouble)),
             Way::FailsAfter(after, trouble) => later(error(trouble), after),
             Way::Hangs => Reply::later(std::future::pending()),
@@ -76,5 +85,22 @@ impl Store for Scripted {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         self.reply(|memory| memory.shape(turn, now).now())
+    }
+}
+
+/// The runtime's own time, which a test can pause.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuntimeClock(tokio::time::Instant);
+
+impl RuntimeClock {
+    pub(crate) fn start() -> Self {
+        Self(tokio::time::Instant::now())
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        let passed_us = u64::try_from(self.0.elapsed().as_micros()).unwrap();
+        Timestamp::from_micros(1_700_000_000_000_000 + passed_us)
     }
 }
