@@ -15,6 +15,7 @@ mod processes_work;
 mod redis_differential;
 mod scripted;
 mod snapshot;
+mod store_errors;
 mod vectors;
 #[cfg(feature = "tokio")]
 mod waiting;
