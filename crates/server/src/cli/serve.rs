@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// The address to listen on; port 0 takes any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
-    /// Where to count: in this process, or in a Redis that a fleet shares, like redis://127.0.0.1:6379
+    /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
     /// Listen on an address that others can reach, without TLS and without authentication

@@ -16,9 +16,9 @@ use tidegate_core::{Lessee, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
 
 use self::entry::{Entry, OwnedAsk, Waiting};
-use super::memory::fingerprint::Fingerprints;
+use super::fingerprint::Fingerprints;
 use super::{Ask, KeyedLimit, Op, Place, Settled, Source, Store, StoreError, Trouble, Turn};
-use crate::clock::{Clock, MonotonicClock};
+use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
 use crate::reply::Reply;
 
@@ -38,7 +38,7 @@ const MAX_MESSAGES: usize = 4;
 ///
 /// Only `all` over limits that [can be leased](tidegate_core::Limit::lease_ttl) is leased; anything else is asked for
 /// one by one.
-pub struct Leases<S, C = MonotonicClock> {
+pub struct Leases<S, C = SystemClock> {
     shared: Arc<Shared<S, C>>,
 }
 
@@ -92,12 +92,12 @@ struct Outbox {
 impl<S: Store + 'static> Leases<S> {
     /// Leases units of a store. Needs a running tokio runtime when it is asked.
     pub fn around(store: S) -> Self {
-        Self::with_clock(store, MonotonicClock::default())
+        Self::with_clock(store, SystemClock)
     }
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
-    /// By another clock, which must never step back.
+    /// By another clock, of which only [`Clock::steady_us`] is asked.
     pub fn with_clock(store: S, clock: C) -> Self {
         let shared = Shared {
             store,
@@ -175,7 +175,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         now: Timestamp,
     ) -> Reply<'static, Settled, StoreError> {
         let fingerprint = self.fingerprint(ask.limits);
-        let now_us = self.clock.now().as_micros();
+        let now_us = self.clock.steady_us();
         self.last_now.store(now.as_micros(), Ordering::Relaxed);
         let mut shard = self.shard(fingerprint);
         let known = shard.get(&fingerprint).is_some_and(|entry| entry.is_of(ask.limits));
@@ -252,7 +252,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     /// Drops what is held of a key, without giving it back: it is being reset.
     fn forget(&self, ask: &Ask<'_>) {
         let fingerprint = self.fingerprint(ask.limits);
-        let now_us = self.clock.now().as_micros();
+        let now_us = self.clock.steady_us();
         if let Some(entry) = self.shard(fingerprint).get_mut(&fingerprint) {
             entry.lessee = Lessee::new(entry.terms);
             entry.generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
@@ -314,7 +314,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         generation: u64,
         reply: Result<Settled, StoreError>,
     ) -> Option<Outbox> {
-        let now_us = self.clock.now().as_micros();
+        let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
         let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation)?;
         let missing = || StoreError::new(Trouble::Protocol, "no lease in the reply");

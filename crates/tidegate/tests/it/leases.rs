@@ -156,7 +156,7 @@ fn what_cannot_be_leased_is_asked_for_one_by_one() {
         let scope = Scope::named(text, "");
         let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
         let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-        let mut answer = || fleet.nodes[0].answer(&ask, fleet.clock.now()).now().unwrap();
+        let answer = || fleet.nodes[0].answer(&ask, fleet.clock.now()).now().unwrap();
         assert_eq!((answer().source, answer().verdict.decision.allowed()), (Source::Store, false));
     }
     assert_eq!(fleet.nodes[0].stats().keys, 0);

@@ -1,10 +1,14 @@
 //! The library's tests: one binary, one room per kind of claim.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
+#[cfg(feature = "breaker")]
+mod breaker;
+mod deny_cache;
+mod deny_cache_work;
 mod engine;
 mod exactly_k;
 mod examples;
-#[cfg(feature = "redis")]
+#[cfg(feature = "leases")]
 mod leases;
 mod limiter;
 mod memory;
@@ -28,7 +32,9 @@ mod redis_sentinel;
 mod redis_support;
 #[cfg(feature = "redis")]
 mod redis_vectors;
+mod scripted;
 mod snapshot;
+mod store_errors;
 mod vectors;
 #[cfg(feature = "tokio")]
 mod waiting;

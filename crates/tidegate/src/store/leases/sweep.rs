@@ -19,7 +19,7 @@ const KEEP_US: u64 = 2_000_000;
 impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     /// Looks after the keys of a shard; with `release`, all they hold goes back.
     pub(super) fn sweep(self: &Arc<Self>, shard: usize, release: bool) {
-        let now_us = self.clock.now().as_micros();
+        let now_us = self.clock.steady_us();
         let mut outboxes = Vec::new();
         let mut keys = self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
         let before = keys.len();

@@ -4,11 +4,11 @@ use std::hash::{BuildHasher, RandomState};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 
-use crate::store::Scope;
+use super::Scope;
 
 #[derive(Debug)]
 pub(crate) struct Fingerprints {
-    pub(super) seed: u64,
+    pub(crate) seed: u64,
     secrets: RapidSecrets,
 }
 
@@ -18,7 +18,7 @@ impl Fingerprints {
         Self::from_seed(RandomState::new().hash_one(0_u64))
     }
 
-    pub(super) fn from_seed(seed: u64) -> Self {
+    pub(crate) fn from_seed(seed: u64) -> Self {
         Self { seed, secrets: RapidSecrets::seed(seed) }
     }
 
