@@ -238,7 +238,7 @@ mod tests {
             ("http://secret@h", "scheme"),
             ("redis+unix://secret", "path"),
             ("redis://:secret@h:port", "port"),
-            ("redis://:sec/ret@h", "port"),
+            ("redis://:sec/ret@h", "host"),
             ("redis://:sec?ret@h", "parameters"),
             ("redis://secret@h", "password"),
             ("redis://:secret@h:0", "port"),
