@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and what the exit codes mean.
 
 pub(crate) mod check;
+pub(crate) mod doctor;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod vectors;
@@ -25,6 +26,7 @@ Examples:
   tidegate                                  serve a demo on http://127.0.0.1:8080
   tidegate check api user-42                ask it: exit 0 allowed, 2 denied
   curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
+  tidegate doctor --store redis://host      is Redis fit for it?
   tidegate vectors testdata/vectors/*.json  replay the golden cases
   tidegate simulate fleet --nodes 512       what leases do, in virtual time
 
@@ -50,6 +52,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(serve::Args),
     Check(check::Args),
+    Doctor(doctor::Args),
     Simulate(simulate::Args),
     Vectors(vectors::Args),
 }

@@ -1,6 +1,8 @@
 //! What runs without a configuration: a handful of policies that show the range.
 
-use tidegate::{BuildError, Engine, EngineBuilder, Every, Limit, Policy, Quota, zone};
+use std::sync::Arc;
+
+use tidegate::{BuildError, Engine, EngineBuilder, Every, Limit, Policy, Quota, Store, zone};
 
 /// Policies of one limit, as they would be written in a configuration.
 const PLAIN: [(&str, &str); 4] = [
@@ -10,12 +12,12 @@ const PLAIN: [(&str, &str); 4] = [
     ("upload", "token-bucket 10/s capacity 50"),
 ];
 
-/// The engine of the demo, over a store in memory.
-pub(crate) fn engine() -> Result<Engine, BuildError> {
+/// The engine of the demo, over a store.
+pub(crate) fn engine(store: Arc<dyn Store>) -> Result<Engine, BuildError> {
     let add = |builder: EngineBuilder, (name, limit): (&str, &str)| builder.policy(name, limit);
     PLAIN
         .into_iter()
-        .fold(Engine::builder(), add)
+        .fold(Engine::builder().store(store), add)
         .policy("export", Policy::shaper("2/s max-wait 5s"))
         .policy("monthly", monthly())
         .policy(
@@ -42,7 +44,7 @@ mod tests {
 
     #[test]
     fn every_policy_of_the_demo_can_be_built() {
-        let engine = engine().unwrap();
+        let engine = engine(Arc::new(tidegate::MemoryStore::default())).unwrap();
         let names: Vec<_> = engine.policies().map(|policy| policy.name().to_owned()).collect();
         let expected = ["api", "export", "login", "monthly", "plan", "search", "signup", "upload"];
         assert_eq!(names, expected);

@@ -21,7 +21,7 @@ pub(crate) fn start() {
 }
 
 /// <https://no-color.org>: set and not empty turns colours off.
-fn wants_color() -> bool {
+pub(crate) fn wants_color() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 

@@ -4,6 +4,7 @@
 //! - [`doors`] are what the outside speaks to. A door decodes, asks the engine and encodes; wire types stay
 //!   inside it.
 //! - [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
+//! - [`store`] turns a store's URL into the store.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ mod exact;
 mod headers;
 mod logs;
 mod server;
+mod store;
 mod text;
 
 use std::process::ExitCode;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Doctor(args) => cli::doctor::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };

@@ -2,10 +2,11 @@
 //! bring its own.
 
 mod fast;
+mod steady;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
@@ -30,6 +31,12 @@ use tidegate_core::Timestamp;
 pub trait Clock: Send + Sync {
     /// The current instant.
     fn now(&self) -> Timestamp;
+
+    /// Microseconds since some origin of the clock's own, for the time that has passed in this process. It does not
+    /// step when somebody sets the time; a clock that nobody sets can leave it as it is.
+    fn steady_us(&self) -> u64 {
+        self.now().as_micros()
+    }
 }
 
 /// The system's clock. On x86-64 Linux, where the kernel itself trusts the processor's time stamp counter, read
@@ -50,34 +57,9 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(fast::now_us())
     }
-}
 
-/// A clock that never steps back, for spans rather than for instants: it counts from when it was made.
-///
-/// ```
-/// use tidegate::{Clock, MonotonicClock};
-///
-/// let clock = MonotonicClock::default();
-/// let earlier = clock.now();
-/// assert!(clock.now() >= earlier);
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct MonotonicClock {
-    since: Instant,
-}
-
-impl Default for MonotonicClock {
-    #[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
-    fn default() -> Self {
-        Self { since: Instant::now() }
-    }
-}
-
-impl Clock for MonotonicClock {
-    fn now(&self) -> Timestamp {
-        let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
-        // From 1 on: 0 is when nothing has happened yet.
-        Timestamp::from_micros(us.saturating_add(1))
+    fn steady_us(&self) -> u64 {
+        steady::now_us()
     }
 }
 
@@ -159,5 +141,9 @@ impl Clock for ManualClock {
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()
+    }
+
+    fn steady_us(&self) -> u64 {
+        (**self).steady_us()
     }
 }

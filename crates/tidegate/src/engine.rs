@@ -19,6 +19,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::permit::{Acquired, Held, Permit};
 use crate::policy::{Compiled, CompiledKind, Member, Override, Policy, PolicyProblem};
 use crate::reply::Reply;
+use crate::store::deny_cache::DenyCache;
+#[cfg(feature = "leases")]
+use crate::store::leases::{LeaseStats, Leases};
 use crate::store::memory::MemoryStore;
 use crate::store::{Op, Source, Store, Turn};
 
@@ -45,10 +48,15 @@ pub struct Engine<C = SystemClock> {
 #[derive(Debug)]
 struct Shared<C> {
     store: Arc<dyn Store>,
+    /// Around the store, for policies that want it; `None` where it would save nothing.
+    deny_cache: Option<Arc<dyn Store>>,
+    /// Likewise around the store.
+    #[cfg(feature = "leases")]
+    leases: Option<Leases<Arc<dyn Store>, Arc<C>>>,
     /// Stands in for the store while that fails, with this node's share of each limit.
     local: Arc<MemoryStore>,
     nodes: NonZeroU32,
-    clock: C,
+    clock: Arc<C>,
     policies: BTreeMap<String, Compiled>,
 }
 
@@ -222,7 +230,10 @@ impl<C: Clock> EngineBuilder<C> {
     /// let built = Engine::builder().policy("api", "100/fortnight").build();
     /// assert!(built.is_err_and(|error| error.policy == "api"));
     /// ```
-    pub fn build(self) -> Result<Engine<C>, BuildError> {
+    pub fn build(self) -> Result<Engine<C>, BuildError>
+    where
+        C: 'static,
+    {
         let mut policies = BTreeMap::new();
         for (name, policy) in self.policies {
             let compiled =
@@ -233,12 +244,59 @@ impl<C: Clock> EngineBuilder<C> {
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
         let local = Arc::new(MemoryStore::default());
-        let (nodes, clock) = (self.nodes, self.clock);
-        Ok(Engine { shared: Arc::new(Shared { store, local, nodes, clock, policies }) })
+        let (nodes, clock) = (self.nodes, Arc::new(self.clock));
+        let deny_cache = (!store.is_local() && policies.values().any(|policy| policy.deny_cache))
+            .then(|| -> Arc<dyn Store> {
+                Arc::new(DenyCache::with_clock(store.clone(), clock.clone()))
+            });
+        #[cfg(feature = "leases")]
+        let leases = (!store.is_local() && policies.values().any(|policy| policy.lease))
+            .then(|| Leases::with_clock(store.clone(), clock.clone()));
+        let shared = Shared {
+            store,
+            deny_cache,
+            #[cfg(feature = "leases")]
+            leases,
+            local,
+            nodes,
+            clock,
+            policies,
+        };
+        Ok(Engine { shared: Arc::new(shared) })
     }
 }
 
-impl<C: Clock> Engine<C> {
+#[cfg(feature = "leases")]
+impl<C: Clock + 'static> Engine<C> {
+    /// What leases have done so far; nothing where there are none.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("api", "5/s").build()?;
+    /// assert_eq!(engine.lease_stats().requests, 0); // a store in memory needs no leases
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub fn lease_stats(&self) -> LeaseStats {
+        self.shared.leases.as_ref().map(Leases::stats).unwrap_or_default()
+    }
+
+    /// Gives all leases back: before the process ends, so that others can have what is left of them.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// # let engine = Engine::builder().policy("api", "5/s").build()?;
+    /// engine.release_leases();
+    /// # assert_eq!(engine.lease_stats().keys, 0);
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub fn release_leases(&self) {
+        if let Some(leases) = &self.shared.leases {
+            leases.release();
+        }
+    }
+}
+
+impl<C: Clock + 'static> Engine<C> {
     /// Spends one unit of `key` under a policy, if there is one.
     ///
     /// ```
@@ -396,6 +454,18 @@ impl<C: Clock> Engine<C> {
     /// ```
     pub fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
         self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
+    }
+
+    /// The store as a policy wants it: with leases, with remembered refusals, or plain.
+    fn store_for(&self, policy: &Compiled) -> &dyn Store {
+        #[cfg(feature = "leases")]
+        if let Some(leases) = self.shared.leases.as_ref().filter(|_| policy.lease) {
+            return leases;
+        }
+        match self.shared.deny_cache.as_ref().filter(|_| policy.deny_cache) {
+            Some(cached) => cached,
+            None => &self.shared.store,
+        }
     }
 
     /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.

@@ -23,6 +23,8 @@
 mod builder;
 mod clock;
 mod engine;
+#[cfg(feature = "leases")]
+mod identity;
 mod limiter;
 mod permit;
 mod policy;
@@ -41,13 +43,18 @@ mod zone;
 pub mod tower;
 
 pub use builder::Builder;
-pub use clock::{Clock, ManualClock, MonotonicClock, SystemClock};
+pub use clock::{Clock, ManualClock, SystemClock};
 pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
 pub use limiter::Limiter;
 pub use permit::{Acquired, Permit};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
+#[cfg(feature = "breaker")]
+pub use store::breaker::{Breaker, BreakerOptions, BreakerState};
+pub use store::deny_cache::DenyCache;
+#[cfg(feature = "leases")]
+pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisOptions, RedisStats, RedisStore};

@@ -30,6 +30,8 @@ pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
     overrides: HashMap<Box<[u8]>, Override>,
     on_store_error: OnStoreError,
+    deny_cache: bool,
+    lease: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -146,6 +148,8 @@ pub(crate) struct Compiled {
     pub(crate) kind: CompiledKind,
     pub(crate) overrides: HashMap<Box<[u8]>, Override>,
     pub(crate) on_store_error: OnStoreError,
+    pub(crate) deny_cache: bool,
+    pub(crate) lease: bool,
 }
 
 #[derive(Debug)]
@@ -198,13 +202,16 @@ impl Policy {
     /// ```
     pub fn shaper(limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>) -> Self {
         let kind = limit.try_into().map(Kind::Shaper);
-        let kind = kind.map_err(|error| PolicyProblem::Limit(error.into()));
-        Self { kind, overrides: HashMap::new(), on_store_error: OnStoreError::default() }
+        Self::new(kind.map_err(|error| PolicyProblem::Limit(error.into())))
     }
 
     fn of(mode: Mode) -> Self {
-        let kind = Ok(Kind::Limits { mode, members: Vec::new() });
-        Self { kind, overrides: HashMap::new(), on_store_error: OnStoreError::default() }
+        Self::new(Ok(Kind::Limits { mode, members: Vec::new() }))
+    }
+
+    fn new(kind: Result<Kind, PolicyProblem>) -> Self {
+        let (overrides, on_store_error) = (HashMap::new(), OnStoreError::default());
+        Self { kind, overrides, on_store_error, deny_cache: true, lease: false }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -313,6 +320,39 @@ impl Policy {
         self
     }
 
+    /// Whether refusals of the store are [remembered](crate::DenyCache) for up to a second; by default they are, unless
+    /// the store answers at once anyway.
+    ///
+    /// ```
+    /// use tidegate::Policy;
+    ///
+    /// // Support gives units back on other nodes, and callers must notice at once.
+    /// let exports = Policy::all().limit("day", "quota 20/day").deny_cache(false);
+    /// ```
+    #[must_use]
+    pub fn deny_cache(mut self, deny_cache: bool) -> Self {
+        self.deny_cache = deny_cache;
+        self
+    }
+
+    /// Whether units are [taken ahead](crate::Leases) and spent in this process, where the store does not answer at once
+    /// anyway; by default they are not. All nodes that share the store have to agree on it. Never admits more, and up to
+    /// a lease's life of the rate less.
+    ///
+    /// ```
+    /// use tidegate::{Engine, Policy};
+    ///
+    /// let uploads = Policy::all().limit("", "token-bucket 1000/s capacity 500").lease(true);
+    /// let exports = Policy::all().limit("", "concurrency 5").lease(true);
+    /// assert!(Engine::builder().policy("uploads", uploads).build().is_ok());
+    /// assert!(Engine::builder().policy("exports", exports).build().is_err()); // what is in flight cannot be lent
+    /// ```
+    #[must_use]
+    pub fn lease(mut self, lease: bool) -> Self {
+        self.lease = lease;
+        self
+    }
+
     /// Checks the policy as a whole, under its name.
     pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
         let kind = match self.kind? {
@@ -328,7 +368,11 @@ impl Policy {
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        Ok(Compiled { kind, overrides: self.overrides, on_store_error: self.on_store_error })
+        let Self { overrides, on_store_error, deny_cache, lease, .. } = self;
+        if lease {
+            check_lease(&kind)?;
+        }
+        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease })
     }
 }
 
@@ -382,6 +426,22 @@ fn check_members(
     Ok(())
 }
 
+/// What can never be lent. A burst that is too small only runs without leases: see [`PolicyView::lease_problem`].
+///
+/// [`PolicyView::lease_problem`]: crate::PolicyView::lease_problem
+fn check_lease(kind: &CompiledKind) -> Result<(), PolicyProblem> {
+    match kind {
+        CompiledKind::Shaper(..) => Err(PolicyProblem::LeaseOfShaper),
+        CompiledKind::Limits { mode: Mode::Any, .. } => Err(PolicyProblem::LeaseOfAny),
+        CompiledKind::Limits { members, .. } => {
+            let concurrency =
+                |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
+            let lent = !members.iter().any(concurrency);
+            lent.then_some(()).ok_or(PolicyProblem::LeaseOfConcurrency)
+        }
+    }
+}
+
 /// What is wrong with a policy as a whole.
 ///
 /// ```
@@ -422,6 +482,12 @@ pub enum PolicyProblem {
     OverrideOfAnotherKind,
     /// A key's own limit can only stand for a policy's only limit.
     OverrideOfMany,
+    /// A leaky bucket cannot be leased from: its places are in a row.
+    LeaseOfShaper,
+    /// What `any` charges depends on the check: nothing can be taken ahead.
+    LeaseOfAny,
+    /// What is in flight cannot be taken ahead.
+    LeaseOfConcurrency,
 }
 
 impl std::fmt::Display for PolicyProblem {
@@ -444,6 +510,13 @@ impl std::fmt::Display for PolicyProblem {
             Self::OverrideOfMany => f.write_str(
                 "a key's own limit needs a policy with exactly one limit: use allow or block",
             ),
+            Self::LeaseOfShaper => f.write_str("a leaky bucket cannot be leased: leave lease out"),
+            Self::LeaseOfAny => {
+                f.write_str("any cannot be leased, only all or one limit: leave lease out")
+            }
+            Self::LeaseOfConcurrency => {
+                f.write_str("concurrency cannot be leased: leave lease out")
+            }
         }
     }
 }

@@ -1,6 +1,12 @@
 //! Where state lives. A store promises one thing: *these limits, this cost, one atomic step*.
 
+#[cfg(feature = "breaker")]
+pub(crate) mod breaker;
+pub(crate) mod deny_cache;
 mod error;
+mod fingerprint;
+#[cfg(feature = "leases")]
+pub(crate) mod leases;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -83,6 +89,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError>;
+
+    /// Whether every answer is known at once, in this process: then there is nothing that a shortcut could save.
+    fn is_local(&self) -> bool {
+        false
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -92,6 +103,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         (**self).shape(turn, now)
+    }
+
+    fn is_local(&self) -> bool {
+        (**self).is_local()
     }
 }
 
@@ -355,7 +370,7 @@ impl Ask<'_> {
 
     /// Whether the ask names at least one limit, at most [`Ask::MAX_LIMITS`], and no state twice: one state cannot be
     /// decided and charged twice at once.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "leases", feature = "redis"))]
     pub(crate) fn is_sound(&self) -> bool {
         let same = |a: &KeyedLimit<'_>, b: &KeyedLimit<'_>| a.scope == b.scope && a.key == b.key;
         let twice =

@@ -9,8 +9,8 @@ use super::{Message, Step, Terms, Wanted};
 
 /// One key on one node: what it holds, and what it has asked for.
 ///
-/// All instants are the node's own, in µs on a clock that never steps back; they need not agree with anybody
-/// else's. The caller
+/// All instants are the node's own, in µs on a clock that never steps back, and does not stand still while the
+/// machine sleeps; they need not agree with anybody else's. The caller
 ///
 /// 1. calls [`Lessee::check`], and keeps the check in a bounded queue if it has to wait;
 /// 2. calls [`Lessee::poll`] until it answers `None`, and sends what it says; at [`Lessee::wakes_us`] again;
@@ -91,6 +91,9 @@ impl Lessee {
     /// Decides a check, or says that it has to wait for the store.
     #[inline]
     pub fn check(&mut self, now_us: u64, cost: u64) -> Step {
+        if cost > self.terms.ceiling {
+            return Step::Refuse { retry_after_us: None };
+        }
         self.demand.note(now_us, cost);
         let lease = self.held.first();
         if now_us < lease.ends_us && cost <= lease.left {
@@ -113,9 +116,6 @@ impl Lessee {
     }
 
     fn decide(&mut self, now_us: u64, cost: u64, waited: bool) -> Step {
-        if cost > self.terms.ceiling {
-            return Step::Refuse { retry_after_us: None };
-        }
         let left = self.held.left(now_us);
         if cost <= left {
             self.held.spend(now_us, cost);
@@ -182,6 +182,11 @@ impl Lessee {
     pub fn release(&mut self) {
         self.releasing = true;
         self.quiet_until_us = 0;
+    }
+
+    /// Whether nothing is held and nothing is asked for: a new one would know as much, but for the demand.
+    pub fn is_idle(&self) -> bool {
+        self.asked.is_none() && self.held.ends_us().is_none()
     }
 
     /// When to poll again at the latest, if nothing happens before; `None` if nothing is held. Later checks may

@@ -48,9 +48,13 @@ impl Demand {
         (self.since_us, self.offered) = (now_us, 0);
     }
 
-    /// Units worth taking ahead; 0 on a cold key.
+    /// Units worth taking ahead; 0 on a cold key. Once far more has come than was expected, that counts as it is: a key
+    /// which is suddenly hot then takes twice as much each time, instead of asking for every unit until a span is
+    /// over.
     pub(super) fn ahead(&self) -> u64 {
-        if self.per_span < LEAST_AHEAD { 0 } else { self.per_span }
+        let surge = self.offered > self.per_span.saturating_mul(2);
+        let expected = if surge { self.offered } else { self.per_span };
+        if expected < LEAST_AHEAD { 0 } else { expected }
     }
 
     /// What is spent within `us`, rounded up.

@@ -9,7 +9,8 @@ use tidegate_core::{
 };
 
 use crate::support::{
-    Chance, Grant, START_US, at, config, keeps_limit, micros, period_us, rate, sliding_window,
+    Chance, Grant, START_US, at, config, keeps_limit, micros, milli_tick, period_us, rate,
+    sliding_window,
 };
 
 /// What the store or the nodes do wrong, on purpose.
@@ -28,7 +29,7 @@ enum Wrong {
 
 /// Limits that can be leased, from one unit at a time to a few dozen.
 pub(crate) fn leasable() -> impl Strategy<Value = Limit> {
-    let parts = (0..8_u8, rate(), period_us(), 2..=40_u64, 1..=6_u64);
+    let parts = (0..10_u8, rate(), period_us(), 2..=40_u64, 1..=6_u64);
     let limit = parts.prop_map(|(kind, (units, pace_us), period_us, burst, buckets)| {
         let (period, units) = (micros(period_us), units.min(50));
         match kind {
@@ -38,6 +39,11 @@ pub(crate) fn leasable() -> impl Strategy<Value = Limit> {
             4 => sliding_window(units, period_us, buckets).into(),
             5 => SlidingLog::new(units, period).unwrap().into(),
             6 => Quota::fixed(units, period).unwrap().into(),
+            7 => milli_tick(units.min(12), 1),
+            8 => {
+                let period = sliding_window(units, period_us, buckets).period();
+                Quota::rolling(units, period, buckets).unwrap().into()
+            }
             _ => Quota::calendar(units, Every::Day, Zone::fixed(330).unwrap()).unwrap().into(),
         }
     });
@@ -107,7 +113,8 @@ impl Adversary<'_> {
         // Ways of up to about a life each, half of them short; the request left before, the reply comes later.
         let way_us = |raw: u64| if raw.is_multiple_of(2) { self.ttl_us * raw / 70 } else { raw };
         let (out_us, back_us) = (way_us(raw_latency % 64), way_us(raw_latency / 64 % 64));
-        let most = 1 + raw_amount % self.kept[0].ceiling();
+        let ceiling = self.kept[0].ceiling();
+        let most = if raw_amount.is_multiple_of(4) { ceiling } else { 1 + raw_amount % ceiling };
         let mut changes = vec![Change::KEEP; self.kept.len()];
         let limits = self.kept.iter().zip(&self.states);
         let wanted = Wanted { least: 1, most };

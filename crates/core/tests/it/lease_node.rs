@@ -112,6 +112,7 @@ fn a_cold_key_asks_for_exactly_its_cost_and_holds_nothing() {
     for cost in [1, 7, 1, 3] {
         assert!(matches!(pair.check(cost), Step::Admit { late: false, .. }));
         assert_eq!(pair.lessee.wakes_us(), None, "nothing is held");
+        assert!(pair.lessee.is_idle());
         pair.now_us += 500_000;
     }
     assert_eq!((pair.asks, pair.admitted, pair.returns.len()), (4, 12, 0));
@@ -248,6 +249,7 @@ fn after_a_failure_those_that_wait_ask_again() {
     let mut pair = Pair::new("1000/s burst 1000");
     assert_eq!(pair.lessee.check(1_000, 1), Step::Wait);
     assert!(pair.lessee.poll(1_000).is_some());
+    assert!(!pair.lessee.is_idle(), "a reply may come");
     assert_eq!(pair.lessee.check(1_500, 1), Step::Wait);
     assert_eq!(pair.lessee.poll(1_500), None, "one request at a time");
     pair.lessee.on_failure();

@@ -243,15 +243,18 @@ pub(crate) fn keeps_limit(limit: &Limit, grants: &[Grant]) -> bool {
     let grants: Vec<Grant> = grants.iter().copied().filter(|(_, cost)| *cost > 0).collect();
     let admits = |&(now, cost): &Grant| limit.take(&mut state, at(now), cost).allowed();
     let period_us = u64::try_from(limit.period().as_micros()).unwrap();
-    grants.iter().all(admits)
-        && match limit {
-            Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => {
-                keeps_pace(&grants, gcra.limit(), period_us, gcra.burst())
-            }
-            Limit::SlidingLog(_) => keeps_span(&grants, limit.units(), period_us),
-            Limit::FixedWindow(_) => keeps_window(&grants, limit.units(), |now| now / period_us),
-            _ => true,
+    let kept = grants.iter().all(admits);
+    let tick_us = state.arrival().map_or(1, |arrival| arrival.tick_us);
+    kept && match limit {
+        Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => {
+            let ticks: Vec<Grant> =
+                grants.iter().map(|&(now, cost)| (now / tick_us, cost)).collect();
+            keeps_pace(&ticks, gcra.limit(), period_us / tick_us, gcra.burst())
         }
+        Limit::SlidingLog(_) => keeps_span(&grants, limit.units(), period_us),
+        Limit::FixedWindow(_) => keeps_window(&grants, limit.units(), |now| now / period_us),
+        _ => true,
+    }
 }
 
 /// Chance from a seed, for what is not drawn by proptest (splitmix64).

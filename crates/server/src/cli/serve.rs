@@ -1,4 +1,4 @@
-//! `tidegate serve`: the HTTP API over a store in memory.
+//! `tidegate serve`: the HTTP API over a store.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Failure, OK};
 use crate::server::{self, Bounds};
+use crate::store::{self, Purpose};
 use crate::{demo, doors};
 
 const EXAMPLES: &str = "\
@@ -16,17 +17,21 @@ Examples:
   tidegate serve                          a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
+  tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
 Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
 
-/// Serve the HTTP API, with a few demo policies over a store in memory (the default command).
+/// Serve the HTTP API, with a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The address to listen on; port 0 takes any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
+    /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
+    #[arg(long, value_name = "URL", default_value = "memory:")]
+    store: String,
     /// Listen on an address that others can reach, without TLS and without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -46,12 +51,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(args.listen))?;
+    runtime.block_on(serve(args))?;
     Ok(ExitCode::from(OK))
 }
 
-async fn serve(listen: SocketAddr) -> Result<(), Failure> {
-    let engine = demo::engine().map_err(|error| Failure::new(error.to_string()))?;
+async fn serve(args: &Args) -> Result<(), Failure> {
+    let listen = args.listen;
+    let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
+    let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let listener = TcpListener::bind(listen).await.map_err(|error| not_bound(listen, &error))?;

@@ -3,24 +3,30 @@
 mod case;
 mod limit;
 mod replay;
+mod window;
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tidegate::{MemoryStore, Store};
+use tidegate::{Store, StoreError};
 
 use self::case::Case;
-use self::replay::{Line, Replay};
+use self::replay::Line;
+use self::window::{Job, Played, Window};
 use super::{ERROR, Failure, OK};
+use crate::store::{self, Purpose};
 use crate::text::printable;
 
 const EXAMPLES: &str = "\
 Examples:
   tidegate vectors testdata/vectors/*.json           silent on stderr, exit 0: all as expected
-  tidegate vectors cases.json --store memory:        the same, with the store named
+  tidegate vectors cases.json --store redis://127.0.0.1:6379
   tidegate vectors cases.json | jq -c 'select(.allowed == false)'
 
 A file is a list of cases:
@@ -30,6 +36,7 @@ A file is a list of cases:
     \"expect\": [{\"allowed\": true, …}]}]
 Several limits: \"all\": […] or \"any\": […] instead of \"limit\".
 Without \"expect\", a case is only printed.
+In Redis, a run has keys of its own (tg-vectors-…), which it deletes or lets expire.
 
 Exit codes: 0 as expected, 1 on a difference or an error, 64 usage.";
 
@@ -40,10 +47,13 @@ pub(crate) struct Args {
     /// Files of cases
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The store to replay through; so far only memory:
+    /// The store to replay through: memory: or a URL of Redis
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
 }
+
+/// Virtual time does not pass while the store thinks: it may take as long as a slow network needs.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How many steps were replayed, and how many came out differently.
 #[derive(Default)]
@@ -59,21 +69,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn replay_all(args: &Args) -> Result<ExitCode, Failure> {
-    if args.store != "memory:" {
-        // The scheme only: the rest of a URL may hold a password.
-        let scheme = printable(args.store.split(':').next().unwrap_or_default());
-        return Err(Failure::new(format!("store `{scheme}:…`: only memory: exists so far")));
-    }
-    let store = MemoryStore::default();
+    let store = open(&args.store).await?;
     let mut out = Printer::new(io::stdout().lock());
     let mut tally = Tally::default();
-    for file in &args.files {
-        if let Err(failure) = replay_file(file, &store, &mut out, &mut tally).await {
-            out.finish();
-            return Err(failure);
-        }
-    }
+    let done =
+        replay_files(&args.files, &store, |played| print(played, &mut out, &mut tally)).await;
     out.finish();
+    done?;
     if tally.differences == 0 {
         return Ok(ExitCode::from(OK));
     }
@@ -81,42 +83,73 @@ async fn replay_all(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(ERROR))
 }
 
-async fn replay_file(
-    file: &Path,
-    store: &dyn Store,
-    out: &mut Printer<impl Write>,
-    tally: &mut Tally,
+/// The store, known to answer. Its keys are this run's own, so that no other disturbs it.
+async fn open(url: &str) -> Result<Arc<dyn Store>, Failure> {
+    let run = RandomState::new().hash_one(());
+    let key_prefix = format!("tg-vectors-{run:016x}");
+    let purpose = Purpose { key_prefix, deadline: DEADLINE, replays: true };
+    let store = store::open(url, purpose).map_err(Failure::new)?;
+    let reached = store::reach(&*store).await;
+    reached.map_err(|error| Failure::new(not_reached(url, &error)))?;
+    Ok(store)
+}
+
+fn not_reached(url: &str, error: &StoreError) -> String {
+    let (shown, error) = (store::shown(url), printable(&error.to_string()));
+    format!("the store {shown} does not answer: {error}. `tidegate doctor --store URL` says more")
+}
+
+/// Replays the cases of all files, and hands on what came out in the order of the files.
+async fn replay_files(
+    files: &[PathBuf],
+    store: &Arc<dyn Store>,
+    mut done: impl FnMut(Played) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let within = |why: String| Failure::new(format!("{}: {why}", file.display()));
+    let mut window = Window::default();
+    for file in files {
+        let started = start_file(file, store, &mut window, &mut done).await;
+        if started.is_err() {
+            // What came before the trouble is told before it.
+            window.drain(&mut done).await?;
+        }
+        started?;
+    }
+    window.drain(&mut done).await
+}
+
+async fn start_file(
+    file: &Path,
+    store: &Arc<dyn Store>,
+    window: &mut Window,
+    done: &mut impl FnMut(Played) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let name: Arc<str> = file.display().to_string().into();
+    let within = |why: String| Failure::new(format!("{name}: {why}"));
     let text = std::fs::read(file).map_err(|error| within(error.to_string()))?;
     let cases: Vec<&RawValue> = serde_json::from_slice(&text)
         .map_err(|error| within(format!("expected a list of cases: {error}")))?;
     for (index, raw) in cases.into_iter().enumerate() {
         let case = case::read(raw.get(), index).map_err(&within)?;
-        let key = format!("{}#{index}", file.display());
-        replay_case(&case, Replay::new(store, &case.limits, key), out, tally)
-            .await
-            .map_err(&within)?;
+        window.push(Job { file: name.clone(), case, store: store.clone() }, done).await?;
     }
     Ok(())
 }
 
-async fn replay_case(
-    case: &Case,
-    replay: Replay<'_>,
-    out: &mut Printer<impl Write>,
-    tally: &mut Tally,
-) -> Result<(), String> {
-    for (number, step) in case.steps.iter().enumerate() {
-        let answer = replay.step(step.now, step.cost).await.map_err(|error| error.to_string())?;
+/// Prints the steps of a case, and says where they differ from what is expected.
+fn print(played: Played, out: &mut Printer<impl Write>, tally: &mut Tally) -> Result<(), Failure> {
+    let Played { file, case, answers, failed } = played;
+    for (step, answer) in answers.iter().enumerate() {
         tally.steps += 1;
-        out.print(&Line { case: &case.name, step: number, answer: &answer });
+        out.print(&Line { case: &case.name, step, answer });
         if let Some(expected) = &case.expect {
-            let got = serde_json::to_value(&answer).unwrap_or_default();
-            tally.differences += u64::from(differs(case, number, &expected[number], &got));
+            let got = serde_json::to_value(answer).unwrap_or_default();
+            tally.differences += u64::from(differs(&case, step, &expected[step], &got));
         }
     }
-    Ok(())
+    let Some(error) = failed else { return Ok(()) };
+    let (name, step) = (printable(&case.name), answers.len());
+    let error = printable(&error.to_string());
+    Err(Failure::new(format!("{file}: case {name} step {step}: {error}")))
 }
 
 fn differs(case: &Case, step: usize, expected: &Value, got: &Value) -> bool {

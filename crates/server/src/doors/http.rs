@@ -17,10 +17,10 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use axum::http::{Method, Uri};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tidegate::tower::write_retry_after;
-use tidegate::{Answer, CheckError, Clock, Engine, Op, SystemClock};
+use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock};
 
 use self::problem::Problem;
 use self::question::Question;
@@ -126,6 +126,12 @@ async fn unknown_path(uri: Uri) -> Problem {
 }
 
 fn decision(answer: &Answer<'_>) -> Response {
+    if answer.source == Source::FailClosed {
+        let detail = format!("policy `{}` admits nothing while its store fails", answer.policy);
+        let mut response = Problem::unavailable(&detail).into_response();
+        write_retry_after(response.headers_mut(), answer.decision.retry_after());
+        return response;
+    }
     let mut response = json(&answer::Decision::from(answer));
     headers::add(response.headers_mut(), answer, SystemClock.now());
     response

@@ -2,9 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod doctor;
 mod http;
 mod http_errors;
+#[path = "../../../tidegate/tests/it/processes.rs"]
+mod processes;
 mod serve;
 mod simulate;
 mod support;
 mod vectors;
+mod vectors_redis;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Said, run, tidegate};
 
-fn golden() -> Vec<String> {
+pub(crate) fn golden() -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
@@ -21,7 +21,7 @@ fn golden() -> Vec<String> {
     files
 }
 
-fn replay(files: &[String], more: &[&str]) -> Said {
+pub(crate) fn replay(files: &[String], more: &[&str]) -> Said {
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     run(&[&["vectors"], &files[..], more].concat())
 }
@@ -177,7 +177,8 @@ fn other_trouble_exits_with_1_and_usage_with_64() {
     for (args, code, part) in [
         (&["vectors", "/nowhere.json"][..], 1, "/nowhere.json"),
         (&["vectors", env!("CARGO_MANIFEST_PATH")], 1, "list of cases"),
-        (&["vectors", "x.json", "--store", "redis://user:secret@host"], 1, "only memory:"),
+        (&["vectors", "x.json", "--store", "frob://user:secret@host"], 1, "`frob:…` is unknown"),
+        (&["vectors", "x.json", "--store", "redis://u:secret@127.0.0.1:1"], 1, "does not answer"),
         (&["vectors"], 64, "FILE"),
     ] {
         let said = run(args);

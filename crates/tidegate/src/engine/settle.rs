@@ -25,7 +25,7 @@ struct Limits<'e> {
     own: Option<&'e Limit>,
 }
 
-impl<C: Clock> Engine<C> {
+impl<C: Clock + 'static> Engine<C> {
     /// Asks the store, once, and settles what it answers.
     pub(super) fn decide<'e>(
         &'e self,
@@ -57,8 +57,9 @@ impl<C: Clock> Engine<C> {
         let keys = &keys[..members.len().min(Ask::MAX_LIMITS)];
         let (cost, now) = (check.cost, self.shared.clock.now());
         let own_limits = members.iter().map(|(_, member)| limits.limit_of(member));
+        let store = self.store_for(policy);
         let reply = limits.with(keys, own_limits, |limits| {
-            self.shared.store.answer(&Ask { mode: *mode, limits, cost, op }, now)
+            store.answer(&Ask { mode: *mode, limits, cost, op }, now)
         });
         let Some(reply) = reply else {
             return Reply::ready(Err(CheckError::UnknownPolicy(name.to_owned())));

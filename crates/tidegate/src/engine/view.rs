@@ -1,6 +1,6 @@
 //! The policies of an engine, to be shown.
 
-use tidegate_core::{LeakyBucket, Mode};
+use tidegate_core::{LeakyBucket, LeaseError, Mode, Terms};
 
 use crate::policy::{Compiled, CompiledKind, Member};
 
@@ -44,6 +44,22 @@ impl<'a> PolicyView<'a> {
     /// Its limits, in declared order; none for a shaper.
     pub fn members(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
         self.policy.members().iter().map(|(_, member)| member)
+    }
+
+    /// Why a policy that asks for leases runs without, where it does: its burst or period is too small for them.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let tight = Policy::all().limit("", "1/s burst 1").lease(true);
+    /// let engine = Engine::builder().policy("tight", tight).build()?;
+    /// let problems: Vec<_> = engine.policies().filter_map(|policy| policy.lease_problem()).collect();
+    /// assert_eq!(problems.len(), 1);
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub fn lease_problem(&self) -> Option<LeaseError> {
+        let limits = self.policy.members().iter().map(|(_, member)| &member.limit);
+        let terms = self.policy.lease.then(|| Terms::of(limits))?;
+        terms.err()
     }
 
     /// The shaper, if it is one.

@@ -10,7 +10,6 @@ mod arena;
 mod bucket;
 mod budget;
 mod evict;
-mod fingerprint;
 mod many;
 mod snapshot;
 mod table;
@@ -29,9 +28,9 @@ use tidegate_core::{
 pub use snapshot::SnapshotError;
 
 use self::budget::Budget;
-use self::fingerprint::Fingerprints;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
+use super::fingerprint::Fingerprints;
 use super::{Ask, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
 
@@ -527,6 +526,10 @@ impl Store for MemoryStore {
         let cancelled = self.cancel(fingerprint, turn.shaper, place, now, turn.cost);
         let reservation = if cancelled { Reservation::unlimited() } else { Reservation::blocked() };
         Reply::ready(Ok(Place { reservation, until: None }))
+    }
+
+    fn is_local(&self) -> bool {
+        true
     }
 }
 

@@ -1,9 +1,15 @@
 //! The library's tests: one binary, one room per kind of claim.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
+#[cfg(feature = "breaker")]
+mod breaker;
+mod deny_cache;
+mod deny_cache_work;
 mod engine;
 mod exactly_k;
 mod examples;
+#[cfg(feature = "leases")]
+mod leases;
 mod limiter;
 mod memory;
 mod processes;
@@ -15,16 +21,22 @@ mod redis_cluster;
 #[cfg(feature = "redis")]
 mod redis_differential;
 #[cfg(feature = "redis")]
+mod redis_engine;
+#[cfg(feature = "redis")]
 mod redis_exactly_k;
 #[cfg(feature = "redis")]
 mod redis_faults;
+#[cfg(feature = "redis")]
+mod redis_leases;
 #[cfg(feature = "redis")]
 mod redis_sentinel;
 #[cfg(feature = "redis")]
 mod redis_support;
 #[cfg(feature = "redis")]
 mod redis_vectors;
+mod scripted;
 mod snapshot;
+mod store_errors;
 mod vectors;
 #[cfg(feature = "tokio")]
 mod waiting;

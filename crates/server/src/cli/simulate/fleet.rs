@@ -13,7 +13,7 @@ mod world;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate_core::{Limit, Terms, parse_duration};
+use tidegate_core::{LeaseError, Limit, Terms, parse_duration};
 
 use self::report::Row;
 use self::setting::Setting;
@@ -93,20 +93,20 @@ fn span(text: &str) -> Result<Duration, String> {
 
 /// A multiple in thousandths.
 fn demand(text: &str) -> Result<u64, String> {
-    thousandths(text, 3).filter(|n| (1..=1_000_000).contains(n)).ok_or_else(|| {
+    decimal(text, 3).filter(|n| (1..=1_000_000).contains(n)).ok_or_else(|| {
         "expected a multiple like 2.0, from 0.001 to 1000, with at most three decimals".to_owned()
     })
 }
 
 /// A part in millionths.
 fn part(text: &str) -> Result<u64, String> {
-    thousandths(text, 6)
+    decimal(text, 6)
         .filter(|n| *n <= 900_000)
         .ok_or_else(|| "expected a part like 0.01, from 0 to 0.9".to_owned())
 }
 
 /// A decimal number, times ten to the power of `places`. Read as integers, so that no rounding can differ.
-fn thousandths(text: &str, places: usize) -> Option<u64> {
+fn decimal(text: &str, places: usize) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole) || !digits(decimals) || decimals.len() > places || whole.is_empty() {
@@ -117,9 +117,10 @@ fn thousandths(text: &str, places: usize) -> Option<u64> {
 
 /// Simulates every fleet in the three ways. An overshoot of leases is an error: there is none.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let limit: Limit = args.limit.parse().map_err(|error| Failure::new(format!("{error}")))?;
-    let terms = Terms::of([&limit]).map_err(|error| Failure::new(error.to_string()))?;
-    let kept = limit.leased(terms.ttl()).map_err(|error| Failure::new(error.to_string()))?;
+    let unfit = |error: LeaseError| Failure::new(error.to_string());
+    let limit = Limit::try_from(&*args.limit).map_err(|error| Failure::new(error.to_string()))?;
+    let terms = Terms::of([&limit]).map_err(unfit)?;
+    let kept = limit.leased(terms.ttl()).map_err(unfit)?;
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
         let setting = args.setting(nodes, &limit)?;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use tidegate::{
-    Ask, Decision, KeyedLimit, LeakyBucket, Limit, Mode, Op, Reservation, Scope, Store, StoreError,
-    Timestamp, Turn,
+    Ask, Decision, KeyedLimit, LeakyBucket, Limit, Mode, Op, Reservation, Scope, Settled, Store,
+    StoreError, Timestamp, Turn,
 };
 
 use super::limit::RawLimit;
@@ -97,17 +97,39 @@ impl<'a> Replay<'a> {
             Limits::One(limit) => (None, std::slice::from_ref(limit)),
             Limits::Many(mode, limits) => (Some(*mode), limits.as_slice()),
         };
-        let key = self.key.as_bytes();
-        let keyed = |(scope, limit)| KeyedLimit { scope, key, limit };
-        let limits: Vec<_> = self.scopes.iter().zip(limits).map(keyed).collect();
-        let ask = Ask { mode: mode.unwrap_or_default(), limits: &limits, cost, op: Op::Take };
-        let verdict = self.store.answer(&ask, now).await?.verdict;
-        let decision = Decided::from(verdict.decision);
+        let settled = self.ask(mode, limits, cost, Op::Take, now).await?;
+        let decision = Decided::from(settled.verdict.decision);
         if mode.is_none() {
             return Ok(Answer::Decision(decision));
         }
-        let (allowed, binding) = (decision.allowed, verdict.binding);
+        let (allowed, binding) = (decision.allowed, settled.verdict.binding);
         Ok(Answer::Binding { allowed, binding, decision })
+    }
+
+    /// Leaves nothing behind in a store that others use too. A place in a queue ends by itself.
+    pub(super) async fn forget(&self, now: Timestamp) {
+        let limits = match self.limits {
+            Limits::Shaper(_) => return,
+            Limits::One(limit) => std::slice::from_ref(limit),
+            Limits::Many(_, limits) => limits.as_slice(),
+        };
+        // What is not forgotten now expires.
+        let _ = self.ask(None, limits, 0, Op::Reset, now).await;
+    }
+
+    async fn ask(
+        &self,
+        mode: Option<Mode>,
+        limits: &[Limit],
+        cost: u64,
+        op: Op,
+        now: Timestamp,
+    ) -> Result<Settled, StoreError> {
+        let key = self.key.as_bytes();
+        let keyed = |(scope, limit)| KeyedLimit { scope, key, limit };
+        let limits: Vec<_> = self.scopes.iter().zip(limits).map(keyed).collect();
+        let ask = Ask { mode: mode.unwrap_or_default(), limits: &limits, cost, op };
+        self.store.answer(&ask, now).await
     }
 
     async fn reserve(

@@ -113,8 +113,15 @@ impl Problem {
                 "policy `{policy}` is no leaky bucket, so there is no queue to reserve in: ask POST /v1/check"
             ))
             .at("policy"),
+            CheckError::Store(error) => Self::unavailable(&error.to_string()),
             other => Self::bad_input(&other.to_string()).at("policy"),
         }
+    }
+
+    /// The store did not answer, and nobody stands in for it. Never a 429: a failure must not look like a refusal.
+    pub(super) fn unavailable(detail: &str) -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "urn:tidegate:store-unavailable", "Store unavailable", detail)
     }
 
     fn unknown_policy(engine: &Engine, name: &str) -> Self {

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use rapidhash::v3::rapidhash_v3;
 use tidegate_core::{State, Timestamp};
 
-use super::fingerprint::Fingerprints;
 use super::{MemoryStore, word};
+use crate::store::fingerprint::Fingerprints;
 
 const MAGIC: &[u8; 16] = b"tidegate memory1";
 /// Blocks are written when they pass this.

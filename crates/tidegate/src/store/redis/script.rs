@@ -10,6 +10,7 @@ use crate::store::{StoreError, Trouble};
 
 /// All files, in the order they need each other; see `lua/prelude.lua` for the function around most of them.
 pub(super) const SOURCE: &str = concat!(
+    include_str!("lua/fast.lua"),
     include_str!("lua/prelude.lua"),
     include_str!("lua/gcra.lua"),
     include_str!("lua/one.lua"),

@@ -88,7 +88,7 @@ fn length_us(limit: &Limit) -> u64 {
 
 /// The tick is read off what is written: 1 µs, or 1 ms where the arithmetic needs it.
 fn tick_us(limit: &Limit) -> u64 {
-    let (_, mut state) = (limit, State::Empty);
+    let mut state = State::Empty;
     let _ = limit.take(&mut state, Timestamp::from_micros(1_000_000), 1);
     state.arrival().map_or(1, |arrival| arrival.tick_us)
 }

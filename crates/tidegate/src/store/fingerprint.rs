@@ -4,25 +4,26 @@ use std::hash::{BuildHasher, RandomState};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 
-use crate::store::Scope;
+use super::Scope;
 
-pub(super) struct Fingerprints {
-    pub(super) seed: u64,
+#[derive(Debug)]
+pub(crate) struct Fingerprints {
+    pub(crate) seed: u64,
     secrets: RapidSecrets,
 }
 
 impl Fingerprints {
     /// With a seed of its own, from the operating system's randomness.
-    pub(super) fn random() -> Self {
+    pub(crate) fn random() -> Self {
         Self::from_seed(RandomState::new().hash_one(0_u64))
     }
 
-    pub(super) fn from_seed(seed: u64) -> Self {
+    pub(crate) fn from_seed(seed: u64) -> Self {
         Self { seed, secrets: RapidSecrets::seed(seed) }
     }
 
     #[inline]
-    pub(super) fn of(&self, scope: &Scope, key: &[u8]) -> u64 {
+    pub(crate) fn of(&self, scope: &Scope, key: &[u8]) -> u64 {
         // rapidhash V3 is a published function that stays as it is, so that a snapshot can be read by a later
         // version. The `true`s: full avalanche, and its variant against chosen inputs.
         rapidhash_v3_nano_inline::<true, true>(key, &self.secrets) ^ scope.hash

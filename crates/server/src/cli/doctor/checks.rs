@@ -1,0 +1,81 @@
+//! What is checked: pure functions from what is known about a server to findings.
+
+mod access;
+mod clients;
+mod cluster;
+mod keys;
+mod latency;
+mod memory;
+mod persistence;
+mod replication;
+mod server;
+mod store;
+
+use super::facts::Facts;
+use super::finding::Finding;
+
+pub(super) use latency::script_times;
+pub(super) use store::{not_opened, not_reached, script_failed};
+
+/// All checks, in the order they are told.
+const CHECKS: [fn(&Facts) -> Vec<Finding>; 10] = [
+    server::check,
+    access::check,
+    cluster::check,
+    replication::check,
+    memory::check,
+    persistence::check,
+    clients::check,
+    latency::check,
+    keys::check,
+    not_permitted,
+];
+
+/// Everything that is to be said about a server.
+pub(super) fn all(facts: &Facts) -> Vec<Finding> {
+    CHECKS.iter().flat_map(|check| check(facts)).collect()
+}
+
+/// Services that run Redis for others often forbid to look.
+fn not_permitted(facts: &Facts) -> Vec<Finding> {
+    if facts.forbidden.is_empty() {
+        return Vec::new();
+    }
+    let commands = facts.forbidden.join(", ");
+    vec![
+        Finding::note("permitted", format!("not permitted to look: {commands}"))
+            .risk("what they would have told was not checked; limits do not need them")
+            .remedy(
+                "run the doctor as a user that may, or look into the settings of whoever runs Redis",
+            ),
+    ]
+}
+
+/// Bytes as people read them.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if count < 1024 {
+        return format!("{count} bytes");
+    }
+    let (mut whole, mut rest, mut unit) = (count / 1024, count % 1024, 0);
+    while whole >= 1024 && unit + 1 < UNITS.len() {
+        (whole, rest, unit) = (whole / 1024, whole % 1024, unit + 1);
+    }
+    format!("{whole}.{} {}", rest * 10 / 1024, UNITS[unit])
+}
+
+/// `1 key`, `2 keys`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Microseconds as milliseconds with two digits, or as seconds where there are many.
+fn millis(us: u64) -> String {
+    if us >= 10_000_000 {
+        return format!("{} s", us / 1_000_000);
+    }
+    format!("{}.{:02} ms", us / 1000, us % 1000 / 10)
+}
+
+#[cfg(test)]
+mod tests;

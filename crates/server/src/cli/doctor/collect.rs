@@ -1,0 +1,142 @@
+//! Collects what is to be known about one server. It reads, apart from the keys of `rights`.
+
+use std::collections::HashMap;
+
+use redis::{Cmd, Value, cmd, pipe};
+
+use super::connect::Look;
+use super::facts::{Facts, Fields, Part, Skew, Slow};
+use super::place::Place;
+use super::watch::{Watch, unix_us};
+use super::{Wants, rights, scan};
+
+/// What is read of `CONFIG`, one at a time as Redis before 7 wants it. Never `*`, which would fetch passwords.
+const SETTINGS: [&str; 20] = [
+    "appendfsync",
+    "appendonly",
+    "bind",
+    "busy-reply-threshold",
+    "lazyfree-lazy-eviction",
+    "list-max-listpack-size",
+    "list-max-ziplist-size",
+    "lua-time-limit",
+    "maxclients",
+    "maxmemory",
+    "maxmemory-policy",
+    "min-replicas-to-write",
+    "no-appendfsync-on-rewrite",
+    "protected-mode",
+    "save",
+    "stop-writes-on-bgsave-error",
+    "tcp-keepalive",
+    "timeout",
+    "zset-max-listpack-entries",
+    "zset-max-ziplist-entries",
+];
+
+/// How many round trips are timed at most, and for how long.
+const PINGS_MAX: usize = 300;
+const BUDGET_US: u64 = 500_000;
+/// The best of so many comparisons of clocks counts.
+const CLOCK_TRIES: usize = 10;
+/// How much of the slow log is read.
+const SLOW_ENTRIES: u64 = 16;
+
+/// Looks at a server that let us in.
+pub(super) async fn collect(look: &mut Look, place: &Place, wants: &Wants) -> Facts {
+    let settings = place.info.redis_settings();
+    let mut facts = Facts {
+        part: place.part,
+        cli: place.cli.clone(),
+        user: settings.username().unwrap_or_default().to_owned(),
+        anonymous: settings.password().is_none(),
+        in_clear: place.is_in_clear(),
+        prefix: wants.key_prefix.clone(),
+        nodes: wants.nodes,
+        ..Facts::default()
+    };
+    let info: Option<String> = look.ask("INFO", &cmd("INFO")).await;
+    facts.info = Fields::read(&info.unwrap_or_default());
+    facts.config = config(look).await.unwrap_or_default();
+    if facts.info.is("cluster_enabled", "1") {
+        let info: Option<String> = look.ask("CLUSTER INFO", cmd("CLUSTER").arg("INFO")).await;
+        facts.cluster = Fields::read(&info.unwrap_or_default());
+    }
+    facts.pings_us = pings(look).await.unwrap_or_default();
+    facts.skew = skew(look).await;
+    facts.slow = slow(look).await;
+    facts.events = events(look).await.unwrap_or_default();
+    if facts.part != Part::Replica {
+        // Before our own keys are among them.
+        facts.keys = scan::look(look, &wants.key_prefix).await;
+        let behind_sentinels =
+            facts.part == Part::Primary && !facts.info.is("cluster_enabled", "1");
+        facts.rights = rights::look(look, &wants.key("permissions"), behind_sentinels).await;
+    }
+    facts.forbidden.append(&mut look.forbidden);
+    facts
+}
+
+async fn config(look: &mut Look) -> Option<Fields> {
+    let mut all = pipe();
+    for name in SETTINGS {
+        all.cmd("CONFIG").arg("GET").arg(name);
+    }
+    let answers: Vec<HashMap<String, String>> = look.ask_all("CONFIG", &all).await?;
+    let mut fields = Fields::default();
+    fields.extend(answers.into_iter().flatten());
+    Some(fields)
+}
+
+async fn pings(look: &mut Look) -> Option<Vec<u64>> {
+    let (all, ping) = (Watch::start(), cmd("PING"));
+    let mut times_us = Vec::with_capacity(PINGS_MAX);
+    while times_us.len() < PINGS_MAX && all.elapsed_us() < BUDGET_US {
+        let one = Watch::start();
+        let _: Value = look.ask("PING", &ping).await?;
+        times_us.push(one.elapsed_us());
+    }
+    times_us.sort_unstable();
+    Some(times_us)
+}
+
+async fn skew(look: &mut Look) -> Option<Skew> {
+    let mut best: Option<Skew> = None;
+    for _ in 0..CLOCK_TRIES {
+        let (watch, before_us) = (Watch::start(), unix_us());
+        let (seconds, micros): (i64, i64) = look.ask("TIME", &cmd("TIME")).await?;
+        // It was asked about half way through the round trip.
+        let within_us = watch.elapsed_us() / 2;
+        let there_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        let here_us = before_us.saturating_add_unsigned(within_us);
+        let skew = Skew { ahead_us: there_us.saturating_sub(here_us), within_us };
+        if best.is_none_or(|best| skew.within_us < best.within_us) {
+            best = Some(skew);
+        }
+    }
+    best
+}
+
+async fn slow(look: &mut Look) -> Option<Slow> {
+    let entries: u64 = look.ask("SLOWLOG", cmd("SLOWLOG").arg("LEN")).await?;
+    let last: Vec<Vec<Value>> =
+        look.ask("SLOWLOG", cmd("SLOWLOG").arg("GET").arg(SLOW_ENTRIES)).await?;
+    // An entry is its number, when, how long in µs, and the command, which is none of our business.
+    let slowest_us = last.iter().filter_map(|entry| number(entry.get(2)?)).max().unwrap_or(0);
+    Some(Slow { entries, slowest_us })
+}
+
+async fn events(look: &mut Look) -> Option<Vec<(String, u64)>> {
+    let latest: Cmd = cmd("LATENCY").arg("LATEST").to_owned();
+    let events: Vec<Vec<Value>> = look.ask("LATENCY", &latest).await?;
+    // An event is its name, when, and how long in ms the last and the longest took.
+    let read = |event: &Vec<Value>| {
+        let Value::BulkString(name) = event.first()? else { return None };
+        Some((String::from_utf8_lossy(name).into_owned(), number(event.get(3)?)?))
+    };
+    Some(events.iter().filter_map(read).collect())
+}
+
+fn number(value: &Value) -> Option<u64> {
+    if let Value::Int(number) = value { u64::try_from(*number).ok() } else { None }
+}

@@ -1,0 +1,107 @@
+//! A bounded look at our keys.
+
+use redis::{cmd, pipe};
+
+use super::connect::Look;
+use super::facts::Keys;
+use super::watch::Watch;
+
+/// The most keys that are looked at.
+const KEYS_MAX: u64 = 10_000;
+/// How many keys Redis passes over in one step: about a millisecond of its time.
+const STEP: u64 = 1_000;
+/// How long it may take on a server with many keys of others.
+const BUDGET_US: u64 = 2_000_000;
+/// A state of tidegate has some ten bytes; a sliding log of some thousand admissions has this many.
+const BIG_BYTES: u64 = 64 << 10;
+
+/// Looks at keys that begin with `prefix:`.
+pub(super) async fn look(look: &mut Look, prefix: &str) -> Option<Keys> {
+    // A key that does not exist tells whether sizes may be asked for.
+    let sizes = look.ask::<Option<u64>>("MEMORY", &memory(b"")).await.is_some();
+    let watch = Watch::start();
+    let (mut keys, mut cursor) = (Keys::default(), 0_u64);
+    loop {
+        let (next, page) = page(look, prefix, cursor).await?;
+        for key in page.chunks(256) {
+            weigh(look, key, sizes, &mut keys).await?;
+        }
+        cursor = next;
+        keys.all = cursor == 0;
+        if keys.all || keys.looked_at >= KEYS_MAX || watch.elapsed_us() >= BUDGET_US {
+            return Some(keys);
+        }
+    }
+}
+
+async fn page(look: &mut Look, prefix: &str, cursor: u64) -> Option<(u64, Vec<Vec<u8>>)> {
+    let mut scan = cmd("SCAN");
+    scan.arg(cursor).arg("MATCH").arg(pattern(prefix)).arg("COUNT").arg(STEP);
+    look.ask("SCAN", &scan).await
+}
+
+async fn weigh(look: &mut Look, page: &[Vec<u8>], sizes: bool, keys: &mut Keys) -> Option<()> {
+    let mut lives = pipe();
+    for key in page {
+        lives.cmd("PTTL").arg(key);
+    }
+    let lives: Vec<i64> = look.ask_all("PTTL", &lives).await?;
+    let mut bytes = vec![None; page.len()];
+    if sizes {
+        let mut asked = pipe();
+        for key in page {
+            asked.add_command(memory(key));
+        }
+        bytes = look.ask_all("MEMORY", &asked).await?;
+    }
+    for ((key, life), bytes) in page.iter().zip(lives).zip(bytes) {
+        note(keys, key, life, bytes.unwrap_or(0));
+    }
+    Some(())
+}
+
+fn note(keys: &mut Keys, key: &[u8], life_ms: i64, bytes: u64) {
+    let name = || String::from_utf8_lossy(key).into_owned();
+    keys.looked_at += 1;
+    // -2: gone since.
+    if life_ms == -1 {
+        if keys.without_ttl == 0 {
+            keys.example_without_ttl = name();
+        }
+        keys.without_ttl += 1;
+    }
+    keys.big += u64::from(bytes > BIG_BYTES);
+    if bytes > keys.biggest_bytes {
+        (keys.biggest, keys.biggest_bytes) = (name(), bytes);
+    }
+}
+
+fn memory(key: &[u8]) -> redis::Cmd {
+    let mut usage = cmd("MEMORY");
+    usage.arg("USAGE").arg(key);
+    usage
+}
+
+/// The prefix as it is: what means something to Redis' patterns is escaped.
+fn pattern(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 2);
+    for char in prefix.chars() {
+        if matches!(char, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            pattern.push('\\');
+        }
+        pattern.push(char);
+    }
+    pattern.push_str(":*");
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_matches_only_itself() {
+        assert_eq!(pattern("tg"), "tg:*");
+        assert_eq!(pattern("a*[b]?"), r"a\*\[b\]\?:*");
+    }
+}

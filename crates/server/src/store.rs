@@ -1,0 +1,138 @@
+//! Stores by their URL, and how a URL is told to people: never with its password.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::{
+    Ask, Breaker, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions,
+    RedisStore, Scope, Store, StoreError, Timestamp, Trouble,
+};
+
+use crate::text::printable;
+
+/// What a store is opened for.
+#[derive(Clone, Debug)]
+pub(crate) struct Purpose {
+    /// What every key begins with.
+    pub(crate) key_prefix: String,
+    /// How long a decision may take.
+    pub(crate) deadline: Duration,
+    /// Whether the asker's time goes for the store's own.
+    pub(crate) replays: bool,
+}
+
+impl Purpose {
+    /// To answer requests.
+    pub(crate) fn serving() -> Self {
+        Self { key_prefix: "tg".to_owned(), deadline: Duration::from_millis(20), replays: false }
+    }
+}
+
+/// The schemes of Redis, however many servers it is made of.
+const REDIS: [&str; 7] = [
+    "redis",
+    "rediss",
+    "redis+unix",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+];
+
+/// The store behind a URL. It connects when it is first asked. Needs a running tokio runtime.
+pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String> {
+    if url == "memory:" {
+        return Ok(Arc::new(MemoryStore::default()));
+    }
+    if !is_redis(url) {
+        return Err(unknown(url));
+    }
+    let Purpose { key_prefix, deadline, replays } = purpose;
+    let options = RedisOptions { key_prefix, deadline, replays, ..RedisOptions::new(url) };
+    let store =
+        RedisStore::new(options).map_err(|error| format!("store {}: {error}", shown(url)))?;
+    Ok(if replays {
+        Arc::new(store)
+    } else {
+        Arc::new(Breaker::around(store, BreakerOptions::default()))
+    })
+}
+
+/// Asks once and spends nothing, to learn whether a store answers at all.
+pub(crate) async fn reach(store: &dyn Store) -> Result<(), StoreError> {
+    let limit: Result<Limit, _> = "1/s".parse();
+    let limit = limit.map_err(|error| StoreError::new(Trouble::BadAsk, error.to_string()))?;
+    let scope = Scope::named("tidegate", "reach");
+    let limits = [KeyedLimit { scope: &scope, key: b"reach", limit: &limit }];
+    let ask = Ask { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
+    store.answer(&ask, Timestamp::from_micros(0)).await.map(drop)
+}
+
+/// Whether the URL is one of Redis.
+pub(crate) fn is_redis(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| REDIS.contains(&scheme))
+}
+
+/// What to say about a URL of no store.
+pub(crate) fn unknown(url: &str) -> String {
+    let known = REDIS.map(|scheme| format!("{scheme}://…")).join(", ");
+    format!("store `{}` is unknown; expected memory: or one of {known}", only_scheme(url))
+}
+
+/// A URL without what may be secret in it: user, password and parameters.
+pub(crate) fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return only_scheme(url);
+    };
+    let (before, after) = rest.rsplit_once('@').unwrap_or(("", rest));
+    // A question mark before the last @ is part of a password, or the @ part of a parameter: show neither.
+    let place = if before.contains('?') { "…" } else { after.split('?').next().unwrap_or("…") };
+    printable(&format!("{scheme}://{place}"))
+}
+
+/// What is before the first colon, if a scheme can look so: the rest may hold a password.
+fn only_scheme(url: &str) -> String {
+    let of_a_scheme = |char: char| char.is_ascii_alphanumeric() || "+-.".contains(char);
+    match url.split_once(':') {
+        Some((scheme, _)) if scheme.chars().all(of_a_scheme) => format!("{}:…", printable(scheme)),
+        _ => "…".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_url_holds_no_secret() {
+        for (url, expected) in [
+            ("memory:", "memory:…"),
+            ("redis://127.0.0.1:6379/2", "redis://127.0.0.1:6379/2"),
+            ("redis://:secret@h:1", "redis://h:1"),
+            ("redis://user:secret@h:1", "redis://h:1"),
+            ("redis://user:se@cret@h:1", "redis://h:1"),
+            ("redis://user:se/cret@h:1", "redis://h:1"),
+            ("redis://user:se?cret@h:1", "redis://…"),
+            ("redis+unix:///run/r.sock?pass=secret", "redis+unix:///run/r.sock"),
+            ("redis+unix:///run/r.sock?pass=se@cret", "redis+unix://…"),
+            ("redis+cluster://u:secret@a:1,b:2", "redis+cluster://a:1,b:2"),
+            ("user:secret", "user:…"),
+            ("secret", "…"),
+        ] {
+            assert_eq!(shown(url), expected);
+        }
+    }
+
+    #[test]
+    fn only_known_schemes_are_opened() {
+        let purpose =
+            || Purpose { key_prefix: "tg".into(), deadline: Duration::ZERO, replays: false };
+        assert!(open("memory:", purpose()).is_ok());
+        for url in
+            ["", "redis", "memory", "http://u:secret@h", "redis:u:secret", "secret@redis://h"]
+        {
+            let error = open(url, purpose()).unwrap_err();
+            assert!(error.contains("redis+cluster://…"), "{error}");
+        }
+    }
+}

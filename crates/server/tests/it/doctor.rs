@@ -1,0 +1,220 @@
+//! `tidegate doctor` beside real servers: what it finds, what it says to do, and with which code it exits.
+
+use serde_json::Value;
+
+use crate::processes::{ClusterShape, RedisBuilder, RedisCluster, RedisSentinel, RedisServer};
+use crate::support::{Said, run};
+
+/// What a server needs for a doctor to be content: two warnings fewer than Redis' own defaults.
+fn healthy() -> RedisBuilder {
+    RedisServer::builder().max_memory("64mb").config("maxmemory-policy", "noeviction")
+}
+
+fn doctor(url: &str, more: &[&str]) -> Said {
+    let said = run(&[&["doctor", "--store", url], more].concat());
+    assert_eq!(said.stderr, "", "{url}");
+    said
+}
+
+/// The findings of one check, as `severity seen`.
+fn found(said: &Said, check: &str) -> Vec<String> {
+    let findings: Vec<Value> = serde_json::from_str(&said.stdout).expect(&said.stdout);
+    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+    let of_check = findings.iter().filter(|finding| finding["check"] == check);
+    of_check.map(|it| format!("{} {}", text(it, "severity"), text(it, "seen"))).collect()
+}
+
+/// One finding of this check begins so, and the exit code is this.
+fn finds(url: &str, more: &[&str], check: &str, begins: &str, code: i32) {
+    let said = doctor(url, &[&["--json"], more].concat());
+    let found = found(&said, check);
+    assert!(found.len() == 1 && found[0].starts_with(begins), "{check}: {}", said.stdout);
+    assert_eq!(said.code, Some(code), "{}", said.stdout);
+    assert!(!said.stdout.contains("hunter"), "{}", said.stdout);
+}
+
+#[test]
+fn a_healthy_server_has_no_faults_and_keeps_nothing() {
+    let redis = healthy().password("hunter2").start();
+    let said = doctor(&redis.url(), &["--json"]);
+    assert_eq!(said.code, Some(0), "{}", said.stdout);
+    for check in ["reach", "version", "permissions", "maxmemory", "eviction", "script", "clock"] {
+        assert!(found(&said, check)[0].starts_with("ok "), "{check}: {}", said.stdout);
+    }
+    assert!(!said.stdout.contains("hunter2") && !said.stdout.contains("\"fault\""));
+    let keys = redis.command(&["KEYS", "*"]).text();
+    for key in keys.lines() {
+        let expires_in_ms: i64 = redis.command(&["PTTL", key]).text().parse().unwrap();
+        assert!(expires_in_ms != -1 && expires_in_ms < 10_000, "{key} {expires_in_ms}");
+    }
+}
+
+#[test]
+fn lines_name_the_server_the_risk_and_a_command() {
+    let redis = RedisServer::start();
+    let said = doctor(&redis.url(), &[]);
+    assert_eq!(said.code, Some(0));
+    let (address, port) = (redis.address(), redis.port());
+    let line = said.stdout.lines().find(|line| line.starts_with("warning maxmemory")).unwrap();
+    let command = format!("remedy: redis-cli -h 127.0.0.1 -p {port} CONFIG SET maxmemory ");
+    assert!(line.contains(&address) && line.contains("; risk: ") && line.contains(&command));
+    assert!(!said.stdout.contains('\u{1b}'), "{}", said.stdout);
+    assert!(said.stdout.trim_end().ends_with("0 faults"), "{}", said.stdout);
+}
+
+#[test]
+fn a_remedy_that_is_followed_helps() {
+    let redis = RedisServer::start();
+    finds(&redis.url(), &[], "maxmemory", "warning not set", 0);
+    let said = doctor(&redis.url(), &["--json"]);
+    let findings: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
+    let finding = findings.iter().find(|finding| finding["check"] == "maxmemory").unwrap();
+    let words: Vec<_> = finding["remedy"].as_str().unwrap().split(' ').collect();
+    assert_eq!(redis.cli(&words[words.len() - 4..]), "OK");
+    finds(&redis.url(), &[], "maxmemory", "ok ", 0);
+}
+
+#[test]
+fn memory_that_is_full_or_forgets_is_found() {
+    let lru = healthy().config("maxmemory-policy", "allkeys-lru").start();
+    finds(&lru.url(), &[], "eviction", "warning maxmemory-policy is allkeys-lru", 0);
+    let full = RedisServer::builder().max_memory("500kb").start();
+    finds(&full.url(), &[], "maxmemory", "fault ", 1);
+    let said = doctor(&full.url(), &["--json"]);
+    assert!(found(&said, "script")[0].contains("OOM"), "{}", said.stdout);
+}
+
+#[test]
+fn keys_that_never_expire_are_found_under_our_prefix_only() {
+    let redis = healthy().start();
+    redis.command(&["SET", "other", "1"]);
+    finds(&redis.url(), &[], "ttl", "ok ", 0);
+    redis.command(&["SET", "tg:{7:user-42}:api:a", "1"]);
+    finds(&redis.url(), &[], "ttl", "warning 1 without, of all ", 0);
+    finds(&redis.url(), &["--key-prefix", "mine"], "ttl", "ok ", 0);
+    redis.command(&["SETEX", "tg:{3:big}:api:l", "60", &"x".repeat(100_000)]);
+    finds(&redis.url(), &[], "big-keys", "note 1 in all ", 0);
+}
+
+#[test]
+fn what_a_user_may_not_do_is_named() {
+    let rules = "on >hunter2 ~tg:* +@all";
+    let redis = healthy()
+        .user("app", rules)
+        .user("no-eval", &format!("{rules} -eval -lset"))
+        .user("no-keys", "on >hunter2 ~other:* +@all")
+        .user("least", "on >hunter2 ~tg:* -@all +eval +evalsha +script|load +time +get +set +del +exists +pexpire +lindex +llen +lrange +lrem +lset +ltrim +rpush +zadd +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore")
+        .start();
+    let check = |user: &str, begins: &str, code| {
+        finds(&redis.url_as(user, "hunter2"), &[], "permissions", begins, code);
+    };
+    check("app", "ok ", 0);
+    check("no-eval", "fault user no-eval may not EVAL, LSET", 1);
+    check("no-keys", "fault user no-keys may not use keys tg:*", 1);
+    check("least", "ok ", 0);
+    // Who may do just what is needed may look at little, which is no fault.
+    let least = redis.url_as("least", "hunter2");
+    finds(&least, &[], "permitted", "note not permitted to look: INFO, CONFIG", 0);
+}
+
+#[test]
+fn a_server_that_does_not_let_us_in_is_a_fault() {
+    let redis = healthy().password("hunter2").start();
+    let address = redis.address();
+    let paused = healthy().start();
+    paused.pause();
+    for (url, begins) in [
+        (format!("redis://:hunter3@{address}"), "fault the user or password was not accepted"),
+        (format!("redis://{address}"), "fault it wants a password"),
+        ("redis://:hunter2@127.0.0.1:1".to_owned(), "fault nothing listens there"),
+        ("redis+unix:///nowhere/redis.sock?pass=hunter2".to_owned(), "fault nothing listens there"),
+        ("redis+cluster://:hunter2@127.0.0.1:1".to_owned(), "fault nothing listens there"),
+        (paused.url(), "fault no answer within 2 s"),
+        ("redis://:hunter2@".to_owned(), "fault the URL makes no sense"),
+    ] {
+        finds(&url, &[], "reach", begins, 1);
+    }
+}
+
+#[test]
+fn connections_and_persistence_are_looked_at() {
+    let redis = healthy()
+        .max_clients(40)
+        .config("appendonly", "yes")
+        .config("appendfsync", "always")
+        .config("timeout", "60")
+        .start();
+    finds(&redis.url(), &["--nodes", "3"], "maxclients", "warning maxclients 40", 0);
+    finds(&redis.url(), &[], "maxclients", "ok ", 0);
+    finds(&redis.url(), &[], "persistence", "warning AOF, written to disk with every", 0);
+    finds(&redis.unix_url(), &[], "idle", "note connections are closed after 60 s", 0);
+}
+
+#[test]
+fn a_replica_is_no_store_and_a_primary_with_one_is() {
+    let primary = healthy().start();
+    let replica = healthy().replica_of(&primary).start();
+    finds(&replica.url(), &[], "replication", "fault a replica of 127.0.0.1:", 1);
+    finds(&primary.url(), &[], "replication", "ok 1 replica", 0);
+}
+
+#[test]
+fn a_clock_that_is_off_is_only_noted() {
+    let redis = healthy().shiftable_clock().start();
+    redis.shift_clock_us(-90_000_000);
+    finds(&redis.url(), &[], "clock", "note Redis is ", 0);
+}
+
+#[test]
+fn every_node_of_a_cluster_is_looked_at() {
+    let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 1 });
+    let said = doctor(&cluster.url(), &["--json"]);
+    let of = |check: &str| found(&said, check);
+    assert_eq!(of("version").len(), 6, "{}", said.stdout);
+    assert_eq!(of("permissions").len(), 3, "{}", said.stdout);
+    assert!(of("cluster").iter().all(|it| it.starts_with("ok state ok, 16384 of 16384")));
+    assert!(of("cluster-copies")[0].starts_with("ok "), "{}", said.stdout);
+    // One of them is not a store by itself.
+    finds(&cluster.nodes()[0].url(), &[], "cluster", "fault it is a node of a cluster", 1);
+}
+
+#[test]
+fn sentinels_are_asked_for_the_primary_and_its_replicas() {
+    let group = RedisSentinel::start();
+    let said = doctor(&group.url(), &["--json"]);
+    let of = |check: &str| found(&said, check);
+    let agreed = format!("ok 3 of 3 sentinels answer, and name {}", group.master().address());
+    assert_eq!(of("sentinel"), [agreed], "{}", said.stdout);
+    assert_eq!((of("version").len(), of("permissions").len()), (3, 1), "{}", said.stdout);
+    let unknown = group.url().replace("mymaster", "nobody");
+    finds(&unknown, &[], "sentinel", "fault 3 of 3 sentinels answer, and none knows `nobody`", 1);
+    let sentinel = group.sentinels()[0].url();
+    finds(&sentinel, &[], "version", "fault a sentinel of Redis", 1);
+}
+
+#[test]
+fn a_server_behind_tls_is_looked_at_with_the_same_files() {
+    let redis = healthy().mutual_tls().start();
+    let files = redis.tls_files();
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let (ca, cert, key) = (path(&files.ca), path(&files.client_cert), path(&files.client_key));
+    let url = format!("{}?ca={ca}&cert={cert}&key={key}", redis.url());
+    finds(&url, &[], "script", "ok ", 0);
+    finds(&format!("{}?ca={ca}", redis.url()), &[], "reach", "fault ", 1);
+    finds(&redis.url(), &[], "reach", "fault ", 1);
+    finds(&format!("{}?ca=/nowhere", redis.url()), &[], "reach", "fault the URL makes no sense", 1);
+}
+
+#[test]
+fn other_trouble_exits_with_1_and_usage_with_64() {
+    for (args, code, part) in [
+        (&["doctor", "--store", "frob://u:hunter2@h"][..], 1, "`frob:…` is unknown"),
+        (&["doctor", "--nodes", "0"], 64, "--nodes"),
+        (&["doctor", "--frob"], 64, "--frob"),
+    ] {
+        let said = run(args);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
+        assert!(said.stderr.contains(part) && !said.stderr.contains("hunter2"), "{}", said.stderr);
+    }
+    finds("memory:", &[], "reach", "ok ", 0);
+}

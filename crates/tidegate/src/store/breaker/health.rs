@@ -1,0 +1,32 @@
+//! Which troubles speak of a store's health.
+
+use crate::store::Trouble;
+
+/// Whether a trouble speaks of the store's health.
+pub(super) const fn says_failed(trouble: Trouble) -> bool {
+    match trouble {
+        Trouble::Unreachable
+        | Trouble::Overloaded
+        | Trouble::NotSent
+        | Trouble::Timeout
+        | Trouble::Disconnected
+        | Trouble::Protocol
+        | Trouble::Denied
+        | Trouble::NoScript
+        | Trouble::ReadOnly
+        | Trouble::Loading
+        | Trouble::Busy
+        | Trouble::OutOfMemory
+        | Trouble::Misconfigured
+        | Trouble::MasterDown
+        | Trouble::ClusterDown
+        | Trouble::MaxClients
+        | Trouble::Other => true,
+        // The ask's fault, one key's, or nobody's: it was not asked, or not waited for.
+        Trouble::BadAsk
+        | Trouble::WrongType
+        | Trouble::Moving
+        | Trouble::BreakerOpen
+        | Trouble::UnderWay => false,
+    }
+}

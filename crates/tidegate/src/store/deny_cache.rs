@@ -1,0 +1,163 @@
+//! Refusals remembered: whoever is blocked costs the store one call a second, however often they try.
+
+mod flight;
+mod owned;
+mod refusals;
+mod returns;
+mod shared;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::{Limit, Timestamp, Verdict};
+
+use self::flight::Flight;
+use self::owned::OwnedAsk;
+use self::refusals::{Asked, Found};
+use self::shared::{Shared, is_refusal};
+use super::{Ask, KeyedLimit, Op, Place, Ran, Settled, Source, Store, StoreError, Trouble, Turn};
+use crate::clock::{Clock, SystemClock};
+use crate::reply::Reply;
+
+/// A store that remembers what the store in it refused, and answers the same question by itself while that refusal
+/// is certain to hold. It never admits anything.
+///
+/// - The same question is one of the same keys, limits, cost and mode; a refusal of 5 says nothing about 1.
+/// - A refusal holds for its `retry_after`, but a second at most, counted from before the request left: where nobody
+///   else gives anything back, nothing is refused that the store would admit. What is given back through this cache is
+///   seen at once, what is given back elsewhere after a second at most.
+/// - When it has run out, one request asks the store. Those who come meanwhile wait for its answer: a refusal is
+///   theirs too, after an admission they ask themselves. Keys that are not known to be blocked never wait.
+/// - Places of a concurrency limit come back at any time, so their refusals are not remembered.
+///
+/// ```
+/// use tidegate::{Ask, DenyCache, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Source, Store, Timestamp};
+///
+/// let (store, limit): (_, Limit) = (DenyCache::new(MemoryStore::default()), "1/h".parse()?);
+/// let scope = Scope::named("login", "");
+/// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+/// let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let mut sources = Vec::new();
+/// for _ in 0..4 {
+///     sources.push(store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now()?.source);
+/// }
+/// assert_eq!(sources, [Source::Store, Source::Store, Source::DenyCache, Source::DenyCache]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DenyCache<S, C = SystemClock> {
+    shared: Arc<Shared<S, C>>,
+}
+
+impl<S: Store + 'static> DenyCache<S> {
+    /// A cache around a store.
+    pub fn new(store: S) -> Self {
+        Self::with_clock(store, SystemClock)
+    }
+}
+
+impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
+    /// A cache that tells by [`Clock::steady_us`] of another clock how much time has passed.
+    pub fn with_clock(store: S, clock: C) -> Self {
+        Self { shared: Arc::new(Shared::new(store, clock)) }
+    }
+
+    /// How many refusals are remembered, those that have run out since included.
+    pub fn remembered(&self) -> usize {
+        self.shared.refusals.len()
+    }
+
+    /// Waits for the answer to the same question of somebody else.
+    fn join(
+        &self,
+        flight: &Arc<Flight>,
+        asked: Asked,
+        ask: &Ask<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Settled, StoreError> {
+        let (shared, ask) = (self.shared.clone(), OwnedAsk::of(ask));
+        let (left_us, aboard) = (flight.left_us, flight.board());
+        Reply::later(async move {
+            let answer = aboard.await;
+            let now_us = shared.clock.steady_us();
+            match answer {
+                Some(Ok(settled)) if is_refusal(&settled) => {
+                    let until_us =
+                        left_us.saturating_add(refusals::hold_us(&settled.verdict.decision));
+                    if asked.left_us < until_us {
+                        let passed_us = now_us.saturating_sub(left_us);
+                        return Ok(by_cache(refusals::aged(&settled.verdict, passed_us)));
+                    }
+                }
+                // To ask a store that has just failed would take as long again.
+                Some(Err(error)) => return Err(not_asked(error)),
+                Some(Ok(_)) | None => {}
+            }
+            let waited_us = now_us.saturating_sub(asked.left_us);
+            let now = Timestamp::from_micros(now.as_micros().saturating_add(waited_us));
+            ask.with(|ask| shared.ask(shared.asked(ask), ask, now)).await
+        })
+    }
+
+    /// Passes on what gives back, and forgets the refusals of its keys: when it leaves, in case that nobody waits for
+    /// the reply, and when it is done, since others may have asked before it arrived.
+    fn give_back(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        let shared = self.shared.clone();
+        let of = |keyed: &KeyedLimit<'_>| shared.fingerprints.of(keyed.scope, keyed.key);
+        let keys: Vec<u64> = ask.limits.iter().map(of).collect();
+        shared.returns.count(&keys);
+        shared.store.answer(ask, now).then(move |answer| {
+            shared.returns.count(&keys);
+            answer
+        })
+    }
+}
+
+impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
+    /// Under way when this returns, with one exception: a check that waits for another's answer is only asked if that
+    /// is an admission, and not at all if its reply was dropped by then.
+    #[inline]
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        if !matches!(ask.op, Op::Take | Op::Peek) {
+            return self.give_back(ask, now);
+        }
+        let shared = &self.shared;
+        if ask.limits.iter().any(|keyed| matches!(keyed.limit, Limit::Concurrency(_))) {
+            return shared.store.answer(ask, now);
+        }
+        let asked = shared.asked(ask);
+        match shared.refusals.find(&asked, ask.limits) {
+            Found::Refused(verdict) => Reply::ready(Ok(by_cache(verdict))),
+            Found::Nothing => shared.ask(asked, ask, now),
+            Found::RunOut(flight) => flight.start(|| shared.ask(asked, ask, now)),
+            Found::Asking(flight) => self.join(&flight, asked, ask, now),
+        }
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        self.shared.store.shape(turn, now)
+    }
+
+    fn is_local(&self) -> bool {
+        self.shared.store.is_local()
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for DenyCache<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCache").field("store", &self.shared.store).finish_non_exhaustive()
+    }
+}
+
+fn by_cache(verdict: Verdict) -> Settled {
+    Settled { source: Source::DenyCache, ..Settled::by_store(verdict) }
+}
+
+/// The failure of an ask, as it looks to somebody who waited for it and was never asked for.
+fn not_asked(error: StoreError) -> StoreError {
+    match error.ran() {
+        Ran::No => error,
+        Ran::Unknown => {
+            StoreError::new(Trouble::NotSent, format!("waited for another's answer: {error}"))
+        }
+    }
+}

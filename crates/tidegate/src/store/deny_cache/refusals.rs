@@ -1,0 +1,212 @@
+//! Refusals that still hold: a bounded table. Time is an argument.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::{Decision, Limit, Verdict};
+
+use super::flight::Flight;
+use crate::store::KeyedLimit;
+
+/// How long a refusal is believed at most, since units may have been given back elsewhere; and how long after it has
+/// run out its key still counts as blocked.
+pub(super) const HOLD_US: u64 = 1_000_000;
+
+const SHARDS: u64 = 64;
+
+/// How often a shard is searched for what has run out, which takes it some microseconds.
+const SWEEP_EVERY_US: u64 = 10_000;
+
+/// An ask, as far as refusals go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// Of scopes, keys, cost and mode.
+    pub(super) fingerprint: u64,
+    /// What had been given back to these keys before it left.
+    pub(super) returns: u64,
+    /// When it left.
+    pub(super) left_us: u64,
+}
+
+/// What is known about an ask.
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// It would be refused.
+    Refused(Verdict),
+    /// Its refusal has just run out: ask, and let others wait for the answer.
+    RunOut(Arc<Flight>),
+    /// Its refusal has run out, and somebody asks already.
+    Asking(Arc<Flight>),
+}
+
+pub(super) struct Refusals {
+    shards: Box<[Mutex<Shard>]>,
+    max_per_shard: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    refusals: HashMap<u64, Refusal, BuildHasherDefault<AsItIs>>,
+    sweep_at_us: u64,
+}
+
+struct Refusal {
+    limits: Box<[Limit]>,
+    verdict: Verdict,
+    returns: u64,
+    left_us: u64,
+    until_us: u64,
+    asking: Option<Arc<Flight>>,
+}
+
+impl Refusals {
+    pub(super) fn new(max: usize) -> Self {
+        let shards: Box<[_]> = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { max_per_shard: max.div_ceil(shards.len()), shards }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).refusals.len()).sum()
+    }
+
+    pub(super) fn find(&self, asked: &Asked, limits: &[KeyedLimit<'_>]) -> Found {
+        let mut shard = self.shard(asked.fingerprint);
+        let Some(refusal) = shard.refusals.get_mut(&asked.fingerprint) else {
+            return Found::Nothing;
+        };
+        let now_us = asked.left_us;
+        if !refusal.is_about(asked, limits) {
+            return Found::Nothing;
+        }
+        if now_us < refusal.until_us {
+            return Found::Refused(aged(&refusal.verdict, now_us - refusal.left_us));
+        }
+        match &refusal.asking {
+            Some(flight) if !is_over(flight.left_us, now_us) => {
+                return Found::Asking(flight.clone());
+            }
+            None if is_over(refusal.until_us, now_us) => return Found::Nothing,
+            // An ask without an answer for so long is given up by those who come now.
+            Some(_) | None => {}
+        }
+        let flight = Arc::new(Flight::new(now_us));
+        refusal.asking = Some(flight.clone());
+        Found::RunOut(flight)
+    }
+
+    /// Remembers a refusal, if there is room.
+    pub(super) fn refused(
+        &self,
+        asked: &Asked,
+        limits: Box<[Limit]>,
+        verdict: Verdict,
+        now_us: u64,
+    ) {
+        let until_us = asked.left_us.saturating_add(hold_us(&verdict.decision));
+        let Asked { fingerprint, returns, left_us } = *asked;
+        let refusal = Refusal { limits, verdict, returns, left_us, until_us, asking: None };
+        let mut shard = self.shard(fingerprint);
+        if let Some(known) = shard.refusals.get_mut(&fingerprint) {
+            // Answers may overtake each other: what was asked later is known better.
+            if known.left_us <= left_us || known.limits != refusal.limits {
+                *known = refusal;
+            }
+        } else if shard.has_room(now_us, self.max_per_shard) {
+            shard.refusals.insert(fingerprint, refusal);
+        }
+    }
+
+    /// Forgets what an admission has disproved.
+    pub(super) fn admitted(&self, asked: &Asked) {
+        let mut shard = self.shard(asked.fingerprint);
+        let known = shard.refusals.get(&asked.fingerprint);
+        if known.is_some_and(|refusal| refusal.left_us <= asked.left_us) {
+            shard.refusals.remove(&asked.fingerprint);
+        }
+    }
+
+    /// Lets the next one ask again.
+    pub(super) fn failed(&self, asked: &Asked) {
+        let mut shard = self.shard(asked.fingerprint);
+        if let Some(refusal) = shard.refusals.get_mut(&asked.fingerprint) {
+            refusal.asking.take_if(|flight| flight.left_us == asked.left_us);
+        }
+    }
+
+    fn shard(&self, fingerprint: u64) -> MutexGuard<'_, Shard> {
+        // Neither the lowest nor the highest bits, by which the map finds its entries.
+        let index = usize::try_from((fingerprint >> 40) % SHARDS).unwrap_or_default();
+        lock(&self.shards[index])
+    }
+}
+
+impl Shard {
+    /// Whether one more may be remembered, once what has run out is dropped.
+    fn has_room(&mut self, now_us: u64, max: usize) -> bool {
+        let would_grow = self.refusals.len() >= self.refusals.capacity().min(max);
+        if would_grow && now_us >= self.sweep_at_us {
+            self.sweep_at_us = now_us.saturating_add(SWEEP_EVERY_US);
+            self.refusals.retain(|_, refusal| refusal.is_of_use(now_us));
+        }
+        self.refusals.len() < max
+    }
+}
+
+impl Refusal {
+    /// Whether it speaks of the same limits, asked later, with nothing given back in between.
+    fn is_about(&self, asked: &Asked, limits: &[KeyedLimit<'_>]) -> bool {
+        self.returns == asked.returns
+            && self.left_us <= asked.left_us
+            && self.limits.len() == limits.len()
+            && self.limits.iter().zip(limits).all(|(limit, keyed)| limit == keyed.limit)
+    }
+
+    fn is_of_use(&self, now_us: u64) -> bool {
+        let asking = self.asking.as_ref().is_some_and(|it| !is_over(it.left_us, now_us));
+        now_us < self.until_us || asking
+    }
+}
+
+/// Whether something was so long ago that it does not count any more.
+const fn is_over(at_us: u64, now_us: u64) -> bool {
+    now_us.saturating_sub(at_us) >= HOLD_US
+}
+
+/// How long a refusal holds, from before its request left.
+pub(super) fn hold_us(decision: &Decision) -> u64 {
+    decision.retry_after_us().map_or(HOLD_US, |us| us.min(HOLD_US))
+}
+
+/// What a refusal says some time later. It stays a refusal, and so never says to retry at once.
+pub(super) fn aged(verdict: &Verdict, passed_us: u64) -> Verdict {
+    let Verdict { binding, decision } = verdict;
+    let retry_us = decision.retry_after_us().map(|us| us.saturating_sub(passed_us).max(1));
+    let reset_us = decision.reset_after_us().saturating_sub(passed_us);
+    let decision = Decision::refused(decision.limit(), decision.remaining(), retry_us, reset_us);
+    Verdict { binding: *binding, decision }
+}
+
+/// A fingerprint is a hash already.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Only ever asked for a `u64`.
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

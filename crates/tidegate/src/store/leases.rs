@@ -1,0 +1,361 @@
+//! Leases around a store: units are taken ahead, and spent in this process. Never admits more than the limit, for any
+//! number of nodes; what a lease is and why that holds is told in [`tidegate_core::Lessee`].
+//!
+//! A key that is hot asks the store once per hundred admissions or so; a cold one asks for exactly what it needs.
+
+mod entry;
+mod sweep;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::{Lessee, Message, Mode, Step, Terms, Timestamp};
+use tokio::sync::oneshot;
+
+use self::entry::{Entry, OwnedAsk, Waiting};
+use super::fingerprint::Fingerprints;
+use super::{Ask, KeyedLimit, Op, Place, Settled, Source, Store, StoreError, Trouble, Turn};
+use crate::clock::{Clock, SystemClock};
+use crate::identity::IdentityHasher;
+use crate::reply::Reply;
+
+/// Keys with a lease at once, on this node. Those beyond are asked for one by one.
+const MAX_KEYS: usize = 100_000;
+
+/// Checks of one key that wait for the store at once.
+const MAX_WAITING: usize = 10_000;
+
+const SHARDS: usize = 64;
+
+/// What a lessee may want to send after one event: what is left of two leases, and a request.
+const MAX_MESSAGES: usize = 4;
+
+/// A store whose units are taken ahead. Every node that shares its keys has to lease them too: the store then keeps a
+/// tighter limit.
+///
+/// Only `all` over limits that [can be leased](tidegate_core::Limit::lease_ttl) is leased; anything else is asked for
+/// one by one. Clones share everything.
+pub struct Leases<S, C = SystemClock> {
+    shared: Arc<Shared<S, C>>,
+}
+
+/// What leases have done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LeaseStats {
+    /// Keys that are known now.
+    pub keys: u64,
+    /// Requests for units.
+    pub requests: u64,
+    /// Units granted.
+    pub granted: u64,
+    /// Units given back.
+    pub returned: u64,
+    /// Checks decided without asking the store.
+    pub decided: u64,
+}
+
+struct Shared<S, C> {
+    store: S,
+    clock: C,
+    fingerprints: Fingerprints,
+    shards: Box<[Mutex<Shard>]>,
+    /// Tells a reply to an entry from one to an earlier entry of the same key.
+    next_generation: AtomicU64,
+    sweeping: AtomicBool,
+    /// The asker's time when it was told last, for what is sent without one.
+    last_now: AtomicU64,
+    counts: Counts,
+}
+
+type Shard = HashMap<u64, Entry, BuildHasherDefault<IdentityHasher>>;
+
+#[derive(Debug, Default)]
+struct Counts {
+    keys: AtomicU64,
+    requests: AtomicU64,
+    granted: AtomicU64,
+    returned: AtomicU64,
+    decided: AtomicU64,
+}
+
+/// What is to be sent once no lock is held.
+struct Outbox {
+    fingerprint: u64,
+    generation: u64,
+    ask: Arc<OwnedAsk>,
+    messages: [Option<Message>; MAX_MESSAGES],
+}
+
+impl<S: Store + 'static> Leases<S> {
+    /// Leases units of a store. Needs a running tokio runtime when it is asked.
+    pub fn around(store: S) -> Self {
+        Self::with_clock(store, SystemClock)
+    }
+}
+
+impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
+    /// By another clock, of which only [`Clock::steady_us`] is asked.
+    pub fn with_clock(store: S, clock: C) -> Self {
+        let shared = Shared {
+            store,
+            clock,
+            fingerprints: Fingerprints::random(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            next_generation: AtomicU64::new(0),
+            sweeping: AtomicBool::new(false),
+            last_now: AtomicU64::new(0),
+            counts: Counts::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What leases have done so far.
+    pub fn stats(&self) -> LeaseStats {
+        let Counts { keys, requests, granted, returned, decided } = &self.shared.counts;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        LeaseStats {
+            keys: load(keys),
+            requests: load(requests),
+            granted: load(granted),
+            returned: load(returned),
+            decided: load(decided),
+        }
+    }
+
+    /// Gives everything back: before the process ends.
+    pub fn release(&self) {
+        for shard in 0..SHARDS {
+            self.shared.sweep(shard, true);
+        }
+    }
+
+    /// Looks after all keys, as happens by itself twenty times a second: what is not needed any more goes back.
+    pub fn tick(&self) {
+        for shard in 0..SHARDS {
+            self.shared.sweep(shard, false);
+        }
+    }
+}
+
+impl<S, C> Clone for Leases<S, C> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<S: Store, C> fmt::Debug for Leases<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Leases").field(&self.shared.store).finish()
+    }
+}
+
+impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        let shared = &self.shared;
+        if !ask.is_sound() || ask.mode != Mode::All {
+            return shared.store.answer(ask, now);
+        }
+        match ask.op {
+            Op::Take if ask.cost > 0 => shared.take(ask, now),
+            Op::Reset => {
+                shared.forget(ask);
+                shared.strict(ask, now)
+            }
+            Op::Take | Op::Peek | Op::Refund => shared.strict(ask, now),
+            _ => shared.store.answer(ask, now),
+        }
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        self.shared.store.shape(turn, now)
+    }
+}
+
+impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
+    fn take(
+        self: &Arc<Self>,
+        ask: &Ask<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Settled, StoreError> {
+        let fingerprint = self.fingerprint(ask.limits);
+        let now_us = self.clock.steady_us();
+        self.last_now.store(now.as_micros(), Ordering::Relaxed);
+        let mut shard = self.shard(fingerprint);
+        let known = shard.get(&fingerprint).is_some_and(|entry| entry.is_of(ask.limits));
+        if !known && let Err(reply) = self.add(&mut shard, fingerprint, ask, now_us) {
+            drop(shard);
+            return if reply { self.store.answer(ask, now) } else { self.strict(ask, now) };
+        }
+        let Some(entry) = shard.get_mut(&fingerprint) else { return self.strict(ask, now) };
+        entry.used_us = now_us;
+        let decided = match entry.lessee.check(now_us, ask.cost) {
+            Step::Wait if entry.waiting.len() >= MAX_WAITING => {
+                Ok(Err(StoreError::new(Trouble::Overloaded, "too many wait for this key")))
+            }
+            Step::Wait => {
+                let (done, answer) = oneshot::channel();
+                entry.waiting.push_back(Waiting { cost: ask.cost, done });
+                Err(answer)
+            }
+            step => {
+                self.counts.decided.fetch_add(1, Ordering::Relaxed);
+                Ok(Ok(entry.settle(step, now_us, Source::Lease)))
+            }
+        };
+        let outbox = self.outbox(fingerprint, entry, now_us);
+        drop(shard);
+        if outbox.is_some() {
+            self.send(outbox, now);
+            self.keep_sweeping();
+        }
+        match decided {
+            Ok(decided) => Reply::ready(decided),
+            Err(answer) => wait_for(answer),
+        }
+    }
+
+    /// Adds a key. `Err(true)` if its limits cannot be leased, `Err(false)` if there is no room.
+    fn add(
+        &self,
+        shard: &mut Shard,
+        fingerprint: u64,
+        ask: &Ask<'_>,
+        now_us: u64,
+    ) -> Result<(), bool> {
+        let plain = ask.limits.iter().map(|keyed| keyed.limit);
+        let terms = Terms::of(plain.clone()).map_err(|_| true)?;
+        let leased = plain.map(|limit| limit.leased(terms.ttl())).collect::<Result<Vec<_>, _>>();
+        let leased = leased.map_err(|_| true)?;
+        let before = shard.remove(&fingerprint);
+        if before.is_none() && shard.len() >= MAX_KEYS / SHARDS {
+            return Err(false);
+        }
+        let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
+        let mut entry = Entry::new(terms, OwnedAsk::new(ask.limits, leased), generation, now_us);
+        match before {
+            // The limit has changed. What was leased of the old one is lost, and those who wait ask anew.
+            Some(before) => entry.take_over(before.waiting, now_us),
+            None => drop(self.counts.keys.fetch_add(1, Ordering::Relaxed)),
+        }
+        shard.insert(fingerprint, entry);
+        Ok(())
+    }
+
+    /// Asks the store itself, by the limits that it keeps.
+    fn strict(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        let plain = ask.limits.iter().map(|keyed| keyed.limit);
+        let Ok(terms) = Terms::of(plain.clone()) else { return self.store.answer(ask, now) };
+        let leased: Result<Vec<_>, _> = plain.map(|limit| limit.leased(terms.ttl())).collect();
+        let Ok(leased) = leased else { return self.store.answer(ask, now) };
+        let pairs = ask.limits.iter().zip(&leased);
+        let limits: Vec<_> = pairs.map(|(keyed, limit)| KeyedLimit { limit, ..*keyed }).collect();
+        self.store.answer(&Ask { limits: &limits, ..*ask }, now)
+    }
+
+    /// Drops what is held of a key, without giving it back: it is being reset.
+    fn forget(&self, ask: &Ask<'_>) {
+        let fingerprint = self.fingerprint(ask.limits);
+        let now_us = self.clock.steady_us();
+        if let Some(entry) = self.shard(fingerprint).get_mut(&fingerprint) {
+            entry.lessee = Lessee::new(entry.terms);
+            entry.generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
+            let waiting = std::mem::take(&mut entry.waiting);
+            entry.take_over(waiting, now_us);
+        }
+    }
+
+    /// What an entry wants to send now.
+    fn outbox(&self, fingerprint: u64, entry: &mut Entry, now_us: u64) -> Option<Outbox> {
+        let first = entry.lessee.poll(now_us)?;
+        let mut messages = [Some(first), None, None, None];
+        for message in &mut messages[1..] {
+            *message = entry.lessee.poll(now_us);
+        }
+        for message in messages.iter().flatten() {
+            match message {
+                Message::Ask(_) => drop(self.counts.requests.fetch_add(1, Ordering::Relaxed)),
+                Message::Return(back) => {
+                    self.counts.returned.fetch_add(back.units, Ordering::Relaxed);
+                }
+            }
+        }
+        let (generation, ask) = (entry.generation, entry.ask.clone());
+        Some(Outbox { fingerprint, generation, ask, messages })
+    }
+
+    /// Sends without a lock; replies come back to [`Shared::on_reply`].
+    fn send(self: &Arc<Self>, outbox: Option<Outbox>, now: Timestamp) {
+        let mut next = outbox;
+        while let Some(outbox) = next.take() {
+            let Outbox { fingerprint, generation, ask, messages } = outbox;
+            for message in messages.into_iter().flatten() {
+                let Message::Ask(wanted) = message else {
+                    if let Message::Return(back) = message {
+                        drop(ask.with(Op::GiveBack(back), |ask| self.store.answer(ask, now)));
+                    }
+                    continue;
+                };
+                match ask.with(Op::Lease(wanted), |ask| self.store.answer(ask, now)).split() {
+                    Ok(reply) => next = self.on_reply(fingerprint, generation, reply),
+                    Err(later) => {
+                        let shared = self.clone();
+                        tokio::spawn(async move {
+                            let reply = later.await;
+                            let outbox = shared.on_reply(fingerprint, generation, reply);
+                            shared.send(outbox, now);
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a reply, and decides those who waited for it.
+    fn on_reply(
+        &self,
+        fingerprint: u64,
+        generation: u64,
+        reply: Result<Settled, StoreError>,
+    ) -> Option<Outbox> {
+        let now_us = self.clock.steady_us();
+        let mut shard = self.shard(fingerprint);
+        let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation)?;
+        let missing = || StoreError::new(Trouble::Protocol, "no lease in the reply");
+        match reply.and_then(|settled| settled.grant.ok_or_else(missing)) {
+            Ok(grant) => {
+                self.counts.granted.fetch_add(grant.units, Ordering::Relaxed);
+                entry.on_grant(&grant, now_us);
+            }
+            Err(error) => entry.on_failure(&error),
+        }
+        self.outbox(fingerprint, entry, now_us)
+    }
+
+    fn fingerprint(&self, limits: &[KeyedLimit<'_>]) -> u64 {
+        limits.iter().fold(0, |all: u64, keyed| {
+            all.rotate_left(5) ^ self.fingerprints.of(keyed.scope, keyed.key)
+        })
+    }
+
+    fn shard(&self, fingerprint: u64) -> MutexGuard<'_, Shard> {
+        // The high bits: the table within a shard goes by the low ones.
+        let shard = usize::try_from(fingerprint >> 58).unwrap_or(0) % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answer to a check that waits. A store that answers at once has decided it already.
+fn wait_for(
+    mut answer: oneshot::Receiver<Result<Settled, StoreError>>,
+) -> Reply<'static, Settled, StoreError> {
+    if let Ok(answer) = answer.try_recv() {
+        return Reply::ready(answer);
+    }
+    Reply::later(async {
+        let gone = StoreError::new(Trouble::Disconnected, "the leases were dropped");
+        answer.await.unwrap_or(Err(gone))
+    })
+}

@@ -1,0 +1,65 @@
+//! Looking after keys that nobody asks for: leases go back, and what is idle is forgotten.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::Timestamp;
+
+use super::{SHARDS, Shared};
+use crate::clock::Clock;
+use crate::store::Store;
+
+/// How often all keys are looked at. A lease lives for up to a second, and worth returning for less.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// Keys are known for this long after the last check: what is known of their demand is worth that much.
+const KEEP_US: u64 = 2_000_000;
+
+impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
+    /// Looks after the keys of a shard; with `release`, all they hold goes back.
+    pub(super) fn sweep(self: &Arc<Self>, shard: usize, release: bool) {
+        let now_us = self.clock.steady_us();
+        let mut outboxes = Vec::new();
+        let mut keys = self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        let before = keys.len();
+        for (fingerprint, entry) in &mut *keys {
+            if release {
+                entry.lessee.release();
+            }
+            if release || entry.lessee.wakes_us().is_some_and(|wakes_us| wakes_us <= now_us) {
+                outboxes.extend(self.outbox(*fingerprint, entry, now_us));
+            }
+        }
+        keys.retain(|_, entry| !entry.is_idle() || now_us < entry.used_us.saturating_add(KEEP_US));
+        let dropped = before - keys.len();
+        drop(keys);
+        self.counts.keys.fetch_sub(dropped as u64, Ordering::Relaxed);
+        let now = Timestamp::from_micros(self.last_now.load(Ordering::Relaxed));
+        for outbox in outboxes {
+            self.send(Some(outbox), now);
+        }
+    }
+
+    /// Starts to look after the keys, if that has not begun; it ends with the last handle.
+    pub(super) fn keep_sweeping(self: &Arc<Self>) {
+        if self.sweeping.load(Ordering::Relaxed) || self.sweeping.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            self.sweeping.store(false, Ordering::Relaxed);
+            return;
+        };
+        let shared = Arc::downgrade(self);
+        runtime.spawn(async move {
+            let mut beat = tokio::time::interval(ROUND);
+            loop {
+                beat.tick().await;
+                let Some(shared) = shared.upgrade() else { return };
+                for shard in 0..SHARDS {
+                    shared.sweep(shard, false);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,222 @@
+//! Leases around a store in memory, in virtual time: never more than the limit, and nearly as much.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "figures to be compared, all small"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidegate::{
+    Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Place, Reply, Scope,
+    Settled, Source, Store, StoreError, Timestamp, Trouble, Turn,
+};
+
+const STEP: Duration = Duration::from_micros(250);
+
+type Node = Leases<Arc<MemoryStore>, ManualClock>;
+
+fn take(store: &impl Store, limit: &Limit, now: Timestamp, cost: u64) -> Settled {
+    ask(store, limit, now, cost, Op::Take).now().unwrap()
+}
+
+fn ask(
+    store: &impl Store,
+    limit: &Limit,
+    now: Timestamp,
+    cost: u64,
+    op: Op,
+) -> Reply<'static, Settled, StoreError> {
+    let scope = Scope::named("api", "");
+    let limits = [KeyedLimit { scope: &scope, key: b"hot", limit }];
+    store.answer(&Ask { mode: Mode::All, limits: &limits, cost, op }, now)
+}
+
+/// Nodes over one store, all by one clock.
+struct Fleet {
+    clock: ManualClock,
+    store: Arc<MemoryStore>,
+    nodes: Vec<Node>,
+}
+
+impl Fleet {
+    fn new(nodes: usize) -> Self {
+        let (clock, store) = (ManualClock::default(), Arc::new(MemoryStore::default()));
+        let node = |_| Leases::with_clock(store.clone(), clock.clone());
+        let nodes = (0..nodes).map(node).collect();
+        Self { clock, store, nodes }
+    }
+
+    /// Each node checks once per step; answers how many were admitted at each step.
+    fn overload(&mut self, limit: &Limit, steps: usize, kill_every: Option<usize>) -> Vec<u64> {
+        (0..steps)
+            .map(|step| {
+                self.clock.advance(STEP);
+                let now = self.clock.now();
+                if kill_every.is_some_and(|every| step % every == every - 1) {
+                    // A node that is killed gives nothing back, and starts anew.
+                    let place = step % self.nodes.len();
+                    self.nodes[place] = Leases::with_clock(self.store.clone(), self.clock.clone());
+                }
+                let allowed = |node: &Node| take(node, limit, now, 1).verdict.decision.allowed();
+                self.nodes.iter().filter(|node| allowed(node)).count() as u64
+            })
+            .collect()
+    }
+
+    fn requests(&self) -> u64 {
+        self.nodes.iter().map(|node| node.stats().requests).sum()
+    }
+}
+
+/// Admissions above what GCRA allows in any interval, in units.
+fn worst_excess(admitted: &[u64], per_step: f64, burst: f64) -> f64 {
+    // Σ(i..=j) − rate·(tj − ti) is largest where the sum that starts anew whenever it is below 0 is.
+    let (mut run, mut worst) = (0.0_f64, 0.0_f64);
+    for count in admitted {
+        run = (run - per_step).max(0.0) + *count as f64;
+        worst = worst.max(run);
+    }
+    worst - burst
+}
+
+#[test]
+fn a_fleet_never_admits_more_and_nearly_as_much() {
+    let limit: Limit = "2000/s burst 400".parse().unwrap();
+    for (nodes, kill_every) in [(1, None), (4, None), (16, None), (4, Some(400)), (16, Some(100))] {
+        let steps = 40_000; // ten seconds
+        let mut fleet = Fleet::new(nodes);
+        let admitted = fleet.overload(&limit, steps, kill_every);
+        let excess = worst_excess(&admitted, 2000.0 * STEP.as_secs_f64(), 400.0);
+        assert!(excess <= 1e-6, "{nodes} nodes admit {excess} too many");
+        let total: u64 = admitted.iter().sum();
+        let utilisation = total as f64 / (2000.0 * 10.0);
+        if kill_every.is_none() {
+            assert!(utilisation >= 0.95, "{nodes} nodes use {utilisation} of the limit");
+            assert!(fleet.requests() < total, "{} requests for {total}", fleet.requests());
+        }
+    }
+}
+
+#[test]
+fn a_hot_key_is_decided_in_process_and_a_cold_one_asks_for_what_it_needs() {
+    let limit: Limit = "100000/s burst 100000".parse().unwrap();
+    let mut fleet = Fleet::new(1);
+    let first = take(&fleet.nodes[0], &limit, fleet.clock.now(), 3);
+    assert_eq!((first.source, fleet.nodes[0].stats().granted), (Source::Store, 3));
+    fleet.overload(&limit, 8_000, None);
+    let stats = fleet.nodes[0].stats();
+    assert!(stats.requests * 50 < stats.decided, "{stats:?}");
+    let now = fleet.clock.now();
+    assert_eq!(take(&fleet.nodes[0], &limit, now, 1).source, Source::Lease);
+}
+
+#[test]
+fn what_is_not_needed_goes_back() {
+    let limit: Limit = "fixed-window 10000/h".parse().unwrap();
+    let mut fleet = Fleet::new(1);
+    let admitted: u64 = fleet.overload(&limit, 4_000, None).iter().sum();
+    for _ in 0..100 {
+        fleet.clock.advance(Duration::from_millis(50));
+        fleet.nodes[0].tick();
+    }
+    let spent =
+        10_000 - take(&*fleet.store, &limit, fleet.clock.now(), 0).verdict.decision.remaining();
+    assert_eq!(spent, admitted);
+    assert_eq!(fleet.nodes[0].stats().keys, 0);
+}
+
+#[test]
+fn a_release_gives_everything_back() {
+    let limit: Limit = "fixed-window 10000/h".parse().unwrap();
+    let mut fleet = Fleet::new(3);
+    let admitted: u64 = fleet.overload(&limit, 2_000, None).iter().sum();
+    fleet.nodes.iter().for_each(Leases::release);
+    let left = take(&*fleet.store, &limit, fleet.clock.now(), 0).verdict.decision.remaining();
+    assert_eq!(10_000 - left, admitted);
+}
+
+#[test]
+fn a_reset_and_a_changed_limit_forget_what_is_held() {
+    let (limit, other): (Limit, Limit) =
+        ("fixed-window 1000/h".parse().unwrap(), "fixed-window 1500/h".parse().unwrap());
+    let mut fleet = Fleet::new(1);
+    let admitted: u64 = fleet.overload(&limit, 10_000, None).iter().sum();
+    assert_eq!(admitted, 1000);
+    let (node, now) = (&fleet.nodes[0], fleet.clock.now());
+    assert!(!take(node, &limit, now, 1).verdict.decision.allowed());
+    assert!(take(node, &other, now, 500).verdict.decision.allowed());
+    assert!(!take(node, &other, now, 1).verdict.decision.allowed());
+    ask(node, &other, now, 0, Op::Reset).now().unwrap();
+    assert!(take(node, &other, now, 1500).verdict.decision.allowed());
+}
+
+#[test]
+fn what_cannot_be_leased_is_asked_for_one_by_one() {
+    let fleet = Fleet::new(1);
+    for text in ["1/s burst 1", "concurrency 1"] {
+        let limit: Limit = text.parse().unwrap();
+        let scope = Scope::named(text, "");
+        let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
+        let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+        let answer = || fleet.nodes[0].answer(&ask, fleet.clock.now()).now().unwrap();
+        assert_eq!((answer().source, answer().verdict.decision.allowed()), (Source::Store, false));
+    }
+    assert_eq!(fleet.nodes[0].stats().keys, 0);
+}
+
+/// Answers when it is told to, or fails.
+#[derive(Debug, Default)]
+struct Slow {
+    inner: MemoryStore,
+    open: Arc<tokio::sync::Notify>,
+    fails: AtomicBool,
+}
+
+impl Store for Arc2 {
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        let (answer, open) = (self.0.inner.answer(ask, now).now(), self.0.open.clone());
+        let fails = self.0.fails.load(Ordering::Relaxed);
+        Reply::later(async move {
+            open.notified().await;
+            if fails { Err(StoreError::new(Trouble::Timeout, "test")) } else { answer }
+        })
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        self.0.inner.shape(turn, now)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Arc2(Arc<Slow>);
+
+#[tokio::test]
+async fn those_who_wait_share_one_request_and_its_failure() {
+    let limit: Limit = "fixed-window 10/h".parse().unwrap();
+    let (store, clock) = (Arc2::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    let ask_all = |count: usize| -> Vec<_> {
+        (0..count).map(|_| ask(&node, &limit, clock.now(), 1, Op::Take)).collect()
+    };
+    let replies = ask_all(30);
+    assert_eq!(node.stats().requests, 1);
+    let mut admitted = 0;
+    for reply in replies {
+        // The request that is under way, and the one for those it left.
+        store.0.open.notify_one();
+        admitted += usize::from(reply.await.unwrap().verdict.decision.allowed());
+    }
+    assert_eq!(admitted, 10);
+    assert!(node.stats().requests <= 3, "{:?}", node.stats());
+
+    clock.advance(Duration::from_hours(1));
+    store.0.fails.store(true, Ordering::Relaxed);
+    let replies = ask_all(5);
+    for reply in replies {
+        store.0.open.notify_one();
+        assert_eq!(reply.await.unwrap_err().trouble(), Trouble::Timeout);
+    }
+}

@@ -1,0 +1,106 @@
+//! A store that behaves as it is told, over one in memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate::{
+    Ask, Clock, MemoryStore, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn,
+};
+
+/// How a store answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    AtOnce,
+    /// Decided at once, and told so much later.
+    After(Duration),
+    /// Decided at once, and told when others have had their turn.
+    Yields,
+    Fails(Trouble),
+    FailsAfter(Duration, Trouble),
+    Hangs,
+}
+
+/// Clones share everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripted(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    memory: MemoryStore,
+    way: Mutex<Way>,
+    calls: AtomicU64,
+}
+
+impl Scripted {
+    pub(crate) fn new(way: Way) -> Self {
+        let (memory, calls) = (MemoryStore::with_max_bytes(1 << 20), AtomicU64::new(0));
+        Self(Arc::new(Inner { memory, way: Mutex::new(way), calls }))
+    }
+
+    pub(crate) fn behave(&self, way: Way) {
+        *self.0.way.lock().unwrap() = way;
+    }
+
+    /// How often it was asked.
+    pub(crate) fn calls(&self) -> u64 {
+        self.0.calls.load(Ordering::Relaxed)
+    }
+
+    fn reply<T: Send + Unpin + 'static>(
+        &self,
+        answer: impl FnOnce(&MemoryStore) -> Result<T, StoreError>,
+    ) -> Reply<'static, T, StoreError> {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        let error = |trouble| Err(StoreError::new(trouble, "as told"));
+        let later = |answer, after| {
+            let sleep = tokio::time::sleep(after);
+            Reply::later(async move {
+                sleep.await;
+                answer
+            })
+        };
+        let way = *self.0.way.lock().unwrap();
+        match way {
+            Way::AtOnce => Reply::ready(answer(&self.0.memory)),
+            Way::After(after) => later(answer(&self.0.memory), after),
+            Way::Yields => {
+                let answer = answer(&self.0.memory);
+                Reply::later(async {
+                    tokio::task::yield_now().await;
+                    answer
+                })
+            }
+            Way::Fails(trouble) => Reply::ready(error(trouble)),
+            Way::FailsAfter(after, trouble) => later(error(trouble), after),
+            Way::Hangs => Reply::later(std::future::pending()),
+        }
+    }
+}
+
+impl Store for Scripted {
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        self.reply(|memory| memory.answer(ask, now).now())
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        self.reply(|memory| memory.shape(turn, now).now())
+    }
+}
+
+/// The runtime's own time, which a test can pause.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuntimeClock(tokio::time::Instant);
+
+impl RuntimeClock {
+    pub(crate) fn start() -> Self {
+        Self(tokio::time::Instant::now())
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        let passed_us = u64::try_from(self.0.elapsed().as_micros()).unwrap();
+        Timestamp::from_micros(1_700_000_000_000_000 + passed_us)
+    }
+}
