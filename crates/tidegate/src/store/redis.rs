@@ -151,6 +151,16 @@ impl RedisStore {
     }
 
     /// What the store's client has done so far.
+    ///
+    /// ```no_run
+    /// # use tidegate::{RedisOptions, RedisStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tidegate::StoreError> {
+    /// let store = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?;
+    /// assert_eq!(store.stats().questions, 0); // nothing was asked yet
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn stats(&self) -> RedisStats {
         self.client.stats()
     }
