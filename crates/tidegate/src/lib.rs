@@ -62,8 +62,9 @@ pub use store::{
     Ask, KeyedLimit, Op, Place, Ran, Scope, Settled, Source, Store, StoreError, Trouble, Turn,
 };
 pub use tidegate_core::{
-    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, LeakyBucket, Limit, LimitError,
-    Mode, Quota, Reservation, SlidingLog, SlidingWindow, Timestamp, Verdict, Zone, parse_duration,
+    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,
+    Limit, LimitError, Mode, Quota, Reservation, Return, SlidingLog, SlidingWindow, Timestamp,
+    Verdict, Wanted, Zone, parse_duration,
 };
 #[cfg(feature = "tokio")]
 pub use wait::NeverReady;
