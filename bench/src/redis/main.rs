@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use server::Server;
 use tidegate::{
-    Ask, Clock, KeyedLimit, Leases, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Settled,
-    Store, SystemClock,
+    Ask, Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, RedisOptions, RedisStore, Scope,
+    Settled, Store, SystemClock,
 };
 
 const ROUNDS: usize = 5;
@@ -33,6 +33,7 @@ fn main() {
         throughput(&server, &bare).await;
         idle(&server, &bare).await;
         leased(&server).await;
+        blocked(&server).await;
         algorithms(&server).await;
     });
 }
@@ -111,7 +112,11 @@ async fn throughput(server: &Server, bare: &str) {
             rows[row + 1].push((rate, cpu, decisions / server.scripts().0.max(1.0)));
         }
     }
-    let names = ["one EVALSHA per check, 50 clients, pipeline 1", "tidegate, 50 tasks", "tidegate, 256 tasks"];
+    let names = [
+        "one EVALSHA per check, 50 clients, pipeline 1",
+        "tidegate, 50 tasks",
+        "tidegate, 256 tasks",
+    ];
     for (name, row) in names.iter().zip(&rows) {
         let (rate, cpu, batch) = (part(row, |it| it.0), part(row, |it| it.1), part(row, |it| it.2));
         println!("| {name} | {rate:.0} | {cpu:.1} | {batch:.1} |");
@@ -119,7 +124,9 @@ async fn throughput(server: &Server, bare: &str) {
     for (name, row) in names.iter().zip(&rows).skip(1) {
         let rate = median(row.iter().zip(&rows[0]).map(|(a, b)| a.0 / b.0).collect());
         let cpu = median(row.iter().zip(&rows[0]).map(|(a, b)| b.1 / a.1).collect());
-        println!("\n{name}: {rate:.2} × the decisions per second, {cpu:.2} × per second of Redis' CPU");
+        println!(
+            "\n{name}: {rate:.2} × the decisions per second, {cpu:.2} × per second of Redis' CPU"
+        );
     }
 }
 
@@ -173,7 +180,35 @@ async fn leased(server: &Server) {
         rates.push(count as f64 / start.elapsed().as_secs_f64());
     }
     let stats = leases.stats();
-    println!("{:.2} M decisions/s; {} requests for {} decisions", median(rates) / 1e6, stats.requests, stats.decided);
+    println!(
+        "{:.2} M decisions/s; {} requests for {} decisions",
+        median(rates) / 1e6,
+        stats.requests,
+        stats.decided
+    );
+}
+
+async fn blocked(server: &Server) {
+    println!("\n## A blocked key, remembered\n");
+    let store = DenyCache::new(store(server));
+    let (scope, limit) = (Scope::named("blocked", ""), "1/h".parse().expect("a limit"));
+    check(&store, &scope, &limit, "hot").await;
+    check(&store, &scope, &limit, "hot").await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let (mut count, start) = (0_u64, Instant::now());
+    while start.elapsed() < 4 * ROUND {
+        for _ in 0..256 {
+            check(&store, &scope, &limit, "hot").await;
+        }
+        count += 256;
+        tokio::task::yield_now().await;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{:.2} M refusals/s; {:.2} calls to Redis a second",
+        count as f64 / seconds / 1e6,
+        server.scripts().0 / seconds
+    );
 }
 
 async fn algorithms(server: &Server) {
@@ -202,7 +237,8 @@ async fn algorithms(server: &Server) {
         }
         let (calls, us) = server.scripts();
         let name = server.cli(&["--scan", "--pattern", &format!("tg:*{}*", key(7))]);
-        let bytes = server.cli(&["MEMORY", "USAGE", name.lines().next().unwrap_or(""), "SAMPLES", "0"]);
+        let bytes =
+            server.cli(&["MEMORY", "USAGE", name.lines().next().unwrap_or(""), "SAMPLES", "0"]);
         println!(
             "| `{text}` | {:.0} | {:.0} | {:.1} | {bytes} | {} |",
             at(&times, 0.5),

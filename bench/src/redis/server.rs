@@ -44,7 +44,8 @@ impl Server {
     /// A figure of `INFO`.
     pub(crate) fn info(&self, field: &str) -> f64 {
         let info = self.cli(&["INFO", "all"]);
-        let value = info.lines().find_map(|line| line.trim().strip_prefix(field)?.strip_prefix(':'));
+        let value =
+            info.lines().find_map(|line| line.trim().strip_prefix(field)?.strip_prefix(':'));
         value.and_then(|value| value.parse().ok()).unwrap_or(0.0)
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore, Scope, Store,
-    StoreError, Timestamp, Trouble,
+    Ask, Breaker, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions,
+    RedisStore, Scope, Store, StoreError, Timestamp, Trouble,
 };
 
 use crate::text::printable;
@@ -49,10 +49,13 @@ pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String
     }
     let Purpose { key_prefix, deadline, replays } = purpose;
     let options = RedisOptions { key_prefix, deadline, replays, ..RedisOptions::new(url) };
-    match RedisStore::new(options) {
-        Ok(store) => Ok(Arc::new(store)),
-        Err(error) => Err(format!("store {}: {error}", shown(url))),
-    }
+    let store =
+        RedisStore::new(options).map_err(|error| format!("store {}: {error}", shown(url)))?;
+    Ok(if replays {
+        Arc::new(store)
+    } else {
+        Arc::new(Breaker::around(store, BreakerOptions::default()))
+    })
 }
 
 /// Asks once and spends nothing, to learn whether a store answers at all.

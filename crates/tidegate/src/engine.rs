@@ -52,7 +52,7 @@ struct Shared<C> {
     deny_cache: Option<Arc<dyn Store>>,
     /// Likewise around the store.
     #[cfg(feature = "leases")]
-    leases: Option<Arc<Leases<Arc<dyn Store>, Arc<C>>>>,
+    leases: Option<Leases<Arc<dyn Store>, Arc<C>>>,
     /// Stands in for the store while that fails, with this node's share of each limit.
     local: Arc<MemoryStore>,
     nodes: NonZeroU32,
@@ -251,7 +251,7 @@ impl<C: Clock> EngineBuilder<C> {
             });
         #[cfg(feature = "leases")]
         let leases = (!store.is_local() && policies.values().any(|policy| policy.lease))
-            .then(|| Arc::new(Leases::with_clock(store.clone(), clock.clone())));
+            .then(|| Leases::with_clock(store.clone(), clock.clone()));
         let shared = Shared {
             store,
             deny_cache,
@@ -277,7 +277,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn lease_stats(&self) -> LeaseStats {
-        self.shared.leases.as_ref().map(|leases| leases.stats()).unwrap_or_default()
+        self.shared.leases.as_ref().map(Leases::stats).unwrap_or_default()
     }
 
     /// Gives all leases back: before the process ends, so that others can have what is left of them.

@@ -143,12 +143,13 @@ impl Quota {
             Cadence::Fixed(window) => ("window", window.script().into()),
             Cadence::Rolling(window) => ("slots", window.script().into()),
             Cadence::Calendar { limit, every, zone } => {
-                let start = every.edge_before(zone, around.as_micros().cast_signed());
-                let mut numbers = vec![*limit, start.max(0).cast_unsigned()];
+                // Past the end of time all edges are one, and a script asks for those around its own now.
+                let exact = |edge: i64| edge.max(0).cast_unsigned().min(EXACT_MAX);
                 let mut edge = around.as_micros().cast_signed();
+                let mut numbers = vec![*limit, exact(every.edge_before(zone, edge))];
                 for _ in 0..3 {
                     edge = every.edge_after(zone, edge);
-                    numbers.push(edge.max(0).cast_unsigned());
+                    numbers.push(exact(edge));
                 }
                 ("edges", numbers)
             }

@@ -37,7 +37,7 @@ const MAX_MESSAGES: usize = 4;
 /// tighter limit.
 ///
 /// Only `all` over limits that [can be leased](tidegate_core::Limit::lease_ttl) is leased; anything else is asked for
-/// one by one.
+/// one by one. Clones share everything.
 ///
 /// ```
 /// use std::time::Duration;
@@ -215,6 +215,12 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
         for shard in 0..SHARDS {
             self.shared.sweep(shard, false);
         }
+    }
+}
+
+impl<S, C> Clone for Leases<S, C> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
     }
 }
 

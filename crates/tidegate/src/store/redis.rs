@@ -1,5 +1,6 @@
 //! State in Redis: one limit for a fleet, exact, each check one atomic step of a script on Redis' own clock.
 
+mod awake;
 mod backoff;
 mod batch;
 mod clerk;
@@ -153,11 +154,12 @@ impl RedisStore {
     /// What the store's client has done so far.
     ///
     /// ```no_run
-    /// # use tidegate::{RedisOptions, RedisStore};
+    /// # use tidegate::{RedisOptions, RedisStats, RedisStore};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tidegate::StoreError> {
     /// let store = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?;
-    /// assert_eq!(store.stats().questions, 0); // nothing was asked yet
+    /// let RedisStats { questions, calls, .. } = store.stats();
+    /// println!("{questions} questions were put in {calls} calls");
     /// # Ok(())
     /// # }
     /// ```

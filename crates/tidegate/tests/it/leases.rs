@@ -1,4 +1,9 @@
 //! Leases around a store in memory, in virtual time: never more than the limit, and nearly as much.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "figures to be compared, all small"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

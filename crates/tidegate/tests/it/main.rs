@@ -21,6 +21,8 @@ mod redis_cluster;
 #[cfg(feature = "redis")]
 mod redis_differential;
 #[cfg(feature = "redis")]
+mod redis_engine;
+#[cfg(feature = "redis")]
 mod redis_exactly_k;
 #[cfg(feature = "redis")]
 mod redis_faults;

@@ -1,4 +1,9 @@
 //! Leases over a real Redis: fleets of nodes, each with connections of its own, some of them killed.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "figures to be compared, all small"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

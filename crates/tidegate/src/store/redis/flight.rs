@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redis::{RedisResult, Value};
@@ -53,14 +53,18 @@ impl Flights {
 
     /// The next reply, with the call it answers. Waits for ever if none is under way.
     pub(super) async fn reply(&mut self) -> (Call, RedisResult<Value>) {
-        poll_fn(|task| {
-            let Some(first) = self.calls.front_mut() else { return Poll::Pending };
-            let Poll::Ready(reply) = first.reply.as_mut().poll(task) else { return Poll::Pending };
-            let Some(call) = self.calls.pop_front() else { return Poll::Pending };
-            self.count -= usize::from(call.ends_flight);
-            Poll::Ready((call, reply))
-        })
-        .await
+        poll_fn(|task| self.poll_reply(task)).await
+    }
+
+    pub(super) fn poll_reply(
+        &mut self,
+        task: &mut Context<'_>,
+    ) -> Poll<(Call, RedisResult<Value>)> {
+        let Some(first) = self.calls.front_mut() else { return Poll::Pending };
+        let Poll::Ready(reply) = first.reply.as_mut().poll(task) else { return Poll::Pending };
+        let Some(call) = self.calls.pop_front() else { return Poll::Pending };
+        self.count -= usize::from(call.ends_flight);
+        Poll::Ready((call, reply))
     }
 
     pub(super) fn is_empty(&self) -> bool {

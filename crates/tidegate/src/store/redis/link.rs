@@ -1,6 +1,7 @@
 //! One connection: made, entered, given the script; then calls that leave in order and are answered in order.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -158,8 +159,15 @@ impl Link {
 
     /// Moves bytes, until the connection ends. Whatever was still owed is answered then, with an error.
     pub(super) async fn drive(&mut self) {
-        self.driver.as_mut().await;
-        self.cut();
+        poll_fn(|task| self.poll_drive(task)).await;
+    }
+
+    pub(super) fn poll_drive(&mut self, task: &mut Context<'_>) -> Poll<()> {
+        let polled = self.driver.as_mut().poll(task);
+        if polled.is_ready() {
+            self.cut();
+        }
+        polled
     }
 
     /// Ends the connection at once.

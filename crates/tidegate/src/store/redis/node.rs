@@ -143,7 +143,7 @@ impl Node {
             tokio::select! {
                 biased;
                 result = &mut attempt => return Some(result),
-                () = self.queue.gathered(wish) => self.timer.disarm(),
+                () = self.queue.gathered(wish) => self.timer.arm_by(self.queue.next_due()),
                 () = self.timer.rings() => self.tell_overdue(Instant::now()),
                 () = moved(&mut self.place) => return None,
             }

@@ -1,10 +1,13 @@
 //! A node with a connection: what waits leaves, what comes back is told.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::{RedisResult, ServerError, Value};
 use tokio::time::Instant;
 
+use super::awake::Awake;
 use super::desk::Why;
 use super::flight::{Call, Flights};
 use super::link::{self, Link};
@@ -15,10 +18,15 @@ use super::ticket::Ticket;
 use crate::store::{StoreError, Trouble};
 
 /// So many questions leave in one flight.
-pub(super) const BATCH_MAX: usize = 64;
+const BATCH_MAX: usize = 64;
 
-/// So many flights are under way at once: the next is on its way while Redis works on the first.
-pub(super) const FLIGHTS_MAX: usize = 2;
+/// So many flights are under way at once: the second arrives while Redis works on the first. One alone decides 40 % less
+/// with 256 askers; four are no faster than two.
+const FLIGHTS_MAX: usize = 2;
+
+/// So many questions make a second flight worth it before a reply is back. Waiting for a whole batch decides 20 % less
+/// with 64 askers, who never make one while half of them are under way.
+const SECOND_FLIGHT_MIN: usize = 32;
 
 /// A connection that was made so long ago may lead to a server that has since become a replica; a younger one was told
 /// just now.
@@ -38,7 +46,7 @@ impl Node {
     pub(super) async fn serve(&mut self, link: &mut Link) -> bool {
         let (mut flights, mut worked) = (Flights::default(), false);
         let (mut heard, mut leaving) = (false, false);
-        let since = Instant::now();
+        let (since, awake) = (Instant::now(), Awake::new());
         loop {
             if !leaving {
                 self.send(link, &mut flights, heard);
@@ -48,25 +56,36 @@ impl Node {
             }
             heard = false;
             self.timer.arm(|| flights.next_due().into_iter().chain(self.queue.next_due()).min());
-            let wish = Wish { enough: enough(&flights), alarm: self.timer.alarm() };
+            let enough = if leaving { usize::MAX } else { enough(&flights) };
+            let wish = Wish { enough, alarm: self.timer.alarm() };
+            // Ended, or a reply.
+            let moves = poll_fn(|task| {
+                awake.poll(task, |task| match link.poll_drive(task) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => flights.poll_reply(task).map(Some),
+                })
+            });
             let then = tokio::select! {
                 biased;
-                () = link.drive() => Then::Cut,
-                (call, reply) = flights.reply() => {
-                    link.meter().reply_ends();
-                    heard = true;
-                    worked |= reply.is_ok();
-                    self.settle(call, reply, link, since)
-                }
+                moved = moves => match moved {
+                    None => Then::Cut,
+                    Some((call, reply)) => {
+                        link.meter().reply_ends();
+                        heard = true;
+                        worked |= reply.is_ok();
+                        self.settle(call, reply, link, since)
+                    }
+                },
                 () = self.queue.gathered(wish) => {
                     if flights.count() > 0 {
-                        self.timer.disarm();
+                        self.timer.arm_by(self.queue.next_due());
                     }
                     Then::Stay
                 }
                 () = self.timer.rings() => self.time_passes(&mut flights),
                 () = moved(&mut self.place) => Then::Cut,
             };
+            awake.stay();
             match then {
                 Then::Stay => {}
                 Then::Leave => leaving = true,
@@ -82,17 +101,15 @@ impl Node {
         }
     }
 
-    /// At once if nothing is under way; otherwise when there is room, and a reply has come or a flight is full.
+    /// At once if nothing is under way; otherwise when there is room, and a reply has come or enough wait.
     fn send(&mut self, link: &Link, flights: &mut Flights, heard: bool) {
         while flights.count() < FLIGHTS_MAX {
             let waiting = self.queue.len();
-            if waiting == 0 || !(flights.count() == 0 || heard || waiting >= BATCH_MAX) {
+            if waiting == 0 || !(flights.count() == 0 || heard || waiting >= SECOND_FLIGHT_MIN) {
                 return;
             }
             let tickets = self.queue.take(BATCH_MAX);
-            if let Some(due) = tickets.iter().map(|ticket| ticket.due).min() {
-                self.timer.arm_by(due);
-            }
+            self.timer.arm_by(tickets.iter().map(|ticket| ticket.due).min());
             let counters = &self.shared.counters;
             counters.questions.add(tickets.len());
             counters.calls.add(flights.leave(link, tickets, Instant::now()));
@@ -207,7 +224,7 @@ fn split(tickets: &mut [Ticket]) -> bool {
 fn enough(flights: &Flights) -> usize {
     match flights.count() {
         0 => 1,
-        count if count < FLIGHTS_MAX => BATCH_MAX,
+        count if count < FLIGHTS_MAX => SECOND_FLIGHT_MIN,
         _ => usize::MAX,
     }
 }

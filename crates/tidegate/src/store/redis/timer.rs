@@ -25,9 +25,11 @@ impl Timer {
         }
     }
 
-    /// Sets it so that it rings by then.
-    pub(super) fn arm_by(&mut self, due: Instant) {
-        if self.alarm.is_none_or(|alarm| due < alarm) {
+    /// Sets it so that it rings by then, if there is such a time.
+    pub(super) fn arm_by(&mut self, due: Option<Instant>) {
+        if let Some(due) = due
+            && self.alarm.is_none_or(|alarm| due < alarm)
+        {
             self.set(due);
         }
     }

@@ -124,13 +124,10 @@ fn place(text: &str, default_port: u16) -> Result<Place, StoreError> {
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
     if host.is_empty() {
-        return Err(bad("host: expected host:port, as in redis://127.0.0.1:6379"));
+        return Err(bad(HOST));
     }
     let port = port.map_or(Ok(default_port), str::parse).ok().filter(|port| *port > 0);
-    let port = port.ok_or_else(|| {
-        bad("port: expected a number from 1 to 65535; in a password write %40 for @, %3A for :, \
-             %2F for /, %3F for ?")
-    })?;
+    let port = port.ok_or_else(|| bad(PORT))?;
     Ok(Place::Tcp { host: host.to_owned(), port })
 }
 
@@ -185,6 +182,12 @@ fn decoded(text: &str) -> Result<String, StoreError> {
 
 const SCHEMES: &str = "scheme: expected redis://, rediss://, redis+unix:///path, redis+cluster://, \
     rediss+cluster://, redis+sentinel:// or rediss+sentinel://";
+
+const HOST: &str = "host: expected host:port, as in redis://127.0.0.1:6379; in a password write \
+    %40 for @, %3A for :, %2F for /, %3F for ?";
+
+const PORT: &str = "port: expected a number from 1 to 65535; in a password write %40 for @, %3A \
+    for :, %2F for /, %3F for ?";
 
 const PARAMETERS: &str = "parameters: expected name=value with ca, cert, key for rediss; db, user, \
     pass for redis+unix; sentinel_user, sentinel_password for redis+sentinel";

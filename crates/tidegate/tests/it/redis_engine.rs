@@ -1,0 +1,182 @@
+//! An engine over a real Redis: what callers get while Redis is absent, hangs, or has another idea of the time.
+
+use std::time::Duration;
+
+use tidegate::{
+    Breaker, BreakerOptions, BreakerState, Check, Engine, Key, ManualClock, OnStoreError, Op,
+    Policy, RedisOptions, RedisStore, Source, Timestamp,
+};
+use tokio::time::Instant;
+
+use crate::processes::{DEADLINE, RedisServer};
+
+/// Far above what a busy machine adds, and far below what waiting for a hung server would.
+const SOON: Duration = Duration::from_secs(1);
+
+fn breaker(url: impl Into<String>) -> Breaker<RedisStore> {
+    let store = RedisStore::new(RedisOptions::new(url)).unwrap();
+    Breaker::around(store, BreakerOptions::default())
+}
+
+fn policies() -> [(&'static str, Policy); 3] {
+    let limit = || Policy::all().limit("", "6/h");
+    [
+        ("open", limit().on_store_error(OnStoreError::Allow)),
+        ("closed", limit().on_store_error(OnStoreError::DENY)),
+        ("local", limit()),
+    ]
+}
+
+fn engine(store: impl tidegate::Store + 'static) -> Engine {
+    let builder = Engine::builder().store(store).nodes(3.try_into().unwrap());
+    let add = |builder: tidegate::EngineBuilder, (name, policy)| builder.policy(name, policy);
+    policies().into_iter().fold(builder, add).build().unwrap()
+}
+
+/// Asks until an answer comes from there.
+async fn until(engine: &Engine, policy: &str, source: Source) {
+    let start = Instant::now();
+    while engine.check(policy, "probe").await.unwrap().source != source {
+        assert!(start.elapsed() < DEADLINE, "{policy} is not answered by {source:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// What each policy answers while nobody else can.
+async fn each_policy_stands_in(engine: &Engine) {
+    let open = engine.check("open", "stand-in").await.unwrap();
+    assert_eq!((open.source, open.decision.remaining()), (Source::FailOpen, 6));
+    let closed = engine.check("closed", "stand-in").await.unwrap();
+    assert_eq!((closed.source, closed.decision.allowed()), (Source::FailClosed, false));
+    assert_eq!(closed.decision.retry_after(), Some(Duration::from_mins(1)));
+    // A third of six for each of three nodes.
+    let mut local = Vec::new();
+    for _ in 0..3 {
+        local.push(engine.check("local", "stand-in").await.unwrap());
+    }
+    assert!(local.iter().all(|answer| answer.source == Source::Local));
+    let admitted = local.iter().filter(|answer| answer.decision.allowed()).count();
+    assert_eq!(admitted, 2);
+}
+
+#[tokio::test]
+async fn an_absent_redis_is_stood_in_for_and_taken_up_when_it_comes() {
+    let server = RedisServer::start();
+    let url = server.url();
+    server.kill();
+    let engine = engine(breaker(url));
+    each_policy_stands_in(&engine).await;
+    server.restart();
+    until(&engine, "local", Source::Store).await;
+}
+
+#[tokio::test]
+async fn a_hung_redis_opens_the_breaker_and_then_nobody_waits() {
+    let server = RedisServer::start();
+    let breaker = breaker(server.url());
+    let engine = engine(breaker.clone());
+    until(&engine, "open", Source::Store).await;
+    server.pause();
+    let paused = Instant::now();
+    while breaker.state() == BreakerState::Closed {
+        let start = Instant::now();
+        engine.check("open", "k").await.unwrap();
+        assert!(start.elapsed() < SOON, "an answer took {:?}", start.elapsed());
+        assert!(paused.elapsed() < DEADLINE, "the breaker stays closed");
+    }
+    // There is nothing to wait for any more: the answer is there at once.
+    for policy in ["open", "closed", "local"] {
+        let answer = engine.check(policy, "k").now().unwrap();
+        assert_ne!(answer.source, Source::Store);
+    }
+    each_policy_stands_in(&engine).await;
+    server.resume();
+    until(&engine, "open", Source::Store).await;
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn who_is_blocked_costs_redis_one_call_a_second() {
+    let server = RedisServer::start();
+    let store = std::sync::Arc::new(RedisStore::new(RedisOptions::new(server.url())).unwrap());
+    let engine = engine(store.clone());
+    let ask = |cost| Check { policy: "local", key: Key::One(b"blocked"), cost };
+    until(&engine, "local", Source::Store).await;
+    assert!(engine.ask(&ask(6), Op::Take).await.unwrap().decision.allowed());
+    assert!(!engine.check("local", "blocked").await.unwrap().decision.allowed());
+    let (before, start) = (store.stats().questions, Instant::now());
+    let mut refused = 0_u64;
+    while start.elapsed() < Duration::from_millis(1500) {
+        let replies: Vec<_> = (0..50).map(|_| engine.check("local", "blocked")).collect();
+        for reply in replies {
+            assert!(!reply.await.unwrap().decision.allowed());
+            refused += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    let seconds = start.elapsed().as_secs() + 1;
+    let asked = store.stats().questions - before;
+    assert!(asked <= seconds + 1, "{asked} questions in {seconds} s for {refused} refusals");
+}
+
+#[tokio::test]
+async fn a_nodes_clock_says_nothing() {
+    let server = RedisServer::start();
+    for (number, us) in [0, 1_000_000, 1_700_000_000_000_000, 1 << 53].into_iter().enumerate() {
+        let clock = ManualClock::at(Timestamp::from_micros(us));
+        let store =
+            RedisStore::new(RedisOptions { deadline: DEADLINE, ..RedisOptions::new(server.url()) });
+        let engine = Engine::builder()
+            .store(store.unwrap())
+            .clock(clock)
+            .policy("gcra", "5/h")
+            .policy("month", "quota 5/month")
+            .policy("log", "sliding-log 5/h")
+            .build()
+            .unwrap();
+        for policy in ["gcra", "month", "log"] {
+            let answer = engine.check(policy, "shared").await.unwrap();
+            assert_eq!(answer.source, Source::Store);
+            assert_eq!(answer.decision.remaining(), 4 - number as u64, "{policy} at {us}");
+        }
+    }
+}
+
+/// Asks for one unit after another until it is refused.
+async fn admitted(engine: &Engine, policy: &str) -> u64 {
+    let mut count = 0;
+    while engine.check(policy, "k").await.unwrap().decision.allowed() {
+        count += 1;
+    }
+    count
+}
+
+#[tokio::test]
+async fn redis_clock_may_jump() {
+    const HOUR_US: i64 = 3_600_000_000;
+    let server = RedisServer::builder().shiftable_clock().start();
+    let store =
+        RedisStore::new(RedisOptions { deadline: DEADLINE, ..RedisOptions::new(server.url()) });
+    let strict = |text: &str| {
+        Policy::all().limit("", text.parse::<tidegate::Limit>().unwrap()).deny_cache(false)
+    };
+    let engine = Engine::builder()
+        .store(store.unwrap())
+        .policy("gcra", strict("10/h burst 20"))
+        .policy("log", strict("sliding-log 20/h"))
+        .build()
+        .unwrap();
+    assert_eq!((admitted(&engine, "gcra").await, admitted(&engine, "log").await), (20, 20));
+    // Back: nothing is refilled, and nobody is locked out for longer than a burst takes.
+    server.shift_clock_us(-5 * HOUR_US);
+    let answer = engine.check("gcra", "k").await.unwrap();
+    assert!(!answer.decision.allowed());
+    assert!(answer.decision.reset_after() <= Duration::from_hours(2));
+    assert_eq!((admitted(&engine, "gcra").await, admitted(&engine, "log").await), (0, 0));
+    // Forward by an hour: what an hour is worth, and no more than a burst.
+    server.shift_clock_us(-4 * HOUR_US);
+    assert!((10..=11).contains(&admitted(&engine, "gcra").await));
+    assert_eq!(admitted(&engine, "log").await, 20);
+    server.shift_clock_us(20 * HOUR_US);
+    assert_eq!((admitted(&engine, "gcra").await, admitted(&engine, "log").await), (20, 20));
+}
