@@ -1,4 +1,4 @@
-//! A rate limiter to embed: exact, in tens of nanoseconds, for as many keys as memory holds.
+//! A rate limiter to embed: exact, in tens of nanoseconds in one process, or for a whole fleet over Redis.
 //!
 //! ```
 //! use tidegate::Limiter;
@@ -15,7 +15,9 @@
 //! - [`Engine`] holds named policies, of one limit or several in one atomic step.
 //! - [`tower::RateLimitLayer`](https://docs.rs/tidegate) puts a limiter in front of a service of axum, tonic or
 //!   anything else that speaks tower (feature `tower`).
-//! - [`MemoryStore`] keeps the state of all keys; [`Clock`] tells the time, and can be your own.
+//! - [`MemoryStore`] keeps the state of all keys in this process; `RedisStore` (feature `redis`) keeps it in a Redis
+//!   that a fleet shares.
+//! - [`Clock`] tells the time, and can be your own.
 //!
 //! A refusal is a value, [`Decision`]; an `Err` is only ever trouble. The algorithms themselves are in
 //! [`tidegate_core`], and what a limit can be is told at [`Limit`].
@@ -28,7 +30,7 @@ mod identity;
 mod limiter;
 mod permit;
 mod policy;
-#[cfg(all(doctest, feature = "axum", feature = "time-zones", feature = "tokio"))]
+#[cfg(all(doctest, feature = "axum", feature = "redis", feature = "time-zones"))]
 mod readme;
 mod reply;
 mod shaper;
@@ -62,8 +64,9 @@ pub use store::{
     Ask, KeyedLimit, Op, Place, Ran, Scope, Settled, Source, Store, StoreError, Trouble, Turn,
 };
 pub use tidegate_core::{
-    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, LeakyBucket, Limit, LimitError,
-    Mode, Quota, Reservation, SlidingLog, SlidingWindow, Timestamp, Verdict, Zone, parse_duration,
+    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,
+    Limit, LimitError, Mode, Quota, Reservation, Return, SlidingLog, SlidingWindow, Timestamp,
+    Verdict, Wanted, Zone, parse_duration,
 };
 #[cfg(feature = "tokio")]
 pub use wait::NeverReady;

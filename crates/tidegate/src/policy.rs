@@ -463,6 +463,12 @@ fn check_lease(kind: &CompiledKind) -> Result<(), PolicyProblem> {
 /// assert_eq!(problem(places), Some(OverrideOfAnotherKind));
 /// let of_two = hour.limit("day", "9/day").with_override("user-42", own("50/h")?);
 /// assert_eq!(problem(of_two), Some(OverrideOfMany));
+///
+/// let places = Policy::all().limit("", "concurrency 5").lease(true);
+/// assert_eq!(problem(places), Some(LeaseOfConcurrency));
+/// let either = Policy::any().limit("hour", "5/h").limit("day", "9/day").lease(true);
+/// assert_eq!(problem(either), Some(LeaseOfAny));
+/// assert_eq!(problem(Policy::shaper("2/s max-wait 5s").lease(true)), Some(LeaseOfShaper));
 /// # Ok::<(), tidegate::LimitError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,3 +8,6 @@ struct Algorithms;
 
 #[doc = include_str!("../../../docs/library.md")]
 struct Library;
+
+#[doc = include_str!("../../../docs/redis.md")]
+struct Redis;

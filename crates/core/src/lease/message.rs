@@ -3,6 +3,22 @@
 use super::{Return, Wanted};
 
 /// What becomes of a check.
+///
+/// ```
+/// use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+///
+/// let limits: [Limit; 1] = ["fixed-window 5/h".parse()?];
+/// let (mut lessee, states) = (Lessee::new(Terms::of(&limits)?), [State::Empty]);
+/// assert_eq!(lessee.check(0, 6), Step::Refuse { retry_after_us: None }); // no window has as much
+///
+/// assert_eq!(lessee.check(0, 2), Step::Wait);
+/// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
+/// lessee.on_reply(700, &granted.ok_or("no limit")?);
+/// assert_eq!(lessee.resume(700, 2), Step::Admit { remaining: 3, late: false });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "a decision that nobody looks at limits nothing"]
 pub enum Step {
@@ -24,6 +40,24 @@ pub enum Step {
 }
 
 /// What a node says to the store.
+///
+/// ```
+/// use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+///
+/// let limits: [Limit; 1] = ["fixed-window 1000/h".parse()?];
+/// let (mut lessee, states) = (Lessee::new(Terms::of(&limits)?), [State::Empty]);
+/// assert_eq!(lessee.check(0, 8), Step::Wait);
+/// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
+/// lessee.on_reply(700, &granted.ok_or("no limit")?);
+///
+/// // The caller has gone meanwhile, and nobody else wants them.
+/// lessee.release();
+/// let Some(Message::Return(back)) = lessee.poll(900) else { return Err("returns".into()) };
+/// assert_eq!((back.units, back.granted_at), (8, now));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Message {
     /// To be answered by a [`Grant`](crate::Grant). There is never more than one in flight.

@@ -179,18 +179,54 @@ impl Lessee {
     }
 
     /// Gives everything back at the next polls, and takes nothing ahead from now on: on shutdown.
+    ///
+    /// ```
+    /// # use tidegate_core::{Lessee, Limit, Message, Step, Terms};
+    /// let limit: Limit = "1000/s burst 1000".parse()?;
+    /// let mut lessee = Lessee::new(Terms::of([&limit])?);
+    /// lessee.release();
+    /// assert_eq!(lessee.poll(0), None); // there is nothing to give back
+    /// assert_eq!(lessee.check(0, 2), Step::Wait);
+    /// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+    /// assert_eq!((wanted.least, wanted.most), (2, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn release(&mut self) {
         self.releasing = true;
         self.quiet_until_us = 0;
     }
 
     /// Whether nothing is held and nothing is asked for: a new one would know as much, but for the demand.
+    ///
+    /// ```
+    /// # use tidegate_core::{Lessee, Limit, Step, Terms};
+    /// let limit: Limit = "1000/s burst 1000".parse()?;
+    /// let mut lessee = Lessee::new(Terms::of([&limit])?);
+    /// assert!(lessee.is_idle());
+    /// assert_eq!(lessee.check(0, 1), Step::Wait);
+    /// assert!(lessee.poll(0).is_some() && !lessee.is_idle());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_idle(&self) -> bool {
         self.asked.is_none() && self.held.ends_us().is_none()
     }
 
     /// When to poll again at the latest, if nothing happens before; `None` if nothing is held. Later checks may
     /// move it further.
+    ///
+    /// ```
+    /// # use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+    /// let limits: [Limit; 1] = ["fixed-window 1000/h".parse()?];
+    /// let mut lessee = Lessee::new(Terms::of(&limits)?);
+    /// assert_eq!(lessee.check(0, 8), Step::Wait);
+    /// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+    /// assert_eq!(lessee.wakes_us(), None);
+    /// let (states, now) = ([State::Empty], Timestamp::from_micros(1_700_000_000_000_000));
+    /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
+    /// lessee.on_reply(700, &granted.ok_or("no limit")?);
+    /// assert!(lessee.wakes_us().is_some_and(|wakes_us| wakes_us < 1_000_000)); // a lease's life
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wakes_us(&self) -> Option<u64> {
         self.held.ends_us().map(|ends_us| ends_us.min(self.demand.stops_us()))
     }

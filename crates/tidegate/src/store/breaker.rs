@@ -75,6 +75,21 @@ impl<S: Store + 'static> Breaker<S> {
     }
 
     /// A breaker that probes in another way: by a call that works if the others would.
+    ///
+    /// ```
+    /// use tidegate::{Ask, Breaker, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+    ///
+    /// let limit: Limit = "1000/s".parse()?;
+    /// let look = move |store: &MemoryStore| {
+    ///     let scope = Scope::named("probe", "");
+    ///     let limits = [KeyedLimit { scope: &scope, key: b"probe", limit: &limit }];
+    ///     let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Peek }; // writes nothing
+    ///     store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
+    /// };
+    /// let store = Breaker::probing(MemoryStore::default(), BreakerOptions::default(), look);
+    /// assert_eq!(store.opened_total(), 0);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
     pub fn probing(
         store: S,
         options: BreakerOptions,

@@ -57,6 +57,25 @@ impl<S: Store + 'static> DenyCache<S> {
 
 impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     /// A cache that tells by [`Clock::steady_us`] of another clock how much time has passed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::{
+    ///     Ask, Clock, DenyCache, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Source, Store,
+    /// };
+    ///
+    /// let (clock, limit): (_, Limit) = (ManualClock::default(), "1/h".parse()?);
+    /// let store = DenyCache::with_clock(MemoryStore::default(), clock.clone());
+    /// let scope = Scope::named("login", "");
+    /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+    /// let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    /// let source = || store.answer(&ask, clock.now()).now().map(|settled| settled.source);
+    /// assert_eq!([source()?, source()?, source()?], [Source::Store, Source::Store, Source::DenyCache]);
+    /// assert_eq!(store.remembered(), 1);
+    /// clock.advance(Duration::from_secs(1)); // then the store is asked again
+    /// assert_eq!(source()?, Source::Store);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_clock(store: S, clock: C) -> Self {
         Self { shared: Arc::new(Shared::new(store, clock)) }
     }

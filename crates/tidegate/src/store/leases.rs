@@ -38,11 +38,49 @@ const MAX_MESSAGES: usize = 4;
 ///
 /// Only `all` over limits that [can be leased](tidegate_core::Limit::lease_ttl) is leased; anything else is asked for
 /// one by one. Clones share everything.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Source, Store};
+///
+/// let (clock, limit): (_, Limit) = (ManualClock::default(), "token-bucket 1000/s capacity 1000".parse()?);
+/// let store = Leases::with_clock(MemoryStore::default(), clock.clone());
+/// let scope = Scope::named("uploads", "");
+/// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+/// let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let mut by_lease = 0;
+/// for _ in 0..500 {
+///     clock.advance(Duration::from_millis(2)); // half of what the limit allows
+///     let settled = store.answer(&ask, clock.now()).now()?;
+///     assert!(settled.verdict.decision.allowed());
+///     by_lease += u32::from(settled.source == Source::Lease);
+/// }
+/// assert!(by_lease > 400, "{by_lease}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Leases<S, C = SystemClock> {
     shared: Arc<Shared<S, C>>,
 }
 
 /// What leases have done so far.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Ask, Clock, KeyedLimit, LeaseStats, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
+///
+/// let (clock, limit): (_, Limit) = (ManualClock::default(), "token-bucket 1000/s capacity 1000".parse()?);
+/// let store = Leases::with_clock(MemoryStore::default(), clock.clone());
+/// let scope = Scope::named("uploads", "");
+/// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+/// for _ in 0..500 {
+///     clock.advance(Duration::from_millis(2));
+///     store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+/// }
+/// let LeaseStats { keys, requests, granted, returned, decided } = store.stats();
+/// assert_eq!((keys, returned), (1, 0));
+/// assert!(requests < 50 && granted >= 500 && decided > 400, "{:?}", store.stats());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeaseStats {
     /// Keys that are known now.
@@ -91,6 +129,13 @@ struct Outbox {
 
 impl<S: Store + 'static> Leases<S> {
     /// Leases units of a store. Needs a running tokio runtime when it is asked.
+    ///
+    /// ```
+    /// use tidegate::{LeaseStats, Leases, MemoryStore};
+    ///
+    /// let store = Leases::around(MemoryStore::default());
+    /// assert_eq!(store.stats(), LeaseStats::default());
+    /// ```
     pub fn around(store: S) -> Self {
         Self::with_clock(store, SystemClock)
     }
@@ -126,6 +171,24 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
     }
 
     /// Gives everything back: before the process ends.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
+    /// # let (clock, limit): (_, Limit) = (ManualClock::default(), "fixed-window 10000/h".parse()?);
+    /// # let store = Leases::with_clock(MemoryStore::default(), clock.clone());
+    /// # let scope = Scope::named("uploads", "");
+    /// # let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+    /// for _ in 0..500 {
+    ///     clock.advance(Duration::from_millis(2));
+    ///     // Ask the store for a unit…
+    /// #   store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+    /// }
+    /// store.release();
+    /// let stats = store.stats();
+    /// assert_eq!(stats.granted - stats.returned, 500); // what was used
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn release(&self) {
         for shard in 0..SHARDS {
             self.shared.sweep(shard, true);
@@ -133,6 +196,21 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
     }
 
     /// Looks after all keys, as happens by itself twenty times a second: what is not needed any more goes back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
+    /// # let (clock, limit): (_, Limit) = (ManualClock::default(), "fixed-window 10000/h".parse()?);
+    /// # let store = Leases::with_clock(MemoryStore::default(), clock.clone());
+    /// # let scope = Scope::named("uploads", "");
+    /// # let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+    /// # store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+    /// assert_eq!(store.stats().keys, 1);
+    /// clock.advance(Duration::from_secs(10)); // without a check
+    /// store.tick();
+    /// assert_eq!(store.stats().keys, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tick(&self) {
         for shard in 0..SHARDS {
             self.shared.sweep(shard, false);

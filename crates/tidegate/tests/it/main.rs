@@ -27,6 +27,8 @@ mod redis_exactly_k;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
+mod redis_keys;
+#[cfg(feature = "redis")]
 mod redis_leases;
 #[cfg(feature = "redis")]
 mod redis_sentinel;

@@ -166,6 +166,52 @@ impl Pair {
         }
     }
 
+    /// Asks that leave together, and share a call, are decided as if they had come one after another.
+    fn batches_agree(&mut self, limits: &[Vec<Limit>], mode: Mode, steps: &[Step]) {
+        const KEYS: [&[u8]; 2] = [b"a", b"b"];
+        let policy = self.next_case();
+        let names = (0..limits.len()).map(|index| index.to_string());
+        let scopes: Vec<Scope> = names.map(|name| Scope::named(&policy, &name)).collect();
+        let mut now_us = 1_700_000_000_000_000_i64;
+        for batch in steps.chunks(12) {
+            now_us += batch[0].advance_us;
+            let now = Timestamp::from_micros(now_us.cast_unsigned());
+            let keyed = |step: &Step| -> Vec<KeyedLimit<'_>> {
+                let (key, version) = (KEYS[usize::from(step.key)], step.version);
+                let pairs = limits.iter().zip(&scopes);
+                let limit = |versions: &'_ Vec<Limit>| version % versions.len();
+                pairs
+                    .map(|(versions, scope)| KeyedLimit {
+                        scope,
+                        key,
+                        limit: &versions[limit(versions)],
+                    })
+                    .collect()
+            };
+            let op =
+                |step: &Step| [Op::Take, Op::Peek, Op::Refund, Op::Reset][usize::from(step.op % 4)];
+            let asked: Vec<_> =
+                batch.iter().map(|step| (op(step), step.cost, keyed(step))).collect();
+            let mut redis = Vec::new();
+            self.runtime.block_on(async {
+                let mut under_way = Vec::new();
+                for (op, cost, limits) in &asked {
+                    let ask = Ask { mode, limits, cost: *cost, op: *op };
+                    under_way.push(self.redis.answer(&ask, now));
+                }
+                for reply in under_way {
+                    redis.push(reply.await.unwrap());
+                }
+            });
+            for ((op, cost, limits), redis) in asked.iter().zip(redis) {
+                let ask = Ask { mode, limits, cost: *cost, op: *op };
+                let memory = self.memory.answer(&ask, now).now().unwrap();
+                assert_eq!(redis, memory, "{op:?} {cost}\n{steps:#?}");
+                self.decisions += 1;
+            }
+        }
+    }
+
     fn shapers_agree(&mut self, versions: &[LeakyBucket], steps: &[Step]) {
         let scope = Scope::named(&self.next_case(), "");
         let mut now_us = 1_700_000_000_000_000_i64;
@@ -200,7 +246,7 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
     let server = RedisServer::start();
     let pair = std::cell::RefCell::new(Pair::new(server.url()));
     let mixes = (prop::collection::vec(0..LIMITS.len(), 1..4), any::<bool>(), steps());
-    runner(3500)
+    runner(2500)
         .run(&mixes, |(limits, any, steps)| {
             let limits: Vec<_> = limits.iter().map(|row| with_leased(LIMITS[*row])).collect();
             let mode = if any { Mode::Any } else { Mode::All };
@@ -208,8 +254,28 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
             Ok(())
         })
         .unwrap();
-    let with_permits = (prop::sample::select(vec![None, Some(0), Some(9), Some(10)]), steps());
+    // Mostly one limit, since that is what has a way of its own in a batch.
+    let batches = (prop::collection::vec(0..LIMITS.len(), 1..3), any::<bool>(), steps());
     runner(1500)
+        .run(&batches, |(limits, any, steps)| {
+            let limits: Vec<_> = limits.iter().map(|row| with_leased(LIMITS[*row])).collect();
+            let mode = if any { Mode::Any } else { Mode::All };
+            pair.borrow_mut().batches_agree(&limits, mode, &steps);
+            Ok(())
+        })
+        .unwrap();
+    runner(1000)
+        .run(&steps(), |steps| {
+            let plain: Vec<_> = parsed(&["10/s", "20/s burst 3", "1000/s burst 2"]);
+            let takes: Vec<_> = steps.into_iter().map(|step| Step { op: 0, ..step }).collect();
+            pair.borrow_mut().batches_agree(&[plain], Mode::All, &takes);
+            Ok(())
+        })
+        .unwrap();
+    let stats = pair.borrow().redis.stats();
+    assert!(stats.calls < stats.questions, "nothing was batched: {stats:?}");
+    let with_permits = (prop::sample::select(vec![None, Some(0), Some(9), Some(10)]), steps());
+    runner(1000)
         .run(&with_permits, |(beside, steps)| {
             let beside = beside.map(|row: usize| parsed(LIMITS[row]));
             let limits: Vec<_> = [parsed(CONCURRENCY)].into_iter().chain(beside).collect();
@@ -218,7 +284,7 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
         })
         .unwrap();
     let shaped = (prop::sample::select(&SHAPERS[..]), steps());
-    runner(800)
+    runner(500)
         .run(&shaped, |(versions, steps)| {
             pair.borrow_mut().shapers_agree(&parsed(versions), &steps);
             Ok(())

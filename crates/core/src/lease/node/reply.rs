@@ -7,6 +7,19 @@ use crate::lease::refusal::Outcome;
 
 impl Lessee {
     /// Takes what the store has answered.
+    ///
+    /// ```
+    /// # use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+    /// let limits: [Limit; 1] = ["fixed-window 5/h".parse()?];
+    /// let mut lessee = Lessee::new(Terms::of(&limits)?);
+    /// assert_eq!(lessee.check(0, 3), Step::Wait);
+    /// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+    /// let (states, now) = ([State::Empty], Timestamp::from_micros(1_700_000_000_000_000));
+    /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
+    /// lessee.on_reply(700, &granted.ok_or("no limit")?);
+    /// assert_eq!(lessee.resume(700, 3), Step::Admit { remaining: 2, late: false });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_reply(&mut self, now_us: u64, grant: &Grant) {
         let Some(Asked { sent_us, wanted, waiting }) = self.asked.take() else { return };
         (self.least, self.waiting, self.late) = (0, 0, 0);
@@ -39,6 +52,17 @@ impl Lessee {
 
     /// No reply came in time, and none will be taken any more: what was granted, if anything was, is lost. Those
     /// who wait are resumed, or answered by whatever is done when a store fails.
+    ///
+    /// ```
+    /// # use tidegate_core::{Lessee, Limit, Step, Terms};
+    /// let limit: Limit = "fixed-window 5/h".parse()?;
+    /// let mut lessee = Lessee::new(Terms::of([&limit])?);
+    /// assert_eq!(lessee.check(0, 3), Step::Wait);
+    /// assert!(lessee.poll(0).is_some());
+    /// lessee.on_failure();
+    /// assert!(lessee.is_idle()); // as if it had never asked
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_failure(&mut self) {
         self.asked = None;
         (self.least, self.waiting, self.late) = (0, 0, 0);

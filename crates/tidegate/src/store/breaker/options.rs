@@ -9,7 +9,9 @@ use std::time::Duration;
 /// use tidegate::BreakerOptions;
 ///
 /// let patient = BreakerOptions { slow: Duration::from_millis(50), ..BreakerOptions::default() };
-/// assert_eq!(patient.failures, 5);
+/// assert_eq!((patient.failures, patient.good_probes), (5, 3));
+/// assert_eq!((patient.window, patient.min_calls), (Duration::from_secs(1), 50));
+/// assert!(patient.probe_min < patient.probe_max && patient.reopen_max < patient.steady);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BreakerOptions {
@@ -50,6 +52,13 @@ impl Default for BreakerOptions {
 }
 
 /// What a breaker does.
+///
+/// ```
+/// use tidegate::BreakerState;
+///
+/// let states = [BreakerState::Closed, BreakerState::Open, BreakerState::Probing];
+/// assert_eq!(states.map(BreakerState::as_str), ["closed", "open", "probing"]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum BreakerState {

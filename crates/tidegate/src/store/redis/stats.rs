@@ -5,6 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// How often things have happened since the store was made.
+        ///
+        /// ```
+        /// use tidegate::RedisStats;
+        ///
+        /// let per_call = |stats: RedisStats| stats.questions / stats.calls.max(1);
+        /// assert_eq!(per_call(RedisStats::default()), 0);
+        /// ```
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         #[non_exhaustive]
         pub struct RedisStats { $($(#[$doc])* pub $name: u64,)* }

@@ -23,7 +23,6 @@ local function load_arrival(key)
     known = text and true, dirty = false, write = write_arrival,
     ticks = text and tonumber(text) or 0, frac = 0, scale = 1, tick = 1,
   }
-  strings[key] = state
   if text and not tonumber(text) then
     local ticks, frac, scale, tick = string.match(text, '^(%d+) (%d+) (%d+) (%d+)$')
     if not ticks then malformed(text) end
@@ -32,6 +31,7 @@ local function load_arrival(key)
   elseif not (state.ticks >= 0 and state.ticks <= EXACT) then
     malformed(text)
   end
+  strings[key] = state
   return state
 end
 

@@ -37,7 +37,7 @@ end
 
 -- States that are one string: read once and written once per call, however many asks are about them. Each is a table
 -- with `known` (false: there is none), `dirty` (to be written) and `write`, by key. Made with all their fields at once:
--- a table that grows is made anew each time.
+-- a table that grows is made anew each time. Here only once it is known to be sound: the next ask would believe it.
 local strings = {}
 
 local function malformed(text)

@@ -105,8 +105,8 @@ if name == 'slots' then
       if state then return state end
       local text = call('GET', key)
       state = { known = text and true, dirty = false, write = write_slots, width = 0, newest = 0, len = 0 }
-      strings[key] = state
       if text then parse_slots(state, text) end
+      strings[key] = state
       return state
     end,
 

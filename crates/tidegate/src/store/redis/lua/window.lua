@@ -16,12 +16,12 @@ if name == 'window' or name == 'edges' then
     if state then return state end
     local text = call('GET', key)
     state = { known = text and true, dirty = false, write = write_window, ends = 0, count = 0 }
-    strings[key] = state
     if text then
       local ends, count = string.match(text, '^(%d+) (%d+)$')
       if not ends then malformed(text) end
       state.ends, state.count = integer(ends), integer(count)
     end
+    strings[key] = state
     return state
   end
 

@@ -1,0 +1,128 @@
+//! What is left in Redis: small, named so that people can read it, and never for ever.
+
+use tidegate::{
+    Ask, Clock, KeyedLimit, LeakyBucket, Limit, Mode, Op, RedisOptions, RedisStore, Return, Scope,
+    Store, SystemClock, Turn, Wanted,
+};
+
+use crate::processes::{DEADLINE, RedisServer};
+
+const LIMITS: [&str; 10] = [
+    "100/min burst 20",
+    "3/s burst 20",
+    "7/365day burst 250",
+    "token-bucket 10/s capacity 50",
+    "fixed-window 100/h",
+    "sliding-window 100/h",
+    "sliding-log 100/h",
+    "quota 100/month",
+    "quota 100/h rolling",
+    "concurrency 100 lease 1h",
+];
+
+fn store(server: &RedisServer) -> RedisStore {
+    let options = RedisOptions { deadline: DEADLINE, ..RedisOptions::new(server.url()) };
+    RedisStore::new(options).unwrap()
+}
+
+/// Takes, leases, gives back, refunds and releases, in ways that leave a state behind.
+async fn use_every_way(store: &RedisStore, policy: &str, key: &[u8], limit: &Limit) {
+    let scope = Scope::named(policy, "");
+    let limits = [KeyedLimit { scope: &scope, key, limit }];
+    let ask = async |op, cost| {
+        let ask = Ask { mode: Mode::All, limits: &limits, cost, op };
+        store.answer(&ask, SystemClock.now()).await.unwrap()
+    };
+    let permit = ask(Op::Take, 1).await.permits.first().copied();
+    ask(Op::Take, 3).await;
+    ask(Op::Refund, 1).await;
+    if let Some((_, permit_id)) = permit {
+        ask(Op::Release { permit_id }, 1).await;
+        return;
+    }
+    let grant = ask(Op::Lease(Wanted { least: 1, most: 4 }), 1).await.grant.unwrap();
+    if let Some(granted_at) = grant.granted_at {
+        ask(Op::GiveBack(Return { units: 1, granted_at, age: std::time::Duration::ZERO }), 1).await;
+    }
+}
+
+fn keys(server: &RedisServer) -> Vec<String> {
+    let text = server.cli(&["--scan", "--pattern", "*"]);
+    text.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn every_key_has_a_time_to_live() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    for (number, text) in LIMITS.iter().enumerate() {
+        let limit: Limit = text.parse().unwrap();
+        use_every_way(&store, &format!("p{number}"), b"user-42", &limit).await;
+        // A reset leaves the numbers of permits only.
+        use_every_way(&store, &format!("r{number}"), b"user-42", &limit).await;
+        let scope = Scope::named(&format!("r{number}"), "");
+        let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+        let ask = Ask { mode: Mode::All, limits: &limits, cost: 0, op: Op::Reset };
+        store.answer(&ask, SystemClock.now()).await.unwrap();
+    }
+    let (scope, shaper): (_, LeakyBucket) =
+        (Scope::named("export", ""), "2/s max-wait 5s".parse().unwrap());
+    let turn = Turn { scope: &scope, key: b"user-42", shaper: &shaper, cost: 2, cancel: None };
+    store.shape(&turn, SystemClock.now()).await.unwrap();
+    let keys = keys(&server);
+    assert!(keys.len() > LIMITS.len(), "{keys:?}");
+    for key in keys {
+        let ttl_ms: i64 = server.cli(&["PTTL", &key]).parse().unwrap();
+        assert!(ttl_ms > 0, "{key} lives for {ttl_ms} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_gcra_key_takes_at_most_120_bytes() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    let identifier = b"user-0123456789-01234567"; // 24 bytes
+    for text in
+        ["100/min burst 20", "3/s burst 20", "7919/s burst 5", "token-bucket 7/h capacity 9"]
+    {
+        let limit: Limit = text.parse().unwrap();
+        use_every_way(&store, "api", identifier, &limit).await;
+        let key = keys(&server).pop().unwrap();
+        assert_eq!(key, "tg:{24:user-0123456789-01234567}:api:a");
+        let bytes: u64 = server.cli(&["MEMORY", "USAGE", &key]).parse().unwrap();
+        assert!(bytes <= 120, "{text}: {bytes} bytes");
+        server.cli(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_else_wrote_is_an_error_and_stays() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    for (text, letter) in [("5/s", 'a'), ("fixed-window 5/s", 'w'), ("sliding-log 5/s", 'l')] {
+        let limit: Limit = text.parse().unwrap();
+        let key = format!("tg:{{1:k}}:api:{letter}");
+        for value in [&["SET", &key, "hello"][..], &["SADD", &key, "hello"]] {
+            server.cli(&["DEL", &key]);
+            server.cli(value);
+            let scope = Scope::named("api", "");
+            let (mine, other) = (
+                KeyedLimit { scope: &scope, key: b"k", limit: &limit },
+                KeyedLimit { scope: &scope, key: b"other", limit: &limit },
+            );
+            let ask = |limits, op| {
+                let ask = Ask { mode: Mode::All, limits, cost: 1, op };
+                store.answer(&ask, SystemClock.now())
+            };
+            // In one batch with somebody whose key is in order.
+            let (mine, other) = ([mine], [other]);
+            let replies = [ask(&mine, Op::Take), ask(&other, Op::Take), ask(&mine, Op::Refund)];
+            let [first, second, third] = replies;
+            assert_eq!(first.await.unwrap_err().trouble(), tidegate::Trouble::WrongType, "{text}");
+            assert!(second.await.unwrap().verdict.decision.allowed(), "{text}");
+            assert_eq!(third.await.unwrap_err().trouble(), tidegate::Trouble::WrongType, "{text}");
+            let kind = server.cli(&["TYPE", &key]);
+            assert_eq!(kind, if value[0] == "SET" { "string" } else { "set" }, "{text}");
+        }
+    }
+}
