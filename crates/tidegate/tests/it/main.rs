@@ -33,6 +33,8 @@ mod redis_leases;
 #[cfg(feature = "redis")]
 mod redis_sentinel;
 #[cfg(feature = "redis")]
+mod redis_stranger;
+#[cfg(feature = "redis")]
 mod redis_support;
 #[cfg(feature = "redis")]
 mod redis_vectors;

@@ -1,36 +1,27 @@
-//! One connection: made, entered, given the script; then calls that leave in order and are answered in order.
+//! One connection: commands leave in order, and are answered in order.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, PushInfo,
-    RedisConnectionInfo, RedisError, RedisResult, ServerError, Value, cmd,
+    RedisConnectionInfo, RedisError, RedisResult, ServerError, Value,
 };
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
 use super::place::{Access, Place};
-use super::script;
 use super::wire::{Meter, Wire};
-use crate::store::{Ran, StoreError, Trouble};
-
-/// A connection that is not ready by then is given up. Redis accepts one at once even while it hangs.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::store::{StoreError, Trouble};
 
 /// Commands that may be handed over at once: more than a node ever has in flight.
 const COMMANDS_MAX: usize = 1024;
 
 /// Handed over before this many bytes are written, commands leave in one write.
 const WRITE_BYTES: usize = 256 << 10;
-
-/// Where sentinels say that there is another primary.
-const SWITCH_CHANNEL: &str = "+switch-master";
 
 /// The answer to a command, under way.
 pub(super) type Pending = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
@@ -43,45 +34,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A connection that can be used. `as_primary` asks the server whether it is one.
-    pub(super) async fn open(
-        place: &Place,
-        access: &Access,
-        as_primary: bool,
-    ) -> Result<Self, StoreError> {
-        let open = async {
-            let mut link = Self::connect(place, access, None).await?;
-            match link.greet(access, as_primary).await {
-                Ok(()) => Ok(link),
-                // Nobody's question was in it.
-                Err(error) if error.ran() == Ran::Unknown => {
-                    Err(StoreError::new(Trouble::Unreachable, format!("{place}: {error}")))
-                }
-                Err(error) => Err(error),
-            }
-        };
-        let late = format!("{place}: no connection within {CONNECT_TIMEOUT:?}");
-        let late = || Err(StoreError::new(Trouble::Unreachable, late));
-        timeout(CONNECT_TIMEOUT, open).await.unwrap_or_else(|_| late())
-    }
-
-    /// A connection to a sentinel, which says unasked when the primary changes.
-    pub(super) async fn listen(
-        place: &Place,
-        access: &Access,
-        heard: Arc<Notify>,
-    ) -> Result<Self, StoreError> {
-        let mut link = Self::connect(place, access, Some(heard)).await?;
-        let mut connection = link.connection.clone();
-        let subscribed =
-            started(
-                async move { connection.subscribe(SWITCH_CHANNEL).await.map(|()| Value::Okay) },
-            );
-        link.value_of(subscribed).await?;
-        Ok(link)
-    }
-
-    async fn connect(
+    /// Connected, and nothing said yet; with RESP3 if somebody listens to what is said unasked.
+    pub(super) async fn connect(
         place: &Place,
         access: &Access,
         heard: Option<Arc<Notify>>,
@@ -110,37 +64,6 @@ impl Link {
         Ok(Self { connection, driver: Box::pin(driver), meter })
     }
 
-    /// A connection that is good for questions about the servers only.
-    pub(super) async fn enter(place: &Place, access: &Access) -> Result<Self, StoreError> {
-        let mut link = Self::connect(place, access, None).await?;
-        if let Some(login) = &access.login {
-            let login = link.start(login.command());
-            link.value_of(login).await?;
-        }
-        Ok(link)
-    }
-
-    /// Enters, and leaves the script there, all in one round trip.
-    async fn greet(&mut self, access: &Access, as_primary: bool) -> Result<(), StoreError> {
-        let login = access.login.as_ref().map(|login| self.start(login.command()));
-        // Redis hangs up on a stranger who sends a text as long as the script, and says why only to short ones.
-        let ping = self.start(cmd("PING"));
-        let select = (access.db > 0).then(|| self.start(cmd("SELECT").arg(access.db).take()));
-        let role = as_primary.then(|| self.start(cmd("ROLE")));
-        let load = self.start(cmd("SCRIPT").arg("LOAD").arg(script::SOURCE).take());
-        if let Some(login) = login {
-            self.value_of(login).await?;
-        }
-        tolerated(self.reply_to(ping).await)?;
-        if let Some(select) = select {
-            self.value_of(select).await?;
-        }
-        if let Some(role) = role {
-            check_role(&self.value_of(role).await?)?;
-        }
-        tolerated(self.reply_to(load).await)
-    }
-
     /// Hands a command over. It is written when the driver is next polled, together with all others.
     pub(super) fn start(&self, command: Cmd) -> Pending {
         let mut connection = self.connection.clone();
@@ -155,6 +78,11 @@ impl Link {
             let answers = connection.send_packed_commands(&commands, skipped, 1).await?;
             Ok(answers.into_iter().next().unwrap_or(Value::Nil))
         })
+    }
+
+    pub(super) fn subscribe(&self, channel: &'static str) -> Pending {
+        let mut connection = self.connection.clone();
+        started(async move { connection.subscribe(channel).await.map(|()| Value::Okay) })
     }
 
     /// Moves bytes, until the connection ends. Whatever was still owed is answered then, with an error.
@@ -176,7 +104,7 @@ impl Link {
     }
 
     /// Waits for one reply, moving bytes meanwhile.
-    async fn reply_to(&mut self, mut call: Pending) -> RedisResult<Value> {
+    pub(super) async fn reply_to(&mut self, mut call: Pending) -> RedisResult<Value> {
         let reply = tokio::select! {
             biased;
             reply = &mut call => Some(reply),
@@ -224,25 +152,4 @@ pub(super) fn lost(error: &RedisError) -> StoreError {
         _ => Trouble::Disconnected,
     };
     StoreError::new(trouble, error.to_string())
-}
-
-/// Whether a connection is of use. A server that is busy or loading, or lets us call scripts only, still is one: it
-/// answers questions, or says itself why not.
-fn tolerated(reply: RedisResult<Value>) -> Result<(), StoreError> {
-    match reply.map_err(|error| lost(&error))? {
-        Value::ServerError(error) => match said(&error) {
-            why if error.code() == "NOAUTH" || why.trouble() == Trouble::MaxClients => Err(why),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
-
-fn check_role(role: &Value) -> Result<(), StoreError> {
-    match role {
-        Value::Array(fields) if fields.first() == Some(&Value::BulkString(b"master".to_vec())) => {
-            Ok(())
-        }
-        _ => Err(StoreError::new(Trouble::ReadOnly, "the server is no primary")),
-    }
 }

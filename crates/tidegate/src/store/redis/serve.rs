@@ -2,20 +2,15 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::Duration;
 
-use redis::{RedisResult, ServerError, Value};
 use tokio::time::Instant;
 
 use super::awake::Awake;
-use super::desk::Why;
-use super::flight::{Call, Flights};
-use super::link::{self, Link};
+use super::flight::Flights;
+use super::link::Link;
 use super::node::{Node, moved};
 use super::queue::Wish;
-use super::script;
-use super::ticket::Ticket;
-use crate::store::{StoreError, Trouble};
+use super::settle::Then;
 
 /// So many questions leave in one flight.
 const BATCH_MAX: usize = 64;
@@ -27,19 +22,6 @@ const FLIGHTS_MAX: usize = 2;
 /// So many questions make a second flight worth it before a reply is back. Waiting for a whole batch decides 20 % less
 /// with 64 askers, who never make one while half of them are under way.
 const SECOND_FLIGHT_MIN: usize = 32;
-
-/// A connection that was made so long ago may lead to a server that has since become a replica; a younger one was told
-/// just now.
-const PRIMARY_STANDS: Duration = Duration::from_secs(1);
-
-/// What became of the connection.
-enum Then {
-    Stay,
-    /// Send nothing more, hear what is owed, and connect anew.
-    Leave,
-    /// It is of no use any more.
-    Cut,
-}
 
 impl Node {
     /// Uses the connection until it ends. Says whether it has ever been of use.
@@ -127,97 +109,6 @@ impl Node {
         self.shared.counters.timeouts.add(overdue);
         if flights.is_stale(now) { Then::Cut } else { Then::Stay }
     }
-
-    /// Tells the askers of one call what came of it.
-    fn settle(
-        &mut self,
-        mut call: Call,
-        reply: RedisResult<Value>,
-        link: &Link,
-        since: Instant,
-    ) -> Then {
-        let reply = match reply {
-            Ok(Value::ServerError(error)) => return self.refused(call.tickets, &error, since),
-            Ok(value) => value,
-            Err(error) if call.never_left(link) => {
-                let why = StoreError::new(Trouble::Unreachable, error.to_string());
-                self.again(call.tickets, &why);
-                return Then::Cut;
-            }
-            Err(error) => {
-                let why = link::lost(&error);
-                Ticket::fail_all(call.tickets, &why);
-                return Then::Cut;
-            }
-        };
-        match script::read(call.tickets.iter().map(|ticket| &ticket.question), reply) {
-            Ok(answers) => {
-                call.tickets.iter_mut().zip(answers).for_each(|(ticket, it)| ticket.answer(it));
-                Then::Stay
-            }
-            Err(why) => {
-                Ticket::fail_all(call.tickets, &why);
-                Then::Cut
-            }
-        }
-    }
-
-    /// The server has not run a call.
-    fn refused(&mut self, mut tickets: Vec<Ticket>, error: &ServerError, since: Instant) -> Then {
-        let why = link::said(error);
-        if let Some(desk) = &self.shared.desk
-            && let Some(why) =
-                Why::of(error, self.place.borrow().as_ref().ok().and_then(Option::as_ref))
-        {
-            if why == Why::TryAgain && split(&mut tickets) {
-                self.queue.put_back(tickets.into_iter());
-            } else {
-                desk.bring(tickets, why);
-            }
-            return Then::Stay;
-        }
-        match why.trouble() {
-            Trouble::NoScript => {
-                self.shared.counters.noscript.add(1);
-                self.again(tickets, &why);
-            }
-            // Whoever answers to the name may be another server by now.
-            Trouble::ReadOnly if since.elapsed() >= PRIMARY_STANDS => {
-                self.again(tickets, &why);
-                return Then::Leave;
-            }
-            trouble => {
-                if trouble == Trouble::ClusterDown {
-                    self.shared.trouble();
-                }
-                Ticket::fail_all(tickets, &why);
-            }
-        }
-        Then::Stay
-    }
-
-    /// Once more, before all others; whoever has tried twice is told why.
-    fn again(&mut self, tickets: Vec<Ticket>, why: &StoreError) {
-        let (tried, mut first): (Vec<_>, Vec<_>) =
-            tickets.into_iter().partition(|ticket| ticket.tried);
-        Ticket::fail_all(tried, why);
-        first.retain(Ticket::is_open);
-        self.shared.counters.retries.add(first.len());
-        for ticket in &mut first {
-            ticket.tried = true;
-        }
-        self.queue.put_back(first.into_iter());
-    }
-}
-
-/// Lets each go without those on other keys, if that is what stood in the way: while a slot is moved, a node has some
-/// of its keys. Put together by us, the questions have not been refused themselves.
-fn split(tickets: &mut [Ticket]) -> bool {
-    let is_mixed = tickets.windows(2).any(|pair| pair[0].question.keys != pair[1].question.keys);
-    for ticket in tickets {
-        ticket.alone |= is_mixed;
-    }
-    is_mixed
 }
 
 /// How many questions are reason to send them.

@@ -150,6 +150,9 @@ fn database(text: &str) -> Result<u32, StoreError> {
 fn tls(query: &mut Parameters) -> Result<Tls, StoreError> {
     let mut file = |name: &str| query.remove(name).map(PathBuf::from);
     let (ca, cert, key) = (file("ca"), file("cert"), file("key"));
+    if cert.is_some() != key.is_some() {
+        return Err(bad("cert and key: expected both or none"));
+    }
     Tls::new(ca.as_deref(), cert.as_deref().zip(key.as_deref())).map_err(|why| bad(&why))
 }
 
