@@ -8,6 +8,7 @@ mod fingerprint;
 #[cfg(feature = "leases")]
 pub(crate) mod leases;
 pub(crate) mod memory;
+mod owned;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 

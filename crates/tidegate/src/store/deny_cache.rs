@@ -1,7 +1,6 @@
 //! Refusals remembered: whoever is blocked costs the store one call a second, however often they try.
 
 mod flight;
-mod owned;
 mod refusals;
 mod returns;
 mod shared;
@@ -12,9 +11,9 @@ use std::sync::Arc;
 use tidegate_core::{Limit, Timestamp, Verdict};
 
 use self::flight::Flight;
-use self::owned::OwnedAsk;
 use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
+use super::owned::OwnedAsk;
 use super::{Ask, KeyedLimit, Op, Place, Ran, Settled, Source, Store, StoreError, Trouble, Turn};
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;

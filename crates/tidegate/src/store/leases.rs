@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_core::{Lessee, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
 
-use self::entry::{Entry, OwnedAsk, Waiting};
+use self::entry::{Entry, LeasedLimits, Waiting};
 use super::fingerprint::Fingerprints;
 use super::{Ask, KeyedLimit, Op, Place, Settled, Source, Store, StoreError, Trouble, Turn};
 use crate::clock::{Clock, SystemClock};
@@ -123,7 +123,7 @@ struct Counts {
 struct Outbox {
     fingerprint: u64,
     generation: u64,
-    ask: Arc<OwnedAsk>,
+    ask: Arc<LeasedLimits>,
     messages: [Option<Message>; MAX_MESSAGES],
 }
 
@@ -312,7 +312,8 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             return Err(false);
         }
         let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
-        let mut entry = Entry::new(terms, OwnedAsk::new(ask.limits, leased), generation, now_us);
+        let mut entry =
+            Entry::new(terms, LeasedLimits::new(ask.limits, leased), generation, now_us);
         match before {
             // The limit has changed. What was leased of the old one is lost, and those who wait ask anew.
             Some(before) => entry.take_over(before.waiting, now_us),

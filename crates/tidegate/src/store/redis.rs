@@ -32,13 +32,14 @@ mod wire;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::{Limit, Timestamp};
+use tidegate_core::Timestamp;
 
 use self::client::Client;
 use self::key::Keys;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
-use super::{Ask, KeyedLimit, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
+use super::owned::OwnedAsk;
+use super::{Ask, Place, Settled, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -186,11 +187,15 @@ impl Store for RedisStore {
             return Reply::later(async { settled(answer.await?) });
         }
         // The asker's clock may be in another period than Redis': then it is asked again, around Redis' now.
-        let again = Again::new(ask, &self.keys, self.replays);
+        let (ask, keys, replays) = (OwnedAsk::of(ask), self.keys.clone(), self.replays);
         let client = self.client.clone();
         Reply::later(async move {
             match answer.await? {
-                Outcome::Edges(now) => settled(client.submit(again.question(now), due).await?),
+                Outcome::Edges(now) => {
+                    let again =
+                        ask.with(|ask| Question::of_ask(ask, &keys, now, replays.then_some(now)));
+                    settled(client.submit(again, due).await?)
+                }
                 outcome => settled(outcome),
             }
         })
@@ -205,33 +210,6 @@ impl Store for RedisStore {
                 _ => Err(StoreError::new(Trouble::Protocol, "no place in the reply")),
             }
         })
-    }
-}
-
-/// An ask to be put once more.
-struct Again {
-    limits: Vec<(Scope, Box<[u8]>, Limit)>,
-    mode: tidegate_core::Mode,
-    cost: u64,
-    op: Op,
-    keys: Keys,
-    replays: bool,
-}
-
-impl Again {
-    fn new(ask: &Ask<'_>, keys: &Keys, replays: bool) -> Self {
-        let own = |it: &KeyedLimit<'_>| (it.scope.clone(), it.key.into(), it.limit.clone());
-        let limits = ask.limits.iter().map(own).collect();
-        Self { limits, mode: ask.mode, cost: ask.cost, op: ask.op, keys: keys.clone(), replays }
-    }
-
-    fn question(&self, now: Timestamp) -> Question {
-        let keyed = |(scope, key, limit)| KeyedLimit { scope, key, limit };
-        let limits: Vec<_> =
-            self.limits.iter().map(|(scope, key, limit)| keyed((scope, &**key, limit))).collect();
-        let Self { mode, cost, op, .. } = *self;
-        let ask = Ask { mode, limits: &limits, cost, op };
-        Question::of_ask(&ask, &self.keys, now, self.replays.then_some(now))
     }
 }
 

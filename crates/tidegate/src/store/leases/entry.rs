@@ -12,7 +12,7 @@ use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, StoreError};
 pub(super) struct Entry {
     pub(super) lessee: Lessee,
     pub(super) terms: Terms,
-    pub(super) ask: Arc<OwnedAsk>,
+    pub(super) ask: Arc<LeasedLimits>,
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) generation: u64,
     /// When a check came last.
@@ -31,7 +31,7 @@ pub(super) struct Waiting {
 
 /// The limits of a key, as they were declared and as the store keeps them.
 #[derive(Debug)]
-pub(super) struct OwnedAsk {
+pub(super) struct LeasedLimits {
     limits: Vec<OwnedLimit>,
 }
 
@@ -43,7 +43,7 @@ struct OwnedLimit {
     leased: Limit,
 }
 
-impl OwnedAsk {
+impl LeasedLimits {
     pub(super) fn new(limits: &[KeyedLimit<'_>], leased: Vec<Limit>) -> Arc<Self> {
         let own = |(keyed, leased): (&KeyedLimit<'_>, Limit)| OwnedLimit {
             scope: keyed.scope.clone(),
@@ -67,7 +67,7 @@ impl OwnedLimit {
 }
 
 impl Entry {
-    pub(super) fn new(terms: Terms, ask: Arc<OwnedAsk>, generation: u64, now_us: u64) -> Self {
+    pub(super) fn new(terms: Terms, ask: Arc<LeasedLimits>, generation: u64, now_us: u64) -> Self {
         let ceiling = terms.ceiling();
         Self {
             lessee: Lessee::new(terms),

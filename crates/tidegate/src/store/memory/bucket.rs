@@ -78,8 +78,9 @@ impl Bucket {
     /// The entry of a fingerprint in this very line, looked for at `hint` first.
     #[inline]
     pub(super) fn find(&self, fingerprint: u64, hint: usize) -> Option<&Entry> {
-        let hinted = &self.entries[hint % ENTRIES];
-        if hinted.fingerprint() == fingerprint {
+        if let Some(hinted) = self.entries.get(hint)
+            && hinted.fingerprint() == fingerprint
+        {
             return Some(hinted);
         }
         self.entries.iter().find(|entry| entry.fingerprint() == fingerprint)

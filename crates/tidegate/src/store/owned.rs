@@ -1,9 +1,10 @@
-//! An ask that waits before it is asked: it borrows nothing.
+//! An ask that waits before it is asked, or may be asked again: it borrows nothing.
 
 use tidegate_core::{Limit, Mode};
 
-use crate::store::{Ask, KeyedLimit, Op, Scope};
+use super::{Ask, KeyedLimit, Op, Scope};
 
+#[derive(Debug)]
 pub(super) struct OwnedAsk {
     mode: Mode,
     limits: Vec<(Scope, Box<[u8]>, Limit)>,
