@@ -6,6 +6,17 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// How often things have happened since the store was made.
         ///
+        /// ```no_run
+        /// # use tidegate::{RedisOptions, RedisStats, RedisStore};
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), tidegate::StoreError> {
+        /// let store = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?;
+        /// let RedisStats { timeouts, not_sent, .. } = store.stats();
+        /// println!("{} questions were not answered in time", timeouts + not_sent);
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
         /// ```
         /// use tidegate::RedisStats;
         ///
