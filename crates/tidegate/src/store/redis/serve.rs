@@ -15,12 +15,11 @@ use super::settle::Then;
 /// So many questions leave in one flight.
 const BATCH_MAX: usize = 64;
 
-/// So many flights are under way at once: the second arrives while Redis works on the first. One alone decides 40 % less
-/// with 256 askers; four are no faster than two.
+/// So many flights are under way at once: the second arrives while Redis works on the first. Four are no faster.
 const FLIGHTS_MAX: usize = 2;
 
-/// So many questions make a second flight worth it before a reply is back. Waiting for a whole batch decides 20 % less
-/// with 64 askers, who never make one while half of them are under way.
+/// So many questions make a second flight worth it before a reply is back: 64 askers never make a whole batch while half
+/// of them are under way.
 const SECOND_FLIGHT_MIN: usize = 32;
 
 impl Node {
