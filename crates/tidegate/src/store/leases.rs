@@ -239,8 +239,9 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         match ask.op {
             Op::Take if ask.cost > 0 => shared.take(ask, now),
             Op::Reset => {
-                shared.forget(ask);
-                shared.strict(ask, now)
+                let reply = shared.strict(ask, now);
+                shared.forget(ask, now);
+                reply
             }
             Op::Take | Op::Peek | Op::Refund => shared.strict(ask, now),
             _ => shared.store.answer(ask, now),
@@ -334,16 +335,19 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         self.store.answer(&Ask { limits: &limits, ..*ask }, now)
     }
 
-    /// Drops what is held of a key, without giving it back: it is being reset.
-    fn forget(&self, ask: &Ask<'_>) {
+    /// Drops what is held of a key, without giving it back: it is being reset. Those who wait ask anew.
+    fn forget(self: &Arc<Self>, ask: &Ask<'_>, now: Timestamp) {
         let fingerprint = self.fingerprint(ask.limits);
         let now_us = self.clock.steady_us();
-        if let Some(entry) = self.shard(fingerprint).get_mut(&fingerprint) {
-            entry.lessee = Lessee::new(entry.terms);
-            entry.generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
-            let waiting = std::mem::take(&mut entry.waiting);
-            entry.take_over(waiting, now_us);
-        }
+        let mut shard = self.shard(fingerprint);
+        let Some(entry) = shard.get_mut(&fingerprint) else { return };
+        entry.lessee = Lessee::new(entry.terms);
+        entry.generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
+        let waiting = std::mem::take(&mut entry.waiting);
+        entry.take_over(waiting, now_us);
+        let outbox = self.outbox(fingerprint, entry, now_us);
+        drop(shard);
+        self.send(outbox, now);
     }
 
     /// What an entry wants to send now.

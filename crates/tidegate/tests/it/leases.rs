@@ -220,3 +220,27 @@ async fn those_who_wait_share_one_request_and_its_failure() {
         assert_eq!(reply.await.unwrap_err().trouble(), Trouble::Timeout);
     }
 }
+
+#[tokio::test]
+async fn those_who_wait_while_a_key_is_reset_are_answered() {
+    let limit: Limit = "fixed-window 10/h".parse().unwrap();
+    let (store, clock) = (Arc2::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    let waiting = ask(&node, &limit, clock.now(), 1, Op::Take);
+    let reset = ask(&node, &limit, clock.now(), 0, Op::Reset);
+    let answered = async {
+        assert!(waiting.await.unwrap().verdict.decision.allowed());
+        reset.await.unwrap();
+    };
+    let open = async {
+        loop {
+            store.0.open.notify_waiters();
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = answered => {}
+        () = open => {}
+        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("nobody answers"),
+    }
+}
