@@ -10,6 +10,7 @@ pub(crate) mod leases;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod replicas;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tidegate_core::{
 };
 
 pub use error::{Ran, StoreError, Trouble};
+pub use replicas::{Replicas, Unconfirmed};
 
 use crate::reply::Reply;
 
@@ -94,6 +96,19 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn is_local(&self) -> bool {
         false
     }
+
+    /// The same state, asked in such a way that replicas have to confirm what is charged; `None` where there are no
+    /// replicas to ask. A charge that they do not confirm stays charged, and may be an error:
+    /// [`Trouble::Unreplicated`].
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Replicas, Store};
+    /// assert!(MemoryStore::default().replicated(Replicas::default()).is_none());
+    /// ```
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        let _ = replicas;
+        None
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -107,6 +122,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn is_local(&self) -> bool {
         (**self).is_local()
+    }
+
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        (**self).replicated(replicas)
     }
 }
 

@@ -15,7 +15,9 @@ use self::flight::Flight;
 use self::owned::OwnedAsk;
 use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
-use super::{Ask, KeyedLimit, Op, Place, Ran, Settled, Source, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, KeyedLimit, Op, Place, Ran, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
 
@@ -140,6 +142,11 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     fn is_local(&self) -> bool {
         self.shared.store.is_local()
     }
+
+    /// Without a cache: whoever wants one puts it around.
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        self.shared.store.replicated(replicas)
+    }
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for DenyCache<S, C> {
@@ -156,6 +163,8 @@ fn by_cache(verdict: Verdict) -> Settled {
 fn not_asked(error: StoreError) -> StoreError {
     match error.ran() {
         Ran::No => error,
+        // The policy would rather turn callers away for as long as replicas confirm nothing.
+        Ran::Unknown if error.trouble() == Trouble::Unreplicated => error,
         Ran::Unknown => {
             StoreError::new(Trouble::NotSent, format!("waited for another's answer: {error}"))
         }

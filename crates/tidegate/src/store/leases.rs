@@ -17,7 +17,9 @@ use tokio::sync::oneshot;
 
 use self::entry::{Entry, OwnedAsk, Waiting};
 use super::fingerprint::Fingerprints;
-use super::{Ask, KeyedLimit, Op, Place, Settled, Source, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, KeyedLimit, Op, Place, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
 use crate::reply::Reply;
@@ -165,6 +167,11 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         self.shared.store.shape(turn, now)
+    }
+
+    /// Without leases: whoever wants them puts them around.
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        self.shared.store.replicated(replicas)
     }
 }
 

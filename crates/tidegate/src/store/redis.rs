@@ -5,9 +5,11 @@ mod batch;
 mod clerk;
 mod client;
 mod cluster;
+mod confirm;
 mod desk;
 mod flight;
 mod key;
+mod lane;
 mod link;
 mod node;
 mod place;
@@ -27,6 +29,7 @@ mod url;
 mod wire;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Limit, Timestamp};
@@ -35,7 +38,9 @@ use self::client::Client;
 use self::key::Keys;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
-use super::{Ask, KeyedLimit, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, KeyedLimit, Op, Place, Replicas, Scope, Settled, Store, StoreError, Trouble, Turn,
+};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -191,6 +196,11 @@ impl Store for RedisStore {
                 _ => Err(StoreError::new(Trouble::Protocol, "no place in the reply")),
             }
         })
+    }
+
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        let (client, keys) = (self.client.replicated(replicas), self.keys.clone());
+        Some(Arc::new(Self { client, keys, replays: self.replays }))
     }
 }
 

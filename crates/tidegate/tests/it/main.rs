@@ -27,6 +27,8 @@ mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_leases;
 #[cfg(feature = "redis")]
+mod redis_replicas;
+#[cfg(feature = "redis")]
 mod redis_sentinel;
 #[cfg(feature = "redis")]
 mod redis_support;

@@ -17,6 +17,8 @@ pub(super) struct Question {
     pub(super) text: String,
     /// The time of a replay; `None` for the store's own.
     pub(super) now: Option<Timestamp>,
+    /// Whether it charges, if admitted.
+    pub(super) charges: bool,
     expects: Expects,
 }
 
@@ -82,7 +84,8 @@ impl Question {
         let limits = ask.limits.iter().map(|it| (it.limit.ceiling(), grants(it.limit))).collect();
         let leases = matches!(ask.op, Op::Lease(_));
         let expects = Expects::Verdict { limits, permits: ask.op == Op::Take, leases };
-        Self { keys: keys.of_limits(ask.limits), text, now, expects }
+        let charges = leases || ask.op == Op::Take && ask.cost > 0;
+        Self { keys: keys.of_limits(ask.limits), text, now, charges, expects }
     }
 
     pub(super) fn of_turn(turn: &Turn<'_>, keys: &Keys, now: Option<Timestamp>) -> Self {
@@ -96,7 +99,8 @@ impl Question {
         text.push(' ');
         turn.shaper.write_script(&mut text);
         let keys = vec![keys.by_identifier(turn.scope, turn.key, 'a')];
-        Self { keys, text, now, expects: Expects::Place(*turn.shaper) }
+        let charges = turn.cancel.is_none();
+        Self { keys, text, now, charges, expects: Expects::Place(*turn.shaper) }
     }
 
     /// The slot of its keys in a cluster.

@@ -11,7 +11,7 @@ use super::link::{self, Link};
 use super::node::{Node, moved};
 use super::queue::Wish;
 use super::script;
-use super::ticket::Ticket;
+use super::ticket::{Answer, Ticket};
 use crate::store::{StoreError, Trouble};
 
 /// So many questions leave in one flight.
@@ -36,7 +36,7 @@ enum Then {
 impl Node {
     /// Uses the connection until it ends. Says whether it has ever been of use.
     pub(super) async fn serve(&mut self, link: &mut Link) -> bool {
-        let (mut flights, mut worked) = (Flights::default(), false);
+        let (mut flights, mut worked) = (Flights::new(self.shared.clone()), false);
         let (mut heard, mut leaving) = (false, false);
         let since = Instant::now();
         loop {
@@ -48,7 +48,7 @@ impl Node {
             }
             heard = false;
             self.timer.arm(|| flights.next_due().into_iter().chain(self.queue.next_due()).min());
-            let wish = Wish { enough: enough(&flights), alarm: self.timer.alarm() };
+            let wish = Wish { enough: self.enough(&flights), alarm: self.timer.alarm() };
             let then = tokio::select! {
                 biased;
                 () = link.drive() => Then::Cut,
@@ -56,7 +56,7 @@ impl Node {
                     link.meter().reply_ends();
                     heard = true;
                     worked |= reply.is_ok();
-                    self.settle(call, reply, link, since)
+                    self.settle(call, reply, link, &mut flights, since)
                 }
                 () = self.queue.gathered(wish) => {
                     if flights.count() > 0 {
@@ -74,7 +74,7 @@ impl Node {
                     link.cut();
                     while !flights.is_empty() {
                         let (call, reply) = flights.reply().await;
-                        self.settle(call, reply, link, since);
+                        self.settle(call, reply, link, &mut flights, since);
                     }
                     return worked;
                 }
@@ -84,7 +84,7 @@ impl Node {
 
     /// At once if nothing is under way; otherwise when there is room, and a reply has come or a flight is full.
     fn send(&mut self, link: &Link, flights: &mut Flights, heard: bool) {
-        while flights.count() < FLIGHTS_MAX {
+        while flights.count() < self.flights_max() {
             let waiting = self.queue.len();
             if waiting == 0 || !(flights.count() == 0 || heard || waiting >= BATCH_MAX) {
                 return;
@@ -117,8 +117,12 @@ impl Node {
         mut call: Call,
         reply: RedisResult<Value>,
         link: &Link,
+        flights: &mut Flights,
         since: Instant,
     ) -> Then {
+        if call.confirms {
+            return self.confirm(call, &reply);
+        }
         let reply = match reply {
             Ok(Value::ServerError(error)) => return self.refused(call.tickets, &error, since),
             Ok(value) => value,
@@ -135,7 +139,9 @@ impl Node {
         };
         match script::read(call.tickets.iter().map(|ticket| &ticket.question), reply) {
             Ok(answers) => {
-                call.tickets.iter_mut().zip(answers).for_each(|(ticket, it)| ticket.answer(it));
+                let answered = call.tickets.drain(..).zip(answers);
+                let charged = answered.filter_map(|(ticket, answer)| self.tell(ticket, answer));
+                flights.hold(charged.collect());
                 Then::Stay
             }
             Err(why) => {
@@ -143,6 +149,27 @@ impl Node {
                 Then::Cut
             }
         }
+    }
+
+    /// Tells an asker, or gives back the ticket of one who was charged: replicas have to confirm that.
+    fn tell(&self, mut ticket: Ticket, answer: Answer) -> Option<Ticket> {
+        match answer {
+            Ok(outcome) if self.shared.needs_copies(&ticket, &outcome) => {
+                ticket.held = ticket.is_open().then_some(outcome);
+                return Some(ticket);
+            }
+            answer => ticket.answer(answer),
+        }
+        None
+    }
+
+    /// Tells those who were charged whether replicas have confirmed it.
+    fn confirm(&self, call: Call, reply: &RedisResult<Value>) -> Then {
+        let confirmed = reply.as_ref().is_ok_and(|reply| self.shared.is_enough(reply));
+        for mut ticket in call.tickets {
+            self.shared.conclude(&mut ticket, confirmed);
+        }
+        if reply.is_ok() { Then::Stay } else { Then::Cut }
     }
 
     /// The server has not run a call.
@@ -191,6 +218,20 @@ impl Node {
         }
         self.queue.put_back(first.into_iter());
     }
+
+    /// How many questions are reason to send them.
+    fn enough(&self, flights: &Flights) -> usize {
+        match flights.count() {
+            0 => 1,
+            count if count < self.flights_max() => BATCH_MAX,
+            _ => usize::MAX,
+        }
+    }
+
+    /// What is sent behind a `WAIT` is held up by it: better not sent, and so certainly not run.
+    fn flights_max(&self) -> usize {
+        if self.shared.replicas.is_some() { 1 } else { FLIGHTS_MAX }
+    }
 }
 
 /// Lets each go without those on other keys, if that is what stood in the way: while a slot is moved, a node has some
@@ -201,13 +242,4 @@ fn split(tickets: &mut [Ticket]) -> bool {
         ticket.alone |= is_mixed;
     }
     is_mixed
-}
-
-/// How many questions are reason to send them.
-fn enough(flights: &Flights) -> usize {
-    match flights.count() {
-        0 => 1,
-        count if count < FLIGHTS_MAX => BATCH_MAX,
-        _ => usize::MAX,
-    }
 }
