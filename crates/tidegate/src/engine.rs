@@ -51,7 +51,8 @@ struct Shared<C> {
     stores: Stores<C>,
     /// Stands in for the store while that fails, with this node's share of each limit.
     local: Arc<MemoryStore>,
-    nodes: NonZeroU32,
+    /// How many nodes share the store; by default what that says.
+    nodes: Option<NonZeroU32>,
     clock: Arc<C>,
     policies: BTreeMap<String, Compiled>,
 }
@@ -102,7 +103,7 @@ pub struct Answer<'a> {
 #[must_use = "a builder builds nothing by itself"]
 pub struct EngineBuilder<C = SystemClock> {
     store: Option<Arc<dyn Store>>,
-    nodes: NonZeroU32,
+    nodes: Option<NonZeroU32>,
     clock: C,
     policies: Vec<(String, Result<Policy, LimitError>)>,
 }
@@ -124,12 +125,7 @@ impl Engine {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn builder() -> EngineBuilder {
-        EngineBuilder {
-            store: None,
-            nodes: NonZeroU32::MIN,
-            clock: SystemClock,
-            policies: Vec::new(),
-        }
+        EngineBuilder { store: None, nodes: None, clock: SystemClock, policies: Vec::new() }
     }
 }
 
@@ -153,6 +149,7 @@ impl<C: Clock> EngineBuilder<C> {
     }
 
     /// How many nodes share the store: what part of each limit this one may grant by itself while the store fails.
+    /// By default as many as the [store](Store::nodes) last knew of, and one where it knows of none.
     ///
     /// ```
     /// # use tidegate::{Engine, Source};
@@ -177,7 +174,7 @@ impl<C: Clock> EngineBuilder<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn nodes(mut self, nodes: NonZeroU32) -> Self {
-        self.nodes = nodes;
+        self.nodes = Some(nodes);
         self
     }
 
@@ -440,6 +437,12 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     pub fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
         self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
+    }
+
+    /// How many nodes share the store.
+    fn nodes(&self) -> NonZeroU32 {
+        let Shared { nodes, stores, .. } = &*self.shared;
+        nodes.or_else(|| stores.plain.store.nodes()).unwrap_or(NonZeroU32::MIN)
     }
 
     /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.

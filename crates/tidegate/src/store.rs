@@ -13,6 +13,7 @@ pub(crate) mod redis;
 mod replicas;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tidegate_core::{
@@ -109,6 +110,16 @@ pub trait Store: Send + Sync + fmt::Debug {
         let _ = replicas;
         None
     }
+
+    /// How many nodes share the state, this one included, as far as the store knows: the last count that it heard.
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Store};
+    /// assert_eq!(MemoryStore::default().nodes(), None); // nobody else can see it
+    /// ```
+    fn nodes(&self) -> Option<NonZeroU32> {
+        None
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -126,6 +137,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         (**self).replicated(replicas)
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        (**self).nodes()
     }
 }
 

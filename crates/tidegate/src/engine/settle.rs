@@ -112,9 +112,8 @@ impl<C: Clock + 'static> Engine<C> {
                 assume(Decision::refused(ceiling, 0, Some(us), us), Source::FailClosed)
             }
             OnStoreError::Local => {
-                let share = |(_, member): &'e (Scope, Member)| {
-                    limits.limit_of(member).share(self.shared.nodes)
-                };
+                let nodes = self.nodes();
+                let share = |(_, member): &'e (Scope, Member)| limits.limit_of(member).share(nodes);
                 let shares: Vec<Limit> = limits.members.iter().map(share).collect();
                 let reply = limits.with(keys, shares.iter(), |limits| {
                     self.shared.local.answer(&Ask { mode, limits, cost, op }, now)
@@ -135,7 +134,7 @@ impl<C: Clock + 'static> Engine<C> {
         let stores = &self.shared.stores;
         let store = &policy.map_or(&stores.plain, |policy| stores.of(policy)).store;
         let now = self.shared.clock.now();
-        let share = turn.shaper.share(self.shared.nodes);
+        let shaper = *turn.shaper;
         let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
         store.shape(turn, now).then(move |place| {
             let error = match place {
@@ -145,7 +144,8 @@ impl<C: Clock + 'static> Engine<C> {
             match policy.map(|policy| policy.on_failure(&error)) {
                 Some(OnStoreError::Allow) => Ok(Reservation::unlimited()),
                 Some(OnStoreError::Local) => {
-                    let (scope, key, shaper) = (&scope, &*key, &share);
+                    let shaper = &shaper.share(self.nodes());
+                    let (scope, key) = (&scope, &*key);
                     let turn = Turn { scope, key, shaper, cost, cancel: None };
                     let place = self.shared.local.shape(&turn, now).now();
                     place.map(|place| place.reservation).map_err(CheckError::Store)

@@ -10,6 +10,7 @@ mod tests;
 mod watched;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -145,6 +146,10 @@ impl<S: Store + 'static> Store for Breaker<S> {
         let mut options = self.shared.options.clone();
         options.slow = options.slow.saturating_add(replicas.patience()).saturating_add(WAIT_LATE);
         Some(Arc::new(Breaker::around(store, options)))
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        self.shared.store.nodes()
     }
 }
 

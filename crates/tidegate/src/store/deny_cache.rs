@@ -7,6 +7,7 @@ mod returns;
 mod shared;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tidegate_core::{Limit, Timestamp, Verdict};
@@ -146,6 +147,10 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     /// Without a cache: whoever wants one puts it around.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         self.shared.store.replicated(replicas)
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        self.shared.store.nodes()
     }
 }
 

@@ -9,6 +9,7 @@ mod sweep;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasherDefault;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -172,6 +173,10 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     /// Without leases: whoever wants them puts them around.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         self.shared.store.replicated(replicas)
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        self.shared.store.nodes()
     }
 }
 

@@ -27,6 +27,8 @@ mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_leases;
 #[cfg(feature = "redis")]
+mod redis_nodes;
+#[cfg(feature = "redis")]
 mod redis_replicas;
 #[cfg(feature = "redis")]
 mod redis_sentinel;

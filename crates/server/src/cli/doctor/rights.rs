@@ -26,6 +26,7 @@ const COMMANDS: [(&str, &[&str]); 22] = [
     ("lset", &["LSET", "K", "0", "x"]),
     ("ltrim", &["LTRIM", "K", "0", "0"]),
     ("zadd", &["ZADD", "K", "nonsense", "x"]),
+    ("zcard", &["ZCARD", "K"]),
     ("zrangebyscore", &["ZRANGEBYSCORE", "K", "0", "0"]),
     ("zrem", &["ZREM", "K", "x"]),
     ("zremrangebyscore", &["ZREMRANGEBYSCORE", "K", "0", "0"]),

@@ -1,6 +1,6 @@
 //! The way to Redis: a question is handed to the node that keeps its keys, and answered within one deadline.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -20,6 +20,17 @@ const CONFIRMED_LANES: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     inner: Arc<Inner>,
+}
+
+/// A client that may be gone.
+pub(super) struct WeakClient {
+    inner: Weak<Inner>,
+}
+
+impl WeakClient {
+    pub(super) fn upgrade(&self) -> Option<Client> {
+        self.inner.upgrade().map(|inner| Client { inner })
+    }
 }
 
 #[derive(Debug)]
@@ -86,6 +97,11 @@ impl Client {
                 Err(StoreError::new(Trouble::Disconnected, "the client has ended"))
             })
         }
+    }
+
+    /// For those who must not keep it alive.
+    pub(super) fn downgrade(&self) -> WeakClient {
+        WeakClient { inner: Arc::downgrade(&self.inner) }
     }
 
     pub(super) fn stats(&self) -> RedisStats {

@@ -10,7 +10,7 @@ use super::flight::{Call, Flights};
 use super::link::{self, Link};
 use super::node::{Node, moved};
 use super::queue::Wish;
-use super::script;
+use super::script::{self, Text};
 use super::ticket::{Answer, Ticket};
 use crate::store::{StoreError, Trouble};
 
@@ -94,7 +94,9 @@ impl Node {
                 self.timer.arm_by(due);
             }
             let counters = &self.shared.counters;
-            counters.questions.add(tickets.len());
+            // Announcements are nobody's question.
+            let asked = tickets.iter().filter(|ticket| ticket.question.script == Text::Check);
+            counters.questions.add(asked.count());
             counters.calls.add(flights.leave(link, tickets, Instant::now()));
         }
     }
