@@ -3,6 +3,7 @@
 mod error;
 mod question;
 mod settle;
+mod stores;
 mod view;
 
 use std::collections::BTreeMap;
@@ -13,13 +14,13 @@ use tidegate_core::{Decision, Limit, LimitError, Reservation};
 
 pub use error::{BuildError, CheckError};
 pub use question::{Check, Key};
+use stores::Stores;
 pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
 use crate::permit::{Acquired, Held, Permit};
 use crate::policy::{Compiled, CompiledKind, Member, Override, Policy, PolicyProblem};
 use crate::reply::Reply;
-use crate::store::deny_cache::DenyCache;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
 use crate::store::memory::MemoryStore;
@@ -47,15 +48,11 @@ pub struct Engine<C = SystemClock> {
 
 #[derive(Debug)]
 struct Shared<C> {
-    store: Arc<dyn Store>,
-    /// Around the store, for policies that want it; `None` where it would save nothing.
-    deny_cache: Option<Arc<dyn Store>>,
-    /// Likewise around the store.
-    #[cfg(feature = "leases")]
-    leases: Option<Leases<Arc<dyn Store>, Arc<C>>>,
+    stores: Stores<C>,
     /// Stands in for the store while that fails, with this node's share of each limit.
     local: Arc<MemoryStore>,
-    nodes: NonZeroU32,
+    /// How many nodes share the store; by default what that says.
+    nodes: Option<NonZeroU32>,
     clock: Arc<C>,
     policies: BTreeMap<String, Compiled>,
 }
@@ -106,7 +103,7 @@ pub struct Answer<'a> {
 #[must_use = "a builder builds nothing by itself"]
 pub struct EngineBuilder<C = SystemClock> {
     store: Option<Arc<dyn Store>>,
-    nodes: NonZeroU32,
+    nodes: Option<NonZeroU32>,
     clock: C,
     policies: Vec<(String, Result<Policy, LimitError>)>,
 }
@@ -128,12 +125,7 @@ impl Engine {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn builder() -> EngineBuilder {
-        EngineBuilder {
-            store: None,
-            nodes: NonZeroU32::MIN,
-            clock: SystemClock,
-            policies: Vec::new(),
-        }
+        EngineBuilder { store: None, nodes: None, clock: SystemClock, policies: Vec::new() }
     }
 }
 
@@ -157,6 +149,7 @@ impl<C: Clock> EngineBuilder<C> {
     }
 
     /// How many nodes share the store: what part of each limit this one may grant by itself while the store fails.
+    /// By default as many as the [store](Store::nodes) last knew of, and one where it knows of none.
     ///
     /// ```
     /// # use tidegate::{Engine, Source};
@@ -181,7 +174,7 @@ impl<C: Clock> EngineBuilder<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn nodes(mut self, nodes: NonZeroU32) -> Self {
-        self.nodes = nodes;
+        self.nodes = Some(nodes);
         self
     }
 
@@ -245,23 +238,8 @@ impl<C: Clock> EngineBuilder<C> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
         let local = Arc::new(MemoryStore::default());
         let (nodes, clock) = (self.nodes, Arc::new(self.clock));
-        let deny_cache = (!store.is_local() && policies.values().any(|policy| policy.deny_cache))
-            .then(|| -> Arc<dyn Store> {
-                Arc::new(DenyCache::with_clock(store.clone(), clock.clone()))
-            });
-        #[cfg(feature = "leases")]
-        let leases = (!store.is_local() && policies.values().any(|policy| policy.lease))
-            .then(|| Leases::with_clock(store.clone(), clock.clone()));
-        let shared = Shared {
-            store,
-            deny_cache,
-            #[cfg(feature = "leases")]
-            leases,
-            local,
-            nodes,
-            clock,
-            policies,
-        };
+        let stores = Stores::new(store, &clock, policies.values());
+        let shared = Shared { stores, local, nodes, clock, policies };
         Ok(Engine { shared: Arc::new(shared) })
     }
 }
@@ -277,7 +255,14 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn lease_stats(&self) -> LeaseStats {
-        self.shared.leases.as_ref().map(Leases::stats).unwrap_or_default()
+        let sum = |sum: LeaseStats, one: LeaseStats| LeaseStats {
+            keys: sum.keys + one.keys,
+            requests: sum.requests + one.requests,
+            granted: sum.granted + one.granted,
+            returned: sum.returned + one.returned,
+            decided: sum.decided + one.decided,
+        };
+        self.shared.stores.leases().map(Leases::stats).fold(LeaseStats::default(), sum)
     }
 
     /// Gives all leases back: before the process ends, so that others can have what is left of them.
@@ -290,9 +275,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn release_leases(&self) {
-        if let Some(leases) = &self.shared.leases {
-            leases.release();
-        }
+        self.shared.stores.leases().for_each(Leases::release);
     }
 }
 
@@ -392,7 +375,7 @@ impl<C: Clock + 'static> Engine<C> {
             let answer = decided.answer;
             let store: Arc<dyn Store> = match answer.source {
                 Source::Local => self.shared.local.clone(),
-                _ => self.shared.store.clone(),
+                _ => self.shared.stores.plain.store.clone(),
             };
             let held = decided.permits.into_iter().filter_map(held).collect();
             let permit = answer.decision.allowed().then(|| Permit::new(store, held));
@@ -456,16 +439,10 @@ impl<C: Clock + 'static> Engine<C> {
         self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
     }
 
-    /// The store as a policy wants it: with leases, with remembered refusals, or plain.
-    fn store_for(&self, policy: &Compiled) -> &dyn Store {
-        #[cfg(feature = "leases")]
-        if let Some(leases) = self.shared.leases.as_ref().filter(|_| policy.lease) {
-            return leases;
-        }
-        match self.shared.deny_cache.as_ref().filter(|_| policy.deny_cache) {
-            Some(cached) => cached,
-            None => &self.shared.store,
-        }
+    /// How many nodes share the store.
+    fn nodes(&self) -> NonZeroU32 {
+        let Shared { nodes, stores, .. } = &*self.shared;
+        nodes.or_else(|| stores.plain.store.nodes()).unwrap_or(NonZeroU32::MIN)
     }
 
     /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.

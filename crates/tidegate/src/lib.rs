@@ -61,7 +61,8 @@ pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisOptions, RedisStats, RedisStore};
 pub use store::{
-    Ask, KeyedLimit, Op, Place, Ran, Scope, Settled, Source, Store, StoreError, Trouble, Turn,
+    Ask, KeyedLimit, Op, Place, Ran, Replicas, Scope, Settled, Source, Store, StoreError, Trouble,
+    Turn, Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 
 use crate::engine::Key;
-use crate::store::{Ask, Scope};
+use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
 ///
@@ -32,6 +32,7 @@ pub struct Policy {
     on_store_error: OnStoreError,
     deny_cache: bool,
     lease: bool,
+    replicas: Option<Replicas>,
 }
 
 #[derive(Clone, Debug)]
@@ -150,6 +151,7 @@ pub(crate) struct Compiled {
     pub(crate) on_store_error: OnStoreError,
     pub(crate) deny_cache: bool,
     pub(crate) lease: bool,
+    pub(crate) replicas: Option<Replicas>,
 }
 
 #[derive(Debug)]
@@ -211,7 +213,7 @@ impl Policy {
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
         let (overrides, on_store_error) = (HashMap::new(), OnStoreError::default());
-        Self { kind, overrides, on_store_error, deny_cache: true, lease: false }
+        Self { kind, overrides, on_store_error, deny_cache: true, lease: false, replicas: None }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -353,6 +355,22 @@ impl Policy {
         self
     }
 
+    /// Has what is charged confirmed by replicas of the store before it is answered, so that a failover does not forget
+    /// it; by default nothing is. A store without replicas is asked as ever.
+    ///
+    /// ```
+    /// use tidegate::{Policy, Replicas, Unconfirmed};
+    ///
+    /// // No text message that a replica does not know of.
+    /// let confirmed = Replicas { unconfirmed: Unconfirmed::Deny, ..Replicas::default() };
+    /// let sms = Policy::all().limit("day", "quota 5/day").replicas(confirmed);
+    /// ```
+    #[must_use]
+    pub fn replicas(mut self, replicas: Replicas) -> Self {
+        self.replicas = Some(replicas);
+        self
+    }
+
     /// Checks the policy as a whole, under its name.
     pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
         let kind = match self.kind? {
@@ -368,11 +386,11 @@ impl Policy {
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        let Self { overrides, on_store_error, deny_cache, lease, .. } = self;
+        let Self { overrides, on_store_error, deny_cache, lease, replicas, .. } = self;
         if lease {
             check_lease(&kind)?;
         }
-        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease })
+        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease, replicas })
     }
 }
 
@@ -383,6 +401,16 @@ impl Compiled {
         match key {
             Key::One(only) | Key::Named(&[(_, only)]) => self.overrides.get(only),
             Key::Named(_) => None,
+        }
+    }
+
+    /// What to answer to a failure. Replicas that confirm nothing are one only where the policy denies then.
+    pub(crate) fn on_failure(&self, error: &StoreError) -> OnStoreError {
+        match (error.trouble(), self.on_store_error) {
+            (Trouble::Unreplicated, OnStoreError::Allow | OnStoreError::Local) => {
+                OnStoreError::DENY
+            }
+            (_, on_store_error) => on_store_error,
         }
     }
 

@@ -11,8 +11,10 @@ pub(crate) mod memory;
 mod owned;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod replicas;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tidegate_core::{
@@ -20,6 +22,7 @@ use tidegate_core::{
 };
 
 pub use error::{Ran, StoreError, Trouble};
+pub use replicas::{Replicas, Unconfirmed};
 
 use crate::reply::Reply;
 
@@ -95,6 +98,29 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn is_local(&self) -> bool {
         false
     }
+
+    /// The same state, asked in such a way that replicas have to confirm what is charged; `None` where there are no
+    /// replicas to ask. A charge that they do not confirm stays charged, and may be an error:
+    /// [`Trouble::Unreplicated`].
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Replicas, Store};
+    /// assert!(MemoryStore::default().replicated(Replicas::default()).is_none());
+    /// ```
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        let _ = replicas;
+        None
+    }
+
+    /// How many nodes share the state, this one included, as far as the store knows: the last count that it heard.
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Store};
+    /// assert_eq!(MemoryStore::default().nodes(), None); // nobody else can see it
+    /// ```
+    fn nodes(&self) -> Option<NonZeroU32> {
+        None
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -108,6 +134,14 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn is_local(&self) -> bool {
         (**self).is_local()
+    }
+
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        (**self).replicated(replicas)
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        (**self).nodes()
     }
 }
 

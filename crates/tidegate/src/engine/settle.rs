@@ -57,7 +57,7 @@ impl<C: Clock + 'static> Engine<C> {
         let keys = &keys[..members.len().min(Ask::MAX_LIMITS)];
         let (cost, now) = (check.cost, self.shared.clock.now());
         let own_limits = members.iter().map(|(_, member)| limits.limit_of(member));
-        let store = self.store_for(policy);
+        let store = self.shared.stores.of(policy).asked_by(policy);
         let reply = limits.with(keys, own_limits, |limits| {
             store.answer(&Ask { mode: *mode, limits, cost, op }, now)
         });
@@ -103,7 +103,7 @@ impl<C: Clock + 'static> Engine<C> {
             grant: None,
         };
         let mode = limits.mode;
-        limits.answer(match limits.policy.on_store_error {
+        limits.answer(match limits.policy.on_failure(&error) {
             OnStoreError::Allow => {
                 assume(Decision::admitted(ceiling, ceiling, 0), Source::FailOpen)
             }
@@ -112,9 +112,8 @@ impl<C: Clock + 'static> Engine<C> {
                 assume(Decision::refused(ceiling, 0, Some(us), us), Source::FailClosed)
             }
             OnStoreError::Local => {
-                let share = |(_, member): &'e (Scope, Member)| {
-                    limits.limit_of(member).share(self.shared.nodes)
-                };
+                let nodes = self.nodes();
+                let share = |(_, member): &'e (Scope, Member)| limits.limit_of(member).share(nodes);
                 let shares: Vec<Limit> = limits.members.iter().map(share).collect();
                 let reply = limits.with(keys, shares.iter(), |limits| {
                     self.shared.local.answer(&Ask { mode, limits, cost, op }, now)
@@ -131,20 +130,29 @@ impl<C: Clock + 'static> Engine<C> {
         name: &str,
         turn: &Turn<'_>,
     ) -> Reply<'e, Reservation, CheckError> {
-        let on_store_error = self.shared.policies.get(name).map(|policy| policy.on_store_error);
+        let policy = self.shared.policies.get(name);
+        let stores = &self.shared.stores;
+        let store = &policy.map_or(&stores.plain, |policy| stores.of(policy)).store;
         let now = self.shared.clock.now();
-        let share = turn.shaper.share(self.shared.nodes);
+        let shaper = *turn.shaper;
         let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
-        self.shared.store.shape(turn, now).then(move |place| match (place, on_store_error) {
-            (Ok(place), _) => Ok(place.reservation),
-            (Err(_), Some(OnStoreError::Allow)) => Ok(Reservation::unlimited()),
-            (Err(_), Some(OnStoreError::Local)) => {
-                let turn = Turn { scope: &scope, key: &key, shaper: &share, cost, cancel: None };
-                let place = self.shared.local.shape(&turn, now).now();
-                place.map(|place| place.reservation).map_err(CheckError::Store)
+        store.shape(turn, now).then(move |place| {
+            let error = match place {
+                Ok(place) => return Ok(place.reservation),
+                Err(error) => error,
+            };
+            match policy.map(|policy| policy.on_failure(&error)) {
+                Some(OnStoreError::Allow) => Ok(Reservation::unlimited()),
+                Some(OnStoreError::Local) => {
+                    let shaper = &shaper.share(self.nodes());
+                    let (scope, key) = (&scope, &*key);
+                    let turn = Turn { scope, key, shaper, cost, cancel: None };
+                    let place = self.shared.local.shape(&turn, now).now();
+                    place.map(|place| place.reservation).map_err(CheckError::Store)
+                }
+                // A refusal would look like a full queue: a failure must not.
+                Some(OnStoreError::Deny { .. }) | None => Err(CheckError::Store(error)),
             }
-            // A refusal would look like a full queue: a failure must not.
-            (Err(error), Some(OnStoreError::Deny { .. }) | None) => Err(CheckError::Store(error)),
         })
     }
 }

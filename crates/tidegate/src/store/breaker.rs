@@ -10,6 +10,7 @@ mod tests;
 mod watched;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,8 +22,11 @@ pub use self::options::{BreakerOptions, BreakerState};
 
 use self::machine::{Machine, micros};
 use self::watched::Watched;
-use super::{Ask, Place, Settled, Store, StoreError, Trouble, Turn};
+use super::{Ask, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
+
+/// How much longer than it was told to a store may wait for replicas: Redis looks ten times a second.
+const WAIT_LATE: Duration = Duration::from_millis(100);
 
 /// A store that stops asking the store in it when that fails or is slow, and starts again when it has recovered.
 ///
@@ -149,6 +153,18 @@ impl<S: Store + 'static> Store for Breaker<S> {
 
     fn is_local(&self) -> bool {
         self.shared.store.is_local()
+    }
+
+    /// With a breaker of its own: to wait for replicas takes longer, and is no fault of the store.
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        let store = self.shared.store.replicated(replicas)?;
+        let mut options = self.shared.options.clone();
+        options.slow = options.slow.saturating_add(replicas.patience()).saturating_add(WAIT_LATE);
+        Some(Arc::new(Breaker::around(store, options)))
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        self.shared.store.nodes()
     }
 }
 

@@ -6,6 +6,7 @@ mod returns;
 mod shared;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tidegate_core::{Limit, Timestamp, Verdict};
@@ -14,7 +15,9 @@ use self::flight::Flight;
 use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
 use super::owned::OwnedAsk;
-use super::{Ask, KeyedLimit, Op, Place, Ran, Settled, Source, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, KeyedLimit, Op, Place, Ran, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
 
@@ -158,6 +161,15 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     fn is_local(&self) -> bool {
         self.shared.store.is_local()
     }
+
+    /// Without a cache: whoever wants one puts it around.
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        self.shared.store.replicated(replicas)
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        self.shared.store.nodes()
+    }
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for DenyCache<S, C> {
@@ -174,6 +186,8 @@ fn by_cache(verdict: Verdict) -> Settled {
 fn not_asked(error: StoreError) -> StoreError {
     match error.ran() {
         Ran::No => error,
+        // The policy would rather turn callers away for as long as replicas confirm nothing.
+        Ran::Unknown if error.trouble() == Trouble::Unreplicated => error,
         Ran::Unknown => {
             StoreError::new(Trouble::NotSent, format!("waited for another's answer: {error}"))
         }

@@ -79,6 +79,8 @@ troubles! {
     Disconnected = "disconnected", Unknown;
     /// The answer made no sense.
     Protocol = "protocol", Unknown;
+    /// It was charged, and too few replicas have confirmed it in time.
+    Unreplicated = "unreplicated", Unknown;
     /// The user or password was not accepted, or lacks a permission.
     Denied = "denied", No;
     /// The scripts were flushed again and again.

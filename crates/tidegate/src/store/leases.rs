@@ -9,6 +9,7 @@ mod sweep;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasherDefault;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +18,9 @@ use tokio::sync::oneshot;
 
 use self::entry::{Entry, LeasedLimits, Waiting};
 use super::fingerprint::Fingerprints;
-use super::{Ask, KeyedLimit, Op, Place, Settled, Source, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, KeyedLimit, Op, Place, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
 use crate::reply::Reply;
@@ -250,6 +253,15 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         self.shared.store.shape(turn, now)
+    }
+
+    /// Without leases: whoever wants them puts them around.
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        self.shared.store.replicated(replicas)
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        self.shared.store.nodes()
     }
 }
 

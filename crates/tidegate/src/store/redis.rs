@@ -6,12 +6,15 @@ mod batch;
 mod clerk;
 mod client;
 mod cluster;
+mod confirm;
 mod desk;
 mod flight;
 mod greet;
 mod key;
+mod lane;
 mod link;
 mod node;
+mod nodes;
 mod place;
 mod question;
 mod queue;
@@ -30,16 +33,19 @@ mod url;
 mod wire;
 
 use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
 use self::client::Client;
 use self::key::Keys;
+use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
 use super::owned::OwnedAsk;
-use super::{Ask, Place, Settled, Store, StoreError, Trouble, Turn};
+use super::{Ask, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -62,6 +68,7 @@ pub struct RedisStore {
     keys: Keys,
     /// Whether the asker's time goes for Redis' own.
     replays: bool,
+    nodes: Nodes,
 }
 
 /// How to reach Redis, and how patient to be. Shown without the URL, which may hold a password.
@@ -151,7 +158,10 @@ impl RedisStore {
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
         let RedisOptions { url, key_prefix, hash_key, deadline, replays } = options;
         let client = Client::start(&url, deadline)?;
-        Ok(Self { client, keys: Keys::new(&key_prefix, hash_key), replays })
+        let keys = Keys::new(&key_prefix, hash_key);
+        // A replay shares its Redis with nobody.
+        let nodes = if replays { Nodes::default() } else { Nodes::announce(&client, &keys) };
+        Ok(Self { client, keys, replays, nodes })
     }
 
     /// What the store's client has done so far.
@@ -211,6 +221,17 @@ impl Store for RedisStore {
             }
         })
     }
+
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        let (client, keys) = (self.client.replicated(replicas), self.keys.clone());
+        // The same node: announced once.
+        let nodes = self.nodes.clone();
+        Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        self.nodes.count()
+    }
 }
 
 fn settled(outcome: Outcome) -> Result<Settled, StoreError> {
@@ -219,6 +240,8 @@ fn settled(outcome: Outcome) -> Result<Settled, StoreError> {
         Outcome::Edges(_) => {
             Err(StoreError::new(Trouble::Other, "the clock passed an edge twice within a check"))
         }
-        Outcome::Place(_) => Err(StoreError::new(Trouble::Protocol, "no verdict in the reply")),
+        Outcome::Place(_) | Outcome::Nodes(_) => {
+            Err(StoreError::new(Trouble::Protocol, "no verdict in the reply"))
+        }
     }
 }

@@ -31,6 +31,10 @@ mod redis_keys;
 #[cfg(feature = "redis")]
 mod redis_leases;
 #[cfg(feature = "redis")]
+mod redis_nodes;
+#[cfg(feature = "redis")]
+mod redis_replicas;
+#[cfg(feature = "redis")]
 mod redis_sentinel;
 #[cfg(feature = "redis")]
 mod redis_stranger;

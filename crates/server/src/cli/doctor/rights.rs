@@ -9,7 +9,7 @@ use super::facts::Rights;
 /// A command as access lists name it, and its arguments; `K` is a key that does not exist. Where a command would
 /// write, its arguments make no sense: permissions come first. The scripts of the library are the source of this
 /// list, and a test compares them.
-const COMMANDS: [(&str, &[&str]); 22] = [
+const COMMANDS: [(&str, &[&str]); 23] = [
     ("eval", &["EVAL", "return 1", "0"]),
     ("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("script|load", &["SCRIPT", "LOAD", "return 1"]),
@@ -26,6 +26,7 @@ const COMMANDS: [(&str, &[&str]); 22] = [
     ("lset", &["LSET", "K", "0", "x"]),
     ("ltrim", &["LTRIM", "K", "0", "0"]),
     ("zadd", &["ZADD", "K", "nonsense", "x"]),
+    ("zcard", &["ZCARD", "K"]),
     ("zrangebyscore", &["ZRANGEBYSCORE", "K", "0", "0"]),
     ("zrem", &["ZREM", "K", "x"]),
     ("zremrangebyscore", &["ZREMRANGEBYSCORE", "K", "0", "0"]),

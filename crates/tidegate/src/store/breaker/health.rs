@@ -22,10 +22,11 @@ pub(super) const fn says_failed(trouble: Trouble) -> bool {
         | Trouble::ClusterDown
         | Trouble::MaxClients
         | Trouble::Other => true,
-        // The ask's fault, one key's, or nobody's: it was not asked, or not waited for.
+        // The ask's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for.
         Trouble::BadAsk
         | Trouble::WrongType
         | Trouble::Moving
+        | Trouble::Unreplicated
         | Trouble::BreakerOpen
         | Trouble::UnderWay => false,
     }

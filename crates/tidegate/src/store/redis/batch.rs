@@ -26,10 +26,10 @@ pub(super) fn shared(tickets: Vec<Ticket>) -> Vec<Vec<Ticket>> {
     calls
 }
 
-/// Whether a call can take one more question: of one slot, one time, one way to go.
+/// Whether a call can take one more question: of one script, one slot, one time, one way to go.
 fn share(call: &[Ticket], ticket: &Ticket) -> bool {
     call.first().is_some_and(|other| {
-        let key = |it: &Ticket| (it.slot, it.question.now, it.asking, it.alone);
+        let key = |it: &Ticket| (it.slot, it.question.script, it.question.now, it.asking, it.alone);
         key(other) == key(ticket) && (!ticket.alone || other.question.keys == ticket.question.keys)
     })
 }

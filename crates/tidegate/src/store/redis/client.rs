@@ -1,70 +1,86 @@
 //! The way to Redis: a question is handed to the node that keeps its keys, and answered within one deadline.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
-use super::desk::Desk;
-use super::node::{Handle, Node, Shared};
+use super::lane::Lane;
 use super::question::Question;
-use super::sentinel;
-use super::stats::RedisStats;
-use super::ticket::{Answer, Ticket};
-use super::url::{Servers, Target};
-use crate::store::{StoreError, Trouble};
+use super::stats::{Counters, RedisStats};
+use super::ticket::Answer;
+use super::url::Target;
+use crate::store::{Replicas, StoreError, Trouble};
+
+/// Ways to Redis for questions that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
+/// `WAIT` of 50 ms may take 150, and those who ask one after another give up each after 70.
+const CONFIRMED_LANES: usize = 4;
 
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     inner: Arc<Inner>,
 }
 
-/// Where questions go.
-#[derive(Debug)]
-enum Way {
-    Node(Handle),
-    Cluster(Cluster),
+/// A client that may be gone.
+pub(super) struct WeakClient {
+    inner: Weak<Inner>,
+}
+
+impl WeakClient {
+    pub(super) fn upgrade(&self) -> Option<Client> {
+        self.inner.upgrade().map(|inner| Client { inner })
+    }
 }
 
 #[derive(Debug)]
 struct Inner {
-    way: Way,
+    first: Lane,
+    others: Vec<Lane>,
     deadline: Duration,
-    shared: Arc<Shared>,
+    /// How long replicas have to confirm, on top of the deadline.
+    extra: Duration,
+    counters: Arc<Counters>,
+    target: Target,
+    runtime: Handle,
 }
 
 impl Client {
     /// Connects in the background, now and whenever it has to. Needs a running tokio runtime.
     pub(super) fn start(url: &str, deadline: Duration) -> Result<Self, StoreError> {
-        let Target { servers, access } = Target::parse(url)?;
-        if tokio::runtime::Handle::try_current().is_err() {
+        let target = Target::parse(url)?;
+        let Ok(runtime) = Handle::try_current() else {
             return Err(StoreError::new(Trouble::BadAsk, "a store in Redis needs a tokio runtime"));
-        }
-        let (way, shared) = match servers {
-            Servers::Single(place) => {
-                let shared = Arc::new(Shared::new(access, None));
-                let (_, place) = watch::channel(Ok(Some(place)));
-                (Way::Node(Node::start(place, false, shared.clone())), shared)
-            }
-            Servers::Cluster(seeds) => {
-                let (desk, bundles) = Desk::new();
-                let shared = Arc::new(Shared::new(access, Some(desk)));
-                (Way::Cluster(Cluster::start(seeds, bundles, shared.clone())), shared)
-            }
-            Servers::Sentinel(sentinels) => {
-                let shared = Arc::new(Shared::new(access, None));
-                let place = sentinel::watch(sentinels, &shared);
-                (Way::Node(Node::start(place, true, shared.clone())), shared)
-            }
         };
-        Ok(Self { inner: Arc::new(Inner { way, deadline, shared }) })
+        Ok(Self::with(target, deadline, Arc::default(), runtime, None))
+    }
+
+    /// The same over connections of its own, where what is charged has to be confirmed by replicas.
+    pub(super) fn replicated(&self, replicas: Replicas) -> Self {
+        let Inner { target, deadline, counters, runtime, .. } = &*self.inner;
+        Self::with(target.clone(), *deadline, counters.clone(), runtime.clone(), Some(replicas))
+    }
+
+    fn with(
+        target: Target,
+        deadline: Duration,
+        counters: Arc<Counters>,
+        runtime: Handle,
+        replicas: Option<Replicas>,
+    ) -> Self {
+        let entered = runtime.enter();
+        let lane = |_| Lane::start(target.clone(), counters.clone(), replicas);
+        let first = lane(0);
+        let others = (1..replicas.map_or(1, |_| CONFIRMED_LANES)).map(lane).collect();
+        drop(entered);
+        let extra = replicas.as_ref().map_or(Duration::ZERO, Replicas::patience);
+        let inner = Inner { first, others, deadline, extra, counters, target, runtime };
+        Self { inner: Arc::new(inner) }
     }
 
     /// When a decision that begins now has to be made.
     pub(super) fn due(&self) -> Instant {
-        Instant::now() + self.inner.deadline
+        Instant::now() + self.inner.deadline + self.inner.extra
     }
 
     /// Under way with the call; the future only waits.
@@ -73,20 +89,9 @@ impl Client {
         question: Question,
         due: Instant,
     ) -> impl Future<Output = Answer> + Send + 'static {
-        let answer = match &self.inner.way {
-            Way::Node(node) => {
-                let (ticket, answer) = Ticket::new(question, 0, due);
-                // Only a dropped client closes its queue.
-                drop(node.queue.push(ticket, &self.inner.shared.counters));
-                answer
-            }
-            Way::Cluster(cluster) => {
-                let slot = question.slot();
-                let (ticket, answer) = Ticket::new(question, slot, due);
-                cluster.push(ticket);
-                answer
-            }
-        };
+        let Inner { first, others, .. } = &*self.inner;
+        let less = |a, b: _| if Lane::load(b) < Lane::load(a) { b } else { a };
+        let answer = others.iter().fold(first, less).push(question, due);
         async {
             answer.await.unwrap_or_else(|_| {
                 Err(StoreError::new(Trouble::Disconnected, "the client has ended"))
@@ -94,7 +99,12 @@ impl Client {
         }
     }
 
+    /// For those who must not keep it alive.
+    pub(super) fn downgrade(&self) -> WeakClient {
+        WeakClient { inner: Arc::downgrade(&self.inner) }
+    }
+
     pub(super) fn stats(&self) -> RedisStats {
-        self.inner.shared.counters.read()
+        self.inner.counters.read()
     }
 }

@@ -5,11 +5,15 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use redis::{RedisResult, Value};
 use tokio::time::Instant;
 
 use super::batch;
+use super::confirm;
 use super::link::{Link, Pending};
+use super::node::Shared;
 use super::ticket::Ticket;
 use crate::store::Trouble;
 
@@ -17,8 +21,8 @@ use crate::store::Trouble;
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Calls that left together make one flight.
-#[derive(Default)]
 pub(super) struct Flights {
+    shared: Arc<Shared>,
     calls: VecDeque<Call>,
     count: usize,
 }
@@ -30,9 +34,15 @@ pub(super) struct Call {
     /// How much the connection had written before.
     written_before: u64,
     ends_flight: bool,
+    /// The `WAIT` for what left before it. Its tickets are those that have been answered, and wait for replicas.
+    pub(super) confirms: bool,
 }
 
 impl Flights {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, calls: VecDeque::new(), count: 0 }
+    }
+
     /// How many are under way.
     pub(super) const fn count(&self) -> usize {
         self.count
@@ -42,13 +52,32 @@ impl Flights {
     pub(super) fn leave(&mut self, link: &Link, tickets: Vec<Ticket>, now: Instant) -> usize {
         let calls = batch::shared(tickets);
         let (count, written_before) = (calls.len(), link.meter().written());
-        for (index, tickets) in calls.into_iter().enumerate() {
+        let charges = calls.iter().flatten().any(|ticket| ticket.question.charges);
+        let replicas = self.shared.replicas.filter(|_| charges);
+        let mut push = |tickets, reply, confirms| {
+            let ends_flight = false;
+            let call = Call { tickets, reply, since: now, written_before, ends_flight, confirms };
+            self.calls.push_back(call);
+        };
+        for tickets in calls {
             let reply = batch::start(link, &tickets);
-            let ends_flight = index + 1 == count;
-            self.calls.push_back(Call { tickets, reply, since: now, written_before, ends_flight });
+            push(tickets, reply, false);
         }
-        self.count += usize::from(count > 0);
+        if let Some(replicas) = replicas {
+            push(Vec::new(), link.start(confirm::wait(&replicas)), true);
+        }
+        if let Some(last) = self.calls.back_mut().filter(|_| count > 0) {
+            last.ends_flight = true;
+            self.count += 1;
+        }
         count
+    }
+
+    /// Keeps those who have been charged until replicas have confirmed it.
+    pub(super) fn hold(&mut self, tickets: Vec<Ticket>) {
+        if let Some(wait) = self.calls.back_mut().filter(|call| call.confirms) {
+            wait.tickets.extend(tickets);
+        }
     }
 
     /// The next reply, with the call it answers. Waits for ever if none is under way.
@@ -81,8 +110,16 @@ impl Flights {
     pub(super) fn tell_overdue(&mut self, now: Instant) -> usize {
         let tickets = self.calls.iter_mut().flat_map(|call| &mut call.tickets);
         let overdue = tickets.filter(|ticket| ticket.is_open() && ticket.due <= now);
-        let tell = |ticket: &mut Ticket| ticket.fail(Trouble::Timeout, "no answer in time");
-        overdue.map(tell).count()
+        let mut count = 0;
+        for ticket in overdue {
+            if ticket.held.is_some() {
+                self.shared.conclude(ticket, false);
+            } else {
+                ticket.fail(Trouble::Timeout, "no answer in time");
+                count += 1;
+            }
+        }
+        count
     }
 
     /// Whether the other end has been silent for too long.
@@ -94,7 +131,7 @@ impl Flights {
         let first = self.calls.front()?;
         // Somebody who is more patient than that is listened to.
         let patience = first.tickets.iter().filter(|it| it.is_open()).map(|it| it.due);
-        patience.chain([first.since + SILENCE_MAX]).max()
+        patience.chain([first.since + SILENCE_MAX + self.shared.extra_patience()]).max()
     }
 }
 

@@ -33,6 +33,11 @@ impl Keys {
         Self { prefix: prefix.to_owned(), secret }
     }
 
+    /// Where nodes announce themselves. No identifier's tag is spelt like this: those begin with a length, `#` or `=`.
+    pub(super) fn nodes(&self) -> Vec<u8> {
+        format!("{}:{{nodes}}", self.prefix).into_bytes()
+    }
+
     /// One key per limit, all with one tag.
     pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
         let one_identifier = limits.windows(2).all(|pair| pair[0].key == pair[1].key);

@@ -13,15 +13,17 @@ use super::place::{Access, Place};
 use super::queue::{Queue, Wish};
 use super::stats::Counters;
 use super::timer::Timer;
-use crate::store::{StoreError, Trouble};
+use crate::store::{Replicas, StoreError, Trouble};
 
 /// What all nodes of a client have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) access: Access,
-    pub(super) counters: Counters,
+    pub(super) counters: Arc<Counters>,
     /// Where to bring what belongs to another node.
     pub(super) desk: Option<Desk>,
+    /// Who has to confirm what is charged.
+    pub(super) replicas: Option<Replicas>,
     /// Something is wrong with a node: who serves what may have changed.
     pub(super) trouble: watch::Sender<()>,
 }
@@ -30,8 +32,13 @@ pub(super) struct Shared {
 pub(super) type Whereabouts = Result<Option<Place>, StoreError>;
 
 impl Shared {
-    pub(super) fn new(access: Access, desk: Option<Desk>) -> Self {
-        Self { access, counters: Counters::default(), desk, trouble: watch::Sender::default() }
+    pub(super) fn new(
+        access: Access,
+        desk: Option<Desk>,
+        counters: Arc<Counters>,
+        replicas: Option<Replicas>,
+    ) -> Self {
+        Self { access, counters, desk, replicas, trouble: watch::Sender::default() }
     }
 
     pub(super) fn trouble(&self) {

@@ -6,6 +6,7 @@ use tidegate_core::{
 };
 
 use super::key::{self, Keys};
+use super::script::Text;
 use crate::store::{Ask, Op, Place, Settled, Source, StoreError, Trouble, Turn};
 
 /// An ask that waits for its turn: it borrows nothing.
@@ -17,6 +18,10 @@ pub(super) struct Question {
     pub(super) text: String,
     /// The time of a replay; `None` for the store's own.
     pub(super) now: Option<Timestamp>,
+    /// Whether it charges, if admitted.
+    pub(super) charges: bool,
+    /// Which script it is for.
+    pub(super) script: Text,
     expects: Expects,
 }
 
@@ -30,6 +35,7 @@ enum Expects {
         leases: bool,
     },
     Place(LeakyBucket),
+    Nodes,
 }
 
 /// What the script answered to one question.
@@ -37,6 +43,8 @@ enum Expects {
 pub(super) enum Outcome {
     Settled(Settled),
     Place(Place),
+    /// So many nodes have announced themselves.
+    Nodes(u32),
     /// A calendar quota needs the edges around this instant; nothing was written.
     Edges(Timestamp),
 }
@@ -82,7 +90,8 @@ impl Question {
         let limits = ask.limits.iter().map(|it| (it.limit.ceiling(), grants(it.limit))).collect();
         let leases = matches!(ask.op, Op::Lease(_));
         let expects = Expects::Verdict { limits, permits: ask.op == Op::Take, leases };
-        Self { keys: keys.of_limits(ask.limits), text, now, expects }
+        let charges = leases || ask.op == Op::Take && ask.cost > 0;
+        Self { keys: keys.of_limits(ask.limits), text, now, charges, script: Text::Check, expects }
     }
 
     pub(super) fn of_turn(turn: &Turn<'_>, keys: &Keys, now: Option<Timestamp>) -> Self {
@@ -96,7 +105,15 @@ impl Question {
         text.push(' ');
         turn.shaper.write_script(&mut text);
         let keys = vec![keys.by_identifier(turn.scope, turn.key, 'a')];
-        Self { keys, text, now, expects: Expects::Place(*turn.shaper) }
+        let charges = turn.cancel.is_none();
+        let expects = Expects::Place(*turn.shaper);
+        Self { keys, text, now, charges, script: Text::Check, expects }
+    }
+
+    /// Announces a node: see `lua/nodes.lua`.
+    pub(super) fn of_announcement(key: Vec<u8>, text: String) -> Self {
+        let (keys, expects) = (vec![key], Expects::Nodes);
+        Self { keys, text, now: None, charges: false, script: Text::Nodes, expects }
     }
 
     /// The slot of its keys in a cluster.
@@ -119,6 +136,7 @@ impl Question {
         };
         let mut next = || next()?.map_err(|_| nonsense("text among numbers"));
         Ok(Ok(match &self.expects {
+            Expects::Nodes => Outcome::Nodes(u32::try_from(first).unwrap_or(u32::MAX)),
             Expects::Place(shaper) => {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
                 Outcome::Place(place(shaper, first, delay, ticks, frac)?)

@@ -26,9 +26,19 @@ pub(super) const SOURCE: &str = concat!(
     include_str!("lua/check.lua"),
 );
 
+const NODES: &str = include_str!("lua/nodes.lua");
+
 /// What `EVALSHA` calls it.
-pub(super) static HASH: LazyLock<String> =
-    LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
+static HASH: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
+
+/// Which script is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Text {
+    /// The one that decides, which Redis is given with every connection.
+    Check,
+    /// The one that counts nodes. So seldom called, and so short, that it goes by source each time.
+    Nodes,
+}
 
 /// How the script is named in a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,13 +49,15 @@ pub(super) enum By {
     Source,
 }
 
-/// One call for all questions, which are in one slot and of one time.
+/// One call for all questions, which are for one script, in one slot and of one time.
 pub(super) fn call<'a>(questions: impl Iterator<Item = &'a Question> + Clone, by: By) -> Cmd {
     let keys = questions.clone().map(|question| question.keys.len()).sum::<usize>();
     let mut cmd = Cmd::new();
-    match by {
-        By::Hash => cmd.arg("EVALSHA").arg(HASH.as_str()),
-        By::Source => cmd.arg("EVAL").arg(SOURCE),
+    let text = questions.clone().next().map_or(Text::Check, |question| question.script);
+    match (text, by) {
+        (Text::Check, By::Hash) => cmd.arg("EVALSHA").arg(HASH.as_str()),
+        (Text::Check, By::Source) => cmd.arg("EVAL").arg(SOURCE),
+        (Text::Nodes, _) => cmd.arg("EVAL").arg(NODES),
     };
     cmd.arg(keys);
     for key in questions.clone().flat_map(|question| &question.keys) {

@@ -10,6 +10,7 @@ use super::flight::Flights;
 use super::link::Link;
 use super::node::{Node, moved};
 use super::queue::Wish;
+use super::script::Text;
 use super::settle::Then;
 
 /// So many questions leave in one flight.
@@ -25,7 +26,7 @@ const SECOND_FLIGHT_MIN: usize = 32;
 impl Node {
     /// Uses the connection until it ends. Says whether it has ever been of use.
     pub(super) async fn serve(&mut self, link: &mut Link) -> bool {
-        let (mut flights, mut worked) = (Flights::default(), false);
+        let (mut flights, mut worked) = (Flights::new(self.shared.clone()), false);
         let (mut heard, mut leaving) = (false, false);
         let (since, awake) = (Instant::now(), Awake::new());
         loop {
@@ -37,7 +38,7 @@ impl Node {
             }
             heard = false;
             self.timer.arm(|| flights.next_due().into_iter().chain(self.queue.next_due()).min());
-            let enough = if leaving { usize::MAX } else { enough(&flights) };
+            let enough = if leaving { usize::MAX } else { self.enough(&flights) };
             let wish = Wish { enough, alarm: self.timer.alarm() };
             // Ended, or a reply.
             let moves = poll_fn(|task| {
@@ -54,7 +55,7 @@ impl Node {
                         link.meter().reply_ends();
                         heard = true;
                         worked |= reply.is_ok();
-                        self.settle(call, reply, link, since)
+                        self.settle(call, reply, link, &mut flights, since)
                     }
                 },
                 () = self.queue.gathered(wish) => {
@@ -74,7 +75,7 @@ impl Node {
                     link.cut();
                     while !flights.is_empty() {
                         let (call, reply) = flights.reply().await;
-                        self.settle(call, reply, link, since);
+                        self.settle(call, reply, link, &mut flights, since);
                     }
                     return worked;
                 }
@@ -84,7 +85,7 @@ impl Node {
 
     /// At once if nothing is under way; otherwise when there is room, and a reply has come or enough wait.
     fn send(&mut self, link: &Link, flights: &mut Flights, heard: bool) {
-        while flights.count() < FLIGHTS_MAX {
+        while flights.count() < self.flights_max() {
             let waiting = self.queue.len();
             if waiting == 0 || !(flights.count() == 0 || heard || waiting >= SECOND_FLIGHT_MIN) {
                 return;
@@ -92,7 +93,9 @@ impl Node {
             let tickets = self.queue.take(BATCH_MAX);
             self.timer.arm_by(tickets.iter().map(|ticket| ticket.due).min());
             let counters = &self.shared.counters;
-            counters.questions.add(tickets.len());
+            // Announcements are nobody's question.
+            let asked = tickets.iter().filter(|ticket| ticket.question.script == Text::Check);
+            counters.questions.add(asked.count());
             counters.calls.add(flights.leave(link, tickets, Instant::now()));
         }
     }
@@ -108,13 +111,18 @@ impl Node {
         self.shared.counters.timeouts.add(overdue);
         if flights.is_stale(now) { Then::Cut } else { Then::Stay }
     }
-}
 
-/// How many questions are reason to send them.
-fn enough(flights: &Flights) -> usize {
-    match flights.count() {
-        0 => 1,
-        count if count < FLIGHTS_MAX => SECOND_FLIGHT_MIN,
-        _ => usize::MAX,
+    /// How many questions are reason to send them.
+    fn enough(&self, flights: &Flights) -> usize {
+        match flights.count() {
+            0 => 1,
+            count if count < self.flights_max() => SECOND_FLIGHT_MIN,
+            _ => usize::MAX,
+        }
+    }
+
+    /// What is sent behind a `WAIT` is held up by it: better not sent, and so certainly not run.
+    fn flights_max(&self) -> usize {
+        if self.shared.replicas.is_some() { 1 } else { FLIGHTS_MAX }
     }
 }

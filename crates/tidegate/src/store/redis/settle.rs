@@ -6,11 +6,11 @@ use redis::{RedisResult, ServerError, Value};
 use tokio::time::Instant;
 
 use super::desk::Why;
-use super::flight::Call;
+use super::flight::{Call, Flights};
 use super::link::{self, Link};
 use super::node::Node;
 use super::script;
-use super::ticket::Ticket;
+use super::ticket::{Answer, Ticket};
 use crate::store::{StoreError, Trouble};
 
 /// A connection that was made so long ago may lead to a server that has since become a replica; a younger one was told
@@ -33,8 +33,12 @@ impl Node {
         mut call: Call,
         reply: RedisResult<Value>,
         link: &Link,
+        flights: &mut Flights,
         since: Instant,
     ) -> Then {
+        if call.confirms {
+            return self.confirm(call, &reply);
+        }
         let reply = match reply {
             Ok(Value::ServerError(error)) => return self.refused(call.tickets, &error, since),
             Ok(value) => value,
@@ -51,7 +55,9 @@ impl Node {
         };
         match script::read(call.tickets.iter().map(|ticket| &ticket.question), reply) {
             Ok(answers) => {
-                call.tickets.iter_mut().zip(answers).for_each(|(ticket, it)| ticket.answer(it));
+                let answered = call.tickets.drain(..).zip(answers);
+                let charged = answered.filter_map(|(ticket, answer)| self.tell(ticket, answer));
+                flights.hold(charged.collect());
                 Then::Stay
             }
             Err(why) => {
@@ -59,6 +65,27 @@ impl Node {
                 Then::Cut
             }
         }
+    }
+
+    /// Tells an asker, or gives back the ticket of one who was charged: replicas have to confirm that.
+    fn tell(&self, mut ticket: Ticket, answer: Answer) -> Option<Ticket> {
+        match answer {
+            Ok(outcome) if self.shared.needs_copies(&ticket, &outcome) => {
+                ticket.held = ticket.is_open().then_some(outcome);
+                return Some(ticket);
+            }
+            answer => ticket.answer(answer),
+        }
+        None
+    }
+
+    /// Tells those who were charged whether replicas have confirmed it.
+    fn confirm(&self, call: Call, reply: &RedisResult<Value>) -> Then {
+        let confirmed = reply.as_ref().is_ok_and(|reply| self.shared.is_enough(reply));
+        for mut ticket in call.tickets {
+            self.shared.conclude(&mut ticket, confirmed);
+        }
+        if reply.is_ok() { Then::Stay } else { Then::Cut }
     }
 
     /// The server has not run a call.

@@ -53,6 +53,8 @@ counters! {
     not_sent,
     /// Questions that were turned away because too many waited.
     overloaded,
+    /// Charges that too few replicas had confirmed in time.
+    unreplicated,
     /// Connections that were made.
     connects,
     /// Attempts to connect that failed.

@@ -1,5 +1,7 @@
 //! One question on its way: who waits for the answer, until when, and what has been tried.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -7,6 +9,9 @@ use super::question::{Outcome, Question};
 use crate::store::{StoreError, Trouble};
 
 pub(super) type Answer = Result<Outcome, StoreError>;
+
+/// Where the answer will come out.
+pub(super) type Answers = oneshot::Receiver<Answer>;
 
 #[derive(Debug)]
 pub(super) struct Ticket {
@@ -20,6 +25,10 @@ pub(super) struct Ticket {
     pub(super) alone: bool,
     /// It goes to a node that is still importing its slot.
     pub(super) asking: bool,
+    /// What was answered, while replicas have not confirmed it.
+    pub(super) held: Option<Outcome>,
+    /// Shows its lane that it is under way.
+    _busy: Option<Arc<()>>,
     /// `None` once it has been told.
     asker: Option<oneshot::Sender<Answer>>,
 }
@@ -29,10 +38,12 @@ impl Ticket {
         question: Question,
         slot: u16,
         due: Instant,
-    ) -> (Self, oneshot::Receiver<Answer>) {
+        busy: Option<Arc<()>>,
+    ) -> (Self, Answers) {
         let (asker, answer) = oneshot::channel();
-        let asker = Some(asker);
-        (Self { question, slot, due, tried: false, alone: false, asking: false, asker }, answer)
+        let (tried, alone, asking) = (false, false, false);
+        let (held, asker) = (None, Some(asker));
+        (Self { question, slot, due, tried, alone, asking, held, _busy: busy, asker }, answer)
     }
 
     /// Tells the asker, if there still is one. The first answer stands.

@@ -13,13 +13,13 @@ const SENTINEL_PORT: u16 = 26_379;
 const SERVERS_MAX: usize = 64;
 
 /// Where Redis is, and how to enter.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) servers: Servers,
     pub(super) access: Access,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Servers {
     Single(Place),
     /// Any of these knows the others.
@@ -28,7 +28,7 @@ pub(super) enum Servers {
 }
 
 /// Any of these knows the primary of this name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sentinels {
     pub(super) places: Vec<Place>,
     pub(super) name: String,

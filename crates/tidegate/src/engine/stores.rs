@@ -1,0 +1,98 @@
+//! The store as policies want it: plain, with remembered refusals or with leases; and the same with replicas that
+//! confirm.
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::policy::Compiled;
+use crate::store::deny_cache::DenyCache;
+#[cfg(feature = "leases")]
+use crate::store::leases::Leases;
+use crate::store::{Replicas, Store};
+
+#[derive(Debug)]
+pub(super) struct Stores<C> {
+    pub(super) plain: Stack<C>,
+    /// One for each setting that the store can do.
+    replicated: Vec<(Replicas, Stack<C>)>,
+}
+
+#[cfg(feature = "leases")]
+type Leased<C> = Leases<Arc<dyn Store>, Arc<C>>;
+
+/// A store, and what stands around it for those who want that; nothing does where it would save nothing.
+#[derive(Debug)]
+pub(super) struct Stack<C> {
+    pub(super) store: Arc<dyn Store>,
+    deny_cache: Option<Arc<dyn Store>>,
+    #[cfg(feature = "leases")]
+    leases: Option<Arc<Leased<C>>>,
+    #[cfg(not(feature = "leases"))]
+    clock: std::marker::PhantomData<C>,
+}
+
+impl<C: Clock + 'static> Stores<C> {
+    pub(super) fn new<'a>(
+        store: Arc<dyn Store>,
+        clock: &Arc<C>,
+        policies: impl Iterator<Item = &'a Compiled> + Clone,
+    ) -> Self {
+        let mut replicated: Vec<(Replicas, Stack<C>)> = Vec::new();
+        for replicas in policies.clone().filter_map(|policy| policy.replicas) {
+            let is_known = replicated.iter().any(|(known, _)| *known == replicas);
+            if !is_known && let Some(store) = store.replicated(replicas) {
+                let theirs = policies.clone().filter(|policy| policy.replicas == Some(replicas));
+                replicated.push((replicas, Stack::new(store, clock, theirs)));
+            }
+        }
+        Self { plain: Stack::new(store, clock, policies), replicated }
+    }
+
+    /// As a policy wants it, or plain where the store cannot do that.
+    pub(super) fn of(&self, policy: &Compiled) -> &Stack<C> {
+        let confirmed = policy.replicas.and_then(|replicas| {
+            self.replicated.iter().find(|(known, _)| *known == replicas).map(|(_, stack)| stack)
+        });
+        confirmed.unwrap_or(&self.plain)
+    }
+
+    #[cfg(feature = "leases")]
+    pub(super) fn leases(&self) -> impl Iterator<Item = &Leased<C>> {
+        let others = self.replicated.iter().map(|(_, stack)| stack);
+        std::iter::once(&self.plain).chain(others).filter_map(|stack| stack.leases.as_deref())
+    }
+}
+
+impl<C: Clock + 'static> Stack<C> {
+    fn new<'a>(
+        store: Arc<dyn Store>,
+        clock: &Arc<C>,
+        mut policies: impl Iterator<Item = &'a Compiled> + Clone,
+    ) -> Self {
+        let is_far = !store.is_local();
+        #[cfg(feature = "leases")]
+        let leases = (is_far && policies.clone().any(|policy| policy.lease))
+            .then(|| Arc::new(Leases::with_clock(store.clone(), clock.clone())));
+        let deny_cache =
+            (is_far && policies.any(|policy| policy.deny_cache)).then(|| -> Arc<dyn Store> {
+                Arc::new(DenyCache::with_clock(store.clone(), clock.clone()))
+            });
+        Self {
+            store,
+            deny_cache,
+            #[cfg(feature = "leases")]
+            leases,
+            #[cfg(not(feature = "leases"))]
+            clock: std::marker::PhantomData,
+        }
+    }
+
+    /// What a policy asks.
+    pub(super) fn asked_by(&self, policy: &Compiled) -> &dyn Store {
+        #[cfg(feature = "leases")]
+        if let Some(leases) = self.leases.as_ref().filter(|_| policy.lease) {
+            return leases;
+        }
+        self.deny_cache.as_ref().filter(|_| policy.deny_cache).unwrap_or(&self.store)
+    }
+}

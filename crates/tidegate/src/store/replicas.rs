@@ -1,0 +1,61 @@
+//! How many copies of what was charged have to exist before an answer counts.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// Copies that a charge needs before it is answered: for limits that a failover must not forget.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Policy, Replicas, Unconfirmed};
+///
+/// let replicas = Replicas {
+///     wait: "2".parse()?,
+///     timeout: Duration::from_millis(100),
+///     unconfirmed: Unconfirmed::Deny,
+/// };
+/// let payout = Policy::all().limit("day", "quota 10/day").replicas(replicas);
+/// assert_eq!(Replicas::default().wait.get(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Replicas {
+    /// So many replicas have to confirm; 1.
+    pub wait: NonZeroU32,
+    /// How long they have for it, on top of the store's deadline; 50 ms. Taken as 1 ms at least and a minute at most.
+    pub timeout: Duration,
+    /// What becomes of an answer that they do not confirm in time.
+    pub unconfirmed: Unconfirmed,
+}
+
+/// What becomes of a charge that too few replicas have confirmed. It stays charged either way.
+///
+/// ```
+/// use tidegate::{Replicas, Unconfirmed};
+///
+/// assert_eq!(Replicas::default().unconfirmed, Unconfirmed::Allow);
+/// let strict = Replicas { unconfirmed: Unconfirmed::Deny, ..Replicas::default() };
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Unconfirmed {
+    /// The answer stands, and is counted.
+    #[default]
+    Allow,
+    /// The caller is turned away as if the store had failed and the policy denied then.
+    Deny,
+}
+
+impl Default for Replicas {
+    fn default() -> Self {
+        let timeout = Duration::from_millis(50);
+        Self { wait: NonZeroU32::MIN, timeout, unconfirmed: Unconfirmed::Allow }
+    }
+}
+
+impl Replicas {
+    /// The timeout, within its bounds: one of 0 would wait for ever.
+    #[cfg(feature = "breaker")]
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout.clamp(Duration::from_millis(1), Duration::from_mins(1))
+    }
+}
