@@ -45,7 +45,7 @@ use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
 use super::owned::OwnedAsk;
-use super::{Ask, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
+use super::{Ask, KeyedLimit, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -189,6 +189,16 @@ impl Store for RedisStore {
     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
         if !ask.is_sound() {
             let why = "expected 1 to 16 limits, and no key twice in a scope";
+            return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
+        }
+        let apart = |pair: &[KeyedLimit<'_>]| {
+            let policies = (pair[0].scope.policy(), pair[1].scope.policy());
+            let together = pair.iter().all(|keyed| keyed.scope.is_together());
+            if together { policies.0 != policies.1 } else { pair[0].key != pair[1].key }
+        };
+        if ask.limits.windows(2).any(apart) {
+            let why =
+                "limits on different identifiers need scopes that are together, of one policy";
             return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
         }
         let due = self.client.due();
