@@ -85,6 +85,7 @@ pub struct RedisStore {
 /// };
 /// assert_eq!(options.url, "redis://127.0.0.1:6379");
 /// assert!(!options.replays); // Redis' own clock decides
+/// assert!(options.announces); // and the others know of this node
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
@@ -104,6 +105,8 @@ pub struct RedisOptions {
     pub deadline: Duration,
     /// Goes by the asker's time instead of Redis': for replays and tests only, since the clocks of a fleet differ.
     pub replays: bool,
+    /// Whether this process is one of the [nodes](RedisStore::nodes) that share the store: not if it only looks.
+    pub announces: bool,
 }
 
 impl RedisOptions {
@@ -122,6 +125,7 @@ impl RedisOptions {
             hash_key: *b"tidegate-default",
             deadline: Duration::from_millis(20),
             replays: false,
+            announces: true,
         }
     }
 }
@@ -156,11 +160,12 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let RedisOptions { url, key_prefix, hash_key, deadline, replays } = options;
+        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces } = options;
         let client = Client::start(&url, deadline)?;
         let keys = Keys::new(&key_prefix, hash_key);
         // A replay shares its Redis with nobody.
-        let nodes = if replays { Nodes::default() } else { Nodes::announce(&client, &keys) };
+        let announces = announces && !replays;
+        let nodes = if announces { Nodes::announce(&client, &keys) } else { Nodes::default() };
         Ok(Self { client, keys, replays, nodes })
     }
 
