@@ -254,9 +254,30 @@ async fn a_full_server_writes_nothing_by_halves() {
         let error = take(&store, key, &limit_of(5)).await.unwrap_err();
         assert_eq!((error.trouble(), error.ran()), (Trouble::OutOfMemory, Ran::No), "{error}");
     }
+    let error = take(&store, "new", &"sliding-log 3/day".parse().unwrap()).await.unwrap_err();
+    assert_eq!((error.trouble(), error.ran()), (Trouble::OutOfMemory, Ran::No), "{error}");
     assert_eq!(server.command(&["DBSIZE"]).text(), keys);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).text();
     assert_eq!(spent(&store, "before", &limit_of(5)).await, 1);
+}
+
+#[tokio::test]
+async fn a_primary_that_becomes_a_replica_is_left_whatever_is_written() {
+    let (primary, other) = (RedisServer::start(), RedisServer::start());
+    let limits = ["3/day", "sliding-log 3/day", "concurrency 3 lease 60s"];
+    let stores = limits.map(|_| store(primary.url(), PATIENT));
+    for (store, limit) in stores.iter().zip(limits) {
+        assert_eq!(take(store, limit, &limit.parse().unwrap()).await, Ok(true), "{limit}");
+    }
+    primary.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    // Until a connection is old enough for its server to have become another.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    for (store, limit) in stores.iter().zip(limits) {
+        let connects = store.stats().connects;
+        let error = take(store, limit, &limit.parse().unwrap()).await.unwrap_err();
+        assert_eq!(error.trouble(), Trouble::ReadOnly, "{limit}: {error}");
+        assert!(store.stats().connects > connects, "{limit}: {:?}", store.stats());
+    }
 }
 
 #[tokio::test]
