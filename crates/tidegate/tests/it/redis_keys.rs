@@ -142,10 +142,14 @@ async fn numbers_that_somebody_else_wrote_are_of_the_wrong_type_and_stay() {
         ("sliding-log 5/s", 'l', &["RPUSH", "a", "b", "c"]),
         ("sliding-log 5/s", 'l', &["RPUSH", "1", "2"]),
         ("sliding-log 5/s", 'l', &["RPUSH", "1", "2", "1e300"]),
+        ("sliding-log 5/s", 'l', &["RPUSH", "5", "5", "9"]),
+        ("sliding-log 5/s", 'l', &["RPUSH", "1", "1", "1", "0", "2", "1"]),
         ("concurrency 5 lease 60s", 'p', &["ZADD", "1e17", "hello"]),
         ("concurrency 5 lease 60s", 'p', &["ZADD", "1e17", "hello", "2e17", "1:1"]),
         ("concurrency 5 lease 60s", 'p', &["ZADD", "1", "hello"]),
         ("concurrency 5 lease 60s", 'p', &["ZADD", "5", "used"]),
+        ("concurrency 5 lease 60s", 'p', &["ZADD", "-5", "used"]),
+        ("concurrency 5 lease 60s", 'p', &["ZADD", "1", "1:5"]),
     ] {
         let limit: Limit = text.parse().unwrap();
         let key = format!("tg:{{1:k}}:api:{letter}");

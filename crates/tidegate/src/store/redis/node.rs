@@ -109,7 +109,7 @@ impl Node {
             let worked = self.serve(&mut link).await;
             self.shared.counters.disconnects.add(1);
             self.shared.trouble();
-            // Nobody had a question while it stood: that it ended in the end says nothing about the next.
+            // That an idle connection ended in the end says nothing about the next.
             if worked || since.elapsed() >= STOOD {
                 self.backoff.reset();
             } else if !self.is_over() {

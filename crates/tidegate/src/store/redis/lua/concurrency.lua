@@ -27,6 +27,7 @@ if name == 'permits' then
     for _, member in ipairs(call('ZRANGEBYSCORE', key, '(0', now)) do
       view.expired = view.expired + cost_of(member)
     end
+    if view.used < view.expired then malformed('more places than are held') end
     local last = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
     local ends = last[2] and tonumber(last[2]) or 0
     if ends > now then view.last = min(ends, view.longest) end
@@ -48,7 +49,7 @@ if name == 'permits' then
         in_the_way = in_the_way - cost_of(held[n])
         if in_the_way <= 0 then return min(tonumber(held[n + 1]), view.longest) - now end
       end
-      if #held == 0 then return view.last - now end
+      if #held == 0 then return view.last and view.last - now or malformed('places that nobody holds') end
       from = from + step
     end
   end

@@ -41,6 +41,7 @@ if name == 'log' then
       local _, before = run_at(key, view.expired - 1)
       base = before
     end
+    if count > first or last < base or newest < at then malformed('a list out of order') end
     view.base, view.last, view.live, view.newest = base, last, last - base, newest
     return view
   end
@@ -54,7 +55,8 @@ if name == 'log' then
       index = first_run(key, index + 1, view.runs, function(_, unit) return unit >= wanted end)
       at = run_at(key, index)
     end
-    return min(at, view.clamp or at) + limit.period - now
+    local wait = min(at, view.clamp or at) + limit.period - now
+    return wait > 0 and wait or malformed('a list out of order')
   end
 
   local function drop_newest(key)
@@ -145,6 +147,7 @@ if name == 'log' then
         reset = view.as_of + limit.period - now
       elseif view.live > 0 then
         reset = min(view.newest, view.clamp or view.newest) + limit.period - now
+        if reset < 0 then malformed('a list out of order') end
       end
       local retry = 0
       if cost > limit.limit then
