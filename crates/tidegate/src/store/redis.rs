@@ -15,6 +15,7 @@ mod lane;
 mod link;
 mod node;
 mod nodes;
+mod outlook;
 mod place;
 mod question;
 mod queue;

@@ -56,7 +56,7 @@ async fn only_what_speaks_of_the_stores_health_counts() {
         (Trouble::OutOfMemory, true),
         (Trouble::Loading, true),
         (Trouble::Denied, true),
-        (Trouble::Overloaded, true),
+        (Trouble::Overloaded, false),
         (Trouble::BadAsk, false),
         (Trouble::WrongType, false),
         (Trouble::Moving, false),

@@ -76,6 +76,24 @@ async fn who_is_not_let_in_is_told_so() {
     }
 }
 
+#[tokio::test]
+async fn the_key_of_hashes_is_never_shown() {
+    let hash_key = *b"canary-canary-ca";
+    let options = RedisOptions { hash_key, ..RedisOptions::new("redis://127.0.0.1:1") };
+    let shown = format!("{options:?} {:?}", RedisStore::new(options.clone()).unwrap());
+    assert!(!shown.contains("99, 97, 110") && !shown.contains("canary"), "{shown}");
+}
+
+#[cfg(feature = "redis-tls")]
+#[tokio::test]
+async fn half_of_a_client_certificate_is_an_error() {
+    for (half, missing) in [("cert=/c.pem", "key"), ("key=/k.pem", "cert")] {
+        let error = RedisStore::new(RedisOptions::new(format!("rediss://127.0.0.1:1?{half}")));
+        let error = error.map(drop).unwrap_err().to_string();
+        assert!(error.contains(&format!("parameter {missing}: ")), "{error}");
+    }
+}
+
 #[test]
 fn a_password_is_not_in_the_options_either() {
     let options = RedisOptions::new("redis://user:canary@host?pass=canary");

@@ -231,3 +231,16 @@ async fn a_cluster_that_is_absent_at_start_is_found_when_it_comes() {
     until_answered(&store).await;
     assert_eq!(spent(&store, "k", &limit_of(5)).await, 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stays_dead_is_asked_about_less_and_less() {
+    let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
+    let store = store(cluster.url(), PATIENT);
+    until_answered(&store).await;
+    cluster.masters()[2].kill();
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    let before = store.stats().refreshes;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let refreshes = store.stats().refreshes - before;
+    assert!((1..=12).contains(&refreshes), "{refreshes} in 4 s, the last half to one second apart");
+}

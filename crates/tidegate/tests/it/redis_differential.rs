@@ -298,3 +298,36 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
     let decisions = pair.borrow().decisions;
     assert!(decisions >= 100_000, "only {decisions} decisions");
 }
+
+/// Their bursts end after 2^53 µs: instants there are rounded, so that decisions agree, and times to 2 µs.
+#[test]
+fn bursts_of_centuries_are_admitted_as_in_memory() {
+    let server = RedisServer::start();
+    let mut pair = Pair::new(server.url());
+    for text in ["2/100000day", "3/104249day", "7/100000day burst 7", "1/1day burst 104249"] {
+        let limit: Limit = text.parse().unwrap();
+        let scope = Scope::named(&pair.next_case(), "");
+        let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
+        let mut now_us = 1_700_000_000_000_001;
+        for (advance_us, op, cost) in [
+            (0, Op::Take, limit.ceiling() - 1),
+            (0, Op::Take, 1),
+            (0, Op::Take, 1),
+            (1, Op::Peek, 1),
+            (1_000_000, Op::Take, 1),
+            (0, Op::Refund, 1),
+            (7, Op::Take, 1),
+            (3, Op::Take, 1),
+            (0, Op::Reset, 0),
+            (0, Op::Take, limit.ceiling()),
+            (0, Op::Take, 1),
+        ] {
+            now_us += advance_us;
+            let ask = Ask { mode: Mode::All, limits: &limits, cost, op };
+            let (memory, redis) = pair.answer(&ask, Timestamp::from_micros(now_us));
+            let (memory, redis) = (memory.verdict.decision, redis.verdict.decision);
+            let known = |it: tidegate::Decision| (it.allowed(), it.remaining());
+            assert_eq!(known(redis), known(memory), "{text}: {op:?} {cost}");
+        }
+    }
+}

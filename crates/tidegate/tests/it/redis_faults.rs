@@ -7,7 +7,7 @@ use tidegate::{Op, Ran, Trouble};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use crate::processes::{FaultProxy, Faults, RedisServer, Way};
+use crate::processes::{FaultProxy, Faults, RedisCluster, RedisServer, Way};
 use crate::redis_support::{Load, PATIENT, ask, limit_of, spent, store, take, until_answered};
 
 /// As in production.
@@ -28,6 +28,26 @@ async fn absent_at_start_it_fails_at_once_and_heals_when_redis_comes() {
     server.restart();
     until_answered(&store).await;
     assert_eq!(take(&store, "k", &limit_of(5)).await, Ok(true));
+}
+
+#[test]
+fn after_its_runtime_has_ended_a_store_says_so_at_once() {
+    let (server, cluster) = (RedisServer::start(), RedisCluster::start());
+    for url in [server.url(), cluster.url()] {
+        let runtime = || tokio::runtime::Runtime::new().unwrap();
+        let first = runtime();
+        let store = first.block_on(async {
+            let store = store(url.as_str(), DEADLINE);
+            until_answered(&store).await;
+            store
+        });
+        drop(first);
+        runtime().block_on(async {
+            let answer = tokio::time::timeout(PATIENT, take(&store, "k", &limit_of(5))).await;
+            let error = answer.expect("never answered").unwrap_err();
+            assert_eq!(error.trouble(), Trouble::Unreachable, "{url}: {error}");
+        });
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,6 +133,56 @@ async fn a_server_that_hangs_from_the_start_is_waited_for_no_longer_than_the_dea
     assert_eq!(spent(&store, "k", &limit_of(5)).await, 0);
 }
 
+/// Connections that end before anybody has used them: mostly there is a wait before the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn between_two_connections_nobody_waits_past_the_deadline() {
+    let server = RedisServer::start();
+    let store = store(server.url(), DEADLINE);
+    until_answered(&store).await;
+    for _ in 0..9 {
+        let connects = store.stats().connects;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        crate::processes::wait_until("the next connection", PATIENT, || {
+            store.stats().connects > connects
+        });
+    }
+    let mut longest = Duration::ZERO;
+    for _ in 0..5 {
+        let disconnects = store.stats().disconnects;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        crate::processes::wait_until("the end of the connection", PATIENT, || {
+            store.stats().disconnects > disconnects
+        });
+        let start = Instant::now();
+        // Refused or not, it is told in time.
+        let _ = ask(&store, "k", &limit_of(5), Op::Peek).await;
+        longest = longest.max(start.elapsed());
+        let connects = store.stats().disconnects;
+        crate::processes::wait_until("the next connection", PATIENT, || {
+            store.stats().connects > connects
+        });
+    }
+    assert!(longest <= DEADLINE + MARGIN / 2, "{longest:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_unused_after_a_while_is_replaced_at_once() {
+    let server = RedisServer::start();
+    let store = store(server.url(), PATIENT);
+    until_answered(&store).await;
+    for _ in 0..6 {
+        let connects = store.stats().connects;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        let start = Instant::now();
+        while store.stats().connects == connects {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Six doublings later the wait would be up to 640 ms.
+        assert!(start.elapsed() <= MARGIN / 2, "{:?}", start.elapsed());
+        tokio::time::sleep(Duration::from_millis(1_050)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_that_come_too_late_are_nobody_elses() {
     let server = RedisServer::start();
@@ -184,9 +254,30 @@ async fn a_full_server_writes_nothing_by_halves() {
         let error = take(&store, key, &limit_of(5)).await.unwrap_err();
         assert_eq!((error.trouble(), error.ran()), (Trouble::OutOfMemory, Ran::No), "{error}");
     }
+    let error = take(&store, "new", &"sliding-log 3/day".parse().unwrap()).await.unwrap_err();
+    assert_eq!((error.trouble(), error.ran()), (Trouble::OutOfMemory, Ran::No), "{error}");
     assert_eq!(server.command(&["DBSIZE"]).text(), keys);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).text();
     assert_eq!(spent(&store, "before", &limit_of(5)).await, 1);
+}
+
+#[tokio::test]
+async fn a_primary_that_becomes_a_replica_is_left_whatever_is_written() {
+    let (primary, other) = (RedisServer::start(), RedisServer::start());
+    let limits = ["3/day", "sliding-log 3/day", "concurrency 3 lease 60s"];
+    let stores = limits.map(|_| store(primary.url(), PATIENT));
+    for (store, limit) in stores.iter().zip(limits) {
+        assert_eq!(take(store, limit, &limit.parse().unwrap()).await, Ok(true), "{limit}");
+    }
+    primary.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    // Until a connection is old enough for its server to have become another.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    for (store, limit) in stores.iter().zip(limits) {
+        let connects = store.stats().connects;
+        let error = take(store, limit, &limit.parse().unwrap()).await.unwrap_err();
+        assert_eq!(error.trouble(), Trouble::ReadOnly, "{limit}: {error}");
+        assert!(store.stats().connects > connects, "{limit}: {:?}", store.stats());
+    }
 }
 
 #[tokio::test]

@@ -126,3 +126,68 @@ async fn what_somebody_else_wrote_is_an_error_and_stays() {
         }
     }
 }
+
+#[tokio::test]
+async fn numbers_that_somebody_else_wrote_are_of_the_wrong_type_and_stay() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    for (text, letter, command) in [
+        ("5/s", 'a', &["SET", "1e300"][..]),
+        ("5/s", 'a', &["SET", "1.5 0 1 1"]),
+        ("7/365day burst 250", 'a', &["SET", "1 99999999999999999999 1 1"]),
+        ("fixed-window 5/s", 'w', &["SET", "99999999999999999999 1"]),
+        ("fixed-window 5/s", 'w', &["SET", "1 99999999999999999999"]),
+        ("sliding-window 5/s", 's', &["SET", "99999999999999999999 1 1 1"]),
+        ("sliding-window 5/s", 's', &["SET", "a1 b2 c3 d4 e5"]),
+        ("sliding-log 5/s", 'l', &["RPUSH", "a", "b", "c"]),
+        ("sliding-log 5/s", 'l', &["RPUSH", "1", "2"]),
+        ("sliding-log 5/s", 'l', &["RPUSH", "1", "2", "1e300"]),
+        ("sliding-log 5/s", 'l', &["RPUSH", "5", "5", "9"]),
+        ("sliding-log 5/s", 'l', &["RPUSH", "1", "1", "1", "0", "2", "1"]),
+        ("concurrency 5 lease 60s", 'p', &["ZADD", "1e17", "hello"]),
+        ("concurrency 5 lease 60s", 'p', &["ZADD", "1e17", "hello", "2e17", "1:1"]),
+        ("concurrency 5 lease 60s", 'p', &["ZADD", "1", "hello"]),
+        ("concurrency 5 lease 60s", 'p', &["ZADD", "5", "used"]),
+        ("concurrency 5 lease 60s", 'p', &["ZADD", "-5", "used"]),
+        ("concurrency 5 lease 60s", 'p', &["ZADD", "1", "1:5"]),
+    ] {
+        let limit: Limit = text.parse().unwrap();
+        let key = format!("tg:{{1:k}}:api:{letter}");
+        server.cli(&["DEL", &key]);
+        server.cli(&[&[command[0], &key], &command[1..]].concat());
+        let before = server.cli(&["DUMP", &key]);
+        let scope = Scope::named("api", "");
+        let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
+        for op in [Op::Take, Op::Peek, Op::Take] {
+            let ask = Ask { mode: Mode::All, limits: &limits, cost: 5, op };
+            let error = store.answer(&ask, SystemClock.now()).await.unwrap_err();
+            assert_eq!(error.trouble(), tidegate::Trouble::WrongType, "{command:?}: {error}");
+        }
+        assert_eq!(server.cli(&["DUMP", &key]), before, "{command:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_that_cannot_be_whole_changes_nothing() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    let limits = ["3/day", "sliding-log 3/day", "concurrency 3 lease 60s"];
+    let limits = limits.map(|text| text.parse::<Limit>().unwrap());
+    let scopes = ["rate", "log", "places"].map(|name| Scope::named("p", name));
+    let keyed: Vec<_> = limits
+        .iter()
+        .zip(&scopes)
+        .map(|(limit, scope)| KeyedLimit { scope, key: b"k", limit })
+        .collect();
+    let ask =
+        |op| store.answer(&Ask { mode: Mode::All, limits: &keyed, cost: 1, op }, SystemClock.now());
+    ask(Op::Take).await.unwrap();
+    let places = keys(&server).into_iter().find(|key| key.ends_with(":p")).unwrap();
+    server.cli(&["SET", &places, "foreign"]);
+    let error = ask(Op::Reset).await.unwrap_err();
+    assert_eq!(error.trouble(), tidegate::Trouble::WrongType, "{error}");
+    let left = keys(&server).iter().filter(|key| key.starts_with("tg:{1:k}")).count();
+    assert_eq!(left, 3, "{:?}", keys(&server));
+    server.cli(&["DEL", &places]);
+    assert_eq!(ask(Op::Reset).await.unwrap().verdict.decision.remaining(), 3);
+}

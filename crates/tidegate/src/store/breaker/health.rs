@@ -6,7 +6,6 @@ use crate::store::Trouble;
 pub(super) const fn says_failed(trouble: Trouble) -> bool {
     match trouble {
         Trouble::Unreachable
-        | Trouble::Overloaded
         | Trouble::NotSent
         | Trouble::Timeout
         | Trouble::Disconnected
@@ -22,8 +21,10 @@ pub(super) const fn says_failed(trouble: Trouble) -> bool {
         | Trouble::ClusterDown
         | Trouble::MaxClients
         | Trouble::Other => true,
-        // The ask's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for.
+        // The ask's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for. Too many at once
+        // are turned away by our own queue; if the store is why they wait, those who got in will say so.
         Trouble::BadAsk
+        | Trouble::Overloaded
         | Trouble::WrongType
         | Trouble::Moving
         | Trouble::Unreplicated

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::backoff::jittered;
 use super::cluster::Map;
 use super::desk::{Bundle, Why};
 use super::node::{Handle, Shared};
+use super::outlook::Outlook;
 use super::place::Place;
 use super::queue::WAITING_MAX;
 use super::scout::{Scout, Seen};
@@ -17,9 +17,8 @@ use super::ticket::Ticket;
 use super::timer::Timer;
 use crate::store::{StoreError, Trouble};
 
-/// How often the map is asked for when all is well, and when it is not.
+/// How often the map is asked for when all is well.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
-const REFRESH_IN_TROUBLE: Duration = Duration::from_millis(50);
 
 /// Long enough for a key to be moved, short enough to be asked again in time.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(3);
@@ -34,22 +33,22 @@ pub(super) struct Clerk {
     /// Why the last map did not come.
     last_error: Option<StoreError>,
     timer: Timer,
+    outlook: Outlook,
 }
 
 impl Clerk {
     pub(super) fn new(map: Arc<Map>, shared: Arc<Shared>) -> Self {
-        let timer = Timer::default();
-        Self { map, shared, waiting: Vec::new(), later: Vec::new(), last_error: None, timer }
+        let (timer, outlook) = (Timer::default(), Outlook::new(REFRESH_EVERY));
+        let (waiting, later) = (Vec::new(), Vec::new());
+        Self { map, shared, waiting, later, last_error: None, timer, outlook }
     }
 
     pub(super) async fn run(mut self, mut bundles: mpsc::Receiver<Bundle>, scout: Scout) {
-        let soon = || Instant::now() + jittered(REFRESH_IN_TROUBLE);
-        let mut next = Instant::now();
         let mut trouble = self.shared.trouble.subscribe();
         // Here, or out to have a look.
         let (mut scout, mut view) = (Some(scout), None);
         while let Some(map) = self.map.get() {
-            if let Some(scout) = scout.take_if(|_| Instant::now() >= next) {
+            if let Some(scout) = scout.take_if(|_| Instant::now() >= self.outlook.next()) {
                 self.shared.counters.refreshes.add(1);
                 let known = map.places().cloned().collect();
                 view = Some(Box::pin(scout.look(self.shared.clone(), known)));
@@ -69,13 +68,13 @@ impl Clerk {
                 (back, seen) = looking => {
                     scout = Some(back);
                     view = None;
-                    next = Instant::now() + self.learn(seen);
+                    self.learn(seen);
                 }
-                () = sleep_until(next), if scout.is_some() => {}
-                Ok(()) = trouble.changed() => next = next.min(soon()),
+                () = sleep_until(self.outlook.next()), if scout.is_some() => {}
+                Ok(()) = trouble.changed() => self.outlook.trouble(Instant::now()),
                 Some(bundle) = bundles.recv() => {
                     if bundle.why != Why::TryAgain {
-                        next = next.min(soon());
+                        self.outlook.trouble(Instant::now());
                     }
                     self.sort(bundle);
                 }
@@ -84,10 +83,11 @@ impl Clerk {
         }
     }
 
-    /// Takes a map, and says when to look again.
-    fn learn(&mut self, seen: Result<Seen, StoreError>) -> Duration {
+    /// Takes a map.
+    fn learn(&mut self, seen: Result<Seen, StoreError>) {
         let current = self.map.get().unwrap_or_default();
         let map = seen.and_then(|seen| current.of(&seen, &self.shared));
+        let is_news = map.as_ref().is_ok_and(|map| !map.is_same(&current));
         let (is_well, error) = match map {
             Ok(map) => {
                 let is_well = !map.has_gaps();
@@ -103,7 +103,7 @@ impl Clerk {
                 None => ticket.answer(Err(error.clone())),
             }
         }
-        jittered(if is_well { REFRESH_EVERY } else { REFRESH_IN_TROUBLE })
+        self.outlook.looked(Instant::now(), is_well, is_news);
     }
 
     /// Finds another way for questions that have not run.
@@ -145,6 +145,7 @@ impl Clerk {
             && let Ok(map) = map.with_moved(slot, place, &self.shared)
         {
             self.map.set(map);
+            self.outlook.news(Instant::now());
         }
     }
 

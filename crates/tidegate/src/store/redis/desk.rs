@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis::ServerError;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
+use super::node::ended;
 use super::place::Place;
 use super::ticket::Ticket;
 use crate::store::{StoreError, Trouble};
@@ -46,11 +48,15 @@ impl Desk {
     }
 
     pub(super) fn bring(&self, tickets: Vec<Ticket>, why: Why) {
-        if let Err(refused) = self.bundles.try_send(Bundle { tickets, why }) {
-            let error =
-                StoreError::new(Trouble::Overloaded, "too many questions have lost their way");
-            Ticket::fail_all(refused.into_inner().tickets, &error);
-        }
+        let (refused, error) = match self.bundles.try_send(Bundle { tickets, why }) {
+            Ok(()) => return,
+            Err(TrySendError::Closed(refused)) => (refused, ended()),
+            Err(TrySendError::Full(refused)) => {
+                let why = "too many questions have lost their way";
+                (refused, StoreError::new(Trouble::Overloaded, why))
+            }
+        };
+        Ticket::fail_all(refused.tickets, &error);
     }
 
     /// The client was dropped: nodes send what they have themselves.

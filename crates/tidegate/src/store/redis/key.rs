@@ -11,6 +11,7 @@
 //! What comes from outside has its length before it, so that no two spell the same key; what is long or not plain
 //! text is hashed. The last letter is the kind of state: a policy whose algorithm changes starts from nothing.
 
+use std::fmt;
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -21,11 +22,18 @@ use crate::store::{KeyedLimit, Scope};
 const PLAIN_MAX: usize = 64;
 
 /// Makes the names of keys.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Keys {
     prefix: String,
     /// Of the hash of identifiers that cannot stand for themselves. The same on every node of a fleet.
     secret: [u8; 16],
+}
+
+impl fmt::Debug for Keys {
+    /// Who knows the secret can make identifiers that share a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
 }
 
 impl Keys {

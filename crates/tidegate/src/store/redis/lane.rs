@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::desk::Desk;
-use super::node::{Handle, Node, Shared};
+use super::node::{Handle, Node, Shared, ended};
 use super::question::Question;
 use super::sentinel;
 use super::stats::Counters;
@@ -67,8 +67,9 @@ impl Lane {
         match &self.way {
             Way::Node(node) => {
                 let (ticket, answer) = Ticket::new(question, 0, due, self.busy.clone());
-                // Only a dropped client closes its queue.
-                drop(node.queue.push(ticket, &self.shared.counters));
+                // While there is a client, only the end of its runtime closes its queue.
+                let refused = node.queue.push(ticket, &self.shared.counters);
+                Ticket::fail_all(refused, &ended());
                 answer
             }
             Way::Cluster(cluster) => {

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -12,8 +13,13 @@ use super::link::Link;
 use super::place::{Access, Place};
 use super::queue::{Queue, Wish};
 use super::stats::Counters;
+use super::ticket::Ticket;
 use super::timer::Timer;
 use crate::store::{Replicas, StoreError, Trouble};
+
+/// A connection that stood for so long was a good one, whether or not it was used. As long as the longest wait: whoever
+/// lets us in and hangs up is not called more often than one who does not answer.
+const STOOD: Duration = Duration::from_secs(1);
 
 /// What all nodes of a client have in common.
 #[derive(Debug)]
@@ -69,6 +75,19 @@ pub(super) struct Node {
     pub(super) timer: Timer,
 }
 
+impl Drop for Node {
+    /// However its task ends: if its runtime does, nobody is left to answer what waits.
+    fn drop(&mut self) {
+        self.queue.close();
+        Ticket::fail_all(self.queue.take(usize::MAX), &ended());
+    }
+}
+
+/// Why nobody answers any more.
+pub(super) fn ended() -> StoreError {
+    StoreError::new(Trouble::Unreachable, "the runtime that kept the connection has ended")
+}
+
 impl Node {
     /// Starts the task that serves a node.
     pub(super) fn start(
@@ -86,10 +105,12 @@ impl Node {
 
     async fn run(mut self) {
         while let Some(mut link) = self.connect().await {
+            let since = Instant::now();
             let worked = self.serve(&mut link).await;
             self.shared.counters.disconnects.add(1);
             self.shared.trouble();
-            if worked {
+            // That an idle connection ended in the end says nothing about the next.
+            if worked || since.elapsed() >= STOOD {
                 self.backoff.reset();
             } else if !self.is_over() {
                 self.pause().await;
@@ -137,19 +158,25 @@ impl Node {
     async fn attempt(&mut self) -> Option<Result<Link, StoreError>> {
         let (shared, as_primary) = (self.shared.clone(), self.as_primary);
         let place = self.place.borrow_and_update().clone();
-        let mut attempt = pin!(async move {
+        self.meanwhile(async move {
             match place? {
                 Some(place) => Link::open(&place, &shared.access, as_primary).await,
                 None => std::future::pending().await,
             }
-        });
+        })
+        .await
+    }
+
+    /// Until something is done, with an eye on the deadlines of those who wait; nothing if the node has moved.
+    async fn meanwhile<T>(&mut self, done: impl Future<Output = T>) -> Option<T> {
+        let mut done = pin!(done);
         loop {
             self.timer.arm(|| self.queue.next_due());
             // Woken for nothing but a deadline that has to be watched.
             let wish = Wish { enough: usize::MAX, alarm: self.timer.alarm() };
             tokio::select! {
                 biased;
-                result = &mut attempt => return Some(result),
+                result = &mut done => return Some(result),
                 () = self.queue.gathered(wish) => self.timer.arm_by(self.queue.next_due()),
                 () = self.timer.rings() => self.tell_overdue(Instant::now()),
                 () = moved(&mut self.place) => return None,
@@ -159,10 +186,8 @@ impl Node {
 
     /// Waits before the next attempt, unless the node has moved.
     async fn pause(&mut self) {
-        tokio::select! {
-            () = sleep(self.backoff.next()) => {}
-            () = moved(&mut self.place) => {}
-        }
+        let pause = sleep(self.backoff.next());
+        self.meanwhile(pause).await;
     }
 
     /// Tells those who have waited for too long.

@@ -129,6 +129,11 @@ impl SlotMap {
         self.nodes.iter().map(|node| &node.place)
     }
 
+    /// Whether it says the same of every slot.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.owners == other.owners && self.places().eq(other.places())
+    }
+
     /// Whether some slots have nobody to serve them, as far as is known.
     pub(super) fn has_gaps(&self) -> bool {
         self.owners.contains(&NOBODY) || self.nodes.iter().any(|node| node.node.queue.is_refusing())

@@ -150,10 +150,13 @@ fn database(text: &str) -> Result<u32, StoreError> {
 fn tls(query: &mut Parameters) -> Result<Tls, StoreError> {
     let mut file = |name: &str| query.remove(name).map(PathBuf::from);
     let (ca, cert, key) = (file("ca"), file("cert"), file("key"));
-    if cert.is_some() != key.is_some() {
-        return Err(bad("cert and key: expected both or none"));
-    }
-    Tls::new(ca.as_deref(), cert.as_deref().zip(key.as_deref())).map_err(|why| bad(&why))
+    let own = match (&cert, &key) {
+        (Some(cert), Some(key)) => Some((cert.as_path(), key.as_path())),
+        (None, None) => None,
+        (Some(_), None) => return Err(bad("parameter key: expected one with cert")),
+        (None, Some(_)) => return Err(bad("parameter cert: expected one with key")),
+    };
+    Tls::new(ca.as_deref(), own).map_err(|why| bad(&why))
 }
 
 #[cfg(not(feature = "redis-tls"))]

@@ -73,9 +73,15 @@ for n = 2, #ARGV do
   local before = filled
   local ok, failure = pcall(answer, ask, key)
   if not ok then
+    -- What a call to Redis raises is a table or its text, as Redis' version has it.
+    local why = type(failure) == 'table' and failure.err or failure
+    -- What no write gets past, Redis says to the first write of a script only. So nothing has been written, and the
+    -- call fails as a whole: whoever asks may have to find another server.
+    local stops = { READONLY = true, OOM = true, MISCONF = true, NOREPLICAS = true, MASTERDOWN = true }
+    if stops[string.match(why, '^%u+')] then return { err = why } end
     for place = before + 1, filled do out[place] = nil end
     filled = before
-    reply(type(failure) == 'table' and failure.err or failure)
+    reply(why)
   end
   key = key + #ask
 end

@@ -11,11 +11,11 @@
 if name == 'permits' then
   local function book(key, member)
     local score = call('ZSCORE', key, member)
-    return score and integer(-tonumber(score)) or 0
+    return score and stored(-tonumber(score)) or 0
   end
 
   local function cost_of(member)
-    return integer(string.match(member, ':(%d+)$'))
+    return stored(string.match(member, '^%d+:(%d+)$') or malformed(member))
   end
 
   local function member_of(id, cost)
@@ -27,10 +27,16 @@ if name == 'permits' then
     for _, member in ipairs(call('ZRANGEBYSCORE', key, '(0', now)) do
       view.expired = view.expired + cost_of(member)
     end
+    if view.used < view.expired then malformed('more places than are held') end
     local last = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
     local ends = last[2] and tonumber(last[2]) or 0
     if ends > now then view.last = min(ends, view.longest) end
-    view.repairs = ends > view.longest
+    if ends > 0 then cost_of(last[1]) end
+    if ends > view.longest then
+      view.repairs = call('ZRANGEBYSCORE', key, '(' .. format('%.0f', view.longest), '+inf')
+      -- Read before anything is written: they may be somebody else's.
+      for _, member in ipairs(view.repairs) do cost_of(member) end
+    end
     return view
   end
 
@@ -43,7 +49,7 @@ if name == 'permits' then
         in_the_way = in_the_way - cost_of(held[n])
         if in_the_way <= 0 then return min(tonumber(held[n + 1]), view.longest) - now end
       end
-      if #held == 0 then return view.last - now end
+      if #held == 0 then return view.last and view.last - now or malformed('places that nobody holds') end
       from = from + step
     end
   end
@@ -52,9 +58,7 @@ if name == 'permits' then
     call('ZREMRANGEBYSCORE', key, '(0', now)
     if view.repairs then
       -- Granted by a clock that has since stepped back: no lease outlives its length.
-      for _, member in ipairs(call('ZRANGEBYSCORE', key, '(' .. format('%.0f', view.longest), '+inf')) do
-        call('ZADD', key, view.longest, member)
-      end
+      for _, member in ipairs(view.repairs) do call('ZADD', key, view.longest, member) end
     end
     local used = view.used - view.expired + cost
     if cost > 0 then
@@ -100,6 +104,11 @@ if name == 'permits' then
 
     -- Places come back by release.
     refund = function() end,
+
+    -- Fails as a reset would, and writes nothing.
+    readable = function(key)
+      call('ZSCORE', key, 'used')
+    end,
 
     -- The next id stays, so that a holder from before cannot give back the place of one from after.
     reset = function(_, key)

@@ -1,6 +1,6 @@
--- The commonest asks by far: takes from one GCRA limit or token bucket whose unit is a whole number of µs. A batch of
--- nothing else is decided here, before anything else is even defined, in half the time; what does not fit goes on
--- below, with nothing written yet. Twin: Gcra::decide_whole.
+-- The commonest asks by far: takes from one GCRA limit or token bucket whose unit is a whole number of µs, and whose
+-- burst lasts less than a century. A batch of nothing else is decided here, before anything else is even defined, in
+-- half the time; what does not fit goes on below, with nothing written yet. Twin: Gcra::decide_whole.
 --
 -- KEYS, ARGV and reply as in check.lua; asks and states as in gcra.lua.
 if #ARGV == #KEYS + 1 then
@@ -10,7 +10,7 @@ if #ARGV == #KEYS + 1 then
     local text, key = ARGV[n + 1], KEYS[n]
     if not limits[text] then
       local cost, interval, burst, tolerance = match(text, '^take all (%d+) gcra,(%d+),1,1,(%d+),(%d+)$')
-      fits = cost and tonumber(tolerance) <= EXACT
+      fits = cost and tonumber(tolerance) <= EXACT / 2
       if not fits then break end
       limits[text] = { tonumber(cost), tonumber(interval), tonumber(burst), tonumber(tolerance) }
     end

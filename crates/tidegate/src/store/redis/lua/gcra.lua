@@ -4,6 +4,9 @@
 --                                                    counts in units of 1/scale tick, like all that is ahead
 -- State: "us", or "ticks frac scale tick" where that is not a whole number of µs
 
+-- A burst of centuries ends after 2^53 µs. Instants up to here are even, and so rounded: down, to hold nobody back.
+local ARRIVAL_MAX = 2 * EXACT
+
 local function write_arrival(key, state)
   local end_us = (state.frac > 0 and state.ticks + 1 or state.ticks) * state.tick
   local text
@@ -26,9 +29,9 @@ local function load_arrival(key)
   if text and not tonumber(text) then
     local ticks, frac, scale, tick = string.match(text, '^(%d+) (%d+) (%d+) (%d+)$')
     if not ticks then malformed(text) end
-    state.ticks, state.frac = integer(ticks), integer(frac)
-    state.scale, state.tick = integer(scale), integer(tick)
-  elseif not (state.ticks >= 0 and state.ticks <= EXACT) then
+    state.ticks, state.frac = whole(ticks, ARRIVAL_MAX) or malformed(text), stored(frac)
+    state.scale, state.tick = stored(scale), stored(tick)
+  elseif not whole(state.ticks, ARRIVAL_MAX) then
     malformed(text)
   end
   strings[key] = state
@@ -58,7 +61,10 @@ local function move_arrival(limit, state, units)
   local now_ticks = limit.tick == 1 and now or div(now, limit.tick)
   local frac = limit.scale == 1 and 0 or fmod(units, limit.scale)
   state.known, state.dirty = true, true
-  state.ticks, state.frac = now_ticks + (units - frac) / limit.scale, frac
+  local ahead_ticks = (units - frac) / limit.scale
+  local ticks = now_ticks + ahead_ticks
+  if ticks > EXACT and ticks - now_ticks > ahead_ticks then ticks = ticks - 2 end
+  state.ticks, state.frac = ticks, frac
   state.scale, state.tick = limit.scale, limit.tick
 end
 

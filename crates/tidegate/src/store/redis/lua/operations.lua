@@ -4,7 +4,9 @@
 if name == 'operations' then
   function algorithms.operations(ask, key, decide)
     local args = {}
-    for number in gmatch(ask.args, ':(%d+)') do args[#args + 1] = integer(number) end
+    for number in gmatch(ask.args, ':(%d+)') do
+      args[#args + 1] = whole(number, ARRIVAL_MAX) or integer(number)
+    end
 
     local function each(what)
       for n = 1, #ask do
@@ -30,6 +32,11 @@ if name == 'operations' then
     end
 
     function operations.reset()
+      -- All or nothing: what is deleted may be of any type, but places are not.
+      for n = 1, #ask do
+        local readable = ask[n].algorithm.readable
+        if readable then readable(KEYS[key + n - 1]) end
+      end
       for n = 1, #ask do
         local name, reset = KEYS[key + n - 1], ask[n].algorithm.reset
         if reset then

@@ -19,13 +19,15 @@ local function div_up(a, b)
   return rest > 0 and (a - rest) / b + 1 or a / b
 end
 
--- A whole number from 0 to 2^53, or an error: `nan` and `1e400` pass tonumber.
-local function integer(text)
+-- A whole number from 0 to `most`, or nil: `nan` and `1e400` pass tonumber.
+local function whole(text, most)
   local n = tonumber(text)
-  if not n or not (n >= 0 and n <= EXACT) or n ~= floor(n) then
-    error('ERR tidegate: expected a whole number up to 2^53, got ' .. tostring(text), 0)
-  end
-  return n
+  if n and n >= 0 and n <= most and n == floor(n) then return n end
+end
+
+-- A number of an ask.
+local function integer(text)
+  return whole(text, EXACT) or error('ERR tidegate: expected a whole number up to 2^53, got ' .. tostring(text), 0)
 end
 
 local now, margin_ms
@@ -41,7 +43,12 @@ end
 local strings = {}
 
 local function malformed(text)
-  error('WRONGTYPE tidegate: the key holds something else: ' .. string.sub(text, 1, 40), 0)
+  error('WRONGTYPE tidegate: the key holds something else: ' .. string.sub(tostring(text), 1, 40), 0)
+end
+
+-- A number of a state: a bad one is not the fault of whoever asks, nor of Redis, but of whoever else uses the key.
+local function stored(text)
+  return whole(text, EXACT) or malformed(text)
 end
 
 -- One entry per algorithm: `read` its numbers from an ask, `decide` without writing, `apply` what was decided,

@@ -7,7 +7,13 @@
 if name == 'log' then
   local function run_at(key, index)
     local run = call('LRANGE', key, index * 3, index * 3 + 2)
-    return integer(run[1]), integer(run[2]), integer(run[3])
+    return stored(run[1]), stored(run[2]), stored(run[3])
+  end
+
+  local function count_runs(key)
+    local numbers = call('LLEN', key)
+    if fmod(numbers, 3) > 0 then malformed('a list of ' .. numbers) end
+    return numbers / 3
   end
 
   -- The first run in [low, high) for which `is` holds, if it holds for all after that; `high` if for none.
@@ -21,7 +27,7 @@ if name == 'log' then
 
   -- The log as of one decision. Not kept between asks: a log may be long, and most of it is never looked at.
   local function view_log(limit, key)
-    local runs = call('LLEN', key) / 3
+    local runs = count_runs(key)
     local view = { runs = runs, expired = 0, live = 0, as_of = now }
     if runs == 0 then return view end
     local newest, last = run_at(key, -1)
@@ -35,6 +41,7 @@ if name == 'log' then
       local _, before = run_at(key, view.expired - 1)
       base = before
     end
+    if count > first or last < base or newest < at then malformed('a list out of order') end
     view.base, view.last, view.live, view.newest = base, last, last - base, newest
     return view
   end
@@ -48,7 +55,8 @@ if name == 'log' then
       index = first_run(key, index + 1, view.runs, function(_, unit) return unit >= wanted end)
       at = run_at(key, index)
     end
-    return min(at, view.clamp or at) + limit.period - now
+    local wait = min(at, view.clamp or at) + limit.period - now
+    return wait > 0 and wait or malformed('a list out of order')
   end
 
   local function drop_newest(key)
@@ -58,11 +66,11 @@ if name == 'log' then
   local function push_run(key, at, count)
     if count == 0 then return end
     local last = call('LRANGE', key, -3, -1)
-    if last[1] and integer(last[1]) == at then
-      call('LSET', key, -2, integer(last[2]) + count)
-      call('LSET', key, -1, integer(last[3]) + count)
+    if last[1] and stored(last[1]) == at then
+      call('LSET', key, -2, stored(last[2]) + count)
+      call('LSET', key, -1, stored(last[3]) + count)
     else
-      call('RPUSH', key, at, (last[2] and integer(last[2]) or 0) + count, count)
+      call('RPUSH', key, at, (last[2] and stored(last[2]) or 0) + count, count)
     end
   end
 
@@ -70,9 +78,9 @@ if name == 'log' then
     while amount > 0 do
       local last = call('LRANGE', key, -3, -1)
       if not last[1] then return end
-      local count = integer(last[3])
+      local count = stored(last[3])
       if count > amount then
-        call('LSET', key, -2, integer(last[2]) - amount)
+        call('LSET', key, -2, stored(last[2]) - amount)
         call('LSET', key, -1, count - amount)
         return
       end
@@ -83,7 +91,7 @@ if name == 'log' then
 
   -- Takes units with this very stamp. Those after it are numbered anew; a lease is young, so that they are few.
   local function take_at(key, at, amount)
-    local runs = call('LLEN', key) / 3
+    local runs = count_runs(key)
     local index = first_run(key, 0, runs, function(stamp) return stamp >= at end)
     if index == runs then return end
     local stamp, _, count = run_at(key, index)
@@ -107,8 +115,8 @@ if name == 'log' then
     if view.clamp then
       local pulled = 0
       local last = call('LRANGE', key, -3, -1)
-      while last[1] and integer(last[1]) > view.clamp do
-        pulled = pulled + integer(last[3])
+      while last[1] and stored(last[1]) > view.clamp do
+        pulled = pulled + stored(last[3])
         drop_newest(key)
         last = call('LRANGE', key, -3, -1)
       end
@@ -117,7 +125,7 @@ if name == 'log' then
     push_run(key, view.as_of, added)
     take_newest(key, taken)
     local newest = call('LINDEX', key, -3)
-    if newest then call('PEXPIRE', key, ttl_ms(integer(newest) + limit.period)) end
+    if newest then call('PEXPIRE', key, ttl_ms(stored(newest) + limit.period)) end
   end
 
   algorithms.log = {
@@ -139,6 +147,7 @@ if name == 'log' then
         reset = view.as_of + limit.period - now
       elseif view.live > 0 then
         reset = min(view.newest, view.clamp or view.newest) + limit.period - now
+        if reset < 0 then malformed('a list out of order') end
       end
       local retry = 0
       if cost > limit.limit then

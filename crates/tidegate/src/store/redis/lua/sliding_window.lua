@@ -6,15 +6,16 @@
 
 if name == 'slots' then
   local function parse_slots(state, text)
+    if string.find(text, '[^%d ]') then malformed(text) end
     local n = -2
     for number in gmatch(text, '%d+') do
       n = n + 1
       if n == -1 then
-        state.width = integer(number)
+        state.width = stored(number)
       elseif n == 0 then
-        state.newest = integer(number)
+        state.newest = stored(number)
       else
-        state[n] = integer(number)
+        state[n] = stored(number)
       end
     end
     if n < 2 or state.width == 0 then malformed(text) end

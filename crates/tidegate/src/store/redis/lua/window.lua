@@ -19,7 +19,7 @@ if name == 'window' or name == 'edges' then
     if text then
       local ends, count = string.match(text, '^(%d+) (%d+)$')
       if not ends then malformed(text) end
-      state.ends, state.count = integer(ends), integer(count)
+      state.ends, state.count = stored(ends), stored(count)
     end
     strings[key] = state
     return state
