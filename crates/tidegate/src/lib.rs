@@ -25,7 +25,6 @@
 mod builder;
 mod clock;
 mod engine;
-#[cfg(feature = "leases")]
 mod identity;
 mod limiter;
 mod permit;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
-use crate::store::{Ask, KeyedLimit, Op, Scope, Store};
+use crate::reply::Reply;
+use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Store, StoreError};
 
 /// The answer to an `acquire`.
 ///
@@ -26,6 +27,9 @@ pub struct Acquired<A> {
 }
 
 /// Places held. Given back when dropped.
+///
+/// A release that fails is sent again in the background, four times within some seconds, where permits come from a store
+/// over the network and there is a tokio runtime. If that fails too, the place comes back when its lease ends.
 ///
 /// ```
 /// use tidegate::{Limiter, Permit};
@@ -61,13 +65,71 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        for Held { scope, key, limit, id } in &self.held {
-            let limits = [KeyedLimit { scope, key, limit }];
-            let op = Op::Release { permit_id: *id };
-            let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op };
-            // Under way with the call, whoever waits for it. Giving back takes no memory, so that no time is needed
-            // to find some.
-            drop(self.store.answer(&ask, Timestamp::EPOCH));
+        for held in self.held.drain(..) {
+            // Under way with the call, whoever waits for it.
+            let reply = held.release(&*self.store);
+            #[cfg(any(feature = "breaker", feature = "leases"))]
+            again::see_to(reply, &self.store, held);
+            #[cfg(not(any(feature = "breaker", feature = "leases")))]
+            drop(reply);
         }
+    }
+}
+
+impl Held {
+    fn release(&self, store: &dyn Store) -> Reply<'static, Settled, StoreError> {
+        let Self { scope, key, limit, id } = self;
+        let limits = [KeyedLimit { scope, key, limit }];
+        let op = Op::Release { permit_id: *id };
+        // Giving back takes no memory, so that no time is needed to find some.
+        store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 1, op }, Timestamp::EPOCH)
+    }
+}
+
+/// Releases that fail. A place that stays taken for its whole lease is worth some more messages; and as ids do not
+/// repeat, a release that ran after all frees nobody else's place when it is sent again.
+#[cfg(any(feature = "breaker", feature = "leases"))]
+mod again {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::Held;
+    use crate::reply::Reply;
+    use crate::store::{Settled, Store, StoreError};
+
+    /// How long to wait before each further attempt: long enough, in all, for a breaker to close or a replica to be
+    /// promoted.
+    const PAUSES: [Duration; 4] = [
+        Duration::from_millis(50),
+        Duration::from_millis(200),
+        Duration::from_secs(1),
+        Duration::from_secs(5),
+    ];
+
+    /// Sends a release again if it fails, in the background, as long as there is a runtime.
+    pub(super) fn see_to(
+        reply: Reply<'static, Settled, StoreError>,
+        store: &Arc<dyn Store>,
+        held: Held,
+    ) {
+        let first = reply.split();
+        if matches!(first, Ok(Ok(_))) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let store = store.clone();
+        runtime.spawn(async move {
+            let mut released = match first {
+                Ok(known) => known.is_ok(),
+                Err(later) => later.await.is_ok(),
+            };
+            for pause in PAUSES {
+                if released {
+                    return;
+                }
+                tokio::time::sleep(pause).await;
+                released = held.release(&*store).await.is_ok();
+            }
+        });
     }
 }

@@ -341,6 +341,9 @@ impl Policy {
     /// anyway; by default they are not. All nodes that share the store have to agree on it. Never admits more, and up to
     /// a lease's life of the rate less.
     ///
+    /// A reset, or a refund of more than was spent, may admit what other nodes have out on lease at that instant on top,
+    /// once.
+    ///
     /// ```
     /// use tidegate::{Engine, Policy};
     ///
@@ -382,10 +385,7 @@ impl Policy {
             }
             Kind::Limits { mode, members } => {
                 check_members(&members, &self.overrides)?;
-                // Limits on different identifiers have to be kept together.
-                let together = members.windows(2).any(|pair| pair[0].key != pair[1].key);
-                let scope = if together { Scope::together } else { Scope::named };
-                let scoped = |member: Member| (scope(policy, &member.name), member);
+                let scoped = |member: Member| (Scope::named(policy, &member.name), member);
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };

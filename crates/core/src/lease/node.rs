@@ -100,30 +100,46 @@ impl Lessee {
             lease.left -= cost;
             return Step::Admit { remaining: lease.left + self.beyond, late: false };
         }
-        self.decide(now_us, cost, false)
+        self.decide(now_us, cost, false).unwrap_or_else(|| self.wait(cost))
     }
 
     /// Decides a check that has waited. To be called for each, the oldest first, after a reply or a failure. It
     /// may have to wait once more, if it came after the request had left or more was waited for than was
     /// granted; the first one that a request was sent for never has to.
     pub fn resume(&mut self, now_us: u64, cost: u64) -> Step {
+        self.resume_once(now_us, cost).unwrap_or_else(|| self.wait(cost))
+    }
+
+    /// As [`Lessee::resume`], for a check that is not to wait again: `None` if it would have to.
+    ///
+    /// ```
+    /// # use tidegate_core::{Lessee, Limit, Terms};
+    /// let limit: Limit = "1000/s burst 1000".parse()?;
+    /// let mut lessee = Lessee::new(Terms::of([&limit])?);
+    /// assert_eq!(lessee.resume_once(0, 2), None);
+    /// assert_eq!(lessee.poll(0), None); // nothing is asked for it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume_once(&mut self, now_us: u64, cost: u64) -> Option<Step> {
         if cost <= self.late {
             self.late -= cost;
             self.held.spend_late(cost);
-            return Step::Admit { remaining: self.beyond, late: true };
+            return Some(Step::Admit { remaining: self.beyond, late: true });
         }
         self.decide(now_us, cost, true)
     }
 
-    fn decide(&mut self, now_us: u64, cost: u64, waited: bool) -> Step {
+    fn decide(&mut self, now_us: u64, cost: u64, waited: bool) -> Option<Step> {
         let left = self.held.left(now_us);
         if cost <= left {
             self.held.spend(now_us, cost);
-            return Step::Admit { remaining: left - cost + self.beyond, late: false };
+            return Some(Step::Admit { remaining: left - cost + self.beyond, late: false });
         }
-        if let Some(wait_us) = self.refusal.applies(now_us, cost, waited) {
-            return Step::Refuse { retry_after_us: Some(wait_us) };
-        }
+        let wait_us = self.refusal.applies(now_us, cost, waited)?;
+        Some(Step::Refuse { retry_after_us: Some(wait_us) })
+    }
+
+    fn wait(&mut self, cost: u64) -> Step {
         if self.least == 0 {
             self.least = cost;
         }

@@ -4,6 +4,7 @@
 //! A key that is hot asks the store once per hundred admissions or so; a cold one asks for exactly what it needs.
 
 mod entry;
+mod request;
 mod sweep;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use tidegate_core::{Lessee, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
 
 use self::entry::{Entry, LeasedLimits, Waiting};
+use self::request::{Request, has_runtime};
 use super::fingerprint::Fingerprints;
 use super::{
     Ask, KeyedLimit, Op, Place, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
@@ -41,6 +43,13 @@ const MAX_MESSAGES: usize = 4;
 ///
 /// Only `all` over limits that [can be leased](tidegate_core::Limit::lease_ttl) is leased; anything else is asked for
 /// one by one. Clones share everything.
+///
+/// A check waits for two requests at worst: the one that is under way when it comes, and the next; a smaller cost once
+/// more after a larger one was refused.
+///
+/// [`Op::Reset`] forgets what is out on lease, too, and only the node that is asked for it drops what it holds. Up to the
+/// units that other nodes hold at that instant are then admitted on top of the limit, once. So it is with
+/// [`Op::Refund`], if it gives back more than was spent.
 ///
 /// ```
 /// use std::time::Duration;
@@ -106,6 +115,8 @@ struct Shared<S, C> {
     /// Tells a reply to an entry from one to an earlier entry of the same key.
     next_generation: AtomicU64,
     sweeping: AtomicBool,
+    /// Whether the store has ever answered later: then a request needs a runtime that waits for its reply.
+    answers_later: AtomicBool,
     /// The asker's time when it was told last, for what is sent without one.
     last_now: AtomicU64,
     counts: Counts,
@@ -128,10 +139,13 @@ struct Outbox {
     generation: u64,
     ask: Arc<LeasedLimits>,
     messages: [Option<Message>; MAX_MESSAGES],
+    /// A request was due, and nobody here could wait for its reply.
+    stranded: bool,
 }
 
 impl<S: Store + 'static> Leases<S> {
-    /// Leases units of a store. Needs a running tokio runtime when it is asked.
+    /// Leases units of a store. One that answers later needs a tokio runtime: where there is none, what is held is spent,
+    /// and the rest is asked for one by one.
     ///
     /// ```
     /// use tidegate::{LeaseStats, Leases, MemoryStore};
@@ -154,6 +168,7 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             next_generation: AtomicU64::new(0),
             sweeping: AtomicBool::new(false),
+            answers_later: AtomicBool::new(false),
             last_now: AtomicU64::new(0),
             counts: Counts::default(),
         };
@@ -288,7 +303,8 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             }
             Step::Wait => {
                 let (done, answer) = oneshot::channel();
-                entry.waiting.push_back(Waiting { cost: ask.cost, done });
+                let (cost, since) = (ask.cost, entry.requests);
+                entry.waiting.push_back(Waiting { cost, since, done });
                 Err(answer)
             }
             step => {
@@ -298,12 +314,14 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         };
         let outbox = self.outbox(fingerprint, entry, now_us);
         drop(shard);
+        let mut stranded = false;
         if outbox.is_some() {
-            self.send(outbox, now);
+            stranded = self.send(outbox, now);
             self.keep_sweeping();
         }
         match decided {
             Ok(decided) => Reply::ready(decided),
+            Err(_) if stranded => self.strict(ask, now),
             Err(answer) => wait_for(answer),
         }
     }
@@ -364,28 +382,40 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 
     /// What an entry wants to send now.
     fn outbox(&self, fingerprint: u64, entry: &mut Entry, now_us: u64) -> Option<Outbox> {
-        let first = entry.lessee.poll(now_us)?;
-        let mut messages = [Some(first), None, None, None];
-        for message in &mut messages[1..] {
-            *message = entry.lessee.poll(now_us);
-        }
-        for message in messages.iter().flatten() {
-            match message {
-                Message::Ask(_) => drop(self.counts.requests.fetch_add(1, Ordering::Relaxed)),
-                Message::Return(back) => {
+        let mut polled = entry.lessee.poll(now_us);
+        polled?;
+        let (mut messages, mut stranded) = ([None; MAX_MESSAGES], false);
+        for message in &mut messages {
+            match polled {
+                // Before anybody can begin to wait for it.
+                Some(Message::Ask(_)) if self.is_stranded() => {
+                    entry.on_failure(&request::lost());
+                    stranded = true;
+                    break;
+                }
+                Some(Message::Ask(_)) => {
+                    entry.requests += 1;
+                    self.counts.requests.fetch_add(1, Ordering::Relaxed);
+                }
+                Some(Message::Return(back)) => {
                     self.counts.returned.fetch_add(back.units, Ordering::Relaxed);
                 }
+                None => break,
             }
+            *message = polled;
+            polled = entry.lessee.poll(now_us);
         }
         let (generation, ask) = (entry.generation, entry.ask.clone());
-        Some(Outbox { fingerprint, generation, ask, messages })
+        Some(Outbox { fingerprint, generation, ask, messages, stranded })
     }
 
-    /// Sends without a lock; replies come back to [`Shared::on_reply`].
-    fn send(self: &Arc<Self>, outbox: Option<Outbox>, now: Timestamp) {
-        let mut next = outbox;
+    /// Sends without a lock; replies come back to [`Shared::on_reply`]. Answers whether a request was due that nobody
+    /// here could wait for.
+    fn send(self: &Arc<Self>, outbox: Option<Outbox>, now: Timestamp) -> bool {
+        let (mut next, mut any_stranded) = (outbox, false);
         while let Some(outbox) = next.take() {
-            let Outbox { fingerprint, generation, ask, messages } = outbox;
+            let Outbox { fingerprint, generation, ask, messages, stranded } = outbox;
+            any_stranded |= stranded;
             for message in messages.into_iter().flatten() {
                 let Message::Ask(wanted) = message else {
                     if let Message::Return(back) = message {
@@ -393,18 +423,31 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
                     }
                     continue;
                 };
+                let request = Request::new(self.clone(), fingerprint, generation);
                 match ask.with(Op::Lease(wanted), |ask| self.store.answer(ask, now)).split() {
-                    Ok(reply) => next = self.on_reply(fingerprint, generation, reply),
+                    Ok(reply) => next = request.answered(reply),
                     Err(later) => {
-                        let shared = self.clone();
-                        tokio::spawn(async move {
-                            let reply = later.await;
-                            let outbox = shared.on_reply(fingerprint, generation, reply);
-                            shared.send(outbox, now);
-                        });
+                        self.answers_later.store(true, Ordering::Relaxed);
+                        // Without a runtime, what was granted is lost, and the request says so.
+                        any_stranded |= !request.wait_for(later, now);
                     }
                 }
             }
+        }
+        any_stranded
+    }
+
+    /// Whether a reply would come later, and nobody here could wait for it.
+    fn is_stranded(&self) -> bool {
+        self.answers_later.load(Ordering::Relaxed) && !has_runtime()
+    }
+
+    /// No reply will come. Nothing is sent now: whoever notices may be about to end.
+    fn on_loss(&self, fingerprint: u64, generation: u64) {
+        let mut shard = self.shard(fingerprint);
+        let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation);
+        if let Some(entry) = entry {
+            entry.on_failure(&request::lost());
         }
     }
 

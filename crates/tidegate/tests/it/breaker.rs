@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Breaker, BreakerOptions, BreakerState, Engine, KeyedLimit, Limit, MemoryStore, Mode, Op,
-    Reply, Scope, Settled, Source, Store, StoreError, Timestamp, Trouble,
+    Ask, Breaker, BreakerOptions, BreakerState, Engine, KeyedLimit, Limit, MemoryStore, Mode,
+    OnStoreError, Op, Policy, Reply, Scope, Settled, Source, Store, StoreError, Timestamp, Trouble,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -212,4 +212,34 @@ fn a_breaker_is_as_local_as_what_is_in_it() {
     let options = BreakerOptions::default;
     assert!(Breaker::around(MemoryStore::default(), options()).is_local());
     assert!(!breaker(Way::AtOnce).1.is_local());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_is_sent_again() {
+    for trouble in [Trouble::BreakerOpen, Trouble::Timeout] {
+        for way in [Way::Fails(trouble), Way::FailsAfter(Duration::from_millis(20), trouble)] {
+            let store = Scripted::new(Way::AtOnce);
+            let exports = Policy::all().limit("", "concurrency 1 lease 1h");
+            let exports = exports.on_store_error(OnStoreError::DENY);
+            let builder = Engine::builder().store(store.clone()).policy("exports", exports);
+            let engine = builder.build().unwrap();
+            let held = engine.acquire("exports", "k").await.unwrap();
+            assert!(held.permit.is_some());
+            store.behave(way);
+            drop(held);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            store.behave(Way::AtOnce);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let again = engine.acquire("exports", "k").await.unwrap();
+            assert!(again.permit.is_some(), "{way:?}");
+
+            // And not for ever.
+            store.behave(way);
+            drop(again);
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            let calls = store.calls();
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            assert_eq!(store.calls(), calls);
+        }
+    }
 }

@@ -5,13 +5,14 @@
     reason = "figures to be compared, all small"
 )]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
     Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Place, Reply, Scope,
-    Settled, Source, Store, StoreError, Timestamp, Trouble, Turn,
+    Settled, Source, Store, StoreError, Timestamp, Trouble, Turn, Wanted,
 };
 
 const STEP: Duration = Duration::from_micros(250);
@@ -211,6 +212,11 @@ async fn those_who_wait_share_one_request_and_its_failure() {
     }
     assert_eq!(admitted, 10);
     assert!(node.stats().requests <= 3, "{:?}", node.stats());
+    // One that fetches ahead may still be under way, and nobody waits for it.
+    for _ in 0..10 {
+        store.0.open.notify_waiters();
+        tokio::task::yield_now().await;
+    }
 
     clock.advance(Duration::from_hours(1));
     store.0.fails.store(true, Ordering::Relaxed);
@@ -242,5 +248,216 @@ async fn those_who_wait_while_a_key_is_reset_are_answered() {
         () = answered => {}
         () = open => {}
         () = tokio::time::sleep(Duration::from_secs(20)) => panic!("nobody answers"),
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+#[test]
+fn a_request_that_is_lost_with_its_runtime_blocks_nobody() {
+    let limit: Limit = "fixed-window 1000/h".parse().unwrap();
+    let (store, clock) = (Arc2::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    let first = runtime();
+    let inside = first.enter();
+    let waiting = ask(&node, &limit, clock.now(), 1, Op::Take);
+    drop(inside);
+    drop(first);
+    runtime().block_on(async {
+        assert_eq!(waiting.await.unwrap_err().trouble(), Trouble::Disconnected);
+        store.0.open.notify_one();
+        let next = ask(&node, &limit, clock.now(), 1, Op::Take);
+        let next = tokio::time::timeout(Duration::from_secs(20), next).await;
+        assert!(next.unwrap().unwrap().verdict.decision.allowed());
+    });
+}
+
+#[test]
+fn without_a_runtime_the_store_is_asked_itself() {
+    let limit: Limit = "fixed-window 1000/h".parse().unwrap();
+    let (store, clock) = (Arc2::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    let runtime = runtime();
+    for _ in 0..3 {
+        let outside = ask(&node, &limit, clock.now(), 1, Op::Take);
+        store.0.open.notify_one();
+        let outside = runtime.block_on(outside).unwrap();
+        assert!(outside.verdict.decision.allowed());
+        assert_eq!(outside.source, Source::Store);
+    }
+    // Only the first could not know that the store answers later.
+    assert_eq!((node.stats().requests, node.stats().granted), (1, 0));
+    runtime.block_on(async {
+        let inside = ask(&node, &limit, clock.now(), 1, Op::Take);
+        store.0.open.notify_one();
+        assert!(inside.await.unwrap().verdict.decision.allowed());
+    });
+    assert!(node.stats().granted >= 1, "{:?}", node.stats());
+}
+
+#[test]
+fn another_runtime_takes_up_the_sweep() {
+    let limit: Limit = "fixed-window 1000/h".parse().unwrap();
+    let fleet = Fleet::new(1);
+    let check = || take(&fleet.nodes[0], &limit, fleet.clock.now(), 1);
+    for _ in 0..2 {
+        runtime().block_on(async {
+            check();
+            assert_eq!(fleet.nodes[0].stats().keys, 1);
+            fleet.clock.advance(Duration::from_secs(10));
+            let forgotten = async {
+                while fleet.nodes[0].stats().keys > 0 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), forgotten).await.unwrap();
+        });
+    }
+}
+
+/// Notes how far somebody else has come whenever units come back.
+#[derive(Clone, Debug, Default)]
+struct Watched(Arc<(MemoryStore, AtomicU64, Mutex<BTreeSet<u64>>)>);
+
+impl Store for Watched {
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        let (store, progress, seen) = &*self.0;
+        if matches!(ask.op, Op::GiveBack(_)) {
+            seen.lock().unwrap().insert(progress.load(Ordering::Relaxed));
+        }
+        store.answer(ask, now)
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        self.0.0.shape(turn, now)
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_lets_others_run() {
+    let limit: Limit = "fixed-window 10000/h".parse().unwrap();
+    let (store, clock) = (Watched::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    let scope = Scope::named("api", "");
+    for _ in 0..30 {
+        clock.advance(Duration::from_micros(200));
+        for key in 0..64_u8 {
+            let limits = [KeyedLimit { scope: &scope, key: &[key], limit: &limit }];
+            let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+            assert!(node.answer(&ask, clock.now()).now().unwrap().verdict.decision.allowed());
+        }
+    }
+    // All that is held is due at once, and goes back in one round.
+    clock.advance(Duration::from_millis(700));
+    let (_, progress, seen) = &*store.0;
+    let start = tokio::time::Instant::now();
+    while node.stats().returned == 0 || seen.lock().unwrap().len() < 10 {
+        progress.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", seen.lock().unwrap());
+    }
+}
+
+/// Two nodes, of which the second holds units; with them, how many it has admitted and how many it holds.
+fn two_of_which_one_holds(limit: &Limit) -> (Fleet, u64, u64) {
+    let fleet = Fleet::new(2);
+    let mut admitted = 0;
+    for _ in 0..30 {
+        fleet.clock.advance(Duration::from_micros(200));
+        admitted += admit_up_to(&fleet, 1, limit, 1);
+    }
+    let stats = fleet.nodes[1].stats();
+    (fleet, admitted, stats.granted - stats.returned - admitted)
+}
+
+fn admit_up_to(fleet: &Fleet, node: usize, limit: &Limit, most: u64) -> u64 {
+    let check = || take(&fleet.nodes[node], limit, fleet.clock.now(), 1).verdict.decision;
+    (0..most).take_while(|_| check().allowed()).count() as u64
+}
+
+const HOURLY: [&str; 4] =
+    ["100/h burst 100", "fixed-window 100/h", "sliding-window 100/h", "sliding-log 100/h"];
+
+#[test]
+fn a_reset_admits_at_most_what_is_out_on_lease_on_top() {
+    for text in HOURLY {
+        let limit: Limit = text.parse().unwrap();
+        for gives_back in [false, true] {
+            let (fleet, _, out) = two_of_which_one_holds(&limit);
+            assert!(out > 0, "{text}: nothing is out");
+            ask(&fleet.nodes[0], &limit, fleet.clock.now(), 0, Op::Reset).now().unwrap();
+            let mut admitted = admit_up_to(&fleet, 0, &limit, 1000);
+            if gives_back {
+                fleet.nodes[1].release();
+            } else {
+                admitted += admit_up_to(&fleet, 1, &limit, 1000);
+            }
+            // Past all that is held, and all that a node remembers of a refusal.
+            for _ in 0..3 {
+                fleet.clock.advance(Duration::from_millis(1_100));
+                fleet.nodes.iter().for_each(Leases::tick);
+                admitted += (0..2).map(|node| admit_up_to(&fleet, node, &limit, 1000)).sum::<u64>();
+            }
+            assert!(admitted <= 100 + out, "{text}: {admitted} with {out} out on lease");
+        }
+    }
+}
+
+#[test]
+fn a_refund_of_too_much_admits_at_most_what_is_out_on_lease_on_top() {
+    for text in HOURLY {
+        let limit: Limit = text.parse().unwrap();
+        let (fleet, before, out) = two_of_which_one_holds(&limit);
+        ask(&fleet.nodes[0], &limit, fleet.clock.now(), 90, Op::Refund).now().unwrap();
+        let mut admitted = 0;
+        for _ in 0..3 {
+            admitted += (0..2).map(|node| admit_up_to(&fleet, node, &limit, 1000)).sum::<u64>();
+            fleet.clock.advance(Duration::from_millis(1_100));
+            fleet.nodes.iter().for_each(Leases::tick);
+        }
+        assert!(admitted <= 100 + out, "{text}: {admitted}, {before} before, {out} out on lease");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_more_than_two_requests() {
+    let limit: Limit = "fixed-window 1000/h".parse().unwrap();
+    let (store, clock) = (Stingy::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    let start = tokio::time::Instant::now();
+    let replies: Vec<_> = (0..30).map(|_| ask(&node, &limit, clock.now(), 1, Op::Take)).collect();
+    let mut refused = 0;
+    for reply in replies {
+        let decision = reply.await.unwrap().verdict.decision;
+        refused += u32::from(!decision.allowed());
+        assert_eq!(decision.allowed(), decision.retry_after_us() == Some(0), "{decision:?}");
+    }
+    assert!(start.elapsed() < 3 * TRIP, "{:?}", start.elapsed());
+    assert_eq!(refused, 28);
+}
+
+const TRIP: Duration = Duration::from_millis(20);
+
+/// Far away, and never grants more than it has to, as one that other nodes have emptied.
+#[derive(Clone, Debug, Default)]
+struct Stingy(Arc<MemoryStore>);
+
+impl Store for Stingy {
+    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        let op = match ask.op {
+            Op::Lease(wanted) => Op::Lease(Wanted { most: wanted.least, ..wanted }),
+            op => op,
+        };
+        let answer = self.0.answer(&Ask { op, ..*ask }, now).now();
+        Reply::later(async move {
+            tokio::time::sleep(TRIP).await;
+            answer
+        })
+    }
+
+    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        self.0.shape(turn, now)
     }
 }

@@ -113,11 +113,7 @@ impl Problem {
                 "policy `{policy}` is no leaky bucket, so there is no queue to reserve in: ask POST /v1/check"
             ))
             .at("policy"),
-            // Only the kind: where the store is, is nothing to callers.
-            CheckError::Store(error) => Self::unavailable(&format!(
-                "the store did not answer ({}), and nothing can stand in for it",
-                error.trouble().as_str()
-            )),
+            CheckError::Store(error) => Self::unavailable(&error.to_string()),
             other => Self::bad_input(&other.to_string()).at("policy"),
         }
     }

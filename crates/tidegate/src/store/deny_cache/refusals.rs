@@ -1,12 +1,13 @@
 //! Refusals that still hold: a bounded table. Time is an argument.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{Decision, Limit, Verdict};
 
 use super::flight::Flight;
+use crate::identity::IdentityHasher;
 use crate::store::KeyedLimit;
 
 /// How long a refusal is believed at most, since units may have been given back elsewhere; and how long after it has
@@ -48,7 +49,7 @@ pub(super) struct Refusals {
 
 #[derive(Default)]
 struct Shard {
-    refusals: HashMap<u64, Refusal, BuildHasherDefault<AsItIs>>,
+    refusals: HashMap<u64, Refusal, BuildHasherDefault<IdentityHasher>>,
     sweep_at_us: u64,
 }
 
@@ -186,25 +187,6 @@ pub(super) fn aged(verdict: &Verdict, passed_us: u64) -> Verdict {
     let reset_us = decision.reset_after_us().saturating_sub(passed_us);
     let decision = Decision::refused(decision.limit(), decision.remaining(), retry_us, reset_us);
     Verdict { binding: *binding, decision }
-}
-
-/// A fingerprint is a hash already.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        // Only ever asked for a `u64`.
-        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
-    }
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {

@@ -15,6 +15,8 @@ pub(super) struct Entry {
     pub(super) ask: Arc<LeasedLimits>,
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) generation: u64,
+    /// How many requests have left.
+    pub(super) requests: u64,
     /// When a check came last.
     pub(super) used_us: u64,
     /// What the store answered last, and when.
@@ -26,6 +28,8 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) cost: u64,
+    /// How many requests had left when it came.
+    pub(super) since: u64,
     pub(super) done: oneshot::Sender<Result<Settled, StoreError>>,
 }
 
@@ -75,6 +79,7 @@ impl Entry {
             ask,
             waiting: VecDeque::new(),
             generation,
+            requests: 0,
             used_us: now_us,
             last: Verdict { binding: 0, decision: Decision::admitted(ceiling, ceiling, 0) },
             last_us: now_us,
@@ -96,22 +101,40 @@ impl Entry {
     pub(super) fn take_over(&mut self, waiting: VecDeque<Waiting>, now_us: u64) {
         for check in waiting {
             match self.lessee.check(now_us, check.cost) {
-                Step::Wait => self.waiting.push_back(check),
+                Step::Wait => self.waiting.push_back(Waiting { since: self.requests, ..check }),
                 step => drop(check.done.send(Ok(self.settle(step, now_us, Source::Lease)))),
             }
         }
     }
 
+    /// Decides those who waited. Who came while the request was under way may wait for the next one, and nobody for a
+    /// third: others may take what comes in time and again.
     pub(super) fn on_grant(&mut self, grant: &Grant, now_us: u64) {
         (self.last, self.last_us) = (grant.verdict, now_us);
         self.lessee.on_reply(now_us, grant);
         for _ in 0..self.waiting.len() {
             let Some(check) = self.waiting.pop_front() else { return };
-            match self.lessee.resume(now_us, check.cost) {
+            // The store had less than was asked for, and those before have it. If it had nothing, it said so of the
+            // first cost, and a smaller one may still be asked for.
+            let last = check.since < self.requests && grant.units > 0;
+            let step = if last {
+                let later = Step::Refuse { retry_after_us: Some(self.refill_us()) };
+                self.lessee.resume_once(now_us, check.cost).unwrap_or(later)
+            } else {
+                self.lessee.resume(now_us, check.cost)
+            };
+            match step {
                 Step::Wait => self.waiting.push_back(check),
                 step => drop(check.done.send(Ok(self.settle(step, now_us, Source::Store)))),
             }
         }
+    }
+
+    /// When to come back after a grant that was too small. Nobody has asked the store for just that: after a lease's
+    /// life this node knows more, unless all is there before.
+    fn refill_us(&self) -> u64 {
+        let ttl_us = u64::try_from(self.terms.ttl().as_micros()).unwrap_or(u64::MAX);
+        self.last.decision.reset_after_us().clamp(1, ttl_us.max(1))
     }
 
     /// What was granted, if anything was, is lost; and nobody waits for longer than one request.

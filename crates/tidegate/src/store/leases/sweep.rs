@@ -1,7 +1,7 @@
 //! Looking after keys that nobody asks for: leases go back, and what is idle is forgotten.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
@@ -50,16 +50,30 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             self.sweeping.store(false, Ordering::Relaxed);
             return;
         };
-        let shared = Arc::downgrade(self);
+        let sweeper = Sweeper(Arc::downgrade(self));
         runtime.spawn(async move {
             let mut beat = tokio::time::interval(ROUND);
             loop {
                 beat.tick().await;
-                let Some(shared) = shared.upgrade() else { return };
                 for shard in 0..SHARDS {
+                    let Some(shared) = sweeper.0.upgrade() else { return };
                     shared.sweep(shard, false);
+                    drop(shared);
+                    // A hundred thousand keys take milliseconds, for which others would have to wait.
+                    tokio::task::yield_now().await;
                 }
             }
         });
+    }
+}
+
+/// Looks after the keys. When it ends with its runtime, another one may take over.
+struct Sweeper<S, C>(Weak<Shared<S, C>>);
+
+impl<S, C> Drop for Sweeper<S, C> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.sweeping.store(false, Ordering::Relaxed);
+        }
     }
 }

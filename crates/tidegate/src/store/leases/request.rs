@@ -1,0 +1,63 @@
+//! A request for units that is under way. It may be lost with the runtime that waits for it, and then says so.
+
+use std::sync::Arc;
+
+use tidegate_core::Timestamp;
+use tokio::runtime::Handle;
+
+use super::{Outbox, Shared};
+use crate::clock::Clock;
+use crate::reply::Later;
+use crate::store::{Settled, Store, StoreError, Trouble};
+
+/// A request without an answer yet. Dropped without one, it is reported as lost: its key could never ask again
+/// otherwise, and those who wait would do so for ever.
+pub(super) struct Request<S: Store + 'static, C: Clock + 'static> {
+    shared: Arc<Shared<S, C>>,
+    fingerprint: u64,
+    generation: u64,
+    answered: bool,
+}
+
+impl<S: Store + 'static, C: Clock + 'static> Request<S, C> {
+    pub(super) const fn new(shared: Arc<Shared<S, C>>, fingerprint: u64, generation: u64) -> Self {
+        Self { shared, fingerprint, generation, answered: false }
+    }
+
+    /// Hands on the answer; says what is to be sent next.
+    pub(super) fn answered(mut self, reply: Result<Settled, StoreError>) -> Option<Outbox> {
+        self.answered = true;
+        self.shared.on_reply(self.fingerprint, self.generation, reply)
+    }
+
+    /// Waits for the answer in the background; `false` if there is no runtime to do so.
+    pub(super) fn wait_for(
+        self,
+        later: Later<'static, Settled, StoreError>,
+        now: Timestamp,
+    ) -> bool {
+        let Ok(runtime) = Handle::try_current() else { return false };
+        runtime.spawn(async move {
+            let reply = later.await;
+            let shared = self.shared.clone();
+            shared.send(self.answered(reply), now);
+        });
+        true
+    }
+}
+
+impl<S: Store + 'static, C: Clock + 'static> Drop for Request<S, C> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.shared.on_loss(self.fingerprint, self.generation);
+        }
+    }
+}
+
+pub(super) fn has_runtime() -> bool {
+    Handle::try_current().is_ok()
+}
+
+pub(super) fn lost() -> StoreError {
+    StoreError::new(Trouble::Disconnected, "nobody waits for the reply to a lease any more")
+}
