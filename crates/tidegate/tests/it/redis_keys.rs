@@ -21,7 +21,9 @@ const LIMITS: [&str; 10] = [
 ];
 
 fn store(server: &RedisServer) -> RedisStore {
-    let options = RedisOptions { deadline: DEADLINE, ..RedisOptions::new(server.url()) };
+    // Nothing but what is asked for, so that nobody else's keys are in the way.
+    let options =
+        RedisOptions { deadline: DEADLINE, announces: false, ..RedisOptions::new(server.url()) };
     RedisStore::new(options).unwrap()
 }
 
