@@ -170,14 +170,14 @@ async fn a_connection_that_ends_unused_after_a_while_is_replaced_at_once() {
     let server = RedisServer::start();
     let store = store(server.url(), PATIENT);
     until_answered(&store).await;
-    for _ in 0..6 {
+    for _ in 0..10 {
         let connects = store.stats().connects;
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         let start = Instant::now();
         while store.stats().connects == connects {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Six doublings later the wait would be up to 640 ms.
+        // After as many failures the wait would be up to a second.
         assert!(start.elapsed() <= MARGIN / 2, "{:?}", start.elapsed());
         tokio::time::sleep(Duration::from_millis(1_050)).await;
     }
@@ -225,10 +225,11 @@ async fn connections_that_break_lose_nothing_but_what_was_under_way() {
     ];
     for fault in faults {
         load.asks(&store, 200).await;
+        // Counted before: it may break at once, and the next connection take no harm.
+        let before = store.stats().disconnects;
         proxy.set(fault);
-        let connects = store.stats().disconnects;
         let broken = async {
-            while store.stats().disconnects == connects {
+            while store.stats().disconnects == before {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
