@@ -19,12 +19,15 @@ pub(crate) struct Purpose {
     pub(crate) deadline: Duration,
     /// Whether the asker's time goes for the store's own.
     pub(crate) replays: bool,
+    /// Whether it is for answering requests: left alone while it fails, and told of this node.
+    pub(crate) serves: bool,
 }
 
 impl Purpose {
     /// To answer requests.
     pub(crate) fn serving() -> Self {
-        Self { key_prefix: "tg".to_owned(), deadline: Duration::from_millis(20), replays: false }
+        let (key_prefix, deadline) = ("tg".to_owned(), Duration::from_millis(20));
+        Self { key_prefix, deadline, replays: false, serves: true }
     }
 }
 
@@ -47,14 +50,17 @@ pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String
     if !is_redis(url) {
         return Err(unknown(url));
     }
-    let Purpose { key_prefix, deadline, replays } = purpose;
-    let options = RedisOptions { key_prefix, deadline, replays, ..RedisOptions::new(url) };
+    let Purpose { key_prefix, deadline, replays, serves } = purpose;
+    let options =
+        RedisOptions { key_prefix, deadline, replays, announces: serves, ..RedisOptions::new(url) };
     let store =
         RedisStore::new(options).map_err(|error| format!("store {}: {error}", shown(url)))?;
-    Ok(if replays {
-        Arc::new(store)
-    } else {
+    // One breaker for a whole cluster would take the limits of all nodes away when one of them fails.
+    let is_cluster = url.split("://").next().is_some_and(|scheme| scheme.ends_with("+cluster"));
+    Ok(if serves && !is_cluster {
         Arc::new(Breaker::around(store, BreakerOptions::default()))
+    } else {
+        Arc::new(store)
     })
 }
 
@@ -125,8 +131,7 @@ mod tests {
 
     #[test]
     fn only_known_schemes_are_opened() {
-        let purpose =
-            || Purpose { key_prefix: "tg".into(), deadline: Duration::ZERO, replays: false };
+        let purpose = || Purpose { deadline: Duration::ZERO, ..Purpose::serving() };
         assert!(open("memory:", purpose()).is_ok());
         for url in
             ["", "redis", "memory", "http://u:secret@h", "redis:u:secret", "secret@redis://h"]

@@ -385,7 +385,10 @@ impl Policy {
             }
             Kind::Limits { mode, members } => {
                 check_members(&members, &self.overrides)?;
-                let scoped = |member: Member| (Scope::named(policy, &member.name), member);
+                // Limits on different identifiers have to be kept together.
+                let together = members.windows(2).any(|pair| pair[0].key != pair[1].key);
+                let scope = if together { Scope::together } else { Scope::named };
+                let scoped = |member: Member| (scope(policy, &member.name), member);
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };

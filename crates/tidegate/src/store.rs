@@ -437,6 +437,7 @@ pub struct Scope {
     pub(crate) hash: u64,
     policy: Arc<str>,
     limit: Arc<str>,
+    together: bool,
 }
 
 impl Scope {
@@ -451,7 +452,26 @@ impl Scope {
         let hash = |text: &str| rapidhash::v3::rapidhash_v3(text.as_bytes());
         // Multiplied, so that ("a", "b") and ("b", "a") are different scopes.
         let hash = hash(policy).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash(limit);
-        Self { hash, policy: policy.into(), limit: limit.into() }
+        Self { hash, policy: policy.into(), limit: limit.into(), together: false }
+    }
+
+    /// The same for a limit that stands in one ask with limits on other identifiers: a store that spreads keys over
+    /// nodes then keeps all keys of the policy on one. It is the policy that says so, not the identifiers of one ask:
+    /// a caller who may choose them must not choose where they are counted.
+    ///
+    /// ```
+    /// # use tidegate::Scope;
+    /// let scope = Scope::together("signup", "ip");
+    /// assert!(scope.is_together());
+    /// assert_ne!(scope, Scope::named("signup", "ip"));
+    /// ```
+    pub fn together(policy: &str, limit: &str) -> Self {
+        Self { together: true, ..Self::named(policy, limit) }
+    }
+
+    /// Whether limits on other identifiers stand in the same ask.
+    pub const fn is_together(&self) -> bool {
+        self.together
     }
 
     /// The policy's name.

@@ -103,7 +103,7 @@ fn what_a_user_may_not_do_is_named() {
         .user("app", rules)
         .user("no-eval", &format!("{rules} -eval -lset"))
         .user("no-keys", "on >hunter2 ~other:* +@all")
-        .user("least", "on >hunter2 ~tg:* -@all +eval +evalsha +script|load +time +get +set +del +exists +pexpire +lindex +llen +lrange +lrem +lset +ltrim +rpush +zadd +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore")
+        .user("least", "on >hunter2 ~tg:* -@all +eval +evalsha +script|load +time +get +set +del +exists +pexpire +lindex +llen +lrange +lrem +lset +ltrim +rpush +zadd +zcard +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore")
         .start();
     let check = |user: &str, begins: &str, code| {
         finds(&redis.url_as(user, "hunter2"), &[], "permissions", begins, code);

@@ -8,6 +8,7 @@ mod http_errors;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod serve;
+mod serve_redis;
 mod simulate;
 mod support;
 mod vectors;

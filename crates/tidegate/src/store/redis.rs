@@ -46,7 +46,7 @@ use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
 use super::owned::OwnedAsk;
-use super::{Ask, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
+use super::{Ask, KeyedLimit, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -86,6 +86,7 @@ pub struct RedisStore {
 /// };
 /// assert_eq!(options.url, "redis://127.0.0.1:6379");
 /// assert!(!options.replays); // Redis' own clock decides
+/// assert!(options.announces); // and the others know of this node
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
@@ -105,6 +106,8 @@ pub struct RedisOptions {
     pub deadline: Duration,
     /// Goes by the asker's time instead of Redis': for replays and tests only, since the clocks of a fleet differ.
     pub replays: bool,
+    /// Whether this process is one of the [nodes](RedisStore::nodes) that share the store: not if it only looks.
+    pub announces: bool,
 }
 
 impl RedisOptions {
@@ -123,6 +126,7 @@ impl RedisOptions {
             hash_key: *b"tidegate-default",
             deadline: Duration::from_millis(20),
             replays: false,
+            announces: true,
         }
     }
 }
@@ -157,11 +161,12 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let RedisOptions { url, key_prefix, hash_key, deadline, replays } = options;
+        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces } = options;
         let client = Client::start(&url, deadline)?;
         let keys = Keys::new(&key_prefix, hash_key);
         // A replay shares its Redis with nobody.
-        let nodes = if replays { Nodes::default() } else { Nodes::announce(&client, &keys) };
+        let announces = announces && !replays;
+        let nodes = if announces { Nodes::announce(&client, &keys) } else { Nodes::default() };
         Ok(Self { client, keys, replays, nodes })
     }
 
@@ -190,6 +195,16 @@ impl Store for RedisStore {
     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
         if !ask.is_sound() {
             let why = "expected 1 to 16 limits, and no key twice in a scope";
+            return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
+        }
+        let apart = |pair: &[KeyedLimit<'_>]| {
+            let policies = (pair[0].scope.policy(), pair[1].scope.policy());
+            let together = pair.iter().all(|keyed| keyed.scope.is_together());
+            if together { policies.0 != policies.1 } else { pair[0].key != pair[1].key }
+        };
+        if ask.limits.windows(2).any(apart) {
+            let why =
+                "limits on different identifiers need scopes that are together, of one policy";
             return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
         }
         let due = self.client.due();

@@ -266,7 +266,8 @@ fn a_request_that_is_lost_with_its_runtime_blocks_nobody() {
     drop(inside);
     drop(first);
     runtime().block_on(async {
-        assert_eq!(waiting.await.unwrap_err().trouble(), Trouble::Disconnected);
+        let waiting = tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
+        assert_eq!(waiting.unwrap_err().trouble(), Trouble::Disconnected);
         store.0.open.notify_one();
         let next = ask(&node, &limit, clock.now(), 1, Op::Take);
         let next = tokio::time::timeout(Duration::from_secs(20), next).await;

@@ -170,21 +170,26 @@ impl Pair {
     fn batches_agree(&mut self, limits: &[Vec<Limit>], mode: Mode, steps: &[Step]) {
         const KEYS: [&[u8]; 2] = [b"a", b"b"];
         let policy = self.next_case();
+        // In every other case each limit has an identifier of its own, which may be another's too.
+        let apart = self.cases.is_multiple_of(2);
+        let scope = if apart { Scope::together } else { Scope::named };
         let names = (0..limits.len()).map(|index| index.to_string());
-        let scopes: Vec<Scope> = names.map(|name| Scope::named(&policy, &name)).collect();
+        let scopes: Vec<Scope> = names.map(|name| scope(&policy, &name)).collect();
         let mut now_us = 1_700_000_000_000_000_i64;
         for batch in steps.chunks(12) {
             now_us += batch[0].advance_us;
             let now = Timestamp::from_micros(now_us.cast_unsigned());
             let keyed = |step: &Step| -> Vec<KeyedLimit<'_>> {
-                let (key, version) = (KEYS[usize::from(step.key)], step.version);
-                let pairs = limits.iter().zip(&scopes);
+                let version = step.version;
+                // One of both, or the other for the limits after the first.
+                let other = usize::from(apart && step.cost.is_multiple_of(2));
+                let key = |index: usize| KEYS[(usize::from(step.key) + other * index) % 2];
+                let pairs = limits.iter().zip(&scopes).enumerate();
                 let limit = |versions: &'_ Vec<Limit>| version % versions.len();
                 pairs
-                    .map(|(versions, scope)| KeyedLimit {
-                        scope,
-                        key,
-                        limit: &versions[limit(versions)],
+                    .map(|(index, (versions, scope))| {
+                        let limit = &versions[limit(versions)];
+                        KeyedLimit { scope, key: key(index), limit }
                     })
                     .collect()
             };

@@ -180,3 +180,22 @@ async fn redis_clock_may_jump() {
     server.shift_clock_us(20 * HOUR_US);
     assert_eq!((admitted(&engine, "gcra").await, admitted(&engine, "log").await), (20, 20));
 }
+
+#[tokio::test]
+async fn an_identifier_that_equals_another_is_counted_where_it_always_is() {
+    let server = RedisServer::start();
+    let store =
+        RedisStore::new(RedisOptions { deadline: DEADLINE, ..RedisOptions::new(server.url()) });
+    let signup = Policy::all().limit_by("ip", "ip", "3/day").limit_by("mail", "domain", "50/day");
+    let engine = Engine::builder().store(store.unwrap()).policy("signup", signup.deny_cache(false));
+    let engine = engine.build().unwrap();
+    let mut admitted = 0;
+    // The caller chooses the domain, and so may choose the address of the machine it comes from.
+    for domain in ["example.org", "203.0.113.9"].repeat(5) {
+        let keys: [(&str, &[u8]); 2] = [("ip", b"203.0.113.9"), ("domain", domain.as_bytes())];
+        let check = Check { policy: "signup", key: Key::Named(&keys), cost: 1 };
+        let answer = engine.ask(&check, Op::Take).await.unwrap();
+        admitted += u32::from(answer.decision.allowed());
+    }
+    assert_eq!(admitted, 3);
+}

@@ -113,7 +113,11 @@ impl Problem {
                 "policy `{policy}` is no leaky bucket, so there is no queue to reserve in: ask POST /v1/check"
             ))
             .at("policy"),
-            CheckError::Store(error) => Self::unavailable(&error.to_string()),
+            // Only the kind: where the store is, is nothing to callers.
+            CheckError::Store(error) => Self::unavailable(&format!(
+                "the store did not answer ({}), and nothing can stand in for it",
+                error.trouble().as_str()
+            )),
             other => Self::bad_input(&other.to_string()).at("policy"),
         }
     }

@@ -48,13 +48,12 @@ impl Keys {
 
     /// One key per limit, all with one tag.
     pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
-        let one_identifier = limits.windows(2).all(|pair| pair[0].key == pair[1].key);
         let of = |keyed: &KeyedLimit<'_>| {
             let letter = keyed.limit.state_letter();
-            if one_identifier {
-                self.by_identifier(keyed.scope, keyed.key, letter)
-            } else {
+            if keyed.scope.is_together() {
                 self.by_policy(keyed.scope, keyed.key, letter)
+            } else {
+                self.by_identifier(keyed.scope, keyed.key, letter)
             }
         };
         limits.iter().map(of).collect()
@@ -203,11 +202,16 @@ mod tests {
     fn limits_of_one_ask_share_a_slot() {
         let keys = Keys::new("tg", [7; 16]);
         let limit: tidegate_core::Limit = "5/s".parse().unwrap();
-        let (ip, mail) = (Scope::named("signup", "ip"), Scope::named("signup", "mail"));
-        for (first, second) in [(&b"k"[..], &b"k"[..]), (b"127.0.0.1", b"example.org")] {
+        let named = [Scope::named("plan", "second"), Scope::named("plan", "day")];
+        let together = [Scope::together("signup", "ip"), Scope::together("signup", "mail")];
+        for ([ip, mail], first, second) in [
+            (&named, &b"k"[..], &b"k"[..]),
+            (&together, b"k", b"k"),
+            (&together, b"127.0.0.1", b"example.org"),
+        ] {
             let names = keys.of_limits(&[
-                KeyedLimit { scope: &ip, key: first, limit: &limit },
-                KeyedLimit { scope: &mail, key: second, limit: &limit },
+                KeyedLimit { scope: ip, key: first, limit: &limit },
+                KeyedLimit { scope: mail, key: second, limit: &limit },
             ]);
             assert_ne!(names[0], names[1]);
             assert_eq!(slot(&names[0]), slot(&names[1]));

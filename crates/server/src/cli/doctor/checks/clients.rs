@@ -2,8 +2,8 @@
 
 use super::{Facts, Finding, counted};
 
-/// Room for one tidegate process: its checks share one connection, those that wait for replicas have their own.
-const POOL: u64 = 8;
+/// Room for one tidegate process: its checks share one connection, those that wait for replicas have four.
+const POOL: u64 = 5;
 /// While a node is replaced, the old and the new one are connected.
 const TURNOVER: u64 = 2;
 /// Others are told BUSY only after a script has run for so long, in ms. Ours take microseconds.

@@ -133,8 +133,8 @@ fn connections() {
         clients::check,
         &[
             ("connected_clients:1 maxclients:10000", "", "ok maxclients"),
-            ("connected_clients:1", "maxclients:47", "warning maxclients"),
-            ("connected_clients:60", "maxclients:100", "warning maxclients"),
+            ("connected_clients:1", "maxclients:29", "warning maxclients"),
+            ("connected_clients:75", "maxclients:100", "warning maxclients"),
             ("rejected_connections:2", "", "warning rejected"),
             ("", "timeout:0 tcp-keepalive:300", "ok idle, ok keepalive"),
             ("", "timeout:60 tcp-keepalive:0", "note idle, note keepalive"),
