@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::processes::{ClusterShape, RedisBuilder, RedisCluster, RedisSentinel, RedisServer};
+use crate::processes::{
+    ClusterShape, DEADLINE, RedisBuilder, RedisCluster, RedisSentinel, RedisServer, wait_until,
+};
 use crate::support::{Said, run};
 
 /// What a server needs for a doctor to be content: two warnings fewer than Redis' own defaults.
@@ -144,7 +146,7 @@ fn connections_and_persistence_are_looked_at() {
         .config("appendfsync", "always")
         .config("timeout", "60")
         .start();
-    finds(&redis.url(), &["--nodes", "3"], "maxclients", "warning maxclients 40", 0);
+    finds(&redis.url(), &["--nodes", "5"], "maxclients", "warning maxclients 40", 0);
     finds(&redis.url(), &[], "maxclients", "ok ", 0);
     finds(&redis.url(), &[], "persistence", "warning AOF, written to disk with every", 0);
     finds(&redis.unix_url(), &[], "idle", "note connections are closed after 60 s", 0);
@@ -155,6 +157,8 @@ fn a_replica_is_no_store_and_a_primary_with_one_is() {
     let primary = healthy().start();
     let replica = healthy().replica_of(&primary).start();
     finds(&replica.url(), &[], "replication", "fault a replica of 127.0.0.1:", 1);
+    let is_online = || primary.command(&["INFO", "replication"]).text().contains("state=online");
+    wait_until("the replica is a copy", DEADLINE, is_online);
     finds(&primary.url(), &[], "replication", "ok 1 replica", 0);
 }
 
