@@ -1,5 +1,5 @@
-//! When to look at a cluster's map again: seldom while all is well, at once when something goes wrong, and less and less
-//! often while that goes on and the map stays as it is. A node may be dead for days.
+//! When to look at a cluster's map again: seldom while all is well, often while something is wrong, and less and less
+//! often when that goes on for longer than a failover takes and the map stays as it is. A node may be dead for days.
 
 use std::time::Duration;
 
@@ -11,21 +11,23 @@ use super::backoff::jittered;
 const IN_TROUBLE: Duration = Duration::from_millis(50);
 const IN_LONG_TROUBLE: Duration = Duration::from_secs(1);
 
+/// A failover is noticed within [`IN_TROUBLE`] when it takes no longer: `cluster-node-timeout` is 15 s by default, and
+/// a replica is chosen a second or two after that.
+const FAILOVER_TAKES: Duration = Duration::from_secs(30);
+
 #[derive(Debug)]
 pub(super) struct Outlook {
     /// When all is well.
     every: Duration,
-    /// While it is not.
-    in_trouble: Duration,
     next: Instant,
     looked: Option<Instant>,
-    last_trouble: Option<Instant>,
+    /// Since when something has been wrong with this very map, and when it last was.
+    trouble: Option<(Instant, Instant)>,
 }
 
 impl Outlook {
     pub(super) fn new(every: Duration) -> Self {
-        let next = Instant::now();
-        Self { every, in_trouble: IN_TROUBLE, next, looked: None, last_trouble: None }
+        Self { every, next: Instant::now(), looked: None, trouble: None }
     }
 
     /// When to look.
@@ -35,36 +37,41 @@ impl Outlook {
 
     /// Something went wrong: the map may have changed.
     pub(super) fn trouble(&mut self, now: Instant) {
-        if self.last_trouble.is_none_or(|last| now >= last + self.every) {
-            self.in_trouble = IN_TROUBLE;
-        }
-        self.last_trouble = Some(now);
+        let since = match self.trouble {
+            Some((since, last)) if now < last + self.every => since,
+            _ => now,
+        };
+        self.trouble = Some((since, now));
         self.look_soon(now);
     }
 
     /// The map has changed.
     pub(super) fn news(&mut self, now: Instant) {
-        self.in_trouble = IN_TROUBLE;
+        self.trouble = Some((now, now));
         self.look_soon(now);
     }
 
     /// What came of a look.
     pub(super) fn looked(&mut self, now: Instant, is_well: bool, is_news: bool) {
         if is_news {
-            self.in_trouble = IN_TROUBLE;
-        } else if self.looked.is_none() || self.last_trouble >= self.looked || !is_well {
-            self.in_trouble = (self.in_trouble * 3 / 2).min(IN_LONG_TROUBLE);
+            self.trouble = None;
+        }
+        if !is_well {
+            self.trouble(now);
         }
         self.looked = Some(now);
-        if !is_well {
-            self.last_trouble = Some(now);
-        }
-        self.next = now + jittered(if is_well { self.every } else { self.in_trouble });
+        self.next = now + jittered(if is_well { self.every } else { self.pace(now) });
+    }
+
+    /// How often to look now that something is wrong.
+    fn pace(&self, now: Instant) -> Duration {
+        let lasted = self.trouble.map_or(Duration::ZERO, |(since, _)| now - since);
+        (lasted.saturating_sub(FAILOVER_TAKES) / 20).clamp(IN_TROUBLE, IN_LONG_TROUBLE)
     }
 
     fn look_soon(&mut self, now: Instant) {
         // Measured from the last look: trouble that comes all the time must not put it off.
-        let soon = self.looked.unwrap_or(now) + jittered(self.in_trouble);
+        let soon = self.looked.unwrap_or(now) + jittered(self.pace(now));
         // … and after a long quiet, not at once: a fleet would come as one.
         let soon = if soon <= now { now + jittered(IN_TROUBLE) } else { soon };
         self.next = self.next.min(soon);
@@ -98,9 +105,11 @@ mod tests {
             let mut now = outlook.next();
             outlook.looked(now, true, true);
             assert!(outlook.next() >= now + EVERY / 2);
-            let first = looks(&mut outlook, &mut now, Duration::from_secs(1), is_well);
-            assert!(first >= 4, "{first}");
-            looks(&mut outlook, &mut now, Duration::from_secs(10), is_well);
+            for second in 0..FAILOVER_TAKES.as_secs() {
+                let count = looks(&mut outlook, &mut now, Duration::from_secs(1), is_well);
+                assert!((18..=50).contains(&count), "{count} in second {second}");
+            }
+            looks(&mut outlook, &mut now, Duration::from_secs(20), is_well);
             let late = looks(&mut outlook, &mut now, Duration::from_secs(10), is_well);
             assert!((5..=21).contains(&late), "{late} in 10 s");
             outlook.news(now);
