@@ -41,10 +41,14 @@ mod redis_stranger;
 #[cfg(feature = "redis")]
 mod redis_support;
 #[cfg(feature = "redis")]
+mod redis_together;
+#[cfg(feature = "redis")]
 mod redis_vectors;
 mod scripted;
 mod snapshot;
 mod store_errors;
+mod takes;
+mod together;
 mod vectors;
 #[cfg(feature = "tokio")]
 mod waiting;
