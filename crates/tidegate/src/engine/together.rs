@@ -1,14 +1,17 @@
 //! Several questions in one step: all are charged or none, and each has its answer.
 
-use tidegate_core::{Decision, Limit, Mode, Timestamp, Verdict};
+mod step;
 
+use tidegate_core::{Decision, Limit, Mode, Timestamp};
+
+use self::step::{Count, Part, Step};
 use super::settle::{Limits, unlimited};
 use super::{Answer, Check, CheckError, Engine};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, Override};
 use crate::reply::Reply;
 use crate::store::{
-    Charge, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Take, Takes, Trouble,
+    Charge, KeyedLimit, Op, Scope, Source, Store, StoreError, Take, Takes, Trouble,
 };
 
 /// The answers to several checks that were asked in one step.
@@ -39,31 +42,6 @@ impl Together<'_> {
     pub fn admitted(&self) -> bool {
         self.answers.iter().all(|answer| answer.decision.allowed())
     }
-}
-
-/// What several checks ask of a store.
-struct Step<'e> {
-    parts: Vec<Part<'e>>,
-    counts: Vec<Count<'e>>,
-    charge: Charge,
-}
-
-/// One check.
-enum Part<'e> {
-    /// An override has the answer.
-    Known(Answer<'e>),
-    /// The limits of the policy, and for each which count it is.
-    Counted(Limits<'e>, Vec<usize>),
-}
-
-/// One limit for one key, and all that the checks want of it.
-struct Count<'e> {
-    scope: &'e Scope,
-    limit: &'e Limit,
-    /// What the store keeps instead of the limit.
-    kept: Option<Limit>,
-    policy: &'e Compiled,
-    cost: u64,
 }
 
 impl<C: Clock + 'static> Engine<C> {
@@ -275,39 +253,5 @@ impl<C: Clock + 'static> Engine<C> {
             }
         }
         step.answers(&decisions, Source::Local, |limits| limits.assume(instead(limits.policy)))
-    }
-}
-
-impl<'e> Step<'e> {
-    /// Where a limit is counted for a key, or will be.
-    fn place_of(&self, scope: &Scope, key: &[u8], keys: &[&[u8]]) -> usize {
-        let mut counts = self.counts.iter().zip(keys);
-        let known = counts.position(|(count, known)| count.scope == scope && *known == key);
-        known.unwrap_or(keys.len())
-    }
-
-    fn answer(&self, decisions: &[Decision]) -> Result<Together<'e>, CheckError> {
-        self.answers(decisions, Source::Store, |_| None)
-    }
-
-    /// One answer per check: its binding limit's, or what is assumed instead.
-    fn answers(
-        &self,
-        decisions: &[Decision],
-        source: Source,
-        assume: impl Fn(&Limits<'e>) -> Option<Settled>,
-    ) -> Result<Together<'e>, CheckError> {
-        let answer = |part: &Part<'e>| match part {
-            Part::Known(answer) => Ok(*answer),
-            Part::Counted(limits, places) => {
-                let decided = Verdict::of_all(places.iter().map(|place| decisions[*place]));
-                let settled = assume(limits)
-                    .or(decided.map(|verdict| Settled { source, ..Settled::by_store(verdict) }));
-                let missing = || CheckError::UnknownPolicy(limits.name.to_owned());
-                limits.answer(settled.ok_or_else(missing)?).map(|decided| decided.answer)
-            }
-        };
-        let answers = self.parts.iter().map(answer).collect::<Result<_, _>>()?;
-        Ok(Together { answers })
     }
 }

@@ -280,3 +280,34 @@ fn threads_that_share_one_limit_and_have_one_each_admit_exactly() {
         assert_eq!(spent(THREADS), SHARED, "{shared}");
     }
 }
+
+/// A limit is leased together with the others of its policy, for as long as the shortest of them allows; a key's own
+/// limit by itself.
+#[cfg(feature = "leases")]
+#[tokio::test]
+async fn leases_take_from_what_the_store_keeps_for_them() {
+    use tidegate_core::Terms;
+
+    let store = tidegate::Leases::around(MemoryStore::default());
+    let texts = ["100/s burst 40", "100/s burst 80", "100/s burst 40", "fixed-window 100/s"];
+    let mut row = Row::new("leased", &texts);
+    row.scopes = vec![
+        Scope::named("own", ""),
+        Scope::named("own", ""),
+        Scope::named("plan", "rate"),
+        Scope::named("plan", "window"),
+    ];
+    row.keys = ["a", "b", "c", "c"].map(str::to_owned).to_vec();
+    let kept = |n: usize, together: std::ops::Range<usize>| {
+        let terms = Terms::of(&row.limits[together]).unwrap();
+        row.limits[n].leased(terms.ttl()).unwrap().ceiling()
+    };
+    let expected = [kept(0, 0..1), kept(1, 1..2), kept(2, 2..4), kept(3, 2..4)];
+    assert_eq!(expected, [30, 60, 35, 100]);
+    let each = row.take(&store, &[1; 4]).await;
+    assert_eq!(each.iter().map(Decision::limit).collect::<Vec<_>>(), expected);
+    let plan = [row.keyed(2), row.keyed(3)];
+    let ask = Ask { mode: Mode::All, limits: &plan, cost: 0, op: Op::Peek };
+    let alone = store.answer(&ask, NOW).await.unwrap().verdict.decision;
+    assert_eq!((alone.limit(), alone.remaining()), (35, 34));
+}

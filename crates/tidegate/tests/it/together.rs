@@ -252,8 +252,8 @@ async fn one_policy_that_denies_refuses_the_whole_and_no_share_is_charged() {
             let together = take(&engine, &checks).await;
             assert!(!together.admitted());
             assert_eq!(seen(&together), [(true, 3), (false, 0), (true, 6), (false, 2)]);
-            use Source::{FailClosed, FailOpen, Local};
-            assert_eq!(sources(&together), [Local, FailClosed, FailOpen, Local]);
+            let expected = [Source::Local, Source::FailClosed, Source::FailOpen, Source::Local];
+            assert_eq!(sources(&together), expected);
             let closed = together.answers[1].decision;
             assert_eq!(closed.retry_after(), Some(Duration::from_mins(1)));
         }
