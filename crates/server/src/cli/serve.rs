@@ -4,12 +4,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::{Failure, OK};
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
-use crate::server::{self, Bounds};
+use crate::server::{self, Bounds, Door};
 use crate::store::{self, Purpose};
 use crate::{demo, doors};
 
@@ -50,20 +52,50 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {
-    let listen = &args.listen;
     let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
     let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
-    let listener = Listener::bind(listen).await.map_err(|error| not_bound(listen, &error))?;
-    let addr = listener.address().map_err(|error| not_bound(listen, &error))?;
+    // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
+    let http = bind(&args.listen).await?;
+    let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
     tracing::info!(%addr, "listening");
     welcome(&addr);
-    let router = doors::http::router(Gate::new(Snapshot { engine }));
-    let door = HttpDoor::new(router, HttpBounds::default());
-    server::run(listener, door, Bounds::default(), stop(interrupt, terminate)).await;
+    let gate = Gate::new(Snapshot { engine });
+    let mut house = House::default();
+    house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
+    stop(interrupt, terminate).await;
+    house.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The doors that are open.
+#[derive(Debug, Default)]
+struct House {
+    stop: watch::Sender<bool>,
+    servers: JoinSet<()>,
+}
+
+impl House {
+    fn open(&mut self, listener: Listener, door: impl Door + Sync) {
+        let mut stopped = self.stop.subscribe();
+        self.servers.spawn(async move {
+            // An error means that the house is gone.
+            let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+            server::run(listener, door, Bounds::default(), stop).await;
+        });
+    }
+
+    /// All at once, and waits for the last request of each.
+    async fn close(mut self) {
+        self.stop.send_replace(true);
+        while self.servers.join_next().await.is_some() {}
+    }
+}
+
+async fn bind(address: &Address) -> Result<Listener, Failure> {
+    Listener::bind(address).await.map_err(|error| not_bound(address, &error))
 }
 
 /// Ready when the process is told to stop.
