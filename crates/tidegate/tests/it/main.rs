@@ -43,8 +43,10 @@ mod redis_support;
 #[cfg(feature = "redis")]
 mod redis_vectors;
 mod scripted;
+mod shadow;
 mod snapshot;
 mod store_errors;
+mod successor;
 mod vectors;
 #[cfg(feature = "tokio")]
 mod waiting;
