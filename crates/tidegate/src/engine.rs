@@ -4,6 +4,7 @@ mod error;
 mod question;
 mod settle;
 mod stores;
+mod successor;
 mod together;
 mod view;
 
@@ -16,6 +17,7 @@ use tidegate_core::{Decision, Limit, LimitError, Reservation};
 pub use error::{BuildError, CheckError};
 pub use question::{Check, Key};
 use stores::Stores;
+use successor::Kept;
 pub use together::Together;
 pub use view::PolicyView;
 
@@ -71,11 +73,13 @@ struct Shared<C> {
 /// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
 /// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
 /// assert_eq!(answer.source, Source::Store);
+/// assert!(!answer.shadow_denied); // the policy means it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
-    /// The decision of the limit that binds, which is the whole's.
+    /// The decision of the limit that binds, which is the whole's. A [shadow](Policy::shadow) policy always allows, with
+    /// what is left and the time of the reset as the limit has them.
     pub decision: Decision,
     /// The policy's name.
     pub policy: &'a str,
@@ -85,6 +89,8 @@ pub struct Answer<'a> {
     pub limit: Option<&'a Limit>,
     /// Who decided.
     pub source: Source,
+    /// Whether it was allowed only because the policy is a [shadow](Policy::shadow).
+    pub shadow_denied: bool,
 }
 
 /// Builds an [`Engine`].
@@ -105,8 +111,10 @@ pub struct Answer<'a> {
 #[must_use = "a builder builds nothing by itself"]
 pub struct EngineBuilder<C = SystemClock> {
     store: Option<Arc<dyn Store>>,
+    /// What the engine before had besides its store; empty for the first.
+    kept: Kept,
     nodes: Option<NonZeroU32>,
-    clock: C,
+    clock: Arc<C>,
     policies: Vec<(String, Result<Policy, LimitError>)>,
 }
 
@@ -127,7 +135,8 @@ impl Engine {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn builder() -> EngineBuilder {
-        EngineBuilder { store: None, nodes: None, clock: SystemClock, policies: Vec::new() }
+        let (kept, clock) = (Kept::default(), Arc::new(SystemClock));
+        EngineBuilder { store: None, kept, nodes: None, clock, policies: Vec::new() }
     }
 }
 
@@ -147,6 +156,7 @@ impl<C: Clock> EngineBuilder<C> {
     /// ```
     pub fn store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
+        self.kept = Kept::default(); // it was of another store
         self
     }
 
@@ -193,7 +203,8 @@ impl<C: Clock> EngineBuilder<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
-        EngineBuilder { store: self.store, nodes: self.nodes, clock, policies: self.policies }
+        let Self { store, kept, nodes, policies, .. } = self;
+        EngineBuilder { store, kept, nodes, clock: Arc::new(clock), policies }
     }
 
     /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
@@ -238,9 +249,10 @@ impl<C: Clock> EngineBuilder<C> {
             policies.insert(name, compiled);
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        let local = Arc::new(MemoryStore::default());
-        let (nodes, clock) = (self.nodes, Arc::new(self.clock));
-        let stores = Stores::new(store, &clock, policies.values());
+        let Kept { local, replicated } = self.kept;
+        let local = local.unwrap_or_default();
+        let (nodes, clock) = (self.nodes, self.clock);
+        let stores = Stores::new(store, &replicated, &clock, policies.values());
         let shared = Shared { stores, local, nodes, clock, policies };
         Ok(Engine { shared: Arc::new(shared) })
     }
@@ -339,7 +351,8 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
-    /// dropped, or when their lease ends.
+    /// dropped, or when their lease ends. Where no limit had a say, or a [shadow](Policy::shadow) policy would have
+    /// refused, the permit holds no place.
     ///
     /// ```
     /// # use tidegate::Engine;
@@ -385,7 +398,8 @@ impl<C: Clock + 'static> Engine<C> {
         })
     }
 
-    /// Takes a place in a shaper's queue. The caller waits.
+    /// Takes a place in a shaper's queue. The caller waits, unless the policy is a [shadow](Policy::shadow): then every
+    /// place is at once.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -421,6 +435,7 @@ impl<C: Clock + 'static> Engine<C> {
         let key = check.key.find(name, None)?;
         Ok(match policy.instead_for(check.key) {
             Some(Override::Allow) => Err(Reservation::unlimited()),
+            Some(Override::Block) if policy.shadow => Err(Reservation::blocked().in_shadow()),
             Some(Override::Block) => Err(Reservation::blocked()),
             Some(Override::Limit(_)) | None => {
                 Ok(Turn { scope, key, shaper, cost: check.cost, cancel: None })

@@ -1,11 +1,12 @@
 //! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
+use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
+use crate::cidr::Cidr;
 use crate::engine::Key;
+use crate::overrides::Overrides;
 use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
@@ -28,11 +29,12 @@ use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
 #[derive(Clone, Debug)]
 pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
-    overrides: HashMap<Box<[u8]>, Override>,
+    overrides: Overrides<Override>,
     on_store_error: OnStoreError,
     deny_cache: bool,
     lease: bool,
     replicas: Option<Replicas>,
+    shadow: bool,
     tag: Option<String>,
 }
 
@@ -148,11 +150,12 @@ impl OnStoreError {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) kind: CompiledKind,
-    pub(crate) overrides: HashMap<Box<[u8]>, Override>,
+    pub(crate) overrides: Overrides<Override>,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) deny_cache: bool,
     pub(crate) lease: bool,
     pub(crate) replicas: Option<Replicas>,
+    pub(crate) shadow: bool,
 }
 
 #[derive(Debug)]
@@ -213,9 +216,9 @@ impl Policy {
     }
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
-        let (overrides, on_store_error) = (HashMap::new(), OnStoreError::default());
-        let (deny_cache, lease, replicas, tag) = (true, false, None, None);
-        Self { kind, overrides, on_store_error, deny_cache, lease, replicas, tag }
+        let (overrides, on_store_error) = (Overrides::default(), OnStoreError::default());
+        let (deny_cache, lease, replicas, shadow, tag) = (true, false, None, false, None);
+        Self { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow, tag }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -291,7 +294,30 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
-        self.overrides.insert(key.as_ref().into(), instead);
+        self.overrides.insert(key.as_ref(), instead);
+        self
+    }
+
+    /// Gives all keys that are an address in a network, or a smaller network like the `2001:db8:1:2::/64` that clients of
+    /// IPv6 are counted by, something else than the policy. An override of the key itself comes first, then that of the
+    /// smallest network. With a limit, each key has it for itself.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Override, Policy};
+    /// let api = Policy::all()
+    ///     .limit("", "5/h")
+    ///     .with_override_for("10.0.0.0/8".parse()?, Override::Allow)
+    ///     .with_override_for("10.6.0.0/16".parse()?, Override::Limit("100/h".parse()?))
+    ///     .with_override("10.6.6.6", Override::Block);
+    /// let engine = Engine::builder().policy("api", api).build()?;
+    /// let limit = |key| engine.check("api", key).now().map(|answer| answer.decision.limit());
+    /// assert_eq!((limit("10.1.2.3")?, limit("10.6.1.1")?, limit("10.6.6.6")?), (u64::MAX, 100, 0));
+    /// assert_eq!((limit("203.0.113.9")?, limit("user-42")?), (5, 5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_override_for(mut self, network: Cidr, instead: Override) -> Self {
+        self.overrides.insert_for(network, instead);
         self
     }
 
@@ -395,6 +421,24 @@ impl Policy {
         self
     }
 
+    /// Whether the policy is only tried out: it counts and says whom it would refuse, and refuses nobody, also where a
+    /// key is [blocked](Override::Block) or the store fails; by default it is not.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let strict = Policy::all().limit("hour", "1/h").shadow(true);
+    /// let engine = Engine::builder().policy("strict", strict).build()?;
+    /// assert!(!engine.check("strict", "user-42").now()?.shadow_denied);
+    /// let second = engine.check("strict", "user-42").now()?;
+    /// assert!(second.decision.allowed() && second.shadow_denied);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn shadow(mut self, shadow: bool) -> Self {
+        self.shadow = shadow;
+        self
+    }
+
     /// Checks the policy as a whole, under its name.
     pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
         let kind = match self.kind? {
@@ -417,11 +461,11 @@ impl Policy {
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        let Self { overrides, on_store_error, deny_cache, lease, replicas, .. } = self;
+        let Self { overrides, on_store_error, deny_cache, lease, replicas, shadow, .. } = self;
         if lease {
             check_lease(&kind)?;
         }
-        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease, replicas })
+        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow })
     }
 }
 
@@ -432,6 +476,15 @@ impl Compiled {
         match key {
             Key::One(only) | Key::Named(&[(_, only)]) => self.overrides.get(only),
             Key::Named(_) => None,
+        }
+    }
+
+    /// A decision as callers get it, and whether it was allowed only because nobody is refused.
+    pub(crate) const fn shadowed(&self, decision: Decision) -> (Decision, bool) {
+        if self.shadow && !decision.allowed() {
+            (decision.in_shadow(), true)
+        } else {
+            (decision, false)
         }
     }
 
@@ -459,10 +512,7 @@ impl Compiled {
     }
 }
 
-fn check_members(
-    members: &[Member],
-    overrides: &HashMap<Box<[u8]>, Override>,
-) -> Result<(), PolicyProblem> {
+fn check_members(members: &[Member], overrides: &Overrides<Override>) -> Result<(), PolicyProblem> {
     if members.is_empty() {
         return Err(PolicyProblem::NoLimit);
     }

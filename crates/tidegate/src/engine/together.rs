@@ -1,11 +1,13 @@
 //! Several questions in one step: all are charged or none, and each has its answer.
 
 mod step;
+mod trial;
 
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
 use self::step::{Count, Part, Step};
-use super::settle::{Limits, unlimited};
+use self::trial::Trial;
+use super::settle::{Limits, without_limit};
 use super::{Answer, Check, CheckError, Engine};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, Override};
@@ -44,6 +46,9 @@ impl Together<'_> {
     }
 }
 
+/// A step, and the keys of its counts.
+type Gathered<'e, 'c> = (Step<'e>, Vec<&'c [u8]>);
+
 impl<C: Clock + 'static> Engine<C> {
     /// Takes or peeks several checks, of any policies and identifiers, in one atomic step: all of them are charged, or
     /// none is. Each has an answer of its own. If the whole is refused, those that would have been admitted answer what
@@ -53,6 +58,9 @@ impl<C: Clock + 'static> Engine<C> {
     /// allowed is no obstacle; one that is blocked refuses the whole. Policies of [`Policy::any`](crate::Policy::any),
     /// shapers and limits on concurrency cannot stand beside others. On a cluster all policies need one
     /// [tag](crate::Policy::tagged).
+    ///
+    /// [Shadow](crate::Policy::shadow) policies have no say in the whole. Each is tried out by itself when the others have
+    /// been decided, and charged only if those are admitted.
     ///
     /// While the store fails each policy answers for its own checks as it does for one, and nobody is charged unless all
     /// admit.
@@ -88,20 +96,44 @@ impl<C: Clock + 'static> Engine<C> {
             let alone = |answer| Together { answers: vec![answer] };
             return self.ask(only, op).then(move |answer| answer.map(alone));
         }
-        match self.gather(checks, charge) {
-            Ok((step, keys)) => self.decide_together(step, &keys),
+        match self.gather_all(checks, charge) {
+            Ok(((step, keys), trials)) => {
+                let reply = self.decide_together(step, &keys);
+                if trials.is_empty() { reply } else { self.try_out(reply, trials) }
+            }
             Err(error) => Reply::ready(Err(error)),
         }
     }
 
-    /// Looks all checks up before anything is asked. The keys are those of the counts.
-    fn gather<'e, 'c>(
+    /// The step of all checks that have a say, and those that are tried out beside it.
+    fn gather_all<'e, 'c>(
         &'e self,
         checks: &[Check<'c>],
         charge: Charge,
-    ) -> Result<(Step<'e>, Vec<&'c [u8]>), CheckError> {
-        let parts = Vec::with_capacity(checks.len());
-        let mut step = Step { parts, counts: Vec::new(), charge };
+    ) -> Result<(Gathered<'e, 'c>, Vec<Trial<'e>>), CheckError> {
+        let is_trial =
+            |check: &Check<'_>| self.policy(check.policy).is_ok_and(|(_, policy)| policy.shadow);
+        let gathered = self.gather(checks.iter().filter(|check| !is_trial(check)), charge)?;
+        let mut trials = Vec::new();
+        for (place, check) in checks.iter().enumerate().filter(|(_, check)| is_trial(check)) {
+            if trials.len() == Takes::MAX_LIMITS {
+                return Err(CheckError::TooManyTogether);
+            }
+            trials.push(Trial::new(place, self.gather([check], charge)?));
+        }
+        Ok((gathered, trials))
+    }
+
+    /// Looks all checks up before anything is asked.
+    fn gather<'e, 'c, 'l>(
+        &'e self,
+        checks: impl IntoIterator<Item = &'l Check<'c>>,
+        charge: Charge,
+    ) -> Result<Gathered<'e, 'c>, CheckError>
+    where
+        'c: 'l,
+    {
+        let mut step = Step { parts: Vec::new(), counts: Vec::new(), charge };
         let mut keys = Vec::new();
         for check in checks {
             let limits = match self.part_of(check)? {
@@ -152,8 +184,12 @@ impl<C: Clock + 'static> Engine<C> {
         let own = match policy.instead_for(check.key) {
             None => None,
             Some(Override::Limit(limit)) => Some(limit),
-            Some(Override::Allow) => return Ok(Err(unlimited(name, Decision::unlimited()))),
-            Some(Override::Block) => return Ok(Err(unlimited(name, Decision::blocked()))),
+            Some(Override::Allow) => {
+                return Ok(Err(without_limit(name, policy, Decision::unlimited())));
+            }
+            Some(Override::Block) => {
+                return Ok(Err(without_limit(name, policy, Decision::blocked())));
+            }
         };
         Ok(Ok(Limits { name, policy, mode: *mode, members, own }))
     }
@@ -170,7 +206,7 @@ impl<C: Clock + 'static> Engine<C> {
     fn decide_together<'e>(
         &'e self,
         step: Step<'e>,
-        keys: &[&[u8]],
+        keys: &[impl AsRef<[u8]>],
     ) -> Reply<'e, Together<'e>, CheckError> {
         if step.counts.is_empty() {
             return Reply::ready(step.answer(&[]));
@@ -179,7 +215,10 @@ impl<C: Clock + 'static> Engine<C> {
         let store = &self.shared.stores.of_all(step.counts.iter().map(|count| count.policy)).store;
         let limits = step.counts.iter().zip(keys).map(|(count, key)| {
             let limit = count.kept.as_ref().unwrap_or(count.limit);
-            Take { keyed: KeyedLimit { scope: count.scope, key, limit }, cost: count.cost }
+            Take {
+                keyed: KeyedLimit { scope: count.scope, key: key.as_ref(), limit },
+                cost: count.cost,
+            }
         });
         let limits: Vec<_> = limits.collect();
         let reply = store.take_each(&Takes { limits: &limits, charge: step.charge }, now);
@@ -188,7 +227,7 @@ impl<C: Clock + 'static> Engine<C> {
             Ok(reply) => Reply::ready(self.settle_together(&step, keys, now, reply)),
             Err(later) => {
                 // Kept only for the case that the store fails.
-                let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
+                let keys: Vec<Box<[u8]>> = keys.iter().map(|key| key.as_ref().into()).collect();
                 Reply::later(async move {
                     let reply = later.await;
                     self.settle_together(&step, &keys, now, reply)

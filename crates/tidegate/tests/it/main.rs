@@ -45,8 +45,10 @@ mod redis_together;
 #[cfg(feature = "redis")]
 mod redis_vectors;
 mod scripted;
+mod shadow;
 mod snapshot;
 mod store_errors;
+mod successor;
 mod takes;
 mod together;
 mod vectors;

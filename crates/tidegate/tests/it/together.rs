@@ -200,6 +200,43 @@ async fn a_step_has_so_many_limits_and_no_more() {
     assert!(take(&engine, &vec![check("api", "same", 0); 1_000]).await.admitted());
 }
 
+#[tokio::test]
+async fn a_shadow_has_no_say_and_is_charged_with_the_others() {
+    for way in [Way::AtOnce, Way::Yields] {
+        let several = Policy::all().limit("second", "2/s").limit("day", "fixed-window 9/day");
+        let policies = [
+            ("api", of("10/h")),
+            ("log", of("sliding-log 5/h")),
+            ("trial", several.shadow(true)),
+            ("blocked", of("5/h").with_override("k", Override::Block).shadow(true)),
+        ];
+        let engine = engine(Scripted::new(way), &policies);
+        let checks =
+            ["trial", "api", "blocked", "log", "trial"].map(|policy| check(policy, "k", 1));
+        let denied = |together: &Together<'_>| -> Vec<bool> {
+            together.answers.iter().map(|answer| answer.shadow_denied).collect()
+        };
+        let together = take(&engine, &checks).await;
+        assert!(together.admitted());
+        assert_eq!(seen(&together), [(true, 1), (true, 9), (true, 0), (true, 4), (true, 0)]);
+        assert_eq!(denied(&together), [false, false, true, false, false]);
+        let names: Vec<_> = together.answers.iter().map(|answer| answer.policy).collect();
+        assert_eq!(names, ["trial", "api", "blocked", "log", "trial"]);
+        // It would refuse, and the others are charged all the same.
+        let together = take(&engine, &checks).await;
+        assert!(together.admitted());
+        assert_eq!(seen(&together), [(true, 0), (true, 8), (true, 0), (true, 3), (true, 0)]);
+        assert_eq!(denied(&together), [true, false, true, false, true]);
+        // Where the others refuse, it is not charged either.
+        let checks = [check("trial", "new", 1), check("api", "k", 1), check("log", "k", 4)];
+        for _ in 0..3 {
+            let together = take(&engine, &checks).await;
+            assert!(!together.admitted());
+            assert_eq!(seen(&together), [(true, 2), (true, 8), (false, 3)]);
+        }
+    }
+}
+
 /// A store can fail at once, or later.
 const WAYS: [Way; 2] = [
     Way::Fails(Trouble::Unreachable),
