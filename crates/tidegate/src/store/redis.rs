@@ -10,6 +10,7 @@ mod confirm;
 mod desk;
 mod flight;
 mod greet;
+mod guard;
 mod key;
 mod lane;
 mod link;
@@ -41,10 +42,12 @@ use std::time::Duration;
 use tidegate_core::Timestamp;
 
 use self::client::Client;
+pub use self::guard::NodeBreaker;
 use self::key::Keys;
 use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
+use super::breaker::BreakerOptions;
 use super::owned::OwnedAsk;
 use super::{Ask, KeyedLimit, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
 use crate::reply::Reply;
@@ -108,6 +111,9 @@ pub struct RedisOptions {
     pub replays: bool,
     /// Whether this process is one of the [nodes](RedisStore::nodes) that share the store: not if it only looks.
     pub announces: bool,
+    /// A [breaker](crate::Breaker) for each node of Redis; none unless told. One of a cluster that hangs is left alone
+    /// by itself, and all others are asked as ever.
+    pub breaker: Option<BreakerOptions>,
 }
 
 impl RedisOptions {
@@ -127,6 +133,7 @@ impl RedisOptions {
             deadline: Duration::from_millis(20),
             replays: false,
             announces: true,
+            breaker: None,
         }
     }
 }
@@ -161,8 +168,9 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces } = options;
-        let client = Client::start(&url, deadline)?;
+        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces, breaker } =
+            options;
+        let client = Client::start(&url, deadline, breaker)?;
         let keys = Keys::new(&key_prefix, hash_key);
         // A replay shares its Redis with nobody.
         let announces = announces && !replays;
@@ -184,6 +192,23 @@ impl RedisStore {
     /// ```
     pub fn stats(&self) -> RedisStats {
         self.client.stats()
+    }
+
+    /// What the breaker of each node does: of all that are known. None where [`RedisOptions::breaker`] is none.
+    ///
+    /// ```no_run
+    /// # use tidegate::{BreakerOptions, BreakerState, RedisOptions, RedisStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tidegate::StoreError> {
+    /// let breaker = Some(BreakerOptions::default());
+    /// let options = RedisOptions { breaker, ..RedisOptions::new("redis://127.0.0.1:6379") };
+    /// let store = RedisStore::new(options)?;
+    /// assert_eq!(store.breakers()[0].state, BreakerState::Closed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn breakers(&self) -> Vec<NodeBreaker> {
+        self.client.breakers()
     }
 
     fn question(&self, ask: &Ask<'_>, now: Timestamp) -> Question {
@@ -208,7 +233,10 @@ impl Store for RedisStore {
             return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
         }
         let due = self.client.due();
-        let answer = self.client.submit(self.question(ask, now), due);
+        let answer = match self.client.submit(self.question(ask, now), due) {
+            Ok(answer) => answer,
+            Err(error) => return Reply::ready(Err(error)),
+        };
         if !ask.limits.iter().any(|keyed| keyed.limit.has_edges()) {
             return Reply::later(async { settled(answer.await?) });
         }
@@ -220,7 +248,7 @@ impl Store for RedisStore {
                 Outcome::Edges(now) => {
                     let again =
                         ask.with(|ask| Question::of_ask(ask, &keys, now, replays.then_some(now)));
-                    settled(client.submit(again, due).await?)
+                    settled(client.submit(again, due)?.await?)
                 }
                 outcome => settled(outcome),
             }
@@ -229,13 +257,15 @@ impl Store for RedisStore {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         let question = Question::of_turn(turn, &self.keys, self.replays.then_some(now));
-        let answer = self.client.submit(question, self.client.due());
-        Reply::later(async {
-            match answer.await? {
-                Outcome::Place(place) => Ok(place),
-                _ => Err(StoreError::new(Trouble::Protocol, "no place in the reply")),
-            }
-        })
+        match self.client.submit(question, self.client.due()) {
+            Ok(answer) => Reply::later(async {
+                match answer.await? {
+                    Outcome::Place(place) => Ok(place),
+                    _ => Err(StoreError::new(Trouble::Protocol, "no place in the reply")),
+                }
+            }),
+            Err(error) => Reply::ready(Err(error)),
+        }
     }
 
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
