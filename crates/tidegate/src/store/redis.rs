@@ -10,6 +10,7 @@ mod confirm;
 mod desk;
 mod flight;
 mod greet;
+mod guard;
 mod key;
 mod lane;
 mod link;
@@ -41,10 +42,12 @@ use std::time::Duration;
 use tidegate_core::{Decision, Timestamp};
 
 use self::client::Client;
+pub use self::guard::NodeBreaker;
 use self::key::Keys;
 use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
+use super::breaker::BreakerOptions;
 use super::owned::{OwnedAsk, OwnedTakes};
 use super::{Ask, KeyedLimit, Place, Replicas, Settled, Store, StoreError, Takes, Trouble, Turn};
 use crate::reply::Reply;
@@ -108,6 +111,9 @@ pub struct RedisOptions {
     pub replays: bool,
     /// Whether this process is one of the [nodes](RedisStore::nodes) that share the store: not if it only looks.
     pub announces: bool,
+    /// A [breaker](crate::Breaker) for each node of Redis; none unless told. One of a cluster that hangs is left alone
+    /// by itself, and all others are asked as ever.
+    pub breaker: Option<BreakerOptions>,
 }
 
 impl RedisOptions {
@@ -127,6 +133,7 @@ impl RedisOptions {
             deadline: Duration::from_millis(20),
             replays: false,
             announces: true,
+            breaker: None,
         }
     }
 }
@@ -161,8 +168,9 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces } = options;
-        let client = Client::start(&url, deadline)?;
+        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces, breaker } =
+            options;
+        let client = Client::start(&url, deadline, breaker)?;
         let keys = Keys::new(&key_prefix, hash_key);
         // A replay shares its Redis with nobody.
         let announces = announces && !replays;
@@ -186,6 +194,23 @@ impl RedisStore {
         self.client.stats()
     }
 
+    /// What the breaker of each node does: of all that are known. None where [`RedisOptions::breaker`] is none.
+    ///
+    /// ```no_run
+    /// # use tidegate::{BreakerOptions, BreakerState, RedisOptions, RedisStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tidegate::StoreError> {
+    /// let breaker = Some(BreakerOptions::default());
+    /// let options = RedisOptions { breaker, ..RedisOptions::new("redis://127.0.0.1:6379") };
+    /// let store = RedisStore::new(options)?;
+    /// assert_eq!(store.breakers()[0].state, BreakerState::Closed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn breakers(&self) -> Vec<NodeBreaker> {
+        self.client.breakers()
+    }
+
     /// Puts a question. One about calendar quotas may have to be put again, around Redis' now: the asker's clock may be
     /// in another period.
     fn put<T: Send + 'static>(
@@ -195,14 +220,17 @@ impl RedisStore {
         read: fn(Outcome) -> Result<T, StoreError>,
     ) -> Reply<'static, T, StoreError> {
         let due = self.client.due();
-        let answer = self.client.submit(question, due);
+        let answer = match self.client.submit(question, due) {
+            Ok(answer) => answer,
+            Err(error) => return Reply::ready(Err(error)),
+        };
         let Some(again) = again else {
             return Reply::later(async move { read(answer.await?) });
         };
         let client = self.client.clone();
         Reply::later(async move {
             match answer.await? {
-                Outcome::Edges(now) => read(client.submit(again(now), due).await?),
+                Outcome::Edges(now) => read(client.submit(again(now), due)?.await?),
                 outcome => read(outcome),
             }
         })
@@ -258,13 +286,15 @@ impl Store for RedisStore {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         let question = Question::of_turn(turn, &self.keys, self.replays.then_some(now));
-        let answer = self.client.submit(question, self.client.due());
-        Reply::later(async {
-            match answer.await? {
-                Outcome::Place(place) => Ok(place),
-                other => Err(other.unexpected("no place in the reply")),
-            }
-        })
+        match self.client.submit(question, self.client.due()) {
+            Ok(answer) => Reply::later(async {
+                match answer.await? {
+                    Outcome::Place(place) => Ok(place),
+                    other => Err(other.unexpected("no place in the reply")),
+                }
+            }),
+            Err(error) => Reply::ready(Err(error)),
+        }
     }
 
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {

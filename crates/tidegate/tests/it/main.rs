@@ -15,6 +15,8 @@ mod memory;
 mod processes;
 mod processes_work;
 #[cfg(feature = "redis")]
+mod redis_breaker;
+#[cfg(feature = "redis")]
 mod redis_client;
 #[cfg(feature = "redis")]
 mod redis_cluster;

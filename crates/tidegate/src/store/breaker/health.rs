@@ -3,7 +3,7 @@
 use crate::store::Trouble;
 
 /// Whether a trouble speaks of the store's health.
-pub(super) const fn says_failed(trouble: Trouble) -> bool {
+pub(crate) const fn says_failed(trouble: Trouble) -> bool {
     match trouble {
         Trouble::Unreachable
         | Trouble::NotSent

@@ -7,6 +7,7 @@ use tidegate_core::{
 
 use super::key::{self, Keys};
 use super::script::Text;
+use crate::store::breaker::with_probe;
 use crate::store::{
     Ask, Charge, KeyedLimit, Op, Place, Settled, Source, StoreError, Takes, Trouble, Turn,
 };
@@ -69,6 +70,21 @@ impl Question {
         around: Timestamp,
         now: Option<Timestamp>,
     ) -> Self {
+        Self::with_keys(ask, keys.of_limits(ask.limits), around, now)
+    }
+
+    /// A whole check in the slot of another question. Calendars have no part in it, and so no time.
+    pub(super) fn of_probe(beside: &Self) -> Option<Self> {
+        let key = key::probe(beside.keys.first()?);
+        with_probe(|ask| Self::with_keys(ask, vec![key], Timestamp::from_micros(0), None))
+    }
+
+    fn with_keys(
+        ask: &Ask<'_>,
+        keys: Vec<Vec<u8>>,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Self {
         let mut text = match ask.op {
             Op::Take => "take".to_owned(),
             Op::Peek => "peek".to_owned(),
@@ -97,7 +113,7 @@ impl Question {
         let leases = matches!(ask.op, Op::Lease(_));
         let expects = Expects::Verdict { limits, permits: ask.op == Op::Take, leases };
         let charges = leases || ask.op == Op::Take && ask.cost > 0;
-        Self { keys: keys.of_limits(ask.limits), text, now, charges, script: Text::Check, expects }
+        Self { keys, text, now, charges, script: Text::Check, expects }
     }
 
     /// `limits` are those of `takes`.
