@@ -247,10 +247,10 @@ impl<C: Clock> EngineBuilder<C> {
             policies.insert(name, compiled);
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        let Kept { local, replicated } = self.kept;
+        let Kept { local, known } = self.kept;
         let local = local.unwrap_or_default();
         let (nodes, clock) = (self.nodes, self.clock);
-        let stores = Stores::new(store, &replicated, &clock, policies.values());
+        let stores = Stores::new(store, known, &clock, policies.values());
         let shared = Shared { stores, local, nodes, clock, policies };
         Ok(Engine { shared: Arc::new(shared) })
     }

@@ -34,6 +34,7 @@ pub struct Policy {
     deny_cache: bool,
     lease: bool,
     replicas: Option<Replicas>,
+    deadline: Option<Duration>,
     shadow: bool,
 }
 
@@ -154,6 +155,7 @@ pub(crate) struct Compiled {
     pub(crate) deny_cache: bool,
     pub(crate) lease: bool,
     pub(crate) replicas: Option<Replicas>,
+    pub(crate) deadline: Option<Duration>,
     pub(crate) shadow: bool,
 }
 
@@ -215,9 +217,16 @@ impl Policy {
     }
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
-        let (overrides, on_store_error) = (Overrides::default(), OnStoreError::default());
-        let (deny_cache, lease, replicas, shadow) = (true, false, None, false);
-        Self { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow }
+        Self {
+            kind,
+            overrides: Overrides::default(),
+            on_store_error: OnStoreError::default(),
+            deny_cache: true,
+            lease: false,
+            replicas: None,
+            deadline: None,
+            shadow: false,
+        }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -401,6 +410,23 @@ impl Policy {
         self
     }
 
+    /// How long an answer of the store may take, where that has a deadline; by default as long as the store says. Taken
+    /// as 1 ms at least and a minute at most.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::Policy;
+    ///
+    /// // A batch job would rather wait than be answered by this node alone.
+    /// let exports = Policy::all().limit("", "5000/h").deadline(Duration::from_millis(500));
+    /// ```
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        let (least, most) = (Duration::from_millis(1), Duration::from_mins(1));
+        self.deadline = Some(deadline.clamp(least, most));
+        self
+    }
+
     /// Whether the policy is only tried out: it counts and says whom it would refuse, and refuses nobody, also where a
     /// key is [blocked](Override::Block) or the store fails; by default it is not.
     ///
@@ -437,11 +463,19 @@ impl Policy {
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        let Self { overrides, on_store_error, deny_cache, lease, replicas, shadow, .. } = self;
-        if lease {
+        if self.lease {
             check_lease(&kind)?;
         }
-        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow })
+        Ok(Compiled {
+            kind,
+            overrides: self.overrides,
+            on_store_error: self.on_store_error,
+            deny_cache: self.deny_cache,
+            lease: self.lease,
+            replicas: self.replicas,
+            deadline: self.deadline,
+            shadow: self.shadow,
+        })
     }
 }
 

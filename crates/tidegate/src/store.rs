@@ -16,6 +16,7 @@ mod replicas;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{
     Arrival, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Timestamp, Verdict, Wanted,
@@ -112,6 +113,18 @@ pub trait Store: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The same state, asked with another deadline; `None` where there is none to keep.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{MemoryStore, Store};
+    /// assert!(MemoryStore::default().within(Duration::from_millis(5)).is_none()); // it answers at once
+    /// ```
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let _ = deadline;
+        None
+    }
+
     /// How many nodes share the state, this one included, as far as the store knows: the last count that it heard.
     ///
     /// ```
@@ -138,6 +151,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         (**self).replicated(replicas)
+    }
+
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        (**self).within(deadline)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

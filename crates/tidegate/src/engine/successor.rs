@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
+use super::stores::KnownWays;
 use super::{Engine, EngineBuilder};
 use crate::clock::Clock;
 use crate::store::memory::MemoryStore;
-use crate::store::{Replicas, Store};
 
 /// What an engine leaves to its successor besides its store.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// What was counted while the store failed.
     pub(super) local: Option<Arc<MemoryStore>>,
-    /// Stores whose replicas confirm, with their connections and breakers.
-    pub(super) replicated: Vec<(Replicas, Arc<dyn Store>)>,
+    /// The store in the ways that policies wanted it asked.
+    pub(super) known: KnownWays,
 }
 
 impl<C: Clock + 'static> Engine<C> {
@@ -42,7 +42,7 @@ impl<C: Clock + 'static> Engine<C> {
         let (stores, local) = (&shared.stores, Some(shared.local.clone()));
         EngineBuilder {
             store: Some(stores.plain.store.clone()),
-            kept: Kept { local, replicated: stores.replicated() },
+            kept: Kept { local, known: stores.known() },
             nodes: shared.nodes,
             clock: shared.clock.clone(),
             policies: Vec::new(),

@@ -163,6 +163,12 @@ impl<S: Store + 'static> Store for Breaker<S> {
         Some(Arc::new(Breaker::around(store, options)))
     }
 
+    /// With a breaker of its own: the impatience of some is no fault of the store.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let store = self.shared.store.within(deadline)?;
+        Some(Arc::new(Breaker::around(store, self.shared.options.clone())))
+    }
+
     fn nodes(&self) -> Option<NonZeroU32> {
         self.shared.store.nodes()
     }

@@ -8,6 +8,7 @@ mod shared;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Limit, Timestamp, Verdict};
 
@@ -165,6 +166,11 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     /// Without a cache: whoever wants one puts it around.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         self.shared.store.replicated(replicas)
+    }
+
+    /// Without a cache: whoever wants one puts it around.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        self.shared.store.within(deadline)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

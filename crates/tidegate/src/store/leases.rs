@@ -13,6 +13,7 @@ use std::hash::BuildHasherDefault;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tidegate_core::{Lessee, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
@@ -273,6 +274,11 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     /// Without leases: whoever wants them puts them around.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         self.shared.store.replicated(replicas)
+    }
+
+    /// Without leases: whoever wants them puts them around.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        self.shared.store.within(deadline)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

@@ -245,6 +245,13 @@ impl Store for RedisStore {
         Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
     }
 
+    /// Over the same connections.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let (client, keys) = (self.client.within(deadline), self.keys.clone());
+        let nodes = self.nodes.clone();
+        Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+    }
+
     fn nodes(&self) -> Option<NonZeroU32> {
         self.nodes.count()
     }

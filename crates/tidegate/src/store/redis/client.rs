@@ -20,16 +20,18 @@ const CONFIRMED_LANES: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     inner: Arc<Inner>,
+    deadline: Duration,
 }
 
 /// A client that may be gone.
 pub(super) struct WeakClient {
     inner: Weak<Inner>,
+    deadline: Duration,
 }
 
 impl WeakClient {
     pub(super) fn upgrade(&self) -> Option<Client> {
-        self.inner.upgrade().map(|inner| Client { inner })
+        self.inner.upgrade().map(|inner| Client { inner, deadline: self.deadline })
     }
 }
 
@@ -37,7 +39,6 @@ impl WeakClient {
 struct Inner {
     first: Lane,
     others: Vec<Lane>,
-    deadline: Duration,
     /// How long replicas have to confirm, on top of the deadline.
     extra: Duration,
     counters: Arc<Counters>,
@@ -57,8 +58,14 @@ impl Client {
 
     /// The same over connections of its own, where what is charged has to be confirmed by replicas.
     pub(super) fn replicated(&self, replicas: Replicas) -> Self {
-        let Inner { target, deadline, counters, runtime, .. } = &*self.inner;
-        Self::with(target.clone(), *deadline, counters.clone(), runtime.clone(), Some(replicas))
+        let Inner { target, counters, runtime, .. } = &*self.inner;
+        let (target, counters, runtime) = (target.clone(), counters.clone(), runtime.clone());
+        Self::with(target, self.deadline, counters, runtime, Some(replicas))
+    }
+
+    /// The same, over the same connections, with another deadline.
+    pub(super) fn within(&self, deadline: Duration) -> Self {
+        Self { inner: self.inner.clone(), deadline }
     }
 
     fn with(
@@ -74,13 +81,13 @@ impl Client {
         let others = (1..replicas.map_or(1, |_| CONFIRMED_LANES)).map(lane).collect();
         drop(entered);
         let extra = replicas.as_ref().map_or(Duration::ZERO, Replicas::patience);
-        let inner = Inner { first, others, deadline, extra, counters, target, runtime };
-        Self { inner: Arc::new(inner) }
+        let inner = Inner { first, others, extra, counters, target, runtime };
+        Self { inner: Arc::new(inner), deadline }
     }
 
     /// When a decision that begins now has to be made.
     pub(super) fn due(&self) -> Instant {
-        Instant::now() + self.inner.deadline + self.inner.extra
+        Instant::now() + self.deadline + self.inner.extra
     }
 
     /// Under way with the call; the future only waits.
@@ -101,7 +108,7 @@ impl Client {
 
     /// For those who must not keep it alive.
     pub(super) fn downgrade(&self) -> WeakClient {
-        WeakClient { inner: Arc::downgrade(&self.inner) }
+        WeakClient { inner: Arc::downgrade(&self.inner), deadline: self.deadline }
     }
 
     pub(super) fn stats(&self) -> RedisStats {
