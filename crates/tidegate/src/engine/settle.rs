@@ -2,9 +2,9 @@
 
 use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
-use super::{Answer, Check, CheckError, Engine};
+use super::{Answer, BindingLimit, Check, CheckError, Engine};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, Override};
+use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
 use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Trouble, Turn};
 
@@ -15,14 +15,13 @@ pub(super) struct Decided<'e> {
 }
 
 /// The limits of one question.
-#[derive(Clone, Copy)]
 struct Limits<'e> {
     name: &'e str,
     policy: &'e Compiled,
     mode: Mode,
     members: &'e [(Scope, Member)],
     /// The key's own limit, instead of the policy's only one.
-    own: Option<&'e Limit>,
+    own: Option<BindingLimit<'e>>,
 }
 
 impl<C: Clock + 'static> Engine<C> {
@@ -41,11 +40,11 @@ impl<C: Clock + 'static> Engine<C> {
         let CompiledKind::Limits { mode, members } = &policy.kind else {
             return Reply::ready(Err(CheckError::Shapes(name.to_owned())));
         };
-        let own = match policy.instead_for(check.key) {
+        let own = match policy.instead_for(check.key, &self.shared.clock) {
             None => None,
-            Some(Override::Limit(limit)) => Some(limit),
-            Some(Override::Allow) => return settled(Decision::unlimited()),
-            Some(Override::Block) => return settled(Decision::blocked()),
+            Some(Instead::Limit(limit)) => Some(limit),
+            Some(Instead::Allow) => return settled(Decision::unlimited()),
+            Some(Instead::Block) => return settled(Decision::blocked()),
         };
         let limits = Limits { name, policy, mode: *mode, members, own };
         let mut keys = [&[][..]; Ask::MAX_LIMITS];
@@ -163,8 +162,8 @@ impl<C: Clock + 'static> Engine<C> {
 
 impl<'e> Limits<'e> {
     /// The limit of a member, or the key's own instead of the only one.
-    fn limit_of(&self, member: &'e Member) -> &'e Limit {
-        self.own.unwrap_or(&member.limit)
+    fn limit_of<'a>(&'a self, member: &'a Member) -> &'a Limit {
+        self.own.as_deref().unwrap_or(&member.limit)
     }
 
     /// Hands the limits with their keys to `then`, without a box.
@@ -198,7 +197,7 @@ impl<'e> Limits<'e> {
             decision,
             policy: self.name,
             binding: if member.name.is_empty() { self.name } else { &member.name },
-            limit: Some(self.limit_of(member)),
+            limit: Some(self.own.clone().unwrap_or(BindingLimit::of_policy(&member.limit))),
             source,
             shadow_denied,
         };

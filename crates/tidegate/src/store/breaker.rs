@@ -22,7 +22,10 @@ pub use self::options::{BreakerOptions, BreakerState};
 
 use self::machine::{Machine, micros};
 use self::watched::Watched;
-use super::{Ask, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, Changed, OverrideChange, OverrideTable, Place, Replicas, Settled, Store, StoreError,
+    Trouble, Turn,
+};
 use crate::reply::Reply;
 
 /// How much longer than it was told to a store may wait for replicas: Redis looks ten times a second.
@@ -167,6 +170,23 @@ impl<S: Store + 'static> Store for Breaker<S> {
     fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
         let store = self.shared.store.within(deadline)?;
         Some(Arc::new(Breaker::around(store, self.shared.options.clone())))
+    }
+
+    /// Not watched: a table takes longer than a check, and says nothing about one.
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        self.shared.store.overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        self.shared.store.change_override(change, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

@@ -107,6 +107,8 @@ troubles! {
     WrongType = "wrongtype", No;
     /// The ask itself makes no sense to this store.
     BadAsk = "bad-ask", No;
+    /// The store cannot do this at all.
+    Unsupported = "unsupported", No;
     /// The store said something else.
     Other = "other", No;
     /// The answer comes over a network, and was not awaited.

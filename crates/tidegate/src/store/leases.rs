@@ -22,7 +22,8 @@ use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{Request, has_runtime};
 use super::fingerprint::Fingerprints;
 use super::{
-    Ask, KeyedLimit, Op, Place, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
+    Ask, Changed, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Replicas, Settled, Source,
+    Store, StoreError, Trouble, Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
@@ -279,6 +280,22 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     /// Without leases: whoever wants them puts them around.
     fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
         self.shared.store.within(deadline)
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        self.shared.store.overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        self.shared.store.change_override(change, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

@@ -16,6 +16,7 @@ mod link;
 mod node;
 mod nodes;
 mod outlook;
+mod overrides;
 mod place;
 mod question;
 mod queue;
@@ -46,7 +47,10 @@ use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
 use super::owned::OwnedAsk;
-use super::{Ask, KeyedLimit, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, Changed, KeyedLimit, OverrideChange, OverrideTable, Place, Replicas, Settled, Store,
+    StoreError, Trouble, Turn,
+};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -252,6 +256,22 @@ impl Store for RedisStore {
         Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
     }
 
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        overrides::load(&self.client, &self.keys, known, self.replays.then_some(now))
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        overrides::change(&self.client, &self.keys, change, self.replays.then_some(now))
+    }
+
     fn nodes(&self) -> Option<NonZeroU32> {
         self.nodes.count()
     }
@@ -263,7 +283,7 @@ fn settled(outcome: Outcome) -> Result<Settled, StoreError> {
         Outcome::Edges(_) => {
             Err(StoreError::new(Trouble::Other, "the clock passed an edge twice within a check"))
         }
-        Outcome::Place(_) | Outcome::Nodes(_) => {
+        Outcome::Place(_) | Outcome::Nodes(_) | Outcome::Table(_) | Outcome::Changed(_) => {
             Err(StoreError::new(Trouble::Protocol, "no verdict in the reply"))
         }
     }

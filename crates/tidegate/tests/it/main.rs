@@ -33,6 +33,8 @@ mod redis_leases;
 #[cfg(feature = "redis")]
 mod redis_nodes;
 #[cfg(feature = "redis")]
+mod redis_overrides;
+#[cfg(feature = "redis")]
 mod redis_replicas;
 #[cfg(feature = "redis")]
 mod redis_sentinel;
@@ -42,6 +44,7 @@ mod redis_stranger;
 mod redis_support;
 #[cfg(feature = "redis")]
 mod redis_vectors;
+mod run_time_overrides;
 mod scripted;
 mod shadow;
 mod snapshot;

@@ -68,6 +68,11 @@ impl Client {
         Self { inner: self.inner.clone(), deadline }
     }
 
+    /// The same with a deadline that is at least so long.
+    pub(super) fn patient(&self, least: Duration) -> Self {
+        self.within(self.deadline.max(least))
+    }
+
     fn with(
         target: Target,
         deadline: Duration,

@@ -27,7 +27,7 @@ impl Outcome {
                 None => settled.verdict.decision.allowed(),
             },
             Self::Place(place) => place.reservation.accepted(),
-            Self::Nodes(_) | Self::Edges(_) => false,
+            Self::Nodes(_) | Self::Table(_) | Self::Changed(_) | Self::Edges(_) => false,
         }
     }
 }
