@@ -14,6 +14,7 @@ mod watched;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Decision, Timestamp};
 
@@ -28,7 +29,10 @@ pub(crate) use self::health::says_failed;
 pub(crate) use self::prober::with_probe;
 pub(crate) use self::switch::Switch;
 use self::watched::Watched;
-use super::{Ask, Place, Replicas, Settled, Store, StoreError, Takes, Turn};
+use super::{
+    Ask, Changed, OverrideChange, OverrideTable, Place, Replicas, Settled, Store, StoreError,
+    Takes, Turn,
+};
 use crate::reply::Reply;
 
 /// A store that stops asking the store in it when that fails or is slow, and starts again when it has recovered.
@@ -177,6 +181,29 @@ impl<S: Store + 'static> Store for Breaker<S> {
         let store = self.shared.store.replicated(replicas)?;
         let options = self.shared.switch.options().clone().replicated(replicas);
         Some(Arc::new(Breaker::around(store, options)))
+    }
+
+    /// With a breaker of its own: the impatience of some is no fault of the store.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let store = self.shared.store.within(deadline)?;
+        Some(Arc::new(Breaker::around(store, self.shared.switch.options().clone())))
+    }
+
+    /// Not watched: a table takes longer than a check, and says nothing about one.
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        self.shared.store.overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        self.shared.store.change_override(change, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

@@ -17,6 +17,7 @@ mod link;
 mod node;
 mod nodes;
 mod outlook;
+mod overrides;
 mod place;
 mod question;
 mod queue;
@@ -49,7 +50,10 @@ use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
 use super::breaker::BreakerOptions;
 use super::owned::{OwnedAsk, OwnedTakes};
-use super::{Ask, KeyedLimit, Place, Replicas, Settled, Store, StoreError, Takes, Trouble, Turn};
+use super::{
+    Ask, Changed, KeyedLimit, OverrideChange, OverrideTable, Place, Replicas, Settled, Store,
+    StoreError, Takes, Trouble, Turn,
+};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -302,6 +306,29 @@ impl Store for RedisStore {
         // The same node: announced once.
         let nodes = self.nodes.clone();
         Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+    }
+
+    /// Over the same connections.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let (client, keys) = (self.client.within(deadline), self.keys.clone());
+        let nodes = self.nodes.clone();
+        Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        overrides::load(&self.client, &self.keys, known, self.replays.then_some(now))
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        overrides::change(&self.client, &self.keys, change, self.replays.then_some(now))
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

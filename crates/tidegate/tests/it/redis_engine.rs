@@ -205,3 +205,25 @@ async fn an_identifier_that_equals_another_is_counted_where_it_always_is() {
     }
     assert_eq!(admitted, 3);
 }
+
+#[tokio::test]
+async fn a_policy_has_a_deadline_of_its_own_over_the_same_connection() {
+    let server = RedisServer::start();
+    let options = |deadline| RedisOptions { deadline, ..RedisOptions::new(server.url()) };
+    let policy = || Policy::all().limit("", "100/h");
+    for (of_store, own) in [(DEADLINE, SOON / 20), (SOON / 20, DEADLINE)] {
+        let store = std::sync::Arc::new(RedisStore::new(options(of_store)).unwrap());
+        let engine = Engine::builder().store(store.clone()).policy("store", policy());
+        let engine = engine.policy("own", policy().deadline(own)).build().unwrap();
+        until(&engine, "store", Source::Store).await;
+        until(&engine, "own", Source::Store).await;
+        assert_eq!(store.stats().connects, 1, "one way for both");
+        let (hasty, patient) = if own < of_store { ("own", "store") } else { ("store", "own") };
+        server.pause();
+        let (start, waiting) = (Instant::now(), engine.check(patient, "k"));
+        assert_eq!(engine.check(hasty, "k").await.unwrap().source, Source::Local);
+        assert!(start.elapsed() < SOON, "{hasty} took {:?}", start.elapsed());
+        server.resume();
+        assert_eq!(waiting.await.unwrap().source, Source::Store, "{patient} had time to wait");
+    }
+}

@@ -25,6 +25,7 @@ pub(crate) const fn says_failed(trouble: Trouble) -> bool {
         // are turned away by our own queue; if the store is why they wait, those who got in will say so.
         Trouble::BadAsk
         | Trouble::Apart
+        | Trouble::Unsupported
         | Trouble::Overloaded
         | Trouble::WrongType
         | Trouble::Moving

@@ -23,16 +23,18 @@ const CONFIRMED_LANES: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     inner: Arc<Inner>,
+    deadline: Duration,
 }
 
 /// A client that may be gone.
 pub(super) struct WeakClient {
     inner: Weak<Inner>,
+    deadline: Duration,
 }
 
 impl WeakClient {
     pub(super) fn upgrade(&self) -> Option<Client> {
-        self.inner.upgrade().map(|inner| Client { inner })
+        self.inner.upgrade().map(|inner| Client { inner, deadline: self.deadline })
     }
 }
 
@@ -51,7 +53,6 @@ struct Inner {
 #[derive(Clone, Debug)]
 struct Options {
     target: Target,
-    deadline: Duration,
     breaker: Option<BreakerOptions>,
 }
 
@@ -66,17 +67,29 @@ impl Client {
         let Ok(runtime) = Handle::try_current() else {
             return Err(StoreError::new(Trouble::BadAsk, "a store in Redis needs a tokio runtime"));
         };
-        Ok(Self::with(Options { target, deadline, breaker }, Arc::default(), runtime, None))
+        Ok(Self::with(Options { target, breaker }, deadline, Arc::default(), runtime, None))
     }
 
     /// The same over connections of its own, where what is charged has to be confirmed by replicas.
     pub(super) fn replicated(&self, replicas: Replicas) -> Self {
         let Inner { options, counters, runtime, .. } = &*self.inner;
-        Self::with(options.clone(), counters.clone(), runtime.clone(), Some(replicas))
+        let (options, counters, runtime) = (options.clone(), counters.clone(), runtime.clone());
+        Self::with(options, self.deadline, counters, runtime, Some(replicas))
+    }
+
+    /// The same, over the same connections, with another deadline.
+    pub(super) fn within(&self, deadline: Duration) -> Self {
+        Self { inner: self.inner.clone(), deadline }
+    }
+
+    /// The same with a deadline that is at least so long.
+    pub(super) fn patient(&self, least: Duration) -> Self {
+        self.within(self.deadline.max(least))
     }
 
     fn with(
         options: Options,
+        deadline: Duration,
         counters: Arc<Counters>,
         runtime: Handle,
         replicas: Option<Replicas>,
@@ -92,7 +105,7 @@ impl Client {
         drop(entered);
         let extra = replicas.as_ref().map_or(Duration::ZERO, Replicas::patience);
         let inner = Inner { first, others, options, extra, counters, runtime };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), deadline }
     }
 
     /// Whether keys are spread over several nodes.
@@ -102,7 +115,7 @@ impl Client {
 
     /// When a decision that begins now has to be made.
     pub(super) fn due(&self) -> Instant {
-        Instant::now() + self.inner.options.deadline + self.inner.extra
+        Instant::now() + self.deadline + self.inner.extra
     }
 
     /// Under way with the call; the future only waits. What fails at once does so without one.
@@ -129,7 +142,7 @@ impl Client {
 
     /// For those who must not keep it alive.
     pub(super) fn downgrade(&self) -> WeakClient {
-        WeakClient { inner: Arc::downgrade(&self.inner) }
+        WeakClient { inner: Arc::downgrade(&self.inner), deadline: self.deadline }
     }
 
     /// What the breaker of each node does.

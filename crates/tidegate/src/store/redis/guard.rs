@@ -62,6 +62,12 @@ impl Guard {
         ticket: &Ticket,
         error: Option<&StoreError>,
     ) {
+        // Who gave up before any answer would be called slow says nothing about the node.
+        let gave_up =
+            matches!(error.map(StoreError::trouble), Some(Trouble::Timeout | Trouble::NotSent));
+        if gave_up && !self.is_slow(passed) {
+            return;
+        }
         if self.answered(passed, error) {
             // In the slot of the question that failed: that is one of the node's own.
             let probe = Question::of_probe(&ticket.question).map(|probe| (probe, ticket.slot));

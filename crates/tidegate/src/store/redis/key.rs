@@ -49,6 +49,11 @@ impl Keys {
         format!("{}:{{nodes}}", self.prefix).into_bytes()
     }
 
+    /// The table of overrides, by the same rule.
+    pub(super) fn overrides(&self) -> Vec<u8> {
+        format!("{}:{{overrides}}", self.prefix).into_bytes()
+    }
+
     /// One key per limit; those of one ask have one tag.
     pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
         let of = |keyed: &KeyedLimit<'_>| {

@@ -40,7 +40,7 @@ fn good() -> Outcome {
 async fn probe(guard: &Arc<Guard>) -> Ticket {
     let start = Instant::now();
     loop {
-        let mut probes = guard.queue.take(usize::MAX);
+        let mut probes = guard.queue.take(usize::MAX, usize::MAX);
         assert!(probes.len() <= 1, "one at a time");
         if let Some(probe) = probes.pop() {
             return probe;
