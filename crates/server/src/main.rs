@@ -3,7 +3,8 @@
 //! - [`cli`] turns what was typed into commands; each command is one file.
 //! - [`doors`] are what the outside speaks to. A door decodes, asks the engine and encodes; wire types stay
 //!   inside it.
-//! - [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
+//! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
+//! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`store`] turns a store's URL into the store.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
@@ -12,7 +13,9 @@ mod cli;
 mod demo;
 mod doors;
 mod exact;
+mod gate;
 mod headers;
+mod listen;
 mod logs;
 mod server;
 mod store;

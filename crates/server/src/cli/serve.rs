@@ -1,14 +1,17 @@
 //! `tidegate serve`: the HTTP API over a store.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::{Failure, OK};
-use crate::server::{self, Bounds};
+use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::gate::{Gate, Snapshot};
+use crate::listen::{Address, Listener};
+use crate::server::{self, Bounds, Door};
 use crate::store::{self, Purpose};
 use crate::{demo, doors};
 
@@ -26,9 +29,9 @@ Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = address)]
-    listen: SocketAddr,
+    /// The address to listen on, or `unix:/run/tidegate.sock`; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = str::parse::<Address>)]
+    listen: Address,
     /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
@@ -37,17 +40,10 @@ pub(crate) struct Args {
     insecure_bind: bool,
 }
 
-/// An address as people type it: `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
-    let parsed = numeric.as_deref().unwrap_or(text).parse();
-    parsed.map_err(|_| "expected an address and a port, like 127.0.0.1:8080".to_owned())
-}
-
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if !args.listen.ip().is_loopback() && !args.insecure_bind {
-        return Err(refused(args.listen));
+    if !args.listen.is_private() && !args.insecure_bind {
+        return Err(refused(&args.listen));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
@@ -56,19 +52,50 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {
-    let listen = args.listen;
     let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
     let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
-    let listener = TcpListener::bind(listen).await.map_err(|error| not_bound(listen, &error))?;
-    let addr = listener.local_addr().map_err(|error| not_bound(listen, &error))?;
+    // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
+    let http = bind(&args.listen).await?;
+    let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
     tracing::info!(%addr, "listening");
-    welcome(addr);
-    let router = doors::http::router(engine);
-    server::run(listener, router, Bounds::default(), stop(interrupt, terminate)).await;
+    welcome(&addr);
+    let gate = Gate::new(Snapshot { engine });
+    let mut house = House::default();
+    house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
+    stop(interrupt, terminate).await;
+    house.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The doors that are open.
+#[derive(Debug, Default)]
+struct House {
+    stop: watch::Sender<bool>,
+    servers: JoinSet<()>,
+}
+
+impl House {
+    fn open(&mut self, listener: Listener, door: impl Door + Sync) {
+        let mut stopped = self.stop.subscribe();
+        self.servers.spawn(async move {
+            // An error means that the house is gone.
+            let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+            server::run(listener, door, Bounds::default(), stop).await;
+        });
+    }
+
+    /// All at once, and waits for the last request of each.
+    async fn close(mut self) {
+        self.stop.send_replace(true);
+        while self.servers.join_next().await.is_some() {}
+    }
+}
+
+async fn bind(address: &Address) -> Result<Listener, Failure> {
+    Listener::bind(address).await.map_err(|error| not_bound(address, &error))
 }
 
 /// Ready when the process is told to stop.
@@ -84,17 +111,26 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: SocketAddr) {
-    let text = format!(
-        "tidegate listens on http://{addr}\n\
-         try it:  curl -s http://{addr}/v1/check -d '{{\"policy\":\"api\",\"key\":\"user-42\"}}'\n\
-         or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
-    );
+fn welcome(addr: &Address) {
+    let check = "/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'";
+    let text = match addr {
+        Address::Unix(path) => format!(
+            "tidegate listens on {addr}\n\
+             try it:  curl -s --unix-socket {} http://tidegate{check}\n\
+             Ctrl-C stops it\n",
+            path.display()
+        ),
+        Address::Tcp(addr) => format!(
+            "tidegate listens on http://{addr}\n\
+             try it:  curl -s http://{addr}{check}\n\
+             or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
+        ),
+    };
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
 
-fn refused(addr: SocketAddr) -> Failure {
+fn refused(addr: &Address) -> Failure {
     Failure::new(format!(
         "will not listen on {addr}: others could reach it, and there is neither TLS nor authentication, so \
          whoever can connect could spend everybody's limits. Listen on 127.0.0.1 behind a proxy, or \
@@ -102,37 +138,14 @@ fn refused(addr: SocketAddr) -> Failure {
     ))
 }
 
-fn not_bound(addr: SocketAddr, error: &io::Error) -> Failure {
-    let port = addr.port();
+fn not_bound(addr: &Address, error: &io::Error) -> Failure {
     Failure::new(match error.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "cannot listen on {addr}: another program has this port already (`ss -ltnp 'sport = :{port}'` shows \
-             which). Stop it, or take any free port with --listen 127.0.0.1:0"
+            "cannot listen on {addr}: another program listens there already (`ss -lxtnp` shows which). Stop it, or take any free port with --listen 127.0.0.1:0"
         ),
         io::ErrorKind::PermissionDenied => format!(
             "cannot listen on {addr}: {error}. Ports below 1024 need a privilege; take another with --listen"
         ),
         _ => format!("cannot listen on {addr}: {error}"),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_read_as_people_type_them() {
-        for (text, expected) in [
-            ("127.0.0.1:8080", Some("127.0.0.1:8080")),
-            ("localhost:0", Some("127.0.0.1:0")),
-            ("[::1]:1", Some("[::1]:1")),
-            ("8080", None),
-            ("127.0.0.1", None),
-            ("127.0.0.1:99999", None),
-            ("example.com:80", None),
-        ] {
-            let expected = expected.map(|text| text.parse().unwrap());
-            assert_eq!(address(text).ok(), expected, "{text}");
-        }
-    }
 }

@@ -5,12 +5,15 @@
 
 mod answer;
 mod body;
+mod connection;
 mod local;
 mod page;
 mod policies;
 mod problem;
 mod question;
 mod request;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -20,59 +23,65 @@ use axum::http::{Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tidegate::tower::write_retry_after;
-use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock};
+use tidegate::{Answer, CheckError, Clock, Op, Source, SystemClock};
 
+pub(crate) use self::connection::{HttpBounds, HttpDoor};
 use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
+use crate::gate::Gate;
 use crate::headers;
-use crate::server::Peer;
+use crate::listen::Peer;
 
 type Answered = Result<Response, Problem>;
 
-/// The routes of the API over an engine.
-pub(crate) fn router(engine: Engine) -> Router {
-    let policies = policies::render(&engine);
+/// The routes of the API.
+pub(crate) fn router(gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/", get(page::page))
         .route("/healthz", get(async || "ok\n"))
         .route("/v1/check", post(check))
         .route("/v1/check/batch", post(check_batch))
         .route("/v1/peek", post(peek))
-        .route("/v1/policies", get(async move || policies.clone()))
+        .route("/v1/policies", get(policies))
         .route("/v1/refund", post(refund))
         .route("/v1/reserve", post(reserve))
         .route("/v1/reset", post(reset))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
-        .with_state(engine)
+        .with_state(gate)
 }
 
-async fn check(State(engine): State<Engine>, body: Body) -> Answered {
-    decide(&engine, body, Op::Take).await
+async fn check(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
+    decide(&gate, body, Op::Take).await
 }
 
-async fn peek(State(engine): State<Engine>, body: Body) -> Answered {
-    decide(&engine, body, Op::Peek).await
+async fn peek(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
+    decide(&gate, body, Op::Peek).await
 }
 
-async fn refund(State(engine): State<Engine>, body: Body) -> Answered {
-    decide(&engine, body, Op::Refund).await
+async fn refund(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
+    decide(&gate, body, Op::Refund).await
 }
 
 /// Forgets what a key has used: for those who run this machine only.
 async fn reset(
-    State(engine): State<Engine>,
+    State(gate): State<Arc<Gate>>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered {
     local::only(peer, &headers)?;
-    decide(&engine, body, Op::Reset).await
+    decide(&gate, body, Op::Reset).await
 }
 
-async fn decide(engine: &Engine, body: Body, op: Op) -> Answered {
+async fn policies(State(gate): State<Arc<Gate>>) -> Response {
+    policies::render(&gate.now().engine).into_response()
+}
+
+async fn decide(gate: &Gate, body: Body, op: Op) -> Answered {
     let body = body::read(body).await?;
+    let engine = &gate.now().engine;
     let request: Request<'_> = body::decode(&body)?;
     let question = request.question()?;
     let answer = engine.ask(&question.check(), op).await;
@@ -81,12 +90,13 @@ async fn decide(engine: &Engine, body: Body, op: Op) -> Answered {
 
 /// Independent checks in order. All are looked at before the first is charged: a batch with a bad element is
 /// refused whole.
-async fn check_batch(State(engine): State<Engine>, body: Body) -> Answered {
+async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
+    let engine = &gate.now().engine;
     let unanswered = |(index, error): (usize, CheckError)| {
-        Problem::unanswered(&engine, &error).within_batch(index)
+        Problem::unanswered(engine, &error).within_batch(index)
     };
     let numbered = || questions.iter().map(Question::check).enumerate();
     for (index, check) in numbered() {
@@ -103,13 +113,14 @@ async fn check_batch(State(engine): State<Engine>, body: Body) -> Answered {
 }
 
 /// Takes a place in a leaky bucket's queue. The caller waits.
-async fn reserve(State(engine): State<Engine>, body: Body) -> Answered {
+async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
     let request: Request<'_> = body::decode(&body)?;
+    let engine = &gate.now().engine;
     let reservation = engine
         .reserve(&request.question()?.check())
         .await
-        .map_err(|error| Problem::unanswered(&engine, &error))?;
+        .map_err(|error| Problem::unanswered(engine, &error))?;
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {
         write_retry_after(response.headers_mut(), reservation.retry_after());

@@ -9,6 +9,7 @@
 mod arena;
 mod bucket;
 mod budget;
+mod each;
 mod evict;
 mod many;
 mod overrides;
@@ -35,7 +36,7 @@ use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
 use super::{
     Ask, Changed, Op, OverrideChange, OverrideTable, Place, Scope, Settled, Store, StoreError,
-    Trouble, Turn,
+    Takes, Trouble, Turn,
 };
 use crate::reply::Reply;
 
@@ -522,6 +523,14 @@ impl Store for MemoryStore {
         Reply::ready(self.settle(ask, now).ok_or_else(|| {
             StoreError::new(Trouble::BadAsk, "expected 1 to 16 limits, and no key twice in a scope")
         }))
+    }
+
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        Reply::ready(self.settle_each(takes, now))
     }
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {

@@ -6,14 +6,14 @@ use axum::http::Uri;
 use axum::http::header::{FORWARDED, HeaderMap, HeaderName, ORIGIN};
 
 use super::problem::Problem;
-use crate::server::Peer;
+use crate::listen::Peer;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Refuses whoever is not on this machine: by address, behind a proxy on this machine, or as a page of another
 /// site in a browser on this machine (which may post here, or have its own name point here).
 pub(super) fn only(peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
-    if !peer.0.is_loopback() {
+    if !peer.is_local() {
         return Err(Problem::not_local("the connection comes from elsewhere"));
     }
     if headers.contains_key(FORWARDED) || headers.contains_key(X_FORWARDED_FOR) {
@@ -43,7 +43,7 @@ mod tests {
     fn check(peer: &str, header: Option<(HeaderName, &'static str)>, allowed: bool) {
         let header = header.map(|(name, value)| (name, HeaderValue::from_static(value)));
         let headers: HeaderMap = header.into_iter().collect();
-        let answer = only(Peer(peer.parse().unwrap()), &headers);
+        let answer = only(Peer::Ip(peer.parse().unwrap()), &headers);
         assert_eq!(answer.is_ok(), allowed, "{peer} {headers:?}");
     }
 

@@ -1,5 +1,4 @@
-//! `GET /v1/policies`: what the engine holds, an object by name. Written once, since policies do not change
-//! while the server runs.
+//! `GET /v1/policies`: what the engine holds, an object by name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -29,7 +29,7 @@ pub(super) fn load(
     let question = Question::of_table(keys.overrides(), format!("load {known}"), now);
     let answer = client.submit(question, client.patient(TABLE_PATIENCE).due());
     Reply::later(async {
-        match answer.await? {
+        match answer?.await? {
             Outcome::Table(table) => Ok(table),
             _ => Err(StoreError::new(Trouble::Protocol, "no table in the reply")),
         }
@@ -56,7 +56,7 @@ pub(super) fn change(
     let question = Question::of_change(keys.overrides(), text, now);
     let answer = client.submit(question, client.patient(TABLE_PATIENCE).due());
     Reply::later(async move {
-        match answer.await? {
+        match answer?.await? {
             Outcome::Changed(done) => Ok(if done { Changed::Done } else { otherwise }),
             _ => Err(StoreError::new(Trouble::Protocol, "no change in the reply")),
         }

@@ -1,0 +1,29 @@
+//! What every door asks: the engine with everything that the configuration says, swapped whole on reload.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use tidegate::Engine;
+
+/// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    current: ArcSwap<Snapshot>,
+}
+
+/// One configuration, checked and built. It never changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) engine: Engine,
+}
+
+impl Gate {
+    pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
+        Arc::new(Self { current: ArcSwap::from_pointee(snapshot) })
+    }
+
+    /// What is in force. Cheap; not to be held across a wait longer than one request.
+    pub(crate) fn now(&self) -> Guard<Arc<Snapshot>> {
+        self.current.load()
+    }
+}

@@ -1,0 +1,243 @@
+//! Where connections come from: an address that was typed, a listener on it, and the streams that it gives.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::str::FromStr;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// Where to listen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Whether only this machine can reach it.
+    pub(crate) fn is_private(&self) -> bool {
+        match self {
+            Self::Tcp(addr) => addr.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    /// As people type it: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` or `unix:/run/tidegate.sock`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err("expected a path after unix:, like unix:/run/tidegate.sock".to_owned()),
+                path => Ok(Self::Unix(path.into())),
+            };
+        }
+        let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        let parsed = numeric.as_deref().unwrap_or(text).parse();
+        parsed.map(Self::Tcp).map_err(|_| {
+            "expected an address and a port, like 127.0.0.1:8080, or unix:/run/tidegate.sock"
+                .to_owned()
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(addr) => addr.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peer {
+    Ip(IpAddr),
+    /// A process of this machine.
+    Unix,
+}
+
+impl Peer {
+    /// Whether it is on this machine.
+    pub(crate) fn is_local(self) -> bool {
+        match self {
+            Self::Ip(ip) => ip.is_loopback(),
+            Self::Unix => true,
+        }
+    }
+}
+
+/// Gives connections.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    /// With the file that is to be removed in the end.
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a Unix socket, removed with it.
+#[derive(Debug)]
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Listener {
+    pub(crate) async fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(addr) => TcpListener::bind(addr).await.map(Self::Tcp),
+            Address::Unix(path) => {
+                remove_stale(path).await?;
+                let listener = UnixListener::bind(path)?;
+                Ok(Self::Unix(listener, SocketFile(path.clone())))
+            }
+        }
+    }
+
+    /// Where it really listens: port 0 has become a port.
+    pub(crate) fn address(&self) -> io::Result<Address> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+            Self::Unix(_, file) => Ok(Address::Unix(file.0.clone())),
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<(Stream, Peer)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // An answer is one small write: waiting for more would only delay it.
+                let _ = stream.set_nodelay(true);
+                Ok((Stream::Tcp(stream), Peer::Ip(peer.ip().to_canonical())))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Stream::Unix(stream), Peer::Unix))
+            }
+        }
+    }
+}
+
+/// A process that was killed leaves its socket's file behind, and nobody can bind it again. One that somebody answers
+/// at is left alone, and so is a file that is no socket.
+async fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).await.is_err() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Calls the same method of whichever stream it is.
+macro_rules! either {
+    ($stream:expr, $inner:ident => $call:expr) => {
+        match $stream.get_mut() {
+            Stream::Tcp(inner) => {
+                let $inner = Pin::new(inner);
+                $call
+            }
+            Stream::Unix(inner) => {
+                let $inner = Pin::new(inner);
+                $call
+            }
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, stream => stream.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, stream => stream.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_type_them() {
+        for (text, expected) in [
+            ("127.0.0.1:8080", Some("127.0.0.1:8080")),
+            ("localhost:0", Some("127.0.0.1:0")),
+            ("[::1]:1", Some("[::1]:1")),
+            ("unix:/run/t.sock", Some("unix:/run/t.sock")),
+            ("unix:", None),
+            ("8080", None),
+            ("127.0.0.1", None),
+            ("127.0.0.1:99999", None),
+            ("example.com:80", None),
+        ] {
+            let read = text.parse::<Address>().ok().map(|address| address.to_string());
+            assert_eq!(read.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_file_left_behind_is_taken_over_and_one_in_use_is_not() {
+        let path = std::env::temp_dir().join(format!("tidegate-{}.sock", std::process::id()));
+        let address = Address::Unix(path.clone());
+        let left_behind = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(Listener::bind(&address).await.is_err(), "in use");
+        drop(left_behind);
+        assert!(path.exists());
+        let listener = Listener::bind(&address).await.unwrap();
+        let (client, accepted) = tokio::join!(UnixStream::connect(&path), listener.accept());
+        assert_eq!(accepted.unwrap().1, Peer::Unix);
+        drop((client, listener));
+        assert!(!path.exists(), "left behind by us");
+    }
+}
