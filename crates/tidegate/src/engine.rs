@@ -1,6 +1,7 @@
 //! The engine: named policies over one store. Every door goes through it.
 
 mod error;
+mod given;
 mod question;
 mod settle;
 mod stores;
