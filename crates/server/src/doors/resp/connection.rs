@@ -21,8 +21,8 @@ use crate::server::Ending;
 
 /// Answers are written once there are so many bytes, whatever else was read: a few bytes can ask for many.
 const OUT_BYTES_MAX: usize = 64 << 10;
-/// And asks under way are waited for once there are so many: a quarter of what may wait for one node of a store.
-const WAITING_MAX: usize = 1024;
+/// And asks under way are waited for once there are so many: a millisecond of Redis, of the 20 that each may take.
+const WAITING_MAX: usize = 256;
 /// A first output buffer: a pipeline of a hundred checks.
 const OUT_BYTES: usize = 4 << 10;
 /// How much, and for how long, is still read from somebody who was hung up on. Closing with bytes unread would take
@@ -225,3 +225,6 @@ impl<'h> Connection<'h> {
         drained
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,3 +135,6 @@ fn bad(text: &[u8], name: &str, range: &RangeInclusive<i64>) -> String {
     let (least, most) = (range.start(), range.end());
     format!("{name} `{}`: expected a whole number from {least} to {most}", shown(text))
 }
+
+#[cfg(test)]
+mod tests;
