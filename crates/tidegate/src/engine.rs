@@ -69,11 +69,13 @@ struct Shared<C> {
 /// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
 /// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
 /// assert_eq!(answer.source, Source::Store);
+/// assert!(!answer.shadow_denied); // the policy means it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
-    /// The decision of the limit that binds, which is the whole's.
+    /// The decision of the limit that binds, which is the whole's. A [shadow](Policy::shadow) policy always allows, with
+    /// what is left and the time of the reset as the limit has them.
     pub decision: Decision,
     /// The policy's name.
     pub policy: &'a str,
@@ -83,6 +85,8 @@ pub struct Answer<'a> {
     pub limit: Option<&'a Limit>,
     /// Who decided.
     pub source: Source,
+    /// Whether it was allowed only because the policy is a [shadow](Policy::shadow).
+    pub shadow_denied: bool,
 }
 
 /// Builds an [`Engine`].
@@ -337,7 +341,8 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
-    /// dropped, or when their lease ends.
+    /// dropped, or when their lease ends. Where no limit had a say, or a [shadow](Policy::shadow) policy would have
+    /// refused, the permit holds no place.
     ///
     /// ```
     /// # use tidegate::Engine;
@@ -383,7 +388,8 @@ impl<C: Clock + 'static> Engine<C> {
         })
     }
 
-    /// Takes a place in a shaper's queue. The caller waits.
+    /// Takes a place in a shaper's queue. The caller waits, unless the policy is a [shadow](Policy::shadow): then every
+    /// place is at once.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -419,6 +425,7 @@ impl<C: Clock + 'static> Engine<C> {
         let key = check.key.find(name, None)?;
         Ok(match policy.instead_for(check.key) {
             Some(Override::Allow) => Err(Reservation::unlimited()),
+            Some(Override::Block) if policy.shadow => Err(Reservation::blocked().in_shadow()),
             Some(Override::Block) => Err(Reservation::blocked()),
             Some(Override::Limit(_)) | None => {
                 Ok(Turn { scope, key, shaper, cost: check.cost, cancel: None })

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
+use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
 use crate::engine::Key;
 use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
@@ -33,6 +33,7 @@ pub struct Policy {
     deny_cache: bool,
     lease: bool,
     replicas: Option<Replicas>,
+    shadow: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -152,6 +153,7 @@ pub(crate) struct Compiled {
     pub(crate) deny_cache: bool,
     pub(crate) lease: bool,
     pub(crate) replicas: Option<Replicas>,
+    pub(crate) shadow: bool,
 }
 
 #[derive(Debug)]
@@ -213,7 +215,8 @@ impl Policy {
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
         let (overrides, on_store_error) = (HashMap::new(), OnStoreError::default());
-        Self { kind, overrides, on_store_error, deny_cache: true, lease: false, replicas: None }
+        let (deny_cache, lease, replicas, shadow) = (true, false, None, false);
+        Self { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -374,6 +377,24 @@ impl Policy {
         self
     }
 
+    /// Whether the policy is only tried out: it counts and says whom it would refuse, and refuses nobody, also where a
+    /// key is [blocked](Override::Block) or the store fails; by default it is not.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let strict = Policy::all().limit("hour", "1/h").shadow(true);
+    /// let engine = Engine::builder().policy("strict", strict).build()?;
+    /// assert!(!engine.check("strict", "user-42").now()?.shadow_denied);
+    /// let second = engine.check("strict", "user-42").now()?;
+    /// assert!(second.decision.allowed() && second.shadow_denied);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn shadow(mut self, shadow: bool) -> Self {
+        self.shadow = shadow;
+        self
+    }
+
     /// Checks the policy as a whole, under its name.
     pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
         let kind = match self.kind? {
@@ -392,11 +413,11 @@ impl Policy {
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        let Self { overrides, on_store_error, deny_cache, lease, replicas, .. } = self;
+        let Self { overrides, on_store_error, deny_cache, lease, replicas, shadow, .. } = self;
         if lease {
             check_lease(&kind)?;
         }
-        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease, replicas })
+        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow })
     }
 }
 
@@ -407,6 +428,15 @@ impl Compiled {
         match key {
             Key::One(only) | Key::Named(&[(_, only)]) => self.overrides.get(only),
             Key::Named(_) => None,
+        }
+    }
+
+    /// A decision as callers get it, and whether it was allowed only because nobody is refused.
+    pub(crate) const fn shadowed(&self, decision: Decision) -> (Decision, bool) {
+        if self.shadow && !decision.allowed() {
+            (decision.in_shadow(), true)
+        } else {
+            (decision, false)
         }
     }
 

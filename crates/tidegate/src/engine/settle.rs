@@ -34,8 +34,9 @@ impl<C: Clock + 'static> Engine<C> {
         check: &Check<'_>,
         op: Op,
     ) -> Reply<'e, Decided<'e>, CheckError> {
-        let without_limit = |decision| {
-            Reply::ready(Ok(Decided { answer: unlimited(name, decision), permits: vec![] }))
+        let settled = |decision| {
+            let answer = without_limit(name, policy, decision);
+            Reply::ready(Ok(Decided { answer, permits: vec![] }))
         };
         let CompiledKind::Limits { mode, members } = &policy.kind else {
             return Reply::ready(Err(CheckError::Shapes(name.to_owned())));
@@ -43,8 +44,8 @@ impl<C: Clock + 'static> Engine<C> {
         let own = match policy.instead_for(check.key) {
             None => None,
             Some(Override::Limit(limit)) => Some(limit),
-            Some(Override::Allow) => return without_limit(Decision::unlimited()),
-            Some(Override::Block) => return without_limit(Decision::blocked()),
+            Some(Override::Allow) => return settled(Decision::unlimited()),
+            Some(Override::Block) => return settled(Decision::blocked()),
         };
         let limits = Limits { name, policy, mode: *mode, members, own };
         let mut keys = [&[][..]; Ask::MAX_LIMITS];
@@ -131,12 +132,13 @@ impl<C: Clock + 'static> Engine<C> {
         turn: &Turn<'_>,
     ) -> Reply<'e, Reservation, CheckError> {
         let policy = self.shared.policies.get(name);
+        let is_shadow = policy.is_some_and(|policy| policy.shadow);
         let stores = &self.shared.stores;
         let store = &policy.map_or(&stores.plain, |policy| stores.of(policy)).store;
         let now = self.shared.clock.now();
         let shaper = *turn.shaper;
         let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
-        store.shape(turn, now).then(move |place| {
+        let settled = store.shape(turn, now).then(move |place| {
             let error = match place {
                 Ok(place) => return Ok(place.reservation),
                 Err(error) => error,
@@ -150,10 +152,12 @@ impl<C: Clock + 'static> Engine<C> {
                     let place = self.shared.local.shape(&turn, now).now();
                     place.map(|place| place.reservation).map_err(CheckError::Store)
                 }
+                Some(OnStoreError::Deny { .. }) if is_shadow => Ok(Reservation::blocked()),
                 // A refusal would look like a full queue: a failure must not.
                 Some(OnStoreError::Deny { .. }) | None => Err(CheckError::Store(error)),
             }
-        })
+        });
+        settled.then(move |place| place.map(|it| if is_shadow { it.in_shadow() } else { it }))
     }
 }
 
@@ -189,17 +193,21 @@ impl<'e> Limits<'e> {
         let Settled { verdict, source, permits, .. } = settled;
         let missing = || CheckError::UnknownPolicy(self.name.to_owned());
         let (_, member) = self.members.get(verdict.binding).ok_or_else(missing)?;
+        let (decision, shadow_denied) = self.policy.shadowed(verdict.decision);
         let answer = Answer {
-            decision: verdict.decision,
+            decision,
             policy: self.name,
             binding: if member.name.is_empty() { self.name } else { &member.name },
             limit: Some(self.limit_of(member)),
             source,
+            shadow_denied,
         };
         Ok(Decided { answer, permits })
     }
 }
 
-fn unlimited(policy: &str, decision: Decision) -> Answer<'_> {
-    Answer { decision, policy, binding: policy, limit: None, source: Source::Store }
+fn without_limit<'e>(name: &'e str, policy: &Compiled, decision: Decision) -> Answer<'e> {
+    let (decision, shadow_denied) = policy.shadowed(decision);
+    let (source, limit) = (Source::Store, None);
+    Answer { decision, policy: name, binding: name, limit, source, shadow_denied }
 }

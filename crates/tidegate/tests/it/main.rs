@@ -43,6 +43,7 @@ mod redis_support;
 #[cfg(feature = "redis")]
 mod redis_vectors;
 mod scripted;
+mod shadow;
 mod snapshot;
 mod store_errors;
 mod vectors;
