@@ -4,6 +4,7 @@ mod error;
 mod question;
 mod settle;
 mod stores;
+mod successor;
 mod view;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use tidegate_core::{Decision, Limit, LimitError, Reservation};
 pub use error::{BuildError, CheckError};
 pub use question::{Check, Key};
 use stores::Stores;
+use successor::Kept;
 pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
@@ -107,8 +109,10 @@ pub struct Answer<'a> {
 #[must_use = "a builder builds nothing by itself"]
 pub struct EngineBuilder<C = SystemClock> {
     store: Option<Arc<dyn Store>>,
+    /// What the engine before had besides its store; empty for the first.
+    kept: Kept,
     nodes: Option<NonZeroU32>,
-    clock: C,
+    clock: Arc<C>,
     policies: Vec<(String, Result<Policy, LimitError>)>,
 }
 
@@ -129,7 +133,8 @@ impl Engine {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn builder() -> EngineBuilder {
-        EngineBuilder { store: None, nodes: None, clock: SystemClock, policies: Vec::new() }
+        let (kept, clock) = (Kept::default(), Arc::new(SystemClock));
+        EngineBuilder { store: None, kept, nodes: None, clock, policies: Vec::new() }
     }
 }
 
@@ -149,6 +154,7 @@ impl<C: Clock> EngineBuilder<C> {
     /// ```
     pub fn store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
+        self.kept = Kept::default(); // it was of another store
         self
     }
 
@@ -195,7 +201,8 @@ impl<C: Clock> EngineBuilder<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
-        EngineBuilder { store: self.store, nodes: self.nodes, clock, policies: self.policies }
+        let Self { store, kept, nodes, policies, .. } = self;
+        EngineBuilder { store, kept, nodes, clock: Arc::new(clock), policies }
     }
 
     /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
@@ -240,9 +247,10 @@ impl<C: Clock> EngineBuilder<C> {
             policies.insert(name, compiled);
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        let local = Arc::new(MemoryStore::default());
-        let (nodes, clock) = (self.nodes, Arc::new(self.clock));
-        let stores = Stores::new(store, &clock, policies.values());
+        let Kept { local, replicated } = self.kept;
+        let local = local.unwrap_or_default();
+        let (nodes, clock) = (self.nodes, self.clock);
+        let stores = Stores::new(store, &replicated, &clock, policies.values());
         let shared = Shared { stores, local, nodes, clock, policies };
         Ok(Engine { shared: Arc::new(shared) })
     }

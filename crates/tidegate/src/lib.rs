@@ -23,10 +23,12 @@
 //! [`tidegate_core`], and what a limit can be is told at [`Limit`].
 
 mod builder;
+mod cidr;
 mod clock;
 mod engine;
 mod identity;
 mod limiter;
+mod overrides;
 mod permit;
 mod policy;
 #[cfg(all(doctest, feature = "axum", feature = "redis", feature = "time-zones"))]
@@ -44,6 +46,7 @@ mod zone;
 pub mod tower;
 
 pub use builder::Builder;
+pub use cidr::{Cidr, CidrError};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
 pub use limiter::Limiter;

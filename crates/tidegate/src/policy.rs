@@ -1,11 +1,12 @@
 //! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
+use crate::cidr::Cidr;
 use crate::engine::Key;
+use crate::overrides::Overrides;
 use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
@@ -28,7 +29,7 @@ use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
 #[derive(Clone, Debug)]
 pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
-    overrides: HashMap<Box<[u8]>, Override>,
+    overrides: Overrides<Override>,
     on_store_error: OnStoreError,
     deny_cache: bool,
     lease: bool,
@@ -148,7 +149,7 @@ impl OnStoreError {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) kind: CompiledKind,
-    pub(crate) overrides: HashMap<Box<[u8]>, Override>,
+    pub(crate) overrides: Overrides<Override>,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) deny_cache: bool,
     pub(crate) lease: bool,
@@ -214,7 +215,7 @@ impl Policy {
     }
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
-        let (overrides, on_store_error) = (HashMap::new(), OnStoreError::default());
+        let (overrides, on_store_error) = (Overrides::default(), OnStoreError::default());
         let (deny_cache, lease, replicas, shadow) = (true, false, None, false);
         Self { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow }
     }
@@ -292,7 +293,30 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
-        self.overrides.insert(key.as_ref().into(), instead);
+        self.overrides.insert(key.as_ref(), instead);
+        self
+    }
+
+    /// Gives all keys that are an address in a network, or a smaller network like the `2001:db8:1:2::/64` that clients of
+    /// IPv6 are counted by, something else than the policy. An override of the key itself comes first, then that of the
+    /// smallest network. With a limit, each key has it for itself.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Override, Policy};
+    /// let api = Policy::all()
+    ///     .limit("", "5/h")
+    ///     .with_override_for("10.0.0.0/8".parse()?, Override::Allow)
+    ///     .with_override_for("10.6.0.0/16".parse()?, Override::Limit("100/h".parse()?))
+    ///     .with_override("10.6.6.6", Override::Block);
+    /// let engine = Engine::builder().policy("api", api).build()?;
+    /// let limit = |key| engine.check("api", key).now().map(|answer| answer.decision.limit());
+    /// assert_eq!((limit("10.1.2.3")?, limit("10.6.1.1")?, limit("10.6.6.6")?), (u64::MAX, 100, 0));
+    /// assert_eq!((limit("203.0.113.9")?, limit("user-42")?), (5, 5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_override_for(mut self, network: Cidr, instead: Override) -> Self {
+        self.overrides.insert_for(network, instead);
         self
     }
 
@@ -459,10 +483,7 @@ impl Compiled {
     }
 }
 
-fn check_members(
-    members: &[Member],
-    overrides: &HashMap<Box<[u8]>, Override>,
-) -> Result<(), PolicyProblem> {
+fn check_members(members: &[Member], overrides: &Overrides<Override>) -> Result<(), PolicyProblem> {
     if members.is_empty() {
         return Err(PolicyProblem::NoLimit);
     }

@@ -32,15 +32,20 @@ pub(super) struct Stack<C> {
 }
 
 impl<C: Clock + 'static> Stores<C> {
+    /// `kept` are stores with replicas that are there already.
     pub(super) fn new<'a>(
         store: Arc<dyn Store>,
+        kept: &[(Replicas, Arc<dyn Store>)],
         clock: &Arc<C>,
         policies: impl Iterator<Item = &'a Compiled> + Clone,
     ) -> Self {
         let mut replicated: Vec<(Replicas, Stack<C>)> = Vec::new();
         for replicas in policies.clone().filter_map(|policy| policy.replicas) {
             let is_known = replicated.iter().any(|(known, _)| *known == replicas);
-            if !is_known && let Some(store) = store.replicated(replicas) {
+            let kept = || kept.iter().find(|(known, _)| *known == replicas);
+            let find =
+                || kept().map(|(_, store)| store.clone()).or_else(|| store.replicated(replicas));
+            if !is_known && let Some(store) = find() {
                 let theirs = policies.clone().filter(|policy| policy.replicas == Some(replicas));
                 replicated.push((replicas, Stack::new(store, clock, theirs)));
             }
@@ -54,6 +59,11 @@ impl<C: Clock + 'static> Stores<C> {
             self.replicated.iter().find(|(known, _)| *known == replicas).map(|(_, stack)| stack)
         });
         confirmed.unwrap_or(&self.plain)
+    }
+
+    /// The stores with replicas, for another engine.
+    pub(super) fn replicated(&self) -> Vec<(Replicas, Arc<dyn Store>)> {
+        self.replicated.iter().map(|(replicas, stack)| (*replicas, stack.store.clone())).collect()
     }
 
     #[cfg(feature = "leases")]

@@ -46,6 +46,7 @@ mod scripted;
 mod shadow;
 mod snapshot;
 mod store_errors;
+mod successor;
 mod vectors;
 #[cfg(feature = "tokio")]
 mod waiting;
