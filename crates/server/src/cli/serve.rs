@@ -1,40 +1,54 @@
-//! `tidegate serve`: the HTTP API over a store.
+//! `tidegate serve`: the doors over a store, as a configuration says.
+
+mod source;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Failure, OK};
+use crate::config::{Config, Listen, Problems};
+use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
+use crate::reload::{self, Reloader};
 use crate::server::{self, Bounds, Door};
 use crate::store::{self, Purpose};
-use crate::{demo, doors};
+use crate::text::printable;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate serve                          a demo on http://127.0.0.1:8080
+  tidegate serve -c tidegate.yaml         what the file says; `tidegate config example` shows one
+  tidegate serve                          ./tidegate.yaml, else a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
+The file is read again when it changes and on SIGHUP; a bad one is refused, and the old one stays.
 Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
 
-/// Serve the HTTP API, with a few demo policies (the default command).
+/// Serve what a configuration says, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on, or `unix:/run/tidegate.sock`; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = str::parse::<Address>)]
-    listen: Address,
-    /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
-    #[arg(long, value_name = "URL", default_value = "memory:")]
-    store: String,
+    /// The configuration; without one ./tidegate.yaml if there is one, else a demo in memory
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the HTTP API listens, instead of what the configuration says: an address, or
+    /// `unix:/run/tidegate.sock`; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    listen: Option<Address>,
+    /// Where to count, instead of what the configuration says: memory: is this process,
+    /// <redis://127.0.0.1:6379> a Redis that a fleet shares
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Listen on an address that others can reach, without TLS and without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -42,9 +56,6 @@ pub(crate) struct Args {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if !args.listen.is_private() && !args.insecure_bind {
-        return Err(refused(&args.listen));
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     runtime.block_on(serve(args))?;
@@ -52,22 +63,76 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {
-    let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
-    let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
+    let source = source::of(args);
+    // Before the file is read, so that no change is missed.
+    let identity = reload::identity(&source);
+    let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
+    let http = config.listen.http.clone();
+    for door in http.iter().filter(|_| !args.insecure_bind) {
+        may_be_bound(door)?;
+    }
+    let snapshot = built(&config)?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = bind(&args.listen).await?;
-    let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
-    tracing::info!(%addr, "listening");
-    welcome(&addr);
-    let gate = Gate::new(Snapshot { engine });
+    let http = match http {
+        Some(door) => Some((bind(&door.address).await?, door)),
+        None => None,
+    };
+    let gate = Gate::new(snapshot);
     let mut house = House::default();
-    house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
+    if let Some((listener, door)) = http {
+        let addr = listener.address().map_err(|error| not_bound(&door.address, &error))?;
+        tracing::info!(%addr, "listening");
+        welcome(&addr, config.policies.keys().next());
+        let bounds = bounds_of(&door);
+        let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
+        house.open(listener, http, bounds);
+    }
+    let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
+    reloader.abort();
     house.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Opens the store, and builds what is asked over it.
+fn built(config: &Config) -> Result<Snapshot, Failure> {
+    let choice = &config.store;
+    let url = choice.url.read().map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
+    let purpose = Purpose {
+        key_prefix: config.key_prefix.clone(),
+        deadline: choice.deadline,
+        breaker: choice.breaker.clone(),
+        ..Purpose::serving()
+    };
+    let store = store::open(&url.0, purpose).map_err(Failure::new)?;
+    let builder = Engine::builder().store(store);
+    let builder = match choice.nodes {
+        Some(nodes) => builder.nodes(nodes),
+        None => builder,
+    };
+    Snapshot::build(config, builder).map_err(Failure::new)
+}
+
+fn told(problems: &Problems) -> String {
+    format!("the configuration is wrong:\n{problems}")
+}
+
+fn bounds_of(door: &Listen) -> Bounds {
+    let usual = Bounds::default();
+    let connections_max = door.connections_max.unwrap_or(usual.connections_max);
+    Bounds { connections_max, ..usual }
+}
+
+/// Others may only come in over TLS, unless the network is trusted.
+fn may_be_bound(door: &Listen) -> Result<(), Failure> {
+    if door.address.is_private() || door.tls.is_some() {
+        return Ok(());
+    }
+    Err(refused(&door.address))
 }
 
 /// The doors that are open.
@@ -78,12 +143,12 @@ struct House {
 }
 
 impl House {
-    fn open(&mut self, listener: Listener, door: impl Door + Sync) {
+    fn open(&mut self, listener: Listener, door: impl Door + Sync, bounds: Bounds) {
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
             let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
-            server::run(listener, door, Bounds::default(), stop).await;
+            server::run(listener, door, bounds, stop).await;
         });
     }
 
@@ -111,8 +176,10 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: &Address) {
-    let check = "/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'";
+fn welcome(addr: &Address, policy: Option<&String>) {
+    let policy = policy.map_or("api", String::as_str);
+    let check =
+        format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
     let text = match addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
