@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and what the exit codes mean.
 
 pub(crate) mod check;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod serve;
 pub(crate) mod simulate;
@@ -55,6 +56,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(serve::Args),
     Check(check::Args),
+    Config(config::Args),
     Doctor(doctor::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),

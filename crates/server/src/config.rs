@@ -11,6 +11,7 @@ mod amount;
 mod conform;
 mod doors;
 mod environment;
+pub(crate) mod import;
 mod key;
 mod limit;
 mod line;
@@ -20,6 +21,7 @@ mod overrides;
 mod policy;
 mod problem;
 mod quota;
+mod reference;
 mod route;
 mod schema;
 mod secret;
@@ -39,9 +41,13 @@ pub(crate) use self::doors::DoorRules;
 pub(crate) use self::listen::{Listen, Listens};
 use self::node::{Node, Spot, Value};
 pub(crate) use self::problem::{Place, Problem, Problems};
+pub(crate) use self::reference::table as reference;
 pub(crate) use self::schema::SCHEMA;
 pub(crate) use self::secret::{Secret, SecretSource};
 pub(crate) use self::store::StoreChoice;
+
+/// Every key, with comments.
+pub(crate) const EXAMPLE: &str = include_str!("config/example.yaml");
 
 /// A file that has been checked.
 #[derive(Clone, Debug)]
@@ -135,3 +141,6 @@ fn key_prefix(file: &text::File, spot: &Spot<'_>, found: &mut Vec<Problem>) -> S
     }
     prefix.clone()
 }
+
+#[cfg(test)]
+mod tests;

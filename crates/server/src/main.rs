@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Config(args) => cli::config::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),
         Command::Validate(args) => cli::validate::run(&args),

@@ -46,7 +46,7 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut 
                 tell(format!("expected a whole number from {min} to {max}"));
             }
         }
-        (Value::Bool(_), Some(_)) => {}
+        (Value::Bool(_), Some(_)) | (Value::Unset, _) => {}
         (value, _) => tell(expected(value, schema, &choices)),
     }
 }
@@ -93,7 +93,7 @@ fn told(path: &str, message: String) -> String {
 
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "null",
+        Value::Null | Value::Unset => "null",
         Value::Bool(_) => "boolean",
         Value::Whole(_) => "integer",
         Value::Float(_) => "number",
@@ -129,7 +129,7 @@ fn unknown(what: &str, typed: &str, known: &[&str]) -> String {
 /// Says nothing of the value itself: it may be a secret.
 fn expected(value: &Value, schema: &Schema, choices: &[&Schema]) -> String {
     let got = match value {
-        Value::Null => "nothing",
+        Value::Null | Value::Unset => "nothing",
         Value::Bool(_) => "true or false",
         Value::Whole(_) => "a number",
         Value::Float(_) => "a number with a fraction",

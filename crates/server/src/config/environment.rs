@@ -17,7 +17,10 @@ pub(crate) fn substitute(node: &mut Node, lookup: Lookup<'_>, found: &mut Vec<Pr
     match &mut node.value {
         Value::Text(text) if text.text.contains('$') => match expand(&text.text, lookup) {
             Ok(expanded) => *text = expanded,
-            Err(message) => found.push(Problem::new(node.place, message)),
+            Err(message) => {
+                found.push(Problem::new(node.place, message));
+                node.value = Value::Unset;
+            }
         },
         Value::List(items) => items.iter_mut().for_each(|item| substitute(item, lookup, found)),
         Value::Map(entries) => {

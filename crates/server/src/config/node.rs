@@ -15,6 +15,8 @@ pub(crate) struct Node {
 
 pub(crate) enum Value {
     Null,
+    /// Nobody knows: what it names is not set, and that has been told.
+    Unset,
     Bool(bool),
     Whole(i128),
     Float(f64),
@@ -45,7 +47,7 @@ impl Node {
     /// The same without places, for those who only want the values.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.value {
-            Value::Null => serde_json::Value::Null,
+            Value::Null | Value::Unset => serde_json::Value::Null,
             Value::Bool(is_true) => (*is_true).into(),
             Value::Whole(number) => u64::try_from(*number).map_or_else(
                 |_| i64::try_from(*number).unwrap_or(i64::MIN).into(),

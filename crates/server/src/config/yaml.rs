@@ -15,8 +15,11 @@ const DEPTH_MAX: usize = 32;
 /// A file of the longest size holds fewer, unless aliases multiply what it holds.
 const NODES_MAX: usize = 250_000;
 
-/// How many times what is written once may be repeated.
+/// How many aliases there may be, …
 const ALIASES_MAX: usize = 10_000;
+
+/// … and how much all of them together may repeat.
+const REPEATED_MAX: usize = 50_000;
 
 /// The values of a file. An empty one has none.
 pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
@@ -48,7 +51,7 @@ fn options() -> Options {
         max_merge_keys: ALIASES_MAX,
     };
     let alias_limits: AliasLimits = serde_saphyr::alias_limits! {
-        max_total_replayed_events: 2 * NODES_MAX,
+        max_total_replayed_events: REPEATED_MAX,
         max_replay_stack_depth: DEPTH_MAX,
     };
     serde_saphyr::options! {
@@ -82,8 +85,8 @@ fn problem(error: &Error) -> Problem {
 
 fn too_much() -> String {
     format!(
-        "too deep or too much: a file may be {DEPTH_MAX} levels deep and hold {NODES_MAX} values, those that \
-         aliases repeat included"
+        "too deep or too much: a file may be {DEPTH_MAX} levels deep, hold {NODES_MAX} values, and repeat \
+         {REPEATED_MAX} of them by aliases"
     )
 }
 
