@@ -14,6 +14,8 @@
 mod cli;
 mod config;
 mod demo;
+#[cfg(test)]
+mod docs;
 mod doors;
 mod exact;
 mod gate;
