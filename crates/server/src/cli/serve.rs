@@ -1,48 +1,61 @@
-//! `tidegate serve`: the HTTP API over a store.
+//! `tidegate serve`: the doors over a store, as a configuration says.
+
+mod source;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Failure, OK};
+use crate::config::{Config, Listen, Listens, Problems};
+use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
+use crate::reload::{self, Reloader};
 use crate::server::{self, Bounds, Door};
 use crate::store::{self, Purpose};
-use crate::{demo, doors};
+use crate::text::printable;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate serve                          a demo on http://127.0.0.1:8080
+  tidegate serve -c tidegate.yaml         what the file says; `tidegate config example` shows one
+  tidegate serve                          ./tidegate.yaml, else a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
+The file is read again when it changes and on SIGHUP; a bad one is refused, and the old one stays.
 Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
 
-/// Serve the HTTP API, with a few demo policies (the default command).
+/// Serve what a configuration says, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on, or `unix:/run/tidegate.sock`; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = str::parse::<Address>)]
-    listen: Address,
-    /// Also speak the Redis protocol on this address: CL.THROTTLE and TG.CHECK
+    /// The configuration; without one ./tidegate.yaml if there is one, else a demo in memory
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the HTTP API listens, instead of what the configuration says: an address, or
+    /// `unix:/run/tidegate.sock`; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    listen: Option<Address>,
+    /// Where the Redis protocol is spoken, instead of what the configuration says: CL.THROTTLE and TG.CHECK
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     resp: Option<Address>,
     /// Clients of the Redis protocol have to know the password on the first line of this file
-    #[arg(long, value_name = "FILE", requires = "resp")]
+    #[arg(long, value_name = "FILE")]
     resp_password_file: Option<PathBuf>,
-    /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
-    #[arg(long, value_name = "URL", default_value = "memory:")]
-    store: String,
+    /// Where to count, instead of what the configuration says: memory: is this process,
+    /// <redis://127.0.0.1:6379> a Redis that a fleet shares
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Listen on an address that others can reach, without TLS and without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -50,12 +63,6 @@ pub(crate) struct Args {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let public = |address: &&Address| !address.is_private() && !args.insecure_bind;
-    if let Some(address) =
-        [Some(&args.listen), args.resp.as_ref()].into_iter().flatten().find(public)
-    {
-        return Err(refused(address));
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     runtime.block_on(serve(args))?;
@@ -63,35 +70,77 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {
-    let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
-    let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
+    let source = source::of(args);
+    // Before the file is read, so that no change is missed.
+    let identity = reload::identity(&source);
+    let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
+    let Listens { http, grpc, resp } = &config.listen;
+    for door in [http, grpc, resp].into_iter().flatten().filter(|_| !args.insecure_bind) {
+        may_be_bound(door)?;
+    }
+    let snapshot = built(&config)?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = bind(&args.listen).await?;
-    let resp = match &args.resp {
-        Some(address) => Some(bind(address).await?),
-        None => None,
-    };
+    let listens = config.listen.clone();
+    let (http, resp) = (bind(listens.http).await?, bind(listens.resp).await?);
     let password = args.resp_password_file.as_deref().map(Password::read).transpose();
     let password = password.map_err(Failure::new)?;
-    let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
-    tracing::info!(%addr, "listening");
-    welcome(&addr);
-    let gate = Gate::new(Snapshot { engine });
+    let gate = Gate::new(snapshot);
     let mut house = House::default();
-    if let Some(resp) = resp {
-        if let Ok(addr) = resp.address() {
-            tracing::info!(%addr, "listening for the Redis protocol");
-            welcome_resp(&addr);
-        }
-        house.open(resp, RespDoor::new(gate.clone(), password, RespBounds::default()));
+    if let Some((listener, bounds)) = http {
+        welcome(&listener, config.policies.keys().next());
+        let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
+        house.open(listener, http, bounds);
     }
-    house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
+    if let Some((listener, bounds)) = resp {
+        welcome_resp(&listener);
+        house.open(listener, RespDoor::new(gate.clone(), password, RespBounds::default()), bounds);
+    }
+    let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
+    reloader.abort();
     house.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Opens the store, and builds what is asked over it.
+fn built(config: &Config) -> Result<Snapshot, Failure> {
+    let choice = &config.store;
+    let url = choice.url.read().map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
+    let purpose = Purpose {
+        key_prefix: config.key_prefix.clone(),
+        deadline: choice.deadline,
+        breaker: choice.breaker.clone(),
+        ..Purpose::serving()
+    };
+    let store = store::open(&url.0, purpose).map_err(Failure::new)?;
+    let builder = Engine::builder().store(store);
+    let builder = match choice.nodes {
+        Some(nodes) => builder.nodes(nodes),
+        None => builder,
+    };
+    Snapshot::build(config, builder).map_err(Failure::new)
+}
+
+fn told(problems: &Problems) -> String {
+    format!("the configuration is wrong:\n{problems}")
+}
+
+fn bounds_of(door: &Listen) -> Bounds {
+    let usual = Bounds::default();
+    let connections_max = door.connections_max.unwrap_or(usual.connections_max);
+    Bounds { connections_max, ..usual }
+}
+
+/// Others may only come in over TLS, unless the network is trusted.
+fn may_be_bound(door: &Listen) -> Result<(), Failure> {
+    if door.address.is_private() || door.tls.is_some() {
+        return Ok(());
+    }
+    Err(refused(&door.address))
 }
 
 /// The doors that are open.
@@ -102,12 +151,12 @@ struct House {
 }
 
 impl House {
-    fn open(&mut self, listener: Listener, door: impl Door + Sync) {
+    fn open(&mut self, listener: Listener, door: impl Door + Sync, bounds: Bounds) {
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
             let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
-            server::run(listener, door, Bounds::default(), stop).await;
+            server::run(listener, door, bounds, stop).await;
         });
     }
 
@@ -118,8 +167,12 @@ impl House {
     }
 }
 
-async fn bind(address: &Address) -> Result<Listener, Failure> {
-    Listener::bind(address).await.map_err(|error| not_bound(address, &error))
+/// The listener of a door that is to be open.
+async fn bind(door: Option<Listen>) -> Result<Option<(Listener, Bounds)>, Failure> {
+    let Some(door) = door else { return Ok(None) };
+    let listener = Listener::bind(&door.address).await;
+    let listener = listener.map_err(|error| not_bound(&door.address, &error))?;
+    Ok(Some((listener, bounds_of(&door))))
 }
 
 /// Ready when the process is told to stop.
@@ -135,9 +188,13 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: &Address) {
-    let check = "/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'";
-    let text = match addr {
+fn welcome(listener: &Listener, policy: Option<&String>) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening");
+    let policy = policy.map_or("api", String::as_str);
+    let check =
+        format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
+    let text = match &addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
              try it:  curl -s --unix-socket {} http://tidegate{check}\n\
@@ -154,8 +211,10 @@ fn welcome(addr: &Address) {
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
 
-fn welcome_resp(addr: &Address) {
-    let text = match addr {
+fn welcome_resp(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for the Redis protocol");
+    let text = match &addr {
         Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
         Address::Tcp(addr) => {
             format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())

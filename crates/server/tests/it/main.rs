@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod config;
 mod doctor;
 mod http;
 mod http_errors;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
+mod reload;
 mod resp;
 mod resp_clients;
 mod resp_docs;

@@ -1,10 +1,9 @@
 //! Slow, silent and deaf clients, with short bounds.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::MemoryStore;
+use tidegate::Engine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -31,8 +30,8 @@ async fn start(bounds: RespBounds) -> Running {
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.unwrap_or_default() };
-    let engine = demo::engine(Arc::new(MemoryStore::default())).unwrap();
-    let door = RespDoor::new(Gate::new(Snapshot { engine }), None, bounds);
+    let snapshot = Snapshot::build(&demo::config().unwrap(), Engine::builder()).unwrap();
+    let door = RespDoor::new(Gate::new(snapshot), None, bounds);
     let short = Bounds { connections_max: 10, farewell: SHORT, drain: LONG };
     let done = tokio::spawn(server::run(listener, door, short, stopped));
     Running { addr, stop, done }
