@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod doctor;
+pub(crate) mod envoy;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod vectors;

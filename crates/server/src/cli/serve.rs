@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Failure, OK};
+use super::{Failure, OK, envoy};
 use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
 use crate::server::{self, Bounds, Door};
@@ -20,6 +22,7 @@ Examples:
   tidegate serve                          a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
+  tidegate serve --grpc 127.0.0.1:8081 --envoy-config /etc/ratelimit   for Envoy
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
@@ -35,6 +38,8 @@ pub(crate) struct Args {
     /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
+    #[command(flatten)]
+    envoy: envoy::Args,
     /// Listen on an address that others can reach, without TLS and without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -42,8 +47,11 @@ pub(crate) struct Args {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if !args.listen.is_private() && !args.insecure_bind {
-        return Err(refused(&args.listen));
+    let mut addresses = std::iter::once(&args.listen).chain(&args.envoy.grpc);
+    if !args.insecure_bind
+        && let Some(public) = addresses.find(|address| !address.is_private())
+    {
+        return Err(refused(public));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
@@ -53,16 +61,32 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 async fn serve(args: &Args) -> Result<(), Failure> {
     let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
-    let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
+    let rls = args.envoy.load()?;
+    let engine = match &rls {
+        Some(rls) => rls.rules.add_to(Engine::builder().store(store)).build(),
+        None => demo::engine(store),
+    };
+    let engine = engine.map_err(|error| Failure::new(error.to_string()))?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
     let http = bind(&args.listen).await?;
+    let grpc = match &args.envoy.grpc {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
     let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
     tracing::info!(%addr, "listening");
     welcome(&addr);
-    let gate = Gate::new(Snapshot { engine });
+    let gate = Gate::new(Snapshot { engine, rls: rls.unwrap_or_default().into() });
     let mut house = House::default();
+    if let Some(grpc) = grpc {
+        let addr = grpc.address().map_err(|error| Failure::new(error.to_string()))?;
+        tracing::info!(%addr, "listening for gRPC");
+        let service =
+            Service::new(gate.clone()).map_err(|error| Failure::new(error.to_string()))?;
+        house.open(grpc, GrpcDoor::new(service, GrpcBounds::default()));
+    }
     house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
     stop(interrupt, terminate).await;
     house.close().await;
