@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use super::Failure;
-use crate::doors::rls::{Manner, Rls};
-use crate::envoy;
+use crate::doors::rls::Manner;
+use crate::envoy::{self, Rules};
 use crate::listen::Address;
 
 /// Envoy's rate limit service.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Envoy")]
-pub(crate) struct Args {
+pub(crate) struct EnvoyArgs {
     /// Answer Envoy's rate limit service over gRPC on this address, or `unix:/run/tidegate-grpc.sock`
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     pub(crate) grpc: Option<Address>,
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     envoy_shadow: bool,
 }
 
-impl Args {
+impl EnvoyArgs {
     /// How the service answers.
     pub(crate) fn manner(&self) -> Manner {
         Manner {
@@ -39,12 +39,11 @@ impl Args {
     }
 
     /// The rules, if there are any; otherwise everything that is wrong with them.
-    pub(crate) fn load(&self) -> Result<Option<Rls>, Failure> {
-        let Some(path) = &self.envoy_config else { return Ok(None) };
-        let rules = envoy::load(path).map_err(|errors| {
+    pub(crate) fn rules(&self) -> Result<Option<Rules>, Failure> {
+        let rules = self.envoy_config.as_ref().map(|path| envoy::load(path)).transpose();
+        rules.map_err(|errors| {
             let lines: Vec<_> = errors.iter().map(|error| format!("\n  {error}")).collect();
             Failure::new(format!("the Envoy configuration cannot be used:{}", lines.concat()))
-        })?;
-        Ok(Some(Rls { rules, manner: self.manner() }))
+        })
     }
 }

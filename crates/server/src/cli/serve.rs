@@ -8,9 +8,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Failure, OK, envoy};
+use super::envoy::EnvoyArgs;
+use super::{Failure, OK};
 use crate::doors::http::{HttpBounds, HttpDoor};
-use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
+use crate::doors::rls::{GrpcBounds, GrpcDoor, Rls, Service};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
 use crate::server::{self, Bounds, Door};
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
     #[command(flatten)]
-    envoy: envoy::Args,
+    envoy: EnvoyArgs,
     /// Listen on an address that others can reach, without TLS and without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -61,9 +62,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 async fn serve(args: &Args) -> Result<(), Failure> {
     let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
-    let rls = args.envoy.load()?;
-    let engine = match &rls {
-        Some(rls) => rls.rules.add_to(Engine::builder().store(store)).build(),
+    let rules = args.envoy.rules()?;
+    let engine = match &rules {
+        Some(rules) => rules.add_to(Engine::builder().store(store)).build(),
         None => demo::engine(store),
     };
     let engine = engine.map_err(|error| Failure::new(error.to_string()))?;
@@ -78,11 +79,13 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
     tracing::info!(%addr, "listening");
     welcome(&addr);
-    let gate = Gate::new(Snapshot { engine, rls: rls.unwrap_or_default().into() });
+    let rls = Rls { rules: rules.unwrap_or_default(), manner: args.envoy.manner() };
+    let gate = Gate::new(Snapshot { engine, rls: rls.into() });
     let mut house = House::default();
     if let Some(grpc) = grpc {
         let addr = grpc.address().map_err(|error| Failure::new(error.to_string()))?;
         tracing::info!(%addr, "listening for gRPC");
+        say(&format!("for Envoy: gRPC on {addr}\n"));
         let service =
             Service::new(gate.clone()).map_err(|error| Failure::new(error.to_string()))?;
         house.open(grpc, GrpcDoor::new(service, GrpcBounds::default()));
@@ -150,6 +153,10 @@ fn welcome(addr: &Address) {
              or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
+    say(&text);
+}
+
+fn say(text: &str) {
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }

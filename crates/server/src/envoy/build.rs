@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_saphyr::{Location, Spanned};
-use tidegate::Limit;
+use tidegate::{Limit, OnStoreError};
 
-use super::document::{Descriptor, Document, RateLimit};
+use super::document::{self, Descriptor, Document, RateLimit};
 use super::error::Error;
 use super::pattern::Pattern;
 use super::rules::{Counts, Domain, Level, Node, Quantity, Rule, Rules};
@@ -39,7 +39,7 @@ impl Building {
         self.add_level(parent, &mut root, document.descriptors.unwrap_or_default());
         match self.rules.domains.entry(name.value.as_str().into()) {
             Entry::Vacant(place) => {
-                _ = place.insert(Domain { root, own_limits: format!("{policy}//override") })
+                place.insert(Domain { root, own_limits: format!("{policy}//override") });
             }
             Entry::Occupied(_) => {
                 let what = format!("duplicate domain '{}' in config file", name.value);
@@ -130,6 +130,11 @@ impl Building {
             replaces,
             is_shadow: descriptor.shadow_mode.unwrap_or(false),
             is_quota: descriptor.quota_mode.unwrap_or(false),
+            on_store_error: match limit.on_store_error {
+                Some(document::OnStoreError::Allow) => OnStoreError::Allow,
+                Some(document::OnStoreError::Deny) => OnStoreError::DENY,
+                Some(document::OnStoreError::Local) | None => OnStoreError::Local,
+            },
         })
     }
 }
@@ -139,13 +144,8 @@ fn quantity(limit: &RateLimit, place: Location) -> Result<Quantity, (Location, S
     let (unit_name, unit_place) =
         limit.unit.as_ref().map_or(("", place), |unit| (unit.value.as_str(), unit.referenced));
     if limit.unlimited.as_ref().is_some_and(|unlimited| unlimited.value) {
-        return match unit {
-            None => Ok(Quantity::Unlimited),
-            Some(_) => {
-                let what = "should not specify rate limit unit when unlimited".to_owned();
-                Err((unit_place, what))
-            }
-        };
+        let what = || "should not specify rate limit unit when unlimited".to_owned();
+        return if unit.is_none() { Ok(Quantity::Unlimited) } else { Err((unit_place, what())) };
     }
     let unit =
         unit.ok_or_else(|| (unit_place, format!("invalid rate limit unit '{unit_name}'")))?;

@@ -1,5 +1,5 @@
-//! A file as it is written, before anything is made of it. The keys are those of envoyproxy/ratelimit and two of ours,
-//! `algorithm` and `burst`.
+//! A file as it is written, before anything is made of it. The keys are those of envoyproxy/ratelimit and three of
+//! ours within `rate_limit`: `algorithm`, `burst` and `on_store_error`.
 //!
 //! The original takes each of its keys anywhere, and silently does nothing with one in the wrong place. Such a file
 //! still loads, and the log says what does nothing.
@@ -60,12 +60,14 @@ pub(super) struct RateLimit {
     pub(super) replaces: Option<Vec<Spanned<Replaces>>>,
     pub(super) algorithm: Option<Spanned<String>>,
     pub(super) burst: Option<Spanned<u64>>,
+    pub(super) on_store_error: Option<OnStoreError>,
 
     domain: Misplaced,
     key: Misplaced,
     value: Misplaced,
     descriptors: Misplaced,
-    rate_limit: Misplaced,
+    #[serde(rename = "rate_limit")]
+    nested: Misplaced,
     shadow_mode: Misplaced,
     quota_mode: Misplaced,
     detailed_metric: Misplaced,
@@ -79,6 +81,15 @@ pub(super) struct RateLimit {
 pub(super) struct Replaces {
     #[serde(default)]
     pub(super) name: Option<String>,
+}
+
+/// What to answer while the store fails.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OnStoreError {
+    Allow,
+    Deny,
+    Local,
 }
 
 /// A key that belongs elsewhere.
@@ -129,7 +140,7 @@ impl RateLimit {
             ("key", &self.key),
             ("value", &self.value),
             ("descriptors", &self.descriptors),
-            ("rate_limit", &self.rate_limit),
+            ("rate_limit", &self.nested),
             ("shadow_mode", &self.shadow_mode),
             ("quota_mode", &self.quota_mode),
             ("detailed_metric", &self.detailed_metric),

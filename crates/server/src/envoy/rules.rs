@@ -1,9 +1,10 @@
 //! Rules, and which of them a request's descriptor meets.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate::{EngineBuilder, Limit, Policy};
+use tidegate::{EngineBuilder, FixedWindow, Limit, OnStoreError, Policy};
 
 use super::pattern::Pattern;
 use super::unit::Unit;
@@ -12,6 +13,9 @@ use super::unit::Unit;
 const EVERYBODY: &[u8] = b"global";
 /// Enough for what people match with; more costs an allocation.
 const COMPOSITE_INLINE: usize = 120;
+
+/// What a limit that comes with a request says instead of this: as good as none.
+const UNSET_PERIOD: Duration = Duration::from_secs(1);
 
 /// All rules, by domain.
 #[derive(Debug, Default)]
@@ -65,6 +69,7 @@ pub(crate) struct Rule {
     pub(crate) replaces: Vec<String>,
     pub(crate) is_shadow: bool,
     pub(crate) is_quota: bool,
+    pub(crate) on_store_error: OnStoreError,
 }
 
 /// How much a rule admits.
@@ -109,8 +114,12 @@ impl Rules {
     /// Every rule that limits, as a policy by its name.
     pub(crate) fn policies(&self) -> Vec<(&str, Policy)> {
         let mut all = Vec::new();
-        for domain in self.domains.values() {
-            domain.root.policies(&mut all);
+        for (name, domain) in &self.domains {
+            domain.root.policies(name, &mut all);
+            if let Ok(unset) = FixedWindow::new(u32::MAX.into(), UNSET_PERIOD) {
+                let policy = Policy::from(Limit::from(unset)).tagged(&**name);
+                all.push((&domain.own_limits, policy));
+            }
         }
         all
     }
@@ -153,14 +162,17 @@ impl Level {
         Some(node)
     }
 
-    fn policies<'r>(&'r self, all: &mut Vec<(&'r str, Policy)>) {
+    fn policies<'r>(&'r self, domain: &str, all: &mut Vec<(&'r str, Policy)>) {
         for node in &self.nodes {
-            if let Some(Rule { policy, quantity, .. }) = &node.rule
-                && let Quantity::PerUnit { limit: Some(limit), .. } = quantity
+            if let Some(rule) = &node.rule
+                && let Quantity::PerUnit { limit: Some(limit), .. } = &rule.quantity
             {
-                all.push((policy, Policy::from(limit.clone())));
+                let policy = Policy::from(limit.clone()).shadow(rule.is_shadow);
+                let policy = policy.on_store_error(rule.on_store_error);
+                // All of a domain are charged in one step, and are kept together for that.
+                all.push((&rule.policy, policy.tagged(domain)));
             }
-            node.below.policies(all);
+            node.below.policies(domain, all);
         }
     }
 }

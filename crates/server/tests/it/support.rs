@@ -38,6 +38,8 @@ pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
     /// What it printed on start.
     pub(crate) welcome: String,
+    /// Where Envoy is answered, if it is.
+    pub(crate) grpc: Option<String>,
 }
 
 impl Server {
@@ -53,7 +55,11 @@ impl Server {
         stdout.read_line(&mut welcome).unwrap();
         let addr = welcome.trim().split("http://").nth(1).expect("a URL").parse().unwrap();
         stdout.read_line(&mut welcome).unwrap();
-        Self { child: Some(child), addr, welcome }
+        let grpc = args.contains(&"--grpc").then(move || {
+            let line = stdout.lines().map_while(Result::ok).find(|line| line.contains("gRPC on"));
+            line.and_then(|line| line.split(" on ").nth(1).map(str::to_owned)).expect("an address")
+        });
+        Self { child: Some(child), addr, welcome, grpc }
     }
 
     pub(crate) fn url(&self) -> String {

@@ -1,7 +1,7 @@
 //! What was decided, before it is written as protobuf or as JSON.
 
 use smallvec::SmallVec;
-use tidegate::Decision;
+use tidegate::Answer;
 
 use super::wire;
 use crate::envoy::Unit;
@@ -25,6 +25,8 @@ pub(super) struct Status<'a> {
     pub(super) remaining: u32,
     pub(super) reset_after_us: u64,
     pub(super) retry_after_us: Option<u64>,
+    /// Whether it is only admitted because its limit is tried out.
+    pub(super) shadow_denied: bool,
 }
 
 /// A limit, as clients are told it.
@@ -64,16 +66,24 @@ impl Code {
 
 impl<'a> Status<'a> {
     /// No rule is met.
-    pub(super) const NO_LIMIT: Self =
-        Self { code: Code::Ok, limit: None, remaining: 0, reset_after_us: 0, retry_after_us: None };
+    pub(super) const NO_LIMIT: Self = Self {
+        code: Code::Ok,
+        limit: None,
+        remaining: 0,
+        reset_after_us: 0,
+        retry_after_us: None,
+        shadow_denied: false,
+    };
 
     /// A rule is met that admits everything.
     pub(super) const UNLIMITED: Self = Self { remaining: u32::MAX, ..Self::NO_LIMIT };
 
-    pub(super) fn of(decision: &Decision, limit: Option<Shown<'a>>) -> Self {
+    pub(super) fn of(answer: &Answer<'_>, limit: Option<Shown<'a>>) -> Self {
+        let decision = &answer.decision;
         Self {
             code: Code::of(decision.allowed()),
             limit,
+            shadow_denied: answer.shadow_denied,
             remaining: u32::try_from(decision.remaining()).unwrap_or(u32::MAX),
             reset_after_us: decision.reset_after_us(),
             retry_after_us: decision.retry_after_us(),

@@ -1,5 +1,5 @@
-//! The decision on a whole request. All descriptors that bind are one atomic step. Shadows and quotas are asked beside
-//! it, since they alone refuse nothing; what a refused request charged to a quota is given back.
+//! The decision on a whole request. All descriptors that bind are one atomic step. Quotas are asked before it, since one
+//! alone refuses nothing; what a refused request was charged there is given back.
 
 mod asker;
 
@@ -69,27 +69,19 @@ impl<'a> Deciding<'a> {
         if takes && self.refused && self.manner.is_atomic {
             self.untake(&quotas).await?;
         }
-        self.take_each(&those(|it| it.role == Role::Shadow && it.hits.spends())).await?;
-        self.give_back(&those(|it| matches!(it.hits, Hits::GiveBack(_)))).await?;
-        for (target, status) in targets.iter().zip(&mut self.statuses) {
-            if target.role() == Some(Role::Shadow) {
-                status.code = Code::Ok;
-            }
-        }
-        Ok(())
+        self.give_back(&those(|it| matches!(it.hits, Hits::GiveBack(_)))).await
     }
 
     /// Whether what is known refuses the whole: one that binds does, quotas only all together.
     fn is_over(&self, targets: &[Target<'_>], role: Role) -> bool {
         let those = targets.iter().zip(&self.statuses);
-        let mut codes = those
+        let mut over = those
             .filter(|(target, _)| target.role() == Some(role))
             .map(|(_, status)| status.code == Code::OverLimit)
             .peekable();
         match role {
-            Role::Binds => codes.any(|over| over),
-            Role::Quota => codes.peek().is_some() && codes.all(|over| over),
-            Role::Shadow => false,
+            Role::Binds => over.any(|over| over),
+            Role::Quota => over.peek().is_some() && over.all(|over| over),
         }
     }
 
@@ -181,7 +173,7 @@ impl<'a> Deciding<'a> {
     fn uncharge(&mut self, asked: &[Asked<'_, 'a>], cost: impl Fn(&Counted<'_>) -> u64) {
         for (index, counted) in asked {
             let status = &mut self.statuses[*index];
-            if status.code == Code::Ok {
+            if status.code == Code::Ok && !status.shadow_denied {
                 let cost = u32::try_from(cost(counted)).unwrap_or(u32::MAX);
                 status.remaining = status.remaining.saturating_add(cost);
             }
@@ -201,11 +193,13 @@ fn known<'a>(target: &Target<'a>) -> Status<'a> {
     match target {
         Target::NoLimit | Target::Counted(_) => Status::NO_LIMIT,
         Target::Unlimited => Status::UNLIMITED,
-        Target::Blocked { shown, unit, .. } => {
-            let reset_after_us = until_next(*unit);
-            let (code, limit) = (Code::OverLimit, Some(*shown));
-            Status { code, limit, remaining: 0, reset_after_us, retry_after_us: None }
-        }
+        Target::Blocked { shown, unit, is_shadow, .. } => Status {
+            code: Code::of(*is_shadow),
+            limit: Some(*shown),
+            reset_after_us: until_next(*unit),
+            shadow_denied: *is_shadow,
+            ..Status::NO_LIMIT
+        },
     }
 }
 

@@ -85,13 +85,14 @@ impl ServiceOfConnection {
                 let answer = within(CALL_TIMEOUT, grpc.server_streaming(Watch(ending), request));
                 answer.await.unwrap_or_else(too_slow)
             }
-            path => match self.shared.reflection.method(path) {
-                Some(method) => method(request).await,
-                None => {
+            path => {
+                let Some(method) = self.shared.reflection.method(path) else {
                     let path = crate::text::printable(path);
-                    Status::unimplemented(format!("there is no method at {path}")).into_http()
-                }
-            },
+                    return Status::unimplemented(format!("there is no method at {path}"))
+                        .into_http();
+                };
+                method(request).await
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where calls run: at once, for as long as they need nobody else.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use hyper::rt::Executor;
 
@@ -17,7 +17,7 @@ where
     fn execute(&self, call: F) {
         let mut call: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(call);
         // Nobody has to be woken: who is not ready is polled again by its own task.
-        if let Poll::Pending = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             tokio::spawn(call);
         }
     }

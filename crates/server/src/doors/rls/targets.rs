@@ -22,6 +22,8 @@ pub(super) enum Target<'a> {
         shown: Shown<'a>,
         unit: Unit,
         role: Role,
+        /// Then it is only reported.
+        is_shadow: bool,
     },
     Counted(Counted<'a>),
 }
@@ -33,7 +35,7 @@ pub(super) struct Counted<'a> {
     pub(super) who: Who<'a>,
     pub(super) hits: Hits,
     /// A limit instead of the policy's.
-    pub(super) own: Option<Limit>,
+    pub(super) own: Option<Box<Limit>>,
     /// `None` where the answer tells.
     pub(super) shown: Option<Shown<'a>>,
     pub(super) role: Role,
@@ -53,8 +55,6 @@ pub(super) enum Role {
     Binds,
     /// Only all of this kind together refuse the whole.
     Quota,
-    /// Nothing.
-    Shadow,
 }
 
 /// All that a request means, in the order of its descriptors.
@@ -127,14 +127,12 @@ fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits) -> Target<'a> {
     let Quantity::PerUnit { requests, unit, limit } = &rule.quantity else {
         return Target::Unlimited;
     };
-    let role = match (rule.is_shadow, rule.is_quota) {
-        (true, _) => Role::Shadow,
-        (false, true) => Role::Quota,
-        (false, false) => Role::Binds,
-    };
+    // A shadow binds as any other: its policy knows that it refuses nothing.
+    let is_shadow = rule.is_shadow;
+    let role = if rule.is_quota && !is_shadow { Role::Quota } else { Role::Binds };
     let shown = Shown { requests_per_unit: *requests, unit: Some(*unit), name: &rule.name };
     match limit {
-        None => Target::Blocked { shown, unit: *unit, role },
+        None => Target::Blocked { shown, unit: *unit, role, is_shadow },
         Some(_) => Target::Counted(Counted {
             policy: &rule.policy,
             who: Who::One(key),
@@ -153,7 +151,7 @@ fn with_own<'a>(domain: &'a Domain, own: OwnLimit, descriptor: &Descriptor<'a>) 
     let period = std::time::Duration::from_secs(unit.seconds());
     let limit = FixedWindow::new(requests_per_unit.into(), period).map(Limit::from);
     let Ok(limit) = limit else {
-        return Target::Blocked { shown, unit, role: Role::Binds };
+        return Target::Blocked { shown, unit, role: Role::Binds, is_shadow: false };
     };
     let mut values = SmallVec::<[&'a [u8]; 8]>::new();
     values.push(unit.name().as_bytes());
@@ -163,7 +161,7 @@ fn with_own<'a>(domain: &'a Domain, own: OwnLimit, descriptor: &Descriptor<'a>) 
         policy: &domain.own_limits,
         who: Who::One(CounterKey::of(&values)),
         hits: descriptor.hits,
-        own: Some(limit),
+        own: Some(Box::new(limit)),
         shown: Some(shown),
         role: Role::Binds,
     })

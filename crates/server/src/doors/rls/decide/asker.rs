@@ -5,12 +5,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate::{Answer, CheckError, Engine, Op, Reply, Source, StoreError};
+use tidegate::{Answer, Check, CheckError, Engine, Op, Reply, Source};
 use tokio::time::Instant;
 
-use super::super::answer::Status;
+use super::super::answer::{Shown, Status};
 use super::super::native;
-use super::super::targets::{Counted, Role};
+use super::super::patience::there;
+use super::super::targets::Counted;
 use super::{Asked, cost};
 
 /// Who asks for one call.
@@ -47,12 +48,20 @@ impl<'a> Asker<'a> {
         &mut self,
         asked: &[Asked<'_, 'a>],
     ) -> Result<Statuses<'a>, Trouble> {
-        // Until the engine can: looked at first, then taken.
-        let looked = self.each(asked, Op::Peek, cost).await?;
-        if looked.iter().all(|status| status.code == super::Code::Ok) {
+        if asked.len() == 1 {
             return self.each(asked, Op::Take, cost).await;
         }
-        Ok(looked)
+        if asked.iter().any(|(_, counted)| counted.own.is_some()) {
+            return self.with_own(asked, Op::Take, cost).await;
+        }
+        let checks: SmallVec<[Check<'_>; 4]> =
+            asked.iter().map(|(_, counted)| counted.check(cost(counted))).collect();
+        let reply = self.engine.ask_together(&checks, Op::Take);
+        let answers = match self.in_time(reply).await {
+            Some(together) => together.map_err(|error| Trouble::of(&error))?.answers,
+            None => self.stand_in(asked, Op::Take, cost)?,
+        };
+        asked.iter().zip(&answers).map(|((_, counted), answer)| status(counted, answer)).collect()
     }
 
     /// Asks each by itself. All are under way before the first is waited for.
@@ -62,49 +71,100 @@ impl<'a> Asker<'a> {
         op: Op,
         cost: impl Fn(&Counted<'_>) -> u64,
     ) -> Result<Statuses<'a>, Trouble> {
-        let ask = |(_, counted): &Asked<'_, 'a>| self.engine.ask(&counted.check(cost(counted)), op);
-        let under_way: SmallVec<[Reply<'a, Answer<'a>, CheckError>; 2]> =
-            asked.iter().map(ask).collect();
+        let mut under_way = SmallVec::<[Option<Reply<'a, Answer<'a>, CheckError>>; 2]>::new();
+        for (_, counted) in asked {
+            let check = counted.check(cost(counted));
+            under_way.push(counted.own.is_none().then(|| self.engine.ask(&check, op)));
+        }
         let mut statuses = Statuses::new();
-        for ((_, counted), reply) in asked.iter().zip(under_way) {
-            let answer = self.wait(reply).await?;
-            statuses.push(status(counted, &answer)?);
+        for (one, reply) in asked.iter().zip(under_way) {
+            let Some(reply) = reply else {
+                statuses.extend(self.with_own(&[*one], op, &cost).await?);
+                continue;
+            };
+            let answer = match self.in_time(reply).await {
+                Some(answer) => answer.map_err(|error| Trouble::of(&error))?,
+                None => self.stand_in(&[*one], op, &cost)?[0],
+            };
+            statuses.push(status(one.1, &answer)?);
         }
         Ok(statuses)
     }
 
-    async fn wait<T: Unpin>(&mut self, mut reply: Reply<'_, T, CheckError>) -> Result<T, Trouble> {
-        // An answer that is there needs no timer.
-        let there = std::future::poll_fn(|task| Poll::Ready(Pin::new(&mut reply).poll(task))).await;
-        let answer = match (there, self.patience) {
-            (Poll::Ready(answer), _) => answer,
-            (Poll::Pending, None) => reply.await,
+    /// The same where some have limits of their own. How those are shown is known before they are asked.
+    async fn with_own(
+        &mut self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+    ) -> Result<Statuses<'a>, Trouble> {
+        let checks: SmallVec<[_; 4]> = asked
+            .iter()
+            .map(|(_, counted)| (counted.check(cost(counted)), counted.own.as_deref()))
+            .collect();
+        let engine = self.engine;
+        let together = match self.in_time(engine.ask_together_with(&checks, op)).await {
+            Some(together) => together,
+            None => engine.answer_without_store(&checks, op),
+        };
+        let together = together.map_err(|error| Trouble::of(&error))?;
+        let told = asked.iter().zip(&together.answers);
+        told.map(|((_, counted), answer)| settled(counted, answer, counted.shown)).collect()
+    }
+
+    /// What the policies say by themselves, when the caller's time is up.
+    fn stand_in(
+        &self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+    ) -> Result<Vec<Answer<'a>>, Trouble> {
+        let checks: SmallVec<[_; 4]> =
+            asked.iter().map(|(_, counted)| (counted.check(cost(counted)), None)).collect();
+        let together = self.engine.answer_without_store(&checks, op);
+        together.map(|together| together.answers).map_err(|error| Trouble::of(&error))
+    }
+
+    /// The answer, unless the caller's time is up before it comes.
+    async fn in_time<T: Unpin>(
+        &mut self,
+        mut reply: Reply<'_, T, CheckError>,
+    ) -> Option<Result<T, CheckError>> {
+        match (there(Pin::new(&mut reply)).await, self.patience) {
+            (Poll::Ready(answer), _) => Some(answer),
+            (Poll::Pending, None) => Some(reply.await),
             (Poll::Pending, Some(patience)) => {
                 let until = *self.until.get_or_insert_with(|| Instant::now() + patience);
-                let answer = tokio::time::timeout_at(until, reply).await;
-                answer.unwrap_or_else(|_| {
-                    let why = "no answer within the time of the call";
-                    Err(CheckError::Store(StoreError::new(tidegate::Trouble::Timeout, why)))
-                })
+                tokio::time::timeout_at(until, reply).await.ok()
             }
-        };
-        answer.map_err(|error| Trouble::of(&error))
+        }
     }
 }
 
 fn status<'a>(counted: &Counted<'a>, answer: &Answer<'a>) -> Result<Status<'a>, Trouble> {
-    // A shadow that cannot be asked refuses nobody either.
-    if answer.source == Source::FailClosed && counted.role != Role::Shadow {
-        let why = format!("policy `{}` admits nothing while its store fails", answer.policy);
+    settled(counted, answer, counted.shown.or_else(|| native::shown(answer)))
+}
+
+fn settled<'a>(
+    counted: &Counted<'_>,
+    answer: &Answer<'_>,
+    shown: Option<Shown<'a>>,
+) -> Result<Status<'a>, Trouble> {
+    if answer.source == Source::FailClosed && !answer.decision.allowed() {
+        let policy = crate::text::printable(counted.policy);
+        let why = format!("policy `{policy}` admits nothing while its store fails");
         return Err(Trouble::Unavailable(why));
     }
-    Ok(Status::of(&answer.decision, counted.shown.or_else(|| native::shown(answer))))
+    Ok(Status::of(answer, shown))
 }
 
 impl Trouble {
     fn of(error: &CheckError) -> Self {
         match error {
             CheckError::UnknownPolicy(_) => Self::Unknown(error.to_string()),
+            CheckError::Store(error) if error.trouble() == tidegate::Trouble::BadAsk => {
+                Self::Bad(error.to_string())
+            }
             // Only the kind: where the store is, is nothing to callers.
             CheckError::Store(error) => Self::Unavailable(format!(
                 "the store did not answer ({}), and nothing can stand in for it",

@@ -14,13 +14,13 @@ pub(super) fn files() -> FileDescriptorSet {
 
 fn file(file: &File) -> FileDescriptorProto {
     FileDescriptorProto {
-        name: text(file.name),
-        package: text(file.package),
+        name: Some(file.name.to_owned()),
+        package: Some(file.package.to_owned()),
         dependency: file.needs.iter().map(|name| (*name).to_owned()).collect(),
         message_type: file.messages.iter().map(message).collect(),
         enum_type: file.choices.iter().map(choice).collect(),
         service: file.services.iter().map(service).collect(),
-        syntax: text("proto3"),
+        syntax: Some("proto3".to_owned()),
         ..FileDescriptorProto::default()
     }
 }
@@ -28,7 +28,7 @@ fn file(file: &File) -> FileDescriptorProto {
 fn message(message: &Message) -> DescriptorProto {
     let fields = message.fields.iter().map(|(number, name, kind)| field(*number, name, kind));
     DescriptorProto {
-        name: text(message.name),
+        name: Some(message.name.to_owned()),
         field: fields.collect(),
         nested_type: message.messages.iter().map(self::message).collect(),
         enum_type: message.choices.iter().map(choice).collect(),
@@ -42,12 +42,12 @@ fn field(number: i32, name: &str, kind: &str) -> FieldDescriptorProto {
         None => (Label::Optional, kind),
     };
     let (r#type, type_name) = match (kind.strip_prefix('#'), kind.starts_with('.')) {
-        (Some(name), _) => (Type::Enum, text(name)),
-        (None, true) => (Type::Message, text(kind)),
+        (Some(name), _) => (Type::Enum, Some(name.to_owned())),
+        (None, true) => (Type::Message, Some(kind.to_owned())),
         (None, false) => (scalar(kind), None),
     };
     FieldDescriptorProto {
-        name: text(name),
+        name: Some(name.to_owned()),
         number: Some(number),
         label: Some(label.into()),
         r#type: Some(r#type.into()),
@@ -73,12 +73,12 @@ fn scalar(name: &str) -> Type {
 
 fn choice(choice: &Choice) -> EnumDescriptorProto {
     let value = |(number, name): &(i32, &str)| EnumValueDescriptorProto {
-        name: text(name),
+        name: Some((*name).to_owned()),
         number: Some(*number),
         options: None,
     };
     EnumDescriptorProto {
-        name: text(choice.name),
+        name: Some(choice.name.to_owned()),
         value: choice.values.iter().map(value).collect(),
         ..EnumDescriptorProto::default()
     }
@@ -86,14 +86,14 @@ fn choice(choice: &Choice) -> EnumDescriptorProto {
 
 fn service(service: &Service) -> ServiceDescriptorProto {
     let method = |(name, request, answer): &(&str, &str, &str)| MethodDescriptorProto {
-        name: text(name),
-        input_type: text(request),
-        output_type: text(answer.trim_start_matches('*')),
+        name: Some((*name).to_owned()),
+        input_type: Some((*request).to_owned()),
+        output_type: Some(answer.trim_start_matches('*').to_owned()),
         server_streaming: Some(answer.starts_with('*')),
         ..MethodDescriptorProto::default()
     };
     ServiceDescriptorProto {
-        name: text(service.name),
+        name: Some(service.name.to_owned()),
         method: service.methods.iter().map(method).collect(),
         options: None,
     }
@@ -109,8 +109,4 @@ fn json_name(name: &str) -> String {
         json.push_str(rest);
     }
     json
-}
-
-fn text(text: &str) -> Option<String> {
-    Some(text.to_owned())
 }
