@@ -1,6 +1,7 @@
 //! `tidegate serve`: the HTTP API over a store.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -9,6 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{Failure, OK};
 use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
 use crate::server::{self, Bounds, Door};
@@ -32,6 +34,12 @@ pub(crate) struct Args {
     /// The address to listen on, or `unix:/run/tidegate.sock`; port 0 takes any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = str::parse::<Address>)]
     listen: Address,
+    /// Also speak the Redis protocol on this address: CL.THROTTLE and TG.CHECK
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    resp: Option<Address>,
+    /// Clients of the Redis protocol have to know the password on the first line of this file
+    #[arg(long, value_name = "FILE", requires = "resp")]
+    resp_password_file: Option<PathBuf>,
     /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
@@ -42,8 +50,11 @@ pub(crate) struct Args {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if !args.listen.is_private() && !args.insecure_bind {
-        return Err(refused(&args.listen));
+    let public = |address: &&Address| !address.is_private() && !args.insecure_bind;
+    if let Some(address) =
+        [Some(&args.listen), args.resp.as_ref()].into_iter().flatten().find(public)
+    {
+        return Err(refused(address));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
@@ -58,11 +69,24 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
     let http = bind(&args.listen).await?;
+    let resp = match &args.resp {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    let password = args.resp_password_file.as_deref().map(Password::read).transpose();
+    let password = password.map_err(Failure::new)?;
     let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
     tracing::info!(%addr, "listening");
     welcome(&addr);
     let gate = Gate::new(Snapshot { engine });
     let mut house = House::default();
+    if let Some(resp) = resp {
+        if let Ok(addr) = resp.address() {
+            tracing::info!(%addr, "listening for the Redis protocol");
+            welcome_resp(&addr);
+        }
+        house.open(resp, RespDoor::new(gate.clone(), password, RespBounds::default()));
+    }
     house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
     stop(interrupt, terminate).await;
     house.close().await;
@@ -126,6 +150,18 @@ fn welcome(addr: &Address) {
              or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
+    // Nobody has to read it.
+    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn welcome_resp(addr: &Address) {
+    let text = match addr {
+        Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
+        Address::Tcp(addr) => {
+            format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
+        }
+    };
+    let text = format!("and the Redis protocol on {addr}:  {text}");
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }

@@ -7,6 +7,12 @@ mod http;
 mod http_errors;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
+mod resp;
+mod resp_clients;
+mod resp_docs;
+mod resp_errors;
+mod resp_redis;
+mod resp_support;
 mod serve;
 mod serve_redis;
 mod simulate;
