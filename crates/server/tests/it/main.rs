@@ -7,6 +7,7 @@ mod http;
 mod http_errors;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
+mod rls;
 mod serve;
 mod serve_redis;
 mod simulate;
