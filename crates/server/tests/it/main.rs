@@ -8,6 +8,8 @@ mod http_errors;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod rls;
+mod rls_envoy;
+mod rls_grpc;
 mod serve;
 mod serve_redis;
 mod simulate;

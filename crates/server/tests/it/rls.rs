@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Server, run};
 
 /// Every kind of rule.
-const RULES: &str = include_str!("rls/rules.yaml");
+pub(crate) const RULES: &str = include_str!("rls/rules.yaml");
 
 /// A folder of rules, gone with the test.
 pub(crate) struct Rules(PathBuf);
