@@ -5,6 +5,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tidegate::Engine;
 
+use crate::doors::http::Settings;
+
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -15,6 +17,8 @@ pub(crate) struct Gate {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) engine: Engine,
+    /// For the HTTP doors.
+    pub(crate) http: Settings,
 }
 
 impl Gate {

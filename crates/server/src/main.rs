@@ -4,6 +4,7 @@
 //! - [`doors`] are what the outside speaks to. A door decodes, asks the engine and encodes; wire types stay
 //!   inside it.
 //! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
+//! - [`identity`] says whose request it is, and what it is counted by.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`store`] turns a store's URL into the store.
 //! - [`demo`] is what runs without a configuration.
@@ -15,6 +16,7 @@ mod doors;
 mod exact;
 mod gate;
 mod headers;
+mod identity;
 mod listen;
 mod logs;
 mod server;

@@ -54,8 +54,15 @@ enum Phase {
 
 impl Ending {
     /// Whether clients are to be told, where the protocol can, that they should connect elsewhere.
+    ///
+    /// Asked with every answer, so that it only looks whether there was news at all: the first is the farewell.
     pub(crate) fn is_farewell(&self) -> bool {
-        *self.0.borrow() >= Phase::Farewell
+        self.0.has_changed().unwrap_or(true)
+    }
+
+    /// Ready when that begins.
+    pub(crate) async fn farewell(&mut self) {
+        let _ = self.0.wait_for(|phase| *phase >= Phase::Farewell).await;
     }
 
     /// Ready when a connection is to be closed: at once if nothing is under way on it, else after that.

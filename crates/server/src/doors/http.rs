@@ -3,15 +3,16 @@
 //! A refusal is an answer like any other, with status 200; other statuses are trouble, told as
 //! `application/problem+json`. Nothing is charged unless the answer is a 200.
 
+mod admin;
 mod answer;
 mod body;
 mod connection;
-mod local;
 mod page;
 mod policies;
 mod problem;
 mod question;
 mod request;
+mod settings;
 
 use std::sync::Arc;
 
@@ -26,7 +27,9 @@ use tidegate::tower::write_retry_after;
 use tidegate::{Answer, CheckError, Clock, Op, Source, SystemClock};
 
 pub(crate) use self::connection::{HttpBounds, HttpDoor};
-use self::problem::Problem;
+pub(crate) use self::admin::Admin;
+pub(crate) use self::problem::Problem;
+pub(crate) use self::settings::Settings;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
 use crate::gate::Gate;

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tidegate::{CheckError, Engine};
+use tidegate::{Answer, CheckError, Engine};
 
 use crate::text::{closest, printable};
 
 /// Why a request has no answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     #[serde(rename = "type")]
     kind: &'static str,
     title: &'static str,
@@ -44,12 +44,12 @@ impl Problem {
     }
 
     /// Input that makes no sense.
-    pub(super) fn bad_input(detail: &str) -> Self {
+    pub(crate) fn bad_input(detail: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "urn:tidegate:bad-input", "Bad input", detail)
     }
 
     /// A field whose value makes no sense; `what` follows its name.
-    pub(super) fn bad_field(field: &str, what: &str) -> Self {
+    pub(crate) fn bad_field(field: &str, what: &str) -> Self {
         Self::bad_input(&format!("`{field}` {what}")).at(field)
     }
 
@@ -80,6 +80,30 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "urn:tidegate:not-local", "Only local", &detail)
     }
 
+    /// A call that needs a token.
+    pub(super) fn unauthorized(why: &str) -> Self {
+        let detail = format!("this call needs the admin token: {why}");
+        Self::new(StatusCode::UNAUTHORIZED, "urn:tidegate:unauthorized", "Unauthorized", &detail)
+    }
+
+    /// A refusal, where a status has to tell it.
+    pub(crate) fn limited(status: StatusCode, answer: &Answer<'_>) -> Self {
+        let detail = match answer.decision.retry_after() {
+            Some(wait) => format!(
+                "policy `{}` admits the next one in {} s",
+                answer.policy,
+                wait.as_millis().div_ceil(1000)
+            ),
+            None => format!("policy `{}` will not admit this", answer.policy),
+        };
+        Self::new(status, "urn:tidegate:limited", "Too many requests", &detail)
+    }
+
+    /// A policy that rather turns everybody away than count wrongly.
+    pub(crate) fn fails_closed(policy: &str) -> Self {
+        Self::unavailable(&format!("policy `{policy}` admits nothing while its store fails"))
+    }
+
     /// A path that leads nowhere.
     pub(super) fn unknown_path(path: &str) -> Self {
         let detail = format!("there is nothing at `{path}`; GET / shows what there is");
@@ -94,7 +118,7 @@ impl Problem {
     }
 
     /// A question that the engine has no answer to.
-    pub(super) fn unanswered(engine: &Engine, error: &CheckError) -> Self {
+    pub(crate) fn unanswered(engine: &Engine, error: &CheckError) -> Self {
         match error {
             CheckError::UnknownPolicy(name) => Self::unknown_policy(engine, name),
             CheckError::MissingKey { policy, key } if key == "key" => Self::bad_input(&format!(
@@ -145,6 +169,10 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
         let json = HeaderValue::from_static("application/problem+json");
         let body = serde_json::to_vec(&self).unwrap_or_default();
-        (status, [(CONTENT_TYPE, json)], body).into_response()
+        let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
+        if self.kind == "urn:tidegate:unauthorized" {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
     }
 }
