@@ -32,7 +32,12 @@ mod tests {
         let engine = Engine::builder().clock(clock).policy("p\"ö", policy).build().unwrap();
         let mut headers = HeaderMap::new();
         let answer = engine.check("p\"ö", "k").now().unwrap();
-        add(&mut headers, Headers::LegacyEpoch, &answer, Timestamp::from_micros(1_700_000_000_250_000));
+        add(
+            &mut headers,
+            Headers::LegacyEpoch,
+            &answer,
+            Timestamp::from_micros(1_700_000_000_250_000),
+        );
         let got: Vec<_> =
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(got, expected);

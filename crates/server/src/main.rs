@@ -6,6 +6,7 @@
 //! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
 //! - [`identity`] says whose request it is, and what it is counted by.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
+//! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
 //! - [`store`] turns a store's URL into the store.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
@@ -22,6 +23,8 @@ mod logs;
 mod server;
 mod store;
 mod text;
+mod threshold;
+mod tls;
 
 use std::process::ExitCode;
 

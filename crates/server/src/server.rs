@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::listen::{Listener, Peer, Stream};
@@ -102,7 +102,9 @@ pub(crate) async fn run(
             () = hall.next(&listener) => {}
         }
     }
-    drop(listener);
+    for (stream, peer) in listener.close() {
+        hall.serve(stream, peer, None);
+    }
     hall.emptied(bounds.farewell).await;
     phase.send_replace(Phase::Closing);
     hall.emptied(bounds.drain).await;
@@ -130,17 +132,19 @@ impl<D: Door> Hall<D> {
         };
         tokio::select! {
             (slot, accepted) = accepted => match accepted {
-                Ok((stream, peer)) => {
-                    let serving = self.door.clone().serve(stream, peer, self.ending.clone());
-                    self.connections.spawn(async move {
-                        serving.await;
-                        drop(slot);
-                    });
-                }
+                Ok((stream, peer)) => self.serve(stream, peer, slot),
                 Err(error) => pause_after(&error).await,
             },
             Some(_) = self.connections.join_next() => {}
         }
+    }
+
+    fn serve(&mut self, stream: Stream, peer: Peer, slot: Option<OwnedSemaphorePermit>) {
+        let serving = self.door.clone().serve(stream, peer, self.ending.clone());
+        self.connections.spawn(async move {
+            serving.await;
+            drop(slot);
+        });
     }
 
     /// Ready when nobody is left, or after `at_most`.

@@ -1,19 +1,26 @@
 //! `tidegate serve`: the HTTP API over a store.
 
-use std::io::{self, Write};
-use std::process::ExitCode;
+mod settings;
 
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tidegate::Cidr;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::settings::HttpArgs;
 use super::{Failure, OK};
-use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::doors::http::{HttpBounds, HttpDoor, Settings};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
 use crate::server::{self, Bounds, Door};
 use crate::store::{self, Purpose};
-use crate::{demo, doors};
+use crate::threshold::{ProxyProtocol, Threshold};
+use crate::{demo, doors, tls};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,23 +42,37 @@ pub(crate) struct Args {
     /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
-    /// Listen on an address that others can reach, without TLS and without authentication
+    /// Speak TLS, with this certificate and those up to the one that clients know, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Expect the PROXY protocol, from proxies of this network
+    #[arg(long = "proxy-protocol", value_name = "NETWORK")]
+    proxy_protocol: Vec<Cidr>,
+    /// Listen on an address that others can reach, without TLS or without authentication
     #[arg(long)]
     insecure_bind: bool,
+    #[command(flatten)]
+    http: HttpArgs,
 }
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if !args.listen.is_private() && !args.insecure_bind {
-        return Err(refused(&args.listen));
+    let settings = args.http.settings()?;
+    let is_safe = args.tls_cert.is_some() && settings.admin.has_token();
+    if !args.listen.is_private() && !is_safe && !args.insecure_bind {
+        return Err(refused(&args.listen, args.tls_cert.is_some(), settings.admin.has_token()));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(args))?;
+    runtime.block_on(serve(args, settings))?;
     Ok(ExitCode::from(OK))
 }
 
-async fn serve(args: &Args) -> Result<(), Failure> {
+async fn serve(args: &Args, settings: Settings) -> Result<(), Failure> {
+    let tls = args.tls()?;
     let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
     let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
@@ -60,14 +81,30 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let http = bind(&args.listen).await?;
     let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
     tracing::info!(%addr, "listening");
-    welcome(&addr);
-    let gate = Gate::new(Snapshot { engine });
+    welcome(&addr, if tls.is_some() { "https" } else { "http" });
+    let gate = Gate::new(Snapshot { engine, http: settings });
     let mut house = House::default();
-    house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
+    let router = doors::http::router(gate.clone());
+    let door = HttpDoor::new(router, HttpBounds::default()).with_checks(gate);
+    house.open(http, Threshold { proxy_protocol: args.proxy_protocol(), tls, door });
     stop(interrupt, terminate).await;
     house.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+impl Args {
+    fn tls(&self) -> Result<Option<Arc<tls::Acceptor>>, Failure> {
+        let (Some(cert), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
+            return Ok(None);
+        };
+        tls::Acceptor::new(tls::Files { cert, key }, tls::HTTP).map(Some).map_err(Failure::new)
+    }
+
+    fn proxy_protocol(&self) -> Option<Arc<ProxyProtocol>> {
+        let networks = self.proxy_protocol.clone();
+        (!networks.is_empty()).then(|| Arc::new(ProxyProtocol::from(networks)))
+    }
 }
 
 /// The doors that are open.
@@ -111,7 +148,7 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: &Address) {
+fn welcome(addr: &Address, scheme: &str) {
     let check = "/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'";
     let text = match addr {
         Address::Unix(path) => format!(
@@ -121,20 +158,24 @@ fn welcome(addr: &Address) {
             path.display()
         ),
         Address::Tcp(addr) => format!(
-            "tidegate listens on http://{addr}\n\
-             try it:  curl -s http://{addr}{check}\n\
-             or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
+            "tidegate listens on {scheme}://{addr}\n\
+             try it:  curl -s {scheme}://{addr}{check}\n\
+             or open  {scheme}://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
 
-fn refused(addr: &Address) -> Failure {
+fn refused(addr: &Address, has_tls: bool, has_token: bool) -> Failure {
+    let missing = match (has_tls, has_token) {
+        (false, false) => "there is neither TLS nor authentication",
+        (false, true) => "there is no TLS, so that the token could be overheard",
+        _ => "there is no authentication",
+    };
     Failure::new(format!(
-        "will not listen on {addr}: others could reach it, and there is neither TLS nor authentication, so \
-         whoever can connect could spend everybody's limits. Listen on 127.0.0.1 behind a proxy, or \
-         say --insecure-bind if the network around it is trusted"
+        "will not listen on {addr}: others could reach it, and {missing}. Listen on 127.0.0.1 behind a proxy, give \
+         --tls-cert, --tls-key and --admin-token-file, or say --insecure-bind if the network around it is trusted"
     ))
 }
 

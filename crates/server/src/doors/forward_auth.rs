@@ -7,16 +7,14 @@ mod route;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::body::Body;
 use axum::http::header::{CONNECTION, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Version};
 use axum::response::{IntoResponse, Response};
-use hyper::body::Body as _;
 use tidegate::tower::write_retry_after;
 use tidegate::{Answer, Check, Clock, Key, Op, Source, SystemClock};
 
-pub(crate) use self::route::{BadRoute, Match, Route, Routes};
+pub(crate) use self::route::{Match, Route, Routes};
 use super::http::Problem;
 use crate::gate::Snapshot;
 use crate::headers;
@@ -33,13 +31,12 @@ pub(crate) async fn answer(
     peer: Peer,
     policy: Option<&str>,
     request: &Parts,
-    body: &Body,
+    has_body: bool,
 ) -> Response {
-    let mut response = decide(snapshot, peer, policy, request)
-        .await
-        .unwrap_or_else(IntoResponse::into_response);
+    let mut response =
+        decide(snapshot, peer, policy, request).await.unwrap_or_else(IntoResponse::into_response);
     // Nobody reads the body, so that what follows on the connection could be taken for a request.
-    if request.version < Version::HTTP_2 && !body.is_end_stream() {
+    if has_body && request.version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response

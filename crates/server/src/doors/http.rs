@@ -17,21 +17,24 @@ mod settings;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Extension, State};
-use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Path, Request as AxumRequest, State};
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Method, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use tidegate::tower::write_retry_after;
+use axum::routing::{any, get, post};
+use http_body_util::Full;
+use hyper::body::{Body as _, Incoming};
+use tidegate::tower::{Headers, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Op, Source, SystemClock};
 
-pub(crate) use self::connection::{HttpBounds, HttpDoor};
 pub(crate) use self::admin::Admin;
+pub(crate) use self::connection::{HttpBounds, HttpDoor};
 pub(crate) use self::problem::Problem;
-pub(crate) use self::settings::Settings;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
+pub(crate) use self::settings::Settings;
+use super::forward_auth;
 use crate::gate::Gate;
 use crate::headers;
 use crate::listen::Peer;
@@ -43,6 +46,8 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/", get(page::page))
         .route("/healthz", get(async || "ok\n"))
+        .route("/v1/auth", any(auth))
+        .route("/v1/auth/{policy}", any(auth_by))
         .route("/v1/check", post(check))
         .route("/v1/check/batch", post(check_batch))
         .route("/v1/peek", post(peek))
@@ -55,40 +60,70 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .with_state(gate)
 }
 
+/// [`check`], for a door that has no time for a router.
+async fn check_now(gate: &Gate, body: Incoming) -> hyper::Response<Full<Bytes>> {
+    match decide(gate, body, Op::Take).await {
+        Ok(response) => response,
+        Err(problem) => problem.whole(),
+    }
+}
+
 async fn check(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Take).await
+    decide(&gate, body, Op::Take).await.map(|response| response.map(Body::new))
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Peek).await
+    decide(&gate, body, Op::Peek).await.map(|response| response.map(Body::new))
 }
 
-async fn refund(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Refund).await
+/// Gives units back, which is to hand out new ones: for those who run the service only.
+async fn refund(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Answered {
+    administer(&gate, *peer, request, Op::Refund).await
 }
 
-/// Forgets what a key has used: for those who run this machine only.
-async fn reset(
-    State(gate): State<Arc<Gate>>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    local::only(peer, &headers)?;
-    decide(&gate, body, Op::Reset).await
+/// Forgets what a key has used: for those who run the service only.
+async fn reset(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Answered {
+    administer(&gate, *peer, request, Op::Reset).await
+}
+
+async fn administer(gate: &Gate, peer: Peer, request: AxumRequest, op: Op) -> Answered {
+    gate.now().http.admin.admit(peer, request.headers())?;
+    decide(gate, request.into_body(), op).await.map(|response| response.map(Body::new))
+}
+
+/// Whether a request that a proxy has may pass, by the routes.
+async fn auth(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Response {
+    let (parts, body) = request.into_parts();
+    forward_auth::answer(&gate.now(), *peer, None, &parts, !body.is_end_stream()).await
+}
+
+/// The same, by one policy.
+async fn auth_by(
+    gate: State<Arc<Gate>>,
+    peer: Extension<Peer>,
+    Path(policy): Path<String>,
+    request: AxumRequest,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    forward_auth::answer(&gate.now(), *peer, Some(&policy), &parts, !body.is_end_stream()).await
 }
 
 async fn policies(State(gate): State<Arc<Gate>>) -> Response {
     policies::render(&gate.now().engine).into_response()
 }
 
-async fn decide(gate: &Gate, body: Body, op: Op) -> Answered {
+async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<hyper::Response<Full<Bytes>>, Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
     let body = body::read(body).await?;
-    let engine = &gate.now().engine;
+    let snapshot = gate.now();
+    let engine = &snapshot.engine;
     let request: Request<'_> = body::decode(&body)?;
     let question = request.question()?;
     let answer = engine.ask(&question.check(), op).await;
-    answer.map(|answer| decision(&answer)).map_err(|error| Problem::unanswered(engine, &error))
+    let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
+    Ok(decision(&answer, snapshot.http.headers))
 }
 
 /// Independent checks in order. All are looked at before the first is charged: a batch with a bad element is
@@ -139,23 +174,26 @@ async fn unknown_path(uri: Uri) -> Problem {
     Problem::unknown_path(uri.path())
 }
 
-fn decision(answer: &Answer<'_>) -> Response {
+fn decision(answer: &Answer<'_>, dialect: Headers) -> hyper::Response<Full<Bytes>> {
     if answer.source == Source::FailClosed {
-        let detail = format!("policy `{}` admits nothing while its store fails", answer.policy);
-        let mut response = Problem::unavailable(&detail).into_response();
+        let mut response = Problem::fails_closed(answer.policy).whole();
         write_retry_after(response.headers_mut(), answer.decision.retry_after());
         return response;
     }
-    let mut response = json(&answer::Decision::from(answer));
-    headers::add(response.headers_mut(), answer, SystemClock.now());
+    let mut response = whole_json(&answer::Decision::from(answer));
+    headers::add(response.headers_mut(), dialect, answer, SystemClock.now());
     response
 }
 
 fn json(answer: &impl serde::Serialize) -> Response {
+    whole_json(answer).map(Body::new)
+}
+
+fn whole_json(answer: &impl serde::Serialize) -> hyper::Response<Full<Bytes>> {
     // An answer is about 150 bytes: one allocation holds it. Plain structs cannot fail to be written.
     let mut body = Vec::with_capacity(192);
     let _ = serde_json::to_writer(&mut body, answer);
-    let mut response = Response::new(body.into());
+    let mut response = hyper::Response::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

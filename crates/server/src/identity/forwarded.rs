@@ -8,17 +8,17 @@ use axum::http::HeaderMap;
 use axum::http::header::{HOST, HeaderName};
 use axum::http::request::Parts;
 
+use super::ClientIp;
 use super::hops::without_named;
 use super::path::{BadPath, Path};
-use super::ClientIp;
 use crate::listen::Peer;
 
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Whoever writes a header overwrites the client's; the one that it does not write is the client's to fill. So where
 /// both are there, they have to agree.
-const URI: [HeaderName; 2] =
+static URI: [HeaderName; 2] =
     [HeaderName::from_static("x-forwarded-uri"), HeaderName::from_static("x-original-uri")];
-const METHOD: [HeaderName; 2] =
+static METHOD: [HeaderName; 2] =
     [HeaderName::from_static("x-forwarded-method"), HeaderName::from_static("x-original-method")];
 
 /// A request, as far as it can be believed.

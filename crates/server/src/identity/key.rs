@@ -25,16 +25,16 @@ pub(crate) struct UnknownPart {
     pub(crate) problem: String,
 }
 
-impl KeyParts {
+impl Default for KeyParts {
     /// The client's address alone.
-    pub(crate) fn client_ip() -> Self {
+    fn default() -> Self {
         Self(vec![vec![Part::ClientIp]])
     }
+}
 
+impl KeyParts {
     /// Reads parts as they are written in a configuration: `client_ip`, `header:x-user|client_ip`.
-    pub(crate) fn read<'t>(
-        texts: impl IntoIterator<Item = &'t str>,
-    ) -> Result<Self, UnknownPart> {
+    pub(crate) fn read<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Self, UnknownPart> {
         let part = |text: &'t str| text.split('|').map(|word| read_part(word.trim())).collect();
         let parts: Vec<_> = texts.into_iter().map(part).collect::<Result<_, _>>()?;
         if parts.is_empty() {

@@ -43,13 +43,15 @@ pub(crate) struct BadRoute {
 pub(crate) struct Routes {
     routes: Vec<Route>,
     policy_keys: BTreeMap<String, KeyParts>,
+    /// Of all others.
+    usual_key: KeyParts,
 }
 
 /// What a request is counted by.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) policy: &'a str,
-    pub(super) key: KeyParts,
+    pub(super) key: &'a KeyParts,
     pub(super) route: Option<&'a str>,
 }
 
@@ -79,14 +81,9 @@ impl Route {
         Ok(Self { path, methods, host, policy: policy.to_owned(), key, name })
     }
 
-    /// The policy's name.
-    pub(crate) fn policy(&self) -> &str {
-        &self.policy
-    }
-
     fn matches(&self, request: &Seen<'_>) -> bool {
-        let method = self.methods.is_empty()
-            || self.methods.iter().any(|method| *method == request.method);
+        let method =
+            self.methods.is_empty() || self.methods.iter().any(|method| *method == request.method);
         let host = self.host.as_ref().is_none_or(|host| host.matches(&request.host));
         method && host && self.path.as_ref().is_none_or(|path| path.matches(&request.path))
     }
@@ -94,7 +91,7 @@ impl Route {
 
 impl Routes {
     pub(crate) fn new(routes: Vec<Route>, policy_keys: BTreeMap<String, KeyParts>) -> Self {
-        Self { routes, policy_keys }
+        Self { routes, policy_keys, usual_key: KeyParts::default() }
     }
 
     /// How a request is counted: by the first route that matches, or by `policy` if that is given.
@@ -107,12 +104,12 @@ impl Routes {
             return Some(Found { policy, key: self.key_of(policy), route: None });
         }
         let route = self.routes.iter().find(|route| route.matches(request))?;
-        let key = route.key.clone().unwrap_or_else(|| self.key_of(&route.policy));
+        let key = route.key.as_ref().unwrap_or_else(|| self.key_of(&route.policy));
         Some(Found { policy: &route.policy, key, route: Some(&route.name) })
     }
 
-    fn key_of(&self, policy: &str) -> KeyParts {
-        self.policy_keys.get(policy).cloned().unwrap_or_else(KeyParts::client_ip)
+    fn key_of(&self, policy: &str) -> &KeyParts {
+        self.policy_keys.get(policy).unwrap_or(&self.usual_key)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Bytes;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use serde::Deserialize;
 
 use super::problem::Problem;
@@ -30,28 +30,40 @@ async fn read_bounded<B>(mut body: B) -> Result<Bytes, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    let mut whole = Bytes::new();
+    // Nearly all bodies are one frame, which nobody has to copy.
+    let (mut first, mut more) = (Bytes::new(), Vec::new());
     while let Some(frame) = body.frame().await {
         let frame =
             frame.map_err(|_| Problem::bad_input("the body ended early or was not well framed"))?;
         let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + data.len() > BODY_BYTES_MAX {
+        if first.len() + more.len() + data.len() > BODY_BYTES_MAX {
             drain(body).await;
             return Err(Problem::body_too_large(BODY_BYTES_MAX));
         }
-        // Nearly all bodies are one frame, which nobody has to copy.
-        whole = if whole.is_empty() { data } else { [whole, data].concat().into() };
+        if first.is_empty() {
+            first = data;
+        } else {
+            more.extend_from_slice(&data);
+        }
         if body.is_end_stream() {
             break;
         }
     }
-    Ok(whole)
+    if more.is_empty() {
+        return Ok(first);
+    }
+    more.splice(..0, first);
+    Ok(more.into())
 }
 
 /// Reads to the end or the bound, and keeps nothing.
-async fn drain(body: impl hyper::body::Body<Data = Bytes> + Unpin) {
-    let mut rest = Limited::new(body, DRAIN_BYTES_MAX);
-    while let Some(Ok(_)) = rest.frame().await {}
+async fn drain(mut body: impl hyper::body::Body<Data = Bytes> + Unpin) {
+    let mut left = DRAIN_BYTES_MAX;
+    while let Some(Ok(frame)) = body.frame().await {
+        let size = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(size) else { return };
+        left = rest;
+    }
 }
 
 /// Decodes a body. Straight from the bytes; only a body that turns out to be bad is read again, slowly, to

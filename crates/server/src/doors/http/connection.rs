@@ -118,19 +118,24 @@ impl Door for HttpDoor {
         let mut seen = 0;
         let mut is_farewell = false;
         let ended = loop {
+            let stop = async {
+                match is_farewell {
+                    false => ending.farewell().await,
+                    true => ending.closing().await,
+                }
+            };
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => break ended,
-                () = ending.farewell(), if !is_farewell => {
-                    is_farewell = true;
+                () = stop => {
                     // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
-                    if line.is_http2() {
+                    if is_farewell || line.is_http2() {
                         connection.as_mut().graceful_shutdown();
                     }
-                }
-                () = ending.closing(), if is_farewell => {
-                    connection.as_mut().graceful_shutdown();
-                    break connection.await;
+                    if is_farewell {
+                        break connection.await;
+                    }
+                    is_farewell = true;
                 }
                 () = idle.as_mut() => {
                     if line.is_idle_since(&mut seen) {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use http_body_util::Full;
 use serde::Serialize;
 use tidegate::{Answer, CheckError, Engine};
 
@@ -164,15 +166,24 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
-        let json = HeaderValue::from_static("application/problem+json");
+impl Problem {
+    /// The answer, with its body at hand.
+    pub(super) fn whole(self) -> hyper::Response<Full<Bytes>> {
         let body = serde_json::to_vec(&self).unwrap_or_default();
-        let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
+        let mut response = hyper::Response::new(Full::new(body.into()));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.kind == "urn:tidegate:unauthorized" {
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        self.whole().map(Body::new)
     }
 }

@@ -17,7 +17,13 @@ const SHORT: (Bounds, HttpBounds) = (
         farewell: Duration::from_millis(50),
         drain: Duration::from_secs(5),
     },
-    HttpBounds { head_timeout: Duration::from_millis(50), head_bytes_max: 8 << 10 },
+    HttpBounds {
+        head_timeout: Duration::from_millis(50),
+        idle_timeout: Duration::from_secs(5),
+        write_timeout: Duration::from_secs(5),
+        head_bytes_max: 8 << 10,
+        streams_max: 4,
+    },
 );
 
 struct Running {
