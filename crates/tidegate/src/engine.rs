@@ -5,6 +5,7 @@ mod question;
 mod settle;
 mod stores;
 mod successor;
+mod together;
 mod view;
 
 use std::collections::BTreeMap;
@@ -17,11 +18,12 @@ pub use error::{BuildError, CheckError};
 pub use question::{Check, Key};
 use stores::Stores;
 use successor::Kept;
+pub use together::Together;
 pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
 use crate::permit::{Acquired, Held, Permit};
-use crate::policy::{Compiled, CompiledKind, Member, Override, Policy, PolicyProblem};
+use crate::policy::{Compiled, CompiledKind, Override, Policy, PolicyProblem};
 use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
@@ -463,8 +465,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.
     fn can_ask(&self, name: &str, op: Op) -> Result<(&str, &Compiled), CheckError> {
         let (name, policy) = self.policy(name)?;
-        let concurrency = |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
-        if op == Op::Take && policy.members().iter().any(concurrency) {
+        if op == Op::Take && policy.has_concurrency() {
             return Err(CheckError::NeedsAcquire(name.to_owned()));
         }
         Ok((name, policy))

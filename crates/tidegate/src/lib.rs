@@ -48,7 +48,9 @@ pub mod tower;
 pub use builder::Builder;
 pub use cidr::{Cidr, CidrError};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
+pub use engine::{
+    Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView, Together,
+};
 pub use limiter::Limiter;
 pub use permit::{Acquired, Permit};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
@@ -63,8 +65,8 @@ pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisOptions, RedisStats, RedisStore};
 pub use store::{
-    Ask, KeyedLimit, Op, Place, Ran, Replicas, Scope, Settled, Source, Store, StoreError, Trouble,
-    Turn, Unconfirmed,
+    Ask, Charge, KeyedLimit, Op, Place, Ran, Replicas, Scope, Settled, Source, Store, StoreError,
+    Take, Takes, Trouble, Turn, Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use tidegate_core::Limit;
+
 use crate::clock::Clock;
 use crate::policy::Compiled;
 use crate::store::deny_cache::DenyCache;
 #[cfg(feature = "leases")]
-use crate::store::leases::Leases;
-use crate::store::{Replicas, Store};
+use crate::store::leases::{Leases, kept};
+use crate::store::{Replicas, Store, Unconfirmed};
 
 #[derive(Debug)]
 pub(super) struct Stores<C> {
@@ -61,6 +63,15 @@ impl<C: Clock + 'static> Stores<C> {
         confirmed.unwrap_or(&self.plain)
     }
 
+    /// As the strictest of several policies wants it: who would rather turn callers away, then who wants the most copies.
+    pub(super) fn of_all<'a>(&self, policies: impl Iterator<Item = &'a Compiled>) -> &Stack<C> {
+        let strictness = |policy: &&Compiled| {
+            let Replicas { wait, timeout, unconfirmed } = policy.replicas?;
+            Some((unconfirmed == Unconfirmed::Deny, wait, timeout))
+        };
+        policies.max_by_key(strictness).map_or(&self.plain, |policy| self.of(policy))
+    }
+
     /// The stores with replicas, for another engine.
     pub(super) fn replicated(&self) -> Vec<(Replicas, Arc<dyn Store>)> {
         self.replicated.iter().map(|(replicas, stack)| (*replicas, stack.store.clone())).collect()
@@ -95,6 +106,21 @@ impl<C: Clock + 'static> Stack<C> {
             #[cfg(not(feature = "leases"))]
             clock: std::marker::PhantomData,
         }
+    }
+
+    /// What the store keeps of a policy's limit, if that is another one: `own` is leased together with `all`.
+    pub(super) fn kept<'a>(
+        &self,
+        policy: &Compiled,
+        own: &Limit,
+        all: impl IntoIterator<Item = &'a Limit> + Clone,
+    ) -> Option<Limit> {
+        #[cfg(feature = "leases")]
+        if self.leases.is_some() && policy.lease {
+            return kept(own, all);
+        }
+        let _ = (policy, own, all);
+        None
     }
 
     /// What a policy asks.

@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::Timestamp;
+use tidegate_core::{Decision, Timestamp};
 use tokio::time::Instant;
 
 pub use self::options::{BreakerOptions, BreakerState};
 
 use self::machine::{Machine, micros};
 use self::watched::Watched;
-use super::{Ask, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
+use super::{Ask, Place, Replicas, Settled, Store, StoreError, Takes, Trouble, Turn};
 use crate::reply::Reply;
 
 /// How much longer than it was told to a store may wait for replicas: Redis looks ten times a second.
@@ -33,7 +33,7 @@ const WAIT_LATE: Duration = Duration::from_millis(100);
 /// - It opens at 5 failures in a row, or when the 99th percentile of a second with at least 50 calls passes 10 ms.
 ///   Open, it answers every ask with [`Trouble::BreakerOpen`], without waiting.
 /// - A failure is an answer that never came, or one that says that the store cannot serve. What is wrong with the ask
-///   or with its key ([`Trouble::BadAsk`], [`Trouble::WrongType`], [`Trouble::Moving`]) says nothing about the store.
+///   or with its key ([`Trouble::BadAsk`], [`Trouble::Apart`], [`Trouble::WrongType`], [`Trouble::Moving`]) says nothing about the store.
 /// - A reply that is dropped after those 10 ms counts as a failure, one that is dropped sooner as nothing.
 /// - Probes run beside the requests, one at a time: after 10 ms, then each up to twice as long after the last one, at
 ///   most 50 ms. It closes at 3 good ones in a row. Who opens again within 10 s waits twice as long for each.
@@ -145,6 +145,14 @@ impl<S: Store + 'static> Breaker<S> {
 impl<S: Store + 'static> Store for Breaker<S> {
     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
         self.watch(|store| store.answer(ask, now))
+    }
+
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        self.watch(|store| store.take_each(takes, now))
     }
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {

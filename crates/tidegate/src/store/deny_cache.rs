@@ -9,14 +9,15 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidegate_core::{Limit, Timestamp, Verdict};
+use tidegate_core::{Decision, Limit, Timestamp, Verdict};
 
 use self::flight::Flight;
 use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
 use super::owned::OwnedAsk;
 use super::{
-    Ask, KeyedLimit, Op, Place, Ran, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
+    Ask, KeyedLimit, Op, Place, Ran, Replicas, Settled, Source, Store, StoreError, Takes, Trouble,
+    Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -152,6 +153,15 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
             Found::RunOut(flight) => flight.start(|| shared.ask(asked, ask, now)),
             Found::Asking(flight) => self.join(&flight, asked, ask, now),
         }
+    }
+
+    /// Nothing is remembered of it: a refusal is one of several answers, and takes nothing back that others remember.
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        self.shared.store.take_each(takes, now)
     }
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {

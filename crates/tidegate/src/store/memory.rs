@@ -9,6 +9,7 @@
 mod arena;
 mod bucket;
 mod budget;
+mod each;
 mod evict;
 mod many;
 mod snapshot;
@@ -31,7 +32,7 @@ use self::budget::Budget;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
-use super::{Ask, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
+use super::{Ask, Op, Place, Scope, Settled, Store, StoreError, Takes, Trouble, Turn};
 use crate::reply::Reply;
 
 /// The default byte cap: room for about six million keys of one word.
@@ -515,6 +516,14 @@ impl Store for MemoryStore {
         Reply::ready(self.settle(ask, now).ok_or_else(|| {
             StoreError::new(Trouble::BadAsk, "expected 1 to 16 limits, and no key twice in a scope")
         }))
+    }
+
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        Reply::ready(self.settle_each(takes, now))
     }
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {

@@ -41,12 +41,16 @@ mod redis_stranger;
 #[cfg(feature = "redis")]
 mod redis_support;
 #[cfg(feature = "redis")]
+mod redis_together;
+#[cfg(feature = "redis")]
 mod redis_vectors;
 mod scripted;
 mod shadow;
 mod snapshot;
 mod store_errors;
 mod successor;
+mod takes;
+mod together;
 mod vectors;
 #[cfg(feature = "tokio")]
 mod waiting;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Clock, MemoryStore, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn,
+    Ask, Clock, Decision, MemoryStore, Place, Reply, Settled, Store, StoreError, Takes, Timestamp,
+    Trouble, Turn,
 };
 
 /// How a store answers.
@@ -81,6 +82,14 @@ impl Scripted {
 impl Store for Scripted {
     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
         self.reply(|memory| memory.answer(ask, now).now())
+    }
+
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        self.reply(|memory| memory.take_each(takes, now).now())
     }
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {

@@ -24,6 +24,7 @@ pub(super) const fn says_failed(trouble: Trouble) -> bool {
         // The ask's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for. Too many at once
         // are turned away by our own queue; if the store is why they wait, those who got in will say so.
         Trouble::BadAsk
+        | Trouble::Apart
         | Trouble::Overloaded
         | Trouble::WrongType
         | Trouble::Moving

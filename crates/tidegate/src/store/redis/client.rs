@@ -10,7 +10,7 @@ use super::lane::Lane;
 use super::question::Question;
 use super::stats::{Counters, RedisStats};
 use super::ticket::Answer;
-use super::url::Target;
+use super::url::{Servers, Target};
 use crate::store::{Replicas, StoreError, Trouble};
 
 /// Ways to Redis for questions that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
@@ -76,6 +76,11 @@ impl Client {
         let extra = replicas.as_ref().map_or(Duration::ZERO, Replicas::patience);
         let inner = Inner { first, others, deadline, extra, counters, target, runtime };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Whether keys are spread over several nodes.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.inner.target.servers, Servers::Cluster(_))
     }
 
     /// When a decision that begins now has to be made.

@@ -1,12 +1,14 @@
 //! Names of keys in Redis: `PREFIX:{tag}:policy:…`.
 //!
 //! The tag in braces decides the node of a cluster. It is the identifier where all limits of an ask count the same
-//! one, so that identifiers spread over the cluster; otherwise it is the policy, so that its limits are together.
+//! one, so that identifiers spread over the cluster; otherwise it is the policy, so that its limits are together, or the
+//! name that several policies share, so that all of theirs are.
 //!
 //! | the limits count | key |
 //! |---|---|
 //! | one identifier | `tg:{7:user-42}:api:a`, or with the limit's name `tg:{7:user-42}:plan:second:a` |
 //! | several | `tg:{=signup}:ip:9:127.0.0.1:a` |
+//! | under a shared tag | `tg:{@edge}:api::7:user-42:a`, `tg:{@edge}:signup:ip:9:127.0.0.1:a` |
 //!
 //! What comes from outside has its length before it, so that no two spell the same key; what is long or not plain
 //! text is hashed. The last letter is the kind of state: a policy whose algorithm changes starts from nothing.
@@ -41,19 +43,19 @@ impl Keys {
         Self { prefix: prefix.to_owned(), secret }
     }
 
-    /// Where nodes announce themselves. No identifier's tag is spelt like this: those begin with a length, `#` or `=`.
+    /// Where nodes announce themselves. No other tag is spelt like this: those begin with a length, `#`, `=` or `@`.
     pub(super) fn nodes(&self) -> Vec<u8> {
         format!("{}:{{nodes}}", self.prefix).into_bytes()
     }
 
-    /// One key per limit, all with one tag.
+    /// One key per limit; those of one ask have one tag.
     pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
         let of = |keyed: &KeyedLimit<'_>| {
             let letter = keyed.limit.state_letter();
-            if keyed.scope.is_together() {
-                self.by_policy(keyed.scope, keyed.key, letter)
-            } else {
-                self.by_identifier(keyed.scope, keyed.key, letter)
+            match keyed.scope.tag() {
+                Some(tag) => self.by_tag(tag, keyed.scope, keyed.key, letter),
+                None if keyed.scope.is_together() => self.by_policy(keyed.scope, keyed.key, letter),
+                None => self.by_identifier(keyed.scope, keyed.key, letter),
             }
         };
         limits.iter().map(of).collect()
@@ -77,6 +79,19 @@ impl Keys {
         key.push(b'=');
         self.name(&mut key, scope.policy());
         key.extend_from_slice(b"}:");
+        self.name(&mut key, scope.limit());
+        key.push(b':');
+        self.identifier(&mut key, identifier);
+        close(key, letter)
+    }
+
+    fn by_tag(&self, tag: &str, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
+        let mut key = self.open();
+        key.push(b'@');
+        self.name(&mut key, tag);
+        key.extend_from_slice(b"}:");
+        self.name(&mut key, scope.policy());
+        key.push(b':');
         self.name(&mut key, scope.limit());
         key.push(b':');
         self.identifier(&mut key, identifier);
@@ -199,15 +214,38 @@ mod tests {
     }
 
     #[test]
+    fn no_two_scopes_spell_the_same_key() {
+        let keys = Keys::new("tg", [7; 16]);
+        let limit: tidegate_core::Limit = "5/s".parse().unwrap();
+        let scopes = [
+            Scope::named("a", "b"),
+            Scope::together("a", "b"),
+            Scope::tagged("a", "b", ""),
+            Scope::tagged("a", "", "b"),
+            Scope::tagged("a", "a", "b"),
+            Scope::tagged("=a", "a", "b"),
+            Scope::named("@a", "b"),
+            Scope::together("@a", "b"),
+        ];
+        let keyed = scopes.each_ref().map(|scope| KeyedLimit { scope, key: b"k", limit: &limit });
+        let names = keys.of_limits(&keyed);
+        let spelt: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(spelt.len(), scopes.len(), "{names:?}");
+    }
+
+    #[test]
     fn limits_of_one_ask_share_a_slot() {
         let keys = Keys::new("tg", [7; 16]);
         let limit: tidegate_core::Limit = "5/s".parse().unwrap();
         let named = [Scope::named("plan", "second"), Scope::named("plan", "day")];
         let together = [Scope::together("signup", "ip"), Scope::together("signup", "mail")];
+        let tagged = [Scope::tagged("edge", "api", ""), Scope::tagged("edge", "signup", "ip")];
         for ([ip, mail], first, second) in [
             (&named, &b"k"[..], &b"k"[..]),
             (&together, b"k", b"k"),
             (&together, b"127.0.0.1", b"example.org"),
+            (&tagged, b"k", b"k"),
+            (&tagged, b"127.0.0.1", b"example.org"),
         ] {
             let names = keys.of_limits(&[
                 KeyedLimit { scope: ip, key: first, limit: &limit },

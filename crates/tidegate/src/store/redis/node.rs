@@ -79,7 +79,7 @@ impl Drop for Node {
     /// However its task ends: if its runtime does, nobody is left to answer what waits.
     fn drop(&mut self) {
         self.queue.close();
-        Ticket::fail_all(self.queue.take(usize::MAX), &ended());
+        Ticket::fail_all(self.queue.take(usize::MAX, usize::MAX), &ended());
     }
 }
 
@@ -124,7 +124,7 @@ impl Node {
             return false;
         }
         if let Some(desk) = self.shared.desk.as_ref().filter(|desk| !desk.is_closed()) {
-            let tickets = self.queue.take(usize::MAX);
+            let tickets = self.queue.take(usize::MAX, usize::MAX);
             if !tickets.is_empty() {
                 desk.bring(tickets, Why::NoNode);
             }

@@ -7,7 +7,9 @@ use tidegate_core::{
 
 use super::key::{self, Keys};
 use super::script::Text;
-use crate::store::{Ask, Op, Place, Settled, Source, StoreError, Trouble, Turn};
+use crate::store::{
+    Ask, Charge, KeyedLimit, Op, Place, Settled, Source, StoreError, Takes, Trouble, Turn,
+};
 
 /// An ask that waits for its turn: it borrows nothing.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ enum Expects {
         permits: bool,
         leases: bool,
     },
+    /// Per limit its ceiling.
+    Each(Vec<u64>),
     Place(LeakyBucket),
     Nodes,
 }
@@ -42,6 +46,8 @@ enum Expects {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Settled(Settled),
+    /// One answer per limit.
+    Each(Vec<Decision>),
     Place(Place),
     /// So many nodes have announced themselves.
     Nodes(u32),
@@ -94,6 +100,34 @@ impl Question {
         Self { keys: keys.of_limits(ask.limits), text, now, charges, script: Text::Check, expects }
     }
 
+    /// `limits` are those of `takes`.
+    pub(super) fn of_takes(
+        takes: &Takes<'_>,
+        limits: &[KeyedLimit<'_>],
+        keys: &Keys,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let mut text = match takes.charge {
+            Charge::IfAllAdmit => "each".to_owned(),
+            Charge::Never => "look".to_owned(),
+            Charge::Refused => "left".to_owned(),
+        };
+        for take in takes.limits {
+            text.push(':');
+            push_cost(&mut text, take.cost);
+        }
+        text.push_str(" all 0");
+        for keyed in limits {
+            text.push(' ');
+            keyed.limit.write_script(around, &mut text);
+        }
+        let expects = Expects::Each(limits.iter().map(|keyed| keyed.limit.ceiling()).collect());
+        let costs = takes.limits.iter().any(|take| take.cost > 0);
+        let charges = costs && takes.charge == Charge::IfAllAdmit;
+        Self { keys: keys.of_limits(limits), text, now, charges, script: Text::Check, expects }
+    }
+
     pub(super) fn of_turn(turn: &Turn<'_>, keys: &Keys, now: Option<Timestamp>) -> Self {
         let mut text = match turn.cancel {
             None => "reserve all ".to_owned(),
@@ -114,6 +148,11 @@ impl Question {
     pub(super) fn of_announcement(key: Vec<u8>, text: String) -> Self {
         let (keys, expects) = (vec![key], Expects::Nodes);
         Self { keys, text, now: None, charges: false, script: Text::Nodes, expects }
+    }
+
+    /// Whether a cluster keeps all its keys on one node.
+    pub(super) fn is_in_one_slot(&self) -> bool {
+        self.keys.iter().all(|key| key::slot(key) == self.slot())
     }
 
     /// The slot of its keys in a cluster.
@@ -137,6 +176,14 @@ impl Question {
         let mut next = || next()?.map_err(|_| nonsense("text among numbers"));
         Ok(Ok(match &self.expects {
             Expects::Nodes => Outcome::Nodes(u32::try_from(first).unwrap_or(u32::MAX)),
+            Expects::Each(ceilings) => {
+                let mut decisions = Vec::with_capacity(ceilings.len());
+                for ceiling in ceilings {
+                    let remaining = if decisions.is_empty() { first } else { next()? };
+                    decisions.push(decision(*ceiling, remaining, next()?, next()?)?);
+                }
+                Outcome::Each(decisions)
+            }
             Expects::Place(shaper) => {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
                 Outcome::Place(place(shaper, first, delay, ticks, frac)?)
@@ -161,6 +208,18 @@ impl Question {
                 Outcome::Settled(Settled { verdict, source: Source::Store, permits, grant })
             }
         }))
+    }
+}
+
+impl Outcome {
+    /// Why this is no answer to what was asked.
+    pub(super) fn unexpected(&self, missing: &'static str) -> StoreError {
+        match self {
+            Self::Edges(_) => {
+                StoreError::new(Trouble::Other, "the clock passed an edge twice within a check")
+            }
+            _ => StoreError::new(Trouble::Protocol, missing),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) const SOURCE: &str = concat!(
     include_str!("lua/sliding_log.lua"),
     include_str!("lua/concurrency.lua"),
     include_str!("lua/many.lua"),
+    include_str!("lua/each.lua"),
     include_str!("lua/operations.lua"),
     "return algorithms[name] or error('ERR tidegate: unknown algorithm', 0)\nend\n",
     include_str!("lua/check.lua"),
