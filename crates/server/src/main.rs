@@ -7,6 +7,7 @@
 //! - [`identity`] says whose request it is, and what it is counted by.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
+//! - [`observed`] keeps what callers say about the services behind them.
 //! - [`store`] turns a store's URL into the store.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod headers;
 mod identity;
 mod listen;
 mod logs;
+mod observed;
 mod server;
 mod store;
 mod text;

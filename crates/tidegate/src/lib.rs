@@ -52,7 +52,7 @@ pub use engine::{
     Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView, Together,
 };
 pub use limiter::Limiter;
-pub use permit::{Acquired, Permit};
+pub use permit::{Acquired, BadPermitId, Permit, PermitId};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;

@@ -7,26 +7,30 @@ mod admin;
 mod answer;
 mod body;
 mod connection;
+mod hold;
+mod openapi;
 mod page;
 mod policies;
+mod pressure;
 mod problem;
 mod question;
 mod request;
 mod settings;
+mod status;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Path, Request as AxumRequest, State};
+use axum::extract::{Extension, FromRef, Path, Request as AxumRequest, State};
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Method, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{MethodRouter, any, get, post, put};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use tidegate::tower::{Headers, write_retry_after};
-use tidegate::{Answer, CheckError, Clock, Op, Source, SystemClock};
+use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
 
 pub(crate) use self::admin::Admin;
 pub(crate) use self::connection::{HttpBounds, HttpDoor};
@@ -38,26 +42,58 @@ use super::forward_auth;
 use crate::gate::Gate;
 use crate::headers;
 use crate::listen::Peer;
+use crate::observed::Observed;
 
 type Answered = Result<Response, Problem>;
 
-/// The routes of the API.
+/// What handlers know. Only the gate's snapshot changes with the configuration.
+#[derive(Clone, Debug)]
+struct Api {
+    gate: Arc<Gate>,
+    observed: Arc<Observed>,
+    started: Timestamp,
+}
+
+impl FromRef<Api> for Arc<Gate> {
+    fn from_ref(api: &Api) -> Self {
+        api.gate.clone()
+    }
+}
+
+/// The API.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
-    Router::new()
-        .route("/", get(page::page))
-        .route("/healthz", get(async || "ok\n"))
-        .route("/v1/auth", any(auth))
-        .route("/v1/auth/{policy}", any(auth_by))
-        .route("/v1/check", post(check))
-        .route("/v1/check/batch", post(check_batch))
-        .route("/v1/peek", post(peek))
-        .route("/v1/policies", get(policies))
-        .route("/v1/refund", post(refund))
-        .route("/v1/reserve", post(reserve))
-        .route("/v1/reset", post(reset))
+    let api = Api { gate, observed: Arc::default(), started: SystemClock.now() };
+    let add = |router: Router<Api>, (path, methods)| router.route(path, methods);
+    routes()
+        .into_iter()
+        .fold(Router::new(), add)
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
-        .with_state(gate)
+        .with_state(api)
+}
+
+/// Every path that there is; a test compares them with `openapi.json`.
+fn routes() -> [(&'static str, MethodRouter<Api>); 18] {
+    [
+        ("/", get(page::page)),
+        ("/healthz", get(async || "ok\n")),
+        ("/openapi.json", get(openapi::show)),
+        ("/v1/acquire", post(hold::acquire)),
+        ("/v1/auth", any(auth)),
+        ("/v1/auth/{policy}", any(auth_by)),
+        ("/v1/check", post(check)),
+        ("/v1/check/batch", post(check_batch)),
+        ("/v1/observe", post(pressure::observe)),
+        ("/v1/peek", post(peek)),
+        ("/v1/policies", get(policies)),
+        ("/v1/pressure", get(pressure::show)),
+        ("/v1/pressure/{target}", put(pressure::set)),
+        ("/v1/refund", post(refund)),
+        ("/v1/release", post(hold::release)),
+        ("/v1/reserve", post(reserve)),
+        ("/v1/reset", post(reset)),
+        ("/v1/status", get(status::show)),
+    ]
 }
 
 /// [`check`], for a door that has no time for a router.
@@ -126,13 +162,16 @@ where
     Ok(decision(&answer, snapshot.http.headers))
 }
 
-/// Independent checks in order. All are looked at before the first is charged: a batch with a bad element is
-/// refused whole.
+/// Checks in order, each on its own or all in one step. All are looked at before the first is charged: a batch with a
+/// bad element is refused whole.
 async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
     let engine = &gate.now().engine;
+    if batch.atomic {
+        return check_together(engine, &questions).await;
+    }
     let unanswered = |(index, error): (usize, CheckError)| {
         Problem::unanswered(engine, &error).within_batch(index)
     };
@@ -147,6 +186,19 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
         let answer = reply.await.map_err(|error| unanswered((index, error)))?;
         decisions.push(answer::Decision::from(&answer));
     }
+    Ok(json(&answer::BatchAnswer { decisions }))
+}
+
+/// All are charged, or none is.
+async fn check_together(engine: &Engine, questions: &[Question<'_>]) -> Answered {
+    let checks: Vec<_> = questions.iter().map(Question::check).collect();
+    for (index, check) in checks.iter().enumerate() {
+        let valid = engine.validate(check, Op::Take);
+        valid.map_err(|error| Problem::unanswered(engine, &error).within_batch(index))?;
+    }
+    let together = engine.ask_together(&checks, Op::Take).await;
+    let together = together.map_err(|error| Problem::not_together(engine, &error))?;
+    let decisions = together.answers.iter().map(answer::Decision::from).collect();
     Ok(json(&answer::BatchAnswer { decisions }))
 }
 
@@ -175,12 +227,25 @@ async fn unknown_path(uri: Uri) -> Problem {
 }
 
 fn decision(answer: &Answer<'_>, dialect: Headers) -> hyper::Response<Full<Bytes>> {
-    if answer.source == Source::FailClosed {
+    problem_if_closed(answer)
+        .unwrap_or_else(|| decision_json(&answer::Decision::from(answer), answer, dialect))
+}
+
+/// A policy that admits nothing while its store fails has no decision to tell.
+fn problem_if_closed(answer: &Answer<'_>) -> Option<hyper::Response<Full<Bytes>>> {
+    (answer.source == Source::FailClosed).then(|| {
         let mut response = Problem::fails_closed(answer.policy).whole();
         write_retry_after(response.headers_mut(), answer.decision.retry_after());
-        return response;
-    }
-    let mut response = whole_json(&answer::Decision::from(answer));
+        response
+    })
+}
+
+fn decision_json(
+    shown: &impl serde::Serialize,
+    answer: &Answer<'_>,
+    dialect: Headers,
+) -> hyper::Response<Full<Bytes>> {
+    let mut response = whole_json(shown);
     headers::add(response.headers_mut(), dialect, answer, SystemClock.now());
     response
 }

@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::Full;
 use serde::Serialize;
-use tidegate::{Answer, CheckError, Engine};
+use tidegate::{Answer, CheckError, Engine, Trouble};
 
 use crate::text::{closest, printable};
 
@@ -139,12 +139,30 @@ impl Problem {
                 "policy `{policy}` is no leaky bucket, so there is no queue to reserve in: ask POST /v1/check"
             ))
             .at("policy"),
+            CheckError::NeedsAcquire(policy) => Self::bad_input(&format!(
+                "policy `{policy}` limits concurrency, which has to be given back: ask POST /v1/acquire"
+            ))
+            .at("policy"),
+            CheckError::Store(error) if error.trouble() == Trouble::BadAsk => {
+                Self::bad_input(&error.to_string())
+            }
             // Only the kind: where the store is, is nothing to callers.
             CheckError::Store(error) => Self::unavailable(&format!(
                 "the store did not answer ({}), and nothing can stand in for it",
                 error.trouble().as_str()
             )),
             other => Self::bad_input(&other.to_string()).at("policy"),
+        }
+    }
+
+    /// Checks that cannot be one step.
+    pub(super) fn not_together(engine: &Engine, error: &CheckError) -> Self {
+        match error {
+            CheckError::TooManyTogether => Self::bad_field("checks", &format!(": {error}")),
+            CheckError::Store(bad) if bad.trouble() == Trouble::BadAsk => {
+                Self::bad_field("atomic", &format!("cannot be kept: {bad}"))
+            }
+            other => Self::unanswered(engine, other),
         }
     }
 
