@@ -12,5 +12,5 @@ mod path;
 pub(crate) use tidegate::tower::ClientIp;
 
 pub(crate) use self::forwarded::Seen;
-pub(crate) use self::key::KeyParts;
+pub(crate) use self::key::{KeyParts, UnknownPart};
 pub(crate) use self::path::Path;

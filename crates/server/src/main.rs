@@ -8,11 +8,14 @@
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
 //! - [`observed`] keeps what callers say about the services behind them.
+//! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
+//! - [`config`] turns a file into checked things.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config;
 mod demo;
 mod doors;
 mod exact;
@@ -22,6 +25,7 @@ mod identity;
 mod listen;
 mod logs;
 mod observed;
+mod reload;
 mod server;
 mod store;
 mod text;
@@ -43,8 +47,10 @@ fn main() -> ExitCode {
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Config(args) => cli::config::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),
+        Command::Validate(args) => cli::validate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };
     done.unwrap_or_else(|error| cli::failed(&error))

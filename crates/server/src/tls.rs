@@ -1,5 +1,6 @@
 //! TLS in front of any door: a certificate and its key from files, read again when the files change.
 
+use std::fmt;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,10 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arc_swap::ArcSwap;
 use tidegate::{Clock, SystemClock};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use crate::listen::Stream;
 
@@ -24,11 +26,13 @@ const LOOK_EVERY_US: u64 = 2_000_000;
 pub(crate) const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 /// Where certificate and key are, as PEM.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Files {
     /// The certificate, and those up to the one that clients know.
     pub(crate) cert: PathBuf,
     pub(crate) key: PathBuf,
+    /// Who has to have signed the certificates of clients; without it they need none.
+    pub(crate) client_ca: Option<PathBuf>,
 }
 
 /// Shakes hands.
@@ -44,7 +48,7 @@ pub(crate) struct Acceptor {
 #[derive(Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
-    stamps: [Option<Stamp>; 2],
+    stamps: [Option<Stamp>; 3],
 }
 
 /// What changes with a file's content, also where a link is moved to another file.
@@ -111,34 +115,57 @@ impl Acceptor {
 }
 
 impl Files {
-    fn stamps(&self) -> [Option<Stamp>; 2] {
+    fn stamps(&self) -> [Option<Stamp>; 3] {
         let stamp = |found: Metadata| Stamp {
             changed: (found.mtime(), found.mtime_nsec()),
             inode: found.ino(),
             bytes: found.size(),
         };
-        [&self.cert, &self.key].map(|path| std::fs::metadata(path).ok().map(stamp))
+        [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()]
+            .map(|path| std::fs::metadata(path?).ok().map(stamp))
     }
 
     fn load(&self, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
-        let cannot = |path: &Path, what: &str| format!("{}: {what}", path.display());
-        let certs = CertificateDer::pem_file_iter(&self.cert).and_then(Iterator::collect);
-        let certs: Vec<_> =
-            certs.map_err(|error| cannot(&self.cert, &format!("no certificate: {error}")))?;
-        if certs.is_empty() {
-            return Err(cannot(&self.cert, "no certificate: expected PEM"));
-        }
+        let certs = certificates(&self.cert)?;
         // What the error of a key says is left out: nothing of the file is to be repeated.
         let key = PrivateKeyDer::from_pem_file(&self.key);
-        let key = key.map_err(|_| cannot(&self.key, "no private key: expected PEM"))?;
+        let key = key.map_err(|_| told(&self.key, "no private key: expected PEM"))?;
         let provider = Arc::new(ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, key))
-            .map_err(|error| cannot(&self.cert, &format!("not with this key: {error}")))?;
+            .map_err(|error| told(&self.cert, &error))?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(certificates(path)?);
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(
+                    verifier.build().map_err(|error| told(path, &error))?,
+                )
+            }
+        };
+        let mut config = builder
+            .with_single_cert(certs, key)
+            .map_err(|error| told(&self.cert, &format!("not with this key: {error}")))?;
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(config)
     }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certs =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certs = certs.map_err(|error| told(path, &format!("no certificate: {error}")))?;
+    if certs.is_empty() {
+        return Err(told(path, "no certificate: expected PEM"));
+    }
+    Ok(certs)
+}
+
+fn told(path: &Path, what: &(impl fmt::Display + ?Sized)) -> String {
+    format!("{}: {what}", path.display())
 }
 
 #[cfg(test)]

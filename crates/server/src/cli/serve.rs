@@ -1,110 +1,161 @@
-//! `tidegate serve`: the HTTP API over a store.
+//! `tidegate serve`: the doors over a store, as a configuration says.
 
-mod settings;
+mod source;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tidegate::Cidr;
+use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::settings::HttpArgs;
 use super::{Failure, OK};
-use crate::doors::http::{HttpBounds, HttpDoor, Settings};
+use crate::config::{Config, Listen, Problems};
+use crate::doors;
+use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
+use crate::reload::{self, Reloader};
 use crate::server::{self, Bounds, Door};
 use crate::store::{self, Purpose};
+use crate::text::printable;
 use crate::threshold::{ProxyProtocol, Threshold};
-use crate::{demo, doors, tls};
+use crate::tls;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate serve                          a demo on http://127.0.0.1:8080
+  tidegate serve -c tidegate.yaml         what the file says; `tidegate config example` shows one
+  tidegate serve                          ./tidegate.yaml, else a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
+The file is read again when it changes and on SIGHUP; a bad one is refused, and the old one stays.
 Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
 
-/// Serve the HTTP API, with a few demo policies (the default command).
+/// Serve what a configuration says, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on, or `unix:/run/tidegate.sock`; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = str::parse::<Address>)]
-    listen: Address,
-    /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
-    #[arg(long, value_name = "URL", default_value = "memory:")]
-    store: String,
-    /// Speak TLS, with this certificate and those up to the one that clients know, as PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The key of the certificate, as PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Expect the PROXY protocol, from proxies of this network
-    #[arg(long = "proxy-protocol", value_name = "NETWORK")]
-    proxy_protocol: Vec<Cidr>,
+    /// The configuration; without one ./tidegate.yaml if there is one, else a demo in memory
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the HTTP API listens, instead of what the configuration says: an address, or
+    /// `unix:/run/tidegate.sock`; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    listen: Option<Address>,
+    /// Where to count, instead of what the configuration says: memory: is this process,
+    /// <redis://127.0.0.1:6379> a Redis that a fleet shares
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Listen on an address that others can reach, without TLS or without authentication
     #[arg(long)]
     insecure_bind: bool,
-    #[command(flatten)]
-    http: HttpArgs,
 }
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let settings = args.http.settings()?;
-    let is_safe = args.tls_cert.is_some() && settings.admin.has_token();
-    if !args.listen.is_private() && !is_safe && !args.insecure_bind {
-        return Err(refused(&args.listen, args.tls_cert.is_some(), settings.admin.has_token()));
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(args, settings))?;
+    runtime.block_on(serve(args))?;
     Ok(ExitCode::from(OK))
 }
 
-async fn serve(args: &Args, settings: Settings) -> Result<(), Failure> {
-    let tls = args.tls()?;
-    let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
-    let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
+async fn serve(args: &Args) -> Result<(), Failure> {
+    let source = source::of(args);
+    // Before the file is read, so that no change is missed.
+    let identity = reload::identity(&source);
+    let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
+    let http = config.listen.http.clone();
+    let snapshot = built(&config)?;
+    for door in http.iter().filter(|_| !args.insecure_bind) {
+        may_be_bound(door, snapshot.http.admin.has_token())?;
+    }
+    let tls = http.as_ref().map(|door| tls_of(door, tls::HTTP)).transpose()?.flatten();
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = bind(&args.listen).await?;
-    let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
-    tracing::info!(%addr, "listening");
-    welcome(&addr, if tls.is_some() { "https" } else { "http" });
-    let gate = Gate::new(Snapshot { engine, http: settings });
+    let http = match http {
+        Some(door) => Some((bind(&door.address).await?, door)),
+        None => None,
+    };
+    let gate = Gate::new(snapshot);
     let mut house = House::default();
-    let router = doors::http::router(gate.clone());
-    let door = HttpDoor::new(router, HttpBounds::default()).with_checks(gate);
-    house.open(http, Threshold { proxy_protocol: args.proxy_protocol(), tls, door });
+    if let Some((listener, door)) = http {
+        let addr = listener.address().map_err(|error| not_bound(&door.address, &error))?;
+        tracing::info!(%addr, "listening");
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        welcome(&addr, scheme, config.policies.keys().next());
+        let (bounds, router) = (bounds_of(&door), doors::http::router(gate.clone()));
+        let http = HttpDoor::new(router, HttpBounds::default()).with_checks(gate.clone());
+        let proxy_protocol = proxy_protocol_of(&door, &config);
+        house.open(listener, Threshold { proxy_protocol, tls, door: http }, bounds);
+    }
+    let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
+    reloader.abort();
     house.close().await;
     tracing::info!("stopped");
     Ok(())
 }
 
-impl Args {
-    fn tls(&self) -> Result<Option<Arc<tls::Acceptor>>, Failure> {
-        let (Some(cert), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
-            return Ok(None);
-        };
-        tls::Acceptor::new(tls::Files { cert, key }, tls::HTTP).map(Some).map_err(Failure::new)
-    }
+/// Opens the store, and builds what is asked over it.
+fn built(config: &Config) -> Result<Snapshot, Failure> {
+    let choice = &config.store;
+    let url = choice.url.read().map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
+    let purpose = Purpose {
+        key_prefix: config.key_prefix.clone(),
+        deadline: choice.deadline,
+        breaker: choice.breaker.clone(),
+        ..Purpose::serving()
+    };
+    let store = store::open(&url.0, purpose).map_err(Failure::new)?;
+    let builder = Engine::builder().store(store);
+    let builder = match choice.nodes {
+        Some(nodes) => builder.nodes(nodes),
+        None => builder,
+    };
+    Snapshot::build(config, builder).map_err(Failure::new)
+}
 
-    fn proxy_protocol(&self) -> Option<Arc<ProxyProtocol>> {
-        let networks = self.proxy_protocol.clone();
-        (!networks.is_empty()).then(|| Arc::new(ProxyProtocol::from(networks)))
-    }
+fn told(problems: &Problems) -> String {
+    format!("the configuration is wrong:\n{problems}")
+}
+
+fn bounds_of(door: &Listen) -> Bounds {
+    let usual = Bounds::default();
+    let connections_max = door.connections_max.unwrap_or(usual.connections_max);
+    Bounds { connections_max, ..usual }
+}
+
+/// Others may only come in over TLS, and change nothing without a token, unless the network is trusted.
+fn may_be_bound(door: &Listen, has_token: bool) -> Result<(), Failure> {
+    let missing = match (door.tls.is_some(), has_token) {
+        _ if door.address.is_private() => return Ok(()),
+        (true, true) => return Ok(()),
+        (false, false) => "there is neither TLS nor authentication",
+        (false, true) => "there is no TLS, so that the token could be overheard",
+        (true, false) => "there is no authentication",
+    };
+    Err(refused(&door.address, missing))
+}
+
+fn tls_of(
+    door: &Listen,
+    protocols: &'static [&'static [u8]],
+) -> Result<Option<Arc<tls::Acceptor>>, Failure> {
+    let acceptor = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
+    acceptor.transpose().map_err(Failure::new)
+}
+
+fn proxy_protocol_of(door: &Listen, config: &Config) -> Option<Arc<ProxyProtocol>> {
+    let trusted = || config.doors.trusted_proxies.clone();
+    door.proxy_protocol.then(|| Arc::new(ProxyProtocol::from(trusted())))
 }
 
 /// The doors that are open.
@@ -115,12 +166,12 @@ struct House {
 }
 
 impl House {
-    fn open(&mut self, listener: Listener, door: impl Door + Sync) {
+    fn open(&mut self, listener: Listener, door: impl Door + Sync, bounds: Bounds) {
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
             let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
-            server::run(listener, door, Bounds::default(), stop).await;
+            server::run(listener, door, bounds, stop).await;
         });
     }
 
@@ -148,8 +199,10 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: &Address, scheme: &str) {
-    let check = "/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'";
+fn welcome(addr: &Address, scheme: &str, policy: Option<&String>) {
+    let policy = policy.map_or("api", String::as_str);
+    let check =
+        format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
     let text = match addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
@@ -167,15 +220,11 @@ fn welcome(addr: &Address, scheme: &str) {
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
 
-fn refused(addr: &Address, has_tls: bool, has_token: bool) -> Failure {
-    let missing = match (has_tls, has_token) {
-        (false, false) => "there is neither TLS nor authentication",
-        (false, true) => "there is no TLS, so that the token could be overheard",
-        _ => "there is no authentication",
-    };
+fn refused(addr: &Address, missing: &str) -> Failure {
     Failure::new(format!(
         "will not listen on {addr}: others could reach it, and {missing}. Listen on 127.0.0.1 behind a proxy, give \
-         --tls-cert, --tls-key and --admin-token-file, or say --insecure-bind if the network around it is trusted"
+         `listen.http.tls` and `admin.token_file` in a configuration, or say --insecure-bind if the network around \
+         it is trusted"
     ))
 }
 

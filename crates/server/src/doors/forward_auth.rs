@@ -57,7 +57,7 @@ async fn decide(
         return Ok(StatusCode::OK.into_response()); // nothing limits it
     };
     let key = found.key.of(&seen, found.route);
-    let check = Check { policy: found.policy, key: Key::One(&key), cost: 1 };
+    let check = Check { policy: found.policy, key: Key::One(&key), cost: found.cost };
     let answer = engine.ask(&check, Op::Take).await;
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
     Ok(told(snapshot, &answer, denied))

@@ -32,7 +32,6 @@ use hyper::body::{Body as _, Incoming};
 use tidegate::tower::{Headers, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
 
-pub(crate) use self::admin::Admin;
 pub(crate) use self::connection::{HttpBounds, HttpDoor};
 pub(crate) use self::problem::Problem;
 use self::question::Question;

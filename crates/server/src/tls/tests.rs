@@ -15,7 +15,7 @@ impl Folder {
     }
 
     fn files(&self) -> Files {
-        Files { cert: self.0.join("cert.pem"), key: self.0.join("key.pem") }
+        Files { cert: self.0.join("cert.pem"), key: self.0.join("key.pem"), client_ca: None }
     }
 }
 

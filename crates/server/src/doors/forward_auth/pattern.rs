@@ -1,87 +1,65 @@
-//! Patterns of paths and hosts.
+//! Patterns of paths and hosts, in which `*` stands for anything, also for nothing.
 
 use std::fmt;
 
 use crate::identity::Path;
 
-/// A path as routes write it: `/api/login`, `/users/*/posts`, `/api/*`. A star is one segment; the last one is
-/// everything from there on, also nothing.
+/// A path as routes write it: `/api/login`, `/api/*`, `/users/*/posts`. Where it ends in `/*`, it is also the path
+/// above: a server that takes `/api/` takes `/api` as well.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PathPattern {
     text: String,
-    segments: Vec<Segment>,
-    open: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Segment {
-    Name(String),
-    Any,
+    glob: String,
 }
 
 /// A host as routes write it: `shop.example`, `*.shop.example`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum HostPattern {
-    Name(String),
-    /// With the dot.
-    Below(String),
-}
+pub(super) struct HostPattern(String);
 
 impl PathPattern {
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
-        if !text.starts_with('/') {
-            return Err("expected a path that begins with a slash, like /api/*");
-        }
-        let (before, open) = match text.strip_suffix("/*") {
-            Some(before) => (before, true),
-            None => (text, false),
-        };
-        let path = Path::read(if before.is_empty() { "/" } else { before });
-        let path = path.map_err(|_| "expected a path without tricks, like /api/*")?;
-        let names = path.counted().split('/').filter(|name| !name.is_empty());
-        let segment = |name: &str| match name {
-            "*" => Ok(Segment::Any),
-            name if name.contains('*') => {
-                Err("expected `*` as a whole segment: /api/* or /users/*/posts")
-            }
-            name => Ok(Segment::Name(name.to_owned())),
-        };
-        let segments = names.map(segment).collect::<Result<_, _>>()?;
-        Ok(Self { text: text.to_owned(), segments, open })
+        // In the spelling that paths are matched in.
+        let path = Path::read(text);
+        let path = path.map_err(|_| "expected a path like /api/login or /api/*")?;
+        Ok(Self { text: text.to_owned(), glob: path.counted().to_owned() })
     }
 
     pub(super) fn matches(&self, path: &Path) -> bool {
-        let mut names = path.counted().split('/').filter(|name| !name.is_empty());
-        let all = self.segments.iter().all(|segment| match (segment, names.next()) {
-            (Segment::Name(expected), Some(name)) => expected == name,
-            (Segment::Any, Some(_)) => true,
-            (_, None) => false,
-        });
-        all && (self.open || names.next().is_none())
+        let above = self.glob.strip_suffix("/*");
+        matches(&self.glob, path.counted())
+            || above.is_some_and(|above| matches(above, path.counted()))
     }
 }
 
 impl HostPattern {
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
-        let name = text.trim_end_matches('.').to_ascii_lowercase();
-        let (below, rest) = match name.strip_prefix('*') {
-            Some(rest) => (rest.starts_with('.'), rest),
-            None => (true, name.as_str()),
-        };
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        if !below || rest.trim_matches('.').is_empty() || !rest.bytes().all(plain) {
+        let host = text.trim_end_matches('.').to_ascii_lowercase();
+        let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*:[]".contains(&byte);
+        let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains([':', '[']));
+        if host.is_empty() || has_port || !host.bytes().all(of_a_host) {
             return Err("expected a host without a port, like shop.example or *.shop.example");
         }
-        Ok(if name.starts_with('*') { Self::Below(rest.to_owned()) } else { Self::Name(name) })
+        Ok(Self(host))
     }
 
     /// Whether a host in its only spelling is meant.
     pub(super) fn matches(&self, host: &str) -> bool {
-        match self {
-            Self::Name(name) => host == name,
-            Self::Below(end) => host.len() > end.len() && host.ends_with(end.as_str()),
-        }
+        matches(&self.0, host)
     }
+}
+
+/// Greedy from the left, which is enough where a star stands for anything: linear in the text.
+fn matches(glob: &str, text: &str) -> bool {
+    let mut parts = glob.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
 }
 
 impl fmt::Display for PathPattern {
@@ -92,10 +70,7 @@ impl fmt::Display for PathPattern {
 
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(name) => f.write_str(name),
-            Self::Below(end) => write!(f, "*{end}"),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -104,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_is_a_segment_and_the_last_one_is_the_rest() {
+    fn a_star_stands_for_anything_and_a_path_for_all_its_spellings() {
         let check = |pattern: &str, path: &str, expected: bool| {
             let pattern = PathPattern::read(pattern).unwrap();
             assert_eq!(pattern.matches(&Path::read(path).unwrap()), expected, "{pattern} {path}");
@@ -115,6 +90,7 @@ mod tests {
         check("/*", "/a/b", true);
         check("/api/login", "/api/login", true);
         check("/api/login", "/api/login/", true);
+        check("/api/login/", "/api/login", true);
         check("/api/login", "//api/./login", true);
         check("/api/login", "/api%2Flogin", true);
         check("/api/login", "/API/login", false);
@@ -124,19 +100,23 @@ mod tests {
         check("/api/*", "/api/a/b", true);
         check("/api/*", "/apix", false);
         check("/api/*", "/api/../admin", false);
+        check("/api*", "/apix", true);
         check("/users/*/posts", "/users/7/posts", true);
         check("/users/*/posts", "/users/posts", false);
-        check("/users/*/posts", "/users/7/8/posts", false);
         check("/users/*/posts/*", "/users/7/posts/9", true);
+        check("/users/*/posts/*", "/users/7/posts", true);
+        check("/a*b*c", "/abbc", true);
+        check("/a*b*c", "/acb", false);
+        check("/a*a", "/a", false); // the two must not share one
         check("/v1/users:login", "/v1/users%3alogin", true);
     }
 
     #[test]
     fn patterns_that_make_no_sense_are_refused() {
-        for text in ["", "api", "*", "/api*", "/a*/b", "/a%00", "/a\\..\\b"] {
+        for text in ["", "api", "*", "/a%00", "/a\\..\\b"] {
             assert!(PathPattern::read(text).is_err(), "{text}");
         }
-        for text in ["", "*", "*.", ".", "*shop.example", "a b", "http://shop.example", "a*b"] {
+        for text in ["", ".", "a b", "http://shop.example", "shop.example:80", "ä"] {
             assert!(HostPattern::read(text).is_err(), "{text}");
         }
     }
@@ -150,6 +130,7 @@ mod tests {
             ("*.shop.example", "a.b.shop.example", true),
             ("*.shop.example", "shop.example", false),
             ("*.shop.example", "eshop.example", false),
+            ("*", "anything", true),
             ("[::1]", "[::1]", true),
         ] {
             assert_eq!(HostPattern::read(pattern).unwrap().matches(host), expected, "{pattern}");

@@ -26,6 +26,7 @@ pub(crate) struct Route {
     policy: String,
     /// The policy's own unless given.
     key: Option<KeyParts>,
+    cost: u64,
     /// What the key part `route` says.
     name: String,
 }
@@ -52,6 +53,7 @@ pub(crate) struct Routes {
 pub(super) struct Found<'a> {
     pub(super) policy: &'a str,
     pub(super) key: &'a KeyParts,
+    pub(super) cost: u64,
     pub(super) route: Option<&'a str>,
 }
 
@@ -61,6 +63,7 @@ impl Route {
         matched: Match<'_>,
         policy: &str,
         key: Option<KeyParts>,
+        cost: u64,
     ) -> Result<Self, BadRoute> {
         let bad = |field, text: &str| {
             let text = text.to_owned();
@@ -78,7 +81,7 @@ impl Route {
         let path_name = path.as_ref().map_or("/*".to_owned(), ToString::to_string);
         let name = format!("{} {host_name}{path_name}", methods.join(","));
         let name = name.trim_start().to_owned();
-        Ok(Self { path, methods, host, policy: policy.to_owned(), key, name })
+        Ok(Self { path, methods, host, policy: policy.to_owned(), key, cost, name })
     }
 
     fn matches(&self, request: &Seen<'_>) -> bool {
@@ -101,11 +104,11 @@ impl Routes {
         policy: Option<&'a str>,
     ) -> Option<Found<'a>> {
         if let Some(policy) = policy {
-            return Some(Found { policy, key: self.key_of(policy), route: None });
+            return Some(Found { policy, key: self.key_of(policy), cost: 1, route: None });
         }
         let route = self.routes.iter().find(|route| route.matches(request))?;
         let key = route.key.as_ref().unwrap_or_else(|| self.key_of(&route.policy));
-        Some(Found { policy: &route.policy, key, route: Some(&route.name) })
+        Some(Found { policy: &route.policy, key, cost: route.cost, route: Some(&route.name) })
     }
 
     fn key_of(&self, policy: &str) -> &KeyParts {
@@ -130,7 +133,7 @@ mod tests {
     use crate::listen::Peer;
 
     fn route(path: Option<&str>, methods: &[&str], host: Option<&str>, policy: &str) -> Route {
-        Route::new(Match { path, methods, host }, policy, None).unwrap()
+        Route::new(Match { path, methods, host }, policy, None, 1).unwrap()
     }
 
     #[test]
@@ -169,7 +172,7 @@ mod tests {
             (Match { methods: &["PO ST"], ..Match::default() }, "method"),
             (Match { host: Some("a b"), ..Match::default() }, "host"),
         ] {
-            let error = Route::new(matched, "api", None).unwrap_err();
+            let error = Route::new(matched, "api", None, 1).unwrap_err();
             assert_eq!(error.field, field);
             assert!(error.to_string().contains("expected"), "{error}");
         }
