@@ -10,7 +10,7 @@ use super::overrides::unknown_policy;
 use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, Dialect, Legacy, OneOrMany};
-use crate::doors::forward_auth::{Match, Route};
+use crate::doors::forward_auth::{BadMatch, Match, Route};
 use crate::identity::{KeyParts, UnknownPart};
 
 /// What doors go by: everything in it can change while they are open.
@@ -105,13 +105,14 @@ fn route(
     let methods = matches.method.as_ref().map_or(&[][..], OneOrMany::as_slice);
     let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
     let (path, host) = (matches.path.as_deref(), matches.host.as_deref());
-    let key = match &text.key {
-        Some(key) => Some(spot.of("key").note(key_parts(key), found)?),
-        None => None,
-    };
+    let key = text.key.as_ref().map(|key| spot.of("key").note(key_parts(key), found));
     let matched = Match { path, methods: &methods, host };
-    let route = Route::new(matched, &text.policy, key, text.cost.unwrap_or(1));
-    route.map_err(|bad| found.push(spot.of("match").of(bad.field).problem(bad))).ok()
+    let has_key = !matches!(key, Some(None));
+    let route = Route::new(matched, &text.policy, key.flatten(), text.cost.unwrap_or(1));
+    let note = |bad: Vec<BadMatch>| {
+        found.extend(bad.iter().map(|bad| spot.of("match").of(bad.field).problem(bad)));
+    };
+    route.map_err(note).ok().filter(|_| has_key)
 }
 
 fn key_parts(text: &OneOrMany) -> Result<KeyParts, UnknownPart> {

@@ -3,7 +3,7 @@
 use super::amount::{rate, span};
 use super::node::Spot;
 use super::problem::Problem;
-use super::text::{self, Door, Policy, Ramp};
+use super::text::{self, Policy, Ramp};
 
 const NOT_YET: &str = "is not available in this version: leave it out";
 
@@ -30,14 +30,6 @@ pub(crate) fn refuse(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>
         let spot = spot.of(name);
         if door.is_some() && name != "http" {
             found.push(spot.problem(NOT_YET));
-        }
-        if let Some(Door::Map(options)) = door {
-            if options.tls.is_some() {
-                found.push(spot.of("tls").problem(NOT_YET));
-            }
-            if options.proxy_protocol == Some(true) {
-                found.push(spot.of("proxy_protocol").problem(NOT_YET));
-            }
         }
     }
 }

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use tidegate::tower::write_retry_after;
 use tidegate::{Answer, Check, Clock, Key, Op, Source, SystemClock};
 
-pub(crate) use self::route::{Match, Route, Routes};
+pub(crate) use self::route::{BadMatch, Match, Route, Routes};
 use super::http::Problem;
 use crate::gate::Snapshot;
 use crate::headers;

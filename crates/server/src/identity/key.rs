@@ -38,7 +38,7 @@ impl KeyParts {
         let part = |text: &'t str| text.split('|').map(|word| read_part(word.trim())).collect();
         let parts: Vec<_> = texts.into_iter().map(part).collect::<Result<_, _>>()?;
         if parts.is_empty() {
-            let problem = "expected at least one part, like client_ip".to_owned();
+            let problem = ": expected a key part, like client_ip".to_owned();
             return Err(UnknownPart { text: String::new(), problem });
         }
         Ok(Self(parts))
@@ -84,21 +84,21 @@ fn read_part(word: &str) -> Result<Part, UnknownPart> {
         let names = Part::NAMES.join(", ");
         unknown(match nearest {
             part::Unread::Name => {
-                let head = word.split(':').next().unwrap_or_default();
-                let known = Part::NAMES.iter().map(|name| name.split(':').next().unwrap_or(name));
+                let head = word.split_inclusive(':').next().unwrap_or_default();
+                let known = Part::NAMES.iter().map(|name| name.trim_end_matches("NAME"));
                 match closest(head, known) {
-                    Some(meant) => format!("did you mean `{meant}`? There are {names}"),
-                    None => format!("expected one of {names}"),
+                    Some(meant) => format!(", did you mean `{meant}`?"),
+                    None => format!(": expected one of {names}"),
                 }
             }
-            part::Unread::Argument(what) => what.to_owned(),
+            part::Unread::Argument(what) => format!(": {what}"),
         })
     })
 }
 
 impl fmt::Display for UnknownPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key part `{}`: {}", printable(&self.text), self.problem)
+        write!(f, "unknown key part `{}`{}", printable(&self.text), self.problem)
     }
 }
 

@@ -2,11 +2,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod docs;
 mod doctor;
+mod forward_auth;
 mod http;
+mod http2;
 mod http_errors;
+mod http_hold;
+mod openapi;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
+mod programs;
+mod proxies;
 mod serve;
 mod serve_redis;
 mod simulate;

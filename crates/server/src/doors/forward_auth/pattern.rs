@@ -20,7 +20,7 @@ impl PathPattern {
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
         // In the spelling that paths are matched in.
         let path = Path::read(text);
-        let path = path.map_err(|_| "expected a path like /api/login or /api/*")?;
+        let path = path.map_err(|_| "one like /api/login or /api/*")?;
         Ok(Self { text: text.to_owned(), glob: path.counted().to_owned() })
     }
 
@@ -37,7 +37,7 @@ impl HostPattern {
         let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*:[]".contains(&byte);
         let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains([':', '[']));
         if host.is_empty() || has_port || !host.bytes().all(of_a_host) {
-            return Err("expected a host without a port, like shop.example or *.shop.example");
+            return Err("one like api.example.com, without a port");
         }
         Ok(Self(host))
     }

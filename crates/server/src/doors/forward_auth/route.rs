@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use axum::http::Method;
-
 use super::pattern::{HostPattern, PathPattern};
 use crate::identity::{KeyParts, Seen};
 use crate::text::printable;
@@ -31,12 +29,12 @@ pub(crate) struct Route {
     name: String,
 }
 
-/// A route that makes no sense: the field of its `match`, what was written there, and what was expected.
+/// What makes no sense in a route: the field of its `match`, what was written there, and what was expected.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct BadRoute {
+pub(crate) struct BadMatch {
     pub(crate) field: &'static str,
-    pub(crate) text: String,
-    pub(crate) problem: &'static str,
+    text: String,
+    expected: &'static str,
 }
 
 /// All routes in order, and the keys of policies that have one of their own.
@@ -58,25 +56,35 @@ pub(super) struct Found<'a> {
 }
 
 impl Route {
-    /// A route to a policy, with a key of its own or the policy's.
+    /// A route to a policy, with a key of its own or the policy's; or all that makes no sense.
     pub(crate) fn new(
         matched: Match<'_>,
         policy: &str,
         key: Option<KeyParts>,
         cost: u64,
-    ) -> Result<Self, BadRoute> {
-        let bad = |field, text: &str| {
-            let text = text.to_owned();
-            move |problem| BadRoute { field, text, problem }
+    ) -> Result<Self, Vec<BadMatch>> {
+        let mut bad = Vec::new();
+        let mut note = |field, text: &str, expected| {
+            bad.push(BadMatch { field, text: text.to_owned(), expected });
         };
-        let path = matched.path.map(|text| PathPattern::read(text).map_err(bad("path", text)));
-        let host = matched.host.map(|text| HostPattern::read(text).map_err(bad("host", text)));
-        let method = |text: &&str| match text.parse::<Method>() {
-            Ok(method) => Ok(method.as_str().to_ascii_uppercase()),
-            Err(_) => Err(bad("method", text)("expected a method, like POST")),
-        };
-        let methods = matched.methods.iter().map(method).collect::<Result<Vec<_>, _>>()?;
-        let (path, host) = (path.transpose()?, host.transpose()?);
+        let path = matched.path.and_then(|text| {
+            PathPattern::read(text).map_err(|expected| note("path", text, expected)).ok()
+        });
+        let mut methods = Vec::new();
+        for text in matched.methods {
+            if text.is_empty()
+                || !text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+            {
+                note("method", text, "one like POST");
+            }
+            methods.push((*text).to_owned());
+        }
+        let host = matched.host.and_then(|text| {
+            HostPattern::read(text).map_err(|expected| note("host", text, expected)).ok()
+        });
+        if !bad.is_empty() {
+            return Err(bad);
+        }
         let host_name = host.as_ref().map(ToString::to_string).unwrap_or_default();
         let path_name = path.as_ref().map_or("/*".to_owned(), ToString::to_string);
         let name = format!("{} {host_name}{path_name}", methods.join(","));
@@ -116,13 +124,11 @@ impl Routes {
     }
 }
 
-impl fmt::Display for BadRoute {
+impl fmt::Display for BadMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} `{}`: {}", self.field, printable(&self.text), self.problem)
+        write!(f, "`{}` is no {}: expected {}", printable(&self.text), self.field, self.expected)
     }
 }
-
-impl std::error::Error for BadRoute {}
 
 #[cfg(test)]
 mod tests {
@@ -140,7 +146,7 @@ mod tests {
     fn the_first_route_that_matches_wins() {
         let routes = Routes::new(
             vec![
-                route(Some("/api/login"), &["POST", "put"], None, "login"),
+                route(Some("/api/login"), &["POST", "PUT"], None, "login"),
                 route(Some("/api/*"), &[], Some("*.shop.example"), "shop"),
                 route(Some("/api/*"), &[], None, "api"),
                 route(None, &["DELETE"], None, "delete"),
@@ -166,15 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_makes_no_sense_names_its_field() {
-        for (matched, field) in [
-            (Match { path: Some("api"), ..Match::default() }, "path"),
-            (Match { methods: &["PO ST"], ..Match::default() }, "method"),
-            (Match { host: Some("a b"), ..Match::default() }, "host"),
-        ] {
-            let error = Route::new(matched, "api", None, 1).unwrap_err();
-            assert_eq!(error.field, field);
-            assert!(error.to_string().contains("expected"), "{error}");
-        }
+    fn all_that_makes_no_sense_in_a_route_is_told() {
+        let matched = Match { path: Some("api"), methods: &["PO ST", "get"], host: Some("a b") };
+        let bad = Route::new(matched, "api", None, 1).unwrap_err();
+        let told: Vec<_> = bad.iter().map(|bad| (bad.field, bad.to_string())).collect();
+        assert_eq!(
+            told.iter().map(|(field, _)| *field).collect::<Vec<_>>(),
+            ["path", "method", "method", "host"]
+        );
+        assert_eq!(told[2].1, "`get` is no method: expected one like POST");
     }
 }

@@ -83,7 +83,7 @@ fn a_fingerprint_knows_networks_and_programs_only() {
 fn words_that_name_no_part_are_explained() {
     for (word, expected) in [
         ("client-ip", "did you mean `client_ip`?"),
-        ("heder:x", "did you mean `header`?"),
+        ("heder:x", "did you mean `header:`?"),
         ("header", "expected a name"),
         ("header:", "no header"),
         ("header:a b", "no header"),
