@@ -3,3 +3,4 @@
 
 pub(crate) mod forward_auth;
 pub(crate) mod http;
+pub(crate) mod resp;

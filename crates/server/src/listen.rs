@@ -187,6 +187,21 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<Stream>>),
 }
 
+impl Stream {
+    /// Ready when there is something to read, or nothing more will come. For those who take no buffer before that.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.readable().await,
+            Self::Unix(stream) => stream.readable().await,
+            Self::Tls(stream) => match stream.get_ref() {
+                // What was read with the record before is there already.
+                (_, session) if !session.wants_read() => Ok(()),
+                (inner, _) => Box::pin(inner.readable()).await,
+            },
+        }
+    }
+}
+
 /// Calls the same method of whichever stream it is.
 macro_rules! either {
     ($stream:expr, $inner:ident => $call:expr) => {

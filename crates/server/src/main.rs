@@ -17,6 +17,8 @@
 mod cli;
 mod config;
 mod demo;
+#[cfg(test)]
+mod docs;
 mod doors;
 mod exact;
 mod gate;

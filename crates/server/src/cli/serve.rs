@@ -13,9 +13,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Failure, OK};
-use crate::config::{Config, Listen, Problems};
+use crate::config::{Config, Listen, Listens, Problems};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
 use crate::reload::{self, Reloader};
@@ -48,6 +49,12 @@ pub(crate) struct Args {
     /// `unix:/run/tidegate.sock`; port 0 takes any free one
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     listen: Option<Address>,
+    /// Where the Redis protocol is spoken, instead of what the configuration says: CL.THROTTLE and TG.CHECK
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    resp: Option<Address>,
+    /// Clients of the Redis protocol have to know the password on the first line of this file
+    #[arg(long, value_name = "FILE")]
+    resp_password_file: Option<PathBuf>,
     /// Where to count, instead of what the configuration says: memory: is this process,
     /// <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL")]
@@ -70,31 +77,31 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
-    let http = config.listen.http.clone();
     let snapshot = built(&config)?;
-    for door in http.iter().filter(|_| !args.insecure_bind) {
-        may_be_bound(door, snapshot.http.admin.has_token())?;
+    let password = args.resp_password_file.as_deref().map(Password::read).transpose();
+    let password = password.map_err(Failure::new)?;
+    let Listens { http, grpc, resp } = &config.listen;
+    let has_token = snapshot.http.admin.has_token();
+    let secured = [(http, has_token), (grpc, has_token), (resp, password.is_some())];
+    for (door, has_secret) in secured.into_iter().filter(|_| !args.insecure_bind) {
+        door.as_ref().map_or(Ok(()), |door| may_be_bound(door, has_secret))?;
     }
-    let tls = http.as_ref().map(|door| tls_of(door, tls::HTTP)).transpose()?.flatten();
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = match http {
-        Some(door) => Some((bind(&door.address).await?, door)),
-        None => None,
-    };
+    let http = bind(http.as_ref(), tls::HTTP, &config).await?;
+    let resp = bind(resp.as_ref(), &[], &config).await?;
     let gate = Gate::new(snapshot);
     let mut house = House::default();
-    if let Some((listener, door)) = http {
-        let addr = listener.address().map_err(|error| not_bound(&door.address, &error))?;
-        tracing::info!(%addr, "listening");
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        welcome(&addr, scheme, config.policies.keys().next());
-        let (bounds, router) = (bounds_of(&door), doors::http::router(gate.clone()));
-        let http = HttpDoor::new(router, HttpBounds::default()).with_checks(gate.clone());
-        let proxy_protocol = proxy_protocol_of(&door, &config);
-        house.open(listener, Threshold { proxy_protocol, tls, door: http }, bounds);
+    if let Some(place) = http {
+        welcome(&place, config.policies.keys().next());
+        let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
+        house.open(place, http.with_checks(gate.clone()));
+    }
+    if let Some(place) = resp {
+        welcome_resp(&place.listener);
+        house.open(place, RespDoor::new(gate.clone(), password, RespBounds::default()));
     }
     let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
@@ -145,17 +152,12 @@ fn may_be_bound(door: &Listen, has_token: bool) -> Result<(), Failure> {
     Err(refused(&door.address, missing))
 }
 
-fn tls_of(
-    door: &Listen,
-    protocols: &'static [&'static [u8]],
-) -> Result<Option<Arc<tls::Acceptor>>, Failure> {
-    let acceptor = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
-    acceptor.transpose().map_err(Failure::new)
-}
-
-fn proxy_protocol_of(door: &Listen, config: &Config) -> Option<Arc<ProxyProtocol>> {
-    let trusted = || config.doors.trusted_proxies.clone();
-    door.proxy_protocol.then(|| Arc::new(ProxyProtocol::from(trusted())))
+/// Where a door is to be, and what is in front of it.
+struct DoorPlace {
+    listener: Listener,
+    bounds: Bounds,
+    proxy_protocol: Option<Arc<ProxyProtocol>>,
+    tls: Option<Arc<tls::Acceptor>>,
 }
 
 /// The doors that are open.
@@ -166,7 +168,9 @@ struct House {
 }
 
 impl House {
-    fn open(&mut self, listener: Listener, door: impl Door + Sync, bounds: Bounds) {
+    fn open(&mut self, place: DoorPlace, door: impl Door + Sync) {
+        let DoorPlace { listener, bounds, proxy_protocol, tls } = place;
+        let door = Threshold { proxy_protocol, tls, door };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
@@ -182,8 +186,20 @@ impl House {
     }
 }
 
-async fn bind(address: &Address) -> Result<Listener, Failure> {
-    Listener::bind(address).await.map_err(|error| not_bound(address, &error))
+/// The place of a door that is to be open, and what it speaks over TLS.
+async fn bind(
+    door: Option<&Listen>,
+    protocols: &'static [&'static [u8]],
+    config: &Config,
+) -> Result<Option<DoorPlace>, Failure> {
+    let Some(door) = door else { return Ok(None) };
+    let tls = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
+    let tls = tls.transpose().map_err(Failure::new)?;
+    let trusted = || config.doors.trusted_proxies.clone();
+    let proxy_protocol = door.proxy_protocol.then(|| Arc::new(ProxyProtocol::from(trusted())));
+    let listener = Listener::bind(&door.address).await;
+    let listener = listener.map_err(|error| not_bound(&door.address, &error))?;
+    Ok(Some(DoorPlace { listener, bounds: bounds_of(door), proxy_protocol, tls }))
 }
 
 /// Ready when the process is told to stop.
@@ -199,11 +215,14 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: &Address, scheme: &str, policy: Option<&String>) {
+fn welcome(place: &DoorPlace, policy: Option<&String>) {
+    let Ok(addr) = place.listener.address() else { return };
+    tracing::info!(%addr, "listening");
+    let scheme = if place.tls.is_some() { "https" } else { "http" };
     let policy = policy.map_or("api", String::as_str);
     let check =
         format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
-    let text = match addr {
+    let text = match &addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
              try it:  curl -s --unix-socket {} http://tidegate{check}\n\
@@ -216,6 +235,20 @@ fn welcome(addr: &Address, scheme: &str, policy: Option<&String>) {
              or open  {scheme}://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
+    // Nobody has to read it.
+    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn welcome_resp(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for the Redis protocol");
+    let text = match &addr {
+        Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
+        Address::Tcp(addr) => {
+            format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
+        }
+    };
+    let text = format!("and the Redis protocol on {addr}:  {text}");
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }

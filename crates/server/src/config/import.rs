@@ -54,14 +54,15 @@ fn written(head: &str, drafts: &[Draft]) -> String {
             let _ = writeln!(out, "  # {}", crate::text::printable(note));
         }
         let name = quoted(&draft.name);
-        let more = draft.more.iter().map(|more| format!(", {more}")).collect::<String>();
         let _ = match &draft.limits {
-            Limits::One(limit) => writeln!(out, "  {name}: {{ {limit}{more} }}"),
+            Limits::One(limit) => {
+                let options = [&[limit.clone()], &draft.more[..]].concat().join(", ");
+                writeln!(out, "  {name}: {{ {options} }}")
+            }
             Limits::All(limits) => {
-                let lines: String = limits
-                    .iter()
-                    .fold(String::new(), |lines, limit| format!("{lines}      - {{ {limit} }}\n"));
-                write!(out, "  {name}:\n    all:\n{lines}")
+                let line = |limit: &String| format!("      - {{ {limit} }}\n");
+                let lines: Vec<_> = limits.iter().map(line).collect();
+                write!(out, "  {name}:\n    all:\n{}", lines.concat())
             }
             Limits::None => Ok(()),
         };

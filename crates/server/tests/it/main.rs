@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod config;
 mod docs;
 mod doctor;
 mod forward_auth;
@@ -14,6 +15,13 @@ mod openapi;
 mod processes;
 mod programs;
 mod proxies;
+mod reload;
+mod resp;
+mod resp_clients;
+mod resp_docs;
+mod resp_errors;
+mod resp_redis;
+mod resp_support;
 mod serve;
 mod serve_redis;
 mod simulate;

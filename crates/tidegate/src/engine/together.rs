@@ -10,7 +10,7 @@ use self::trial::Trial;
 use super::settle::{Limits, without_limit};
 use super::{Answer, Check, CheckError, Engine};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, Override};
+use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
 use crate::store::{
     Charge, KeyedLimit, Op, Scope, Source, Store, StoreError, Take, Takes, Trouble,
@@ -181,13 +181,13 @@ impl<C: Clock + 'static> Engine<C> {
         if *mode == Mode::Any {
             return Err(CheckError::Chooses(name.to_owned()));
         }
-        let own = match policy.instead_for(check.key) {
+        let own = match policy.instead_for(check.key, &self.shared.clock) {
             None => None,
-            Some(Override::Limit(limit)) => Some(limit),
-            Some(Override::Allow) => {
+            Some(Instead::Limit(limit)) => Some(limit),
+            Some(Instead::Allow) => {
                 return Ok(Err(without_limit(name, policy, Decision::unlimited())));
             }
-            Some(Override::Block) => {
+            Some(Instead::Block) => {
                 return Ok(Err(without_limit(name, policy, Decision::blocked())));
             }
         };
@@ -195,11 +195,11 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     fn count_of<'e>(&self, limits: &Limits<'e>, scope: &'e Scope, member: &'e Member) -> Count<'e> {
-        let (policy, limit) = (limits.policy, limits.limit_of(member));
+        let (policy, limit) = (limits.policy, limits.binding(member));
         // By the policy's own way to the store, whichever way all of them take now.
         let stack = self.shared.stores.of(policy);
         let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
-        Count { scope, limit, kept: stack.kept(policy, limit, all), policy, cost: 0 }
+        Count { scope, kept: stack.kept(policy, &limit, all), limit, policy, cost: 0 }
     }
 
     /// Asks the store, once, and settles what it answers.
@@ -214,7 +214,7 @@ impl<C: Clock + 'static> Engine<C> {
         let now = self.shared.clock.now();
         let store = &self.shared.stores.of_all(step.counts.iter().map(|count| count.policy)).store;
         let limits = step.counts.iter().zip(keys).map(|(count, key)| {
-            let limit = count.kept.as_ref().unwrap_or(count.limit);
+            let limit = count.kept.as_ref().unwrap_or(&count.limit);
             Take {
                 keyed: KeyedLimit { scope: count.scope, key: key.as_ref(), limit },
                 cost: count.cost,

@@ -24,10 +24,12 @@ pub(super) fn of(args: &Args) -> Source {
 
 /// What was typed wins over what is written.
 fn with_typed(mut config: Config, args: &Args) -> Config {
-    if let Some(address) = &args.listen {
-        let written = config.listen.http.take();
-        let written = written.unwrap_or_else(|| Listen::on(address.clone()));
-        config.listen.http = Some(Listen { address: address.clone(), ..written });
+    let listens = &mut config.listen;
+    for (written, typed) in [(&mut listens.http, &args.listen), (&mut listens.resp, &args.resp)] {
+        if let Some(address) = typed {
+            let options = written.take().unwrap_or_else(|| Listen::on(address.clone()));
+            *written = Some(Listen { address: address.clone(), ..options });
+        }
     }
     if let Some(url) = &args.store {
         config.store = StoreChoice::by_url(url.clone());

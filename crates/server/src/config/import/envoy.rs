@@ -59,7 +59,9 @@ pub(super) fn files(path: &Path) -> Result<Vec<Draft>, Vec<Problems>> {
     for file in listed(path).map_err(|problems| vec![problems])? {
         match read::<Domain>(&file) {
             Ok(Domain { domain, descriptors }) => {
-                descriptors.iter().for_each(|it| add(&domain, it, &mut drafts));
+                for descriptor in &descriptors {
+                    add(&domain, descriptor, &mut drafts);
+                }
             }
             Err(problems) => wrong.push(problems),
         }
@@ -128,19 +130,16 @@ fn limits(name: &str, limit: &RateLimit, notes: &mut Vec<String>) -> Limits {
         "year" => "365day",
         _ => "",
     };
-    match limit.requests_per_unit {
-        _ if limit.unlimited => {
-            notes.push(format!("{name}: unlimited, so there is nothing to ask"))
-        }
-        None | Some(0) => {
-            notes.push(format!("{name}: refuses everything; block keys by overrides"))
-        }
-        Some(_) if time.is_empty() => notes.push(format!("{name}: unit `{unit}` is unknown")),
+    let note = match limit.requests_per_unit {
+        _ if limit.unlimited => "unlimited, so there is nothing to ask".to_owned(),
+        None | Some(0) => "refuses everything; block keys by overrides".to_owned(),
+        Some(_) if time.is_empty() => format!("unit `{unit}` is unknown"),
         Some(count) => {
             let algorithm = limit.algorithm.as_deref().unwrap_or("fixed-window");
             let burst = limit.burst.map(|burst| format!(", burst: {burst}")).unwrap_or_default();
             return Limits::One(format!("algorithm: {algorithm}, limit: {count}/{time}{burst}"));
         }
-    }
+    };
+    notes.push(format!("{name}: {note}"));
     Limits::None
 }

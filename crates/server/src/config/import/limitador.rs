@@ -40,15 +40,13 @@ pub(super) fn file(path: &Path) -> Result<Vec<Draft>, Problems> {
             ));
             drafts.push(Draft { notes, name: called, limits: Limits::None, more: vec![] });
         } else if limit.conditions.is_empty() {
-            match drafts.iter_mut().find(|draft| draft.name == limit.namespace) {
-                Some(Draft { limits: Limits::All(lines), notes: before, .. }) => {
-                    lines.push(line);
-                    before.extend(notes);
-                }
-                _ => {
-                    let (name, limits) = (limit.namespace.clone(), Limits::All(vec![line]));
-                    drafts.push(Draft { notes, name, limits, more: vec![] });
-                }
+            let same = drafts.iter_mut().find(|draft| draft.name == limit.namespace);
+            if let Some(Draft { limits: Limits::All(lines), notes: before, .. }) = same {
+                lines.push(line);
+                before.extend(notes);
+            } else {
+                let (name, limits) = (limit.namespace.clone(), Limits::All(vec![line]));
+                drafts.push(Draft { notes, name, limits, more: vec![] });
             }
         } else {
             notes.push(format!("when {}", limit.conditions.join(" and ")));
