@@ -1,11 +1,10 @@
 //! Where the doors are.
 
-use std::path::PathBuf;
-
 use super::node::Spot;
 use super::problem::Problem;
 use super::text::{self, DoorOptions};
 use crate::listen::Address;
+use crate::tls;
 
 /// The doors that are open.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,18 +18,10 @@ pub(crate) struct Listens {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Listen {
     pub(crate) address: Address,
-    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) tls: Option<tls::Files>,
     /// Whether a PROXY header names the client of each connection.
     pub(crate) proxy_protocol: bool,
     pub(crate) connections_max: Option<usize>,
-}
-
-/// Files for TLS, in PEM.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct TlsFiles {
-    pub(crate) cert: PathBuf,
-    pub(crate) key: PathBuf,
-    pub(crate) client_ca: Option<PathBuf>,
 }
 
 impl Default for Listens {
@@ -73,7 +64,7 @@ fn listen(text: &text::Door, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Optio
 }
 
 fn with_options(options: &DoorOptions, address: Address) -> Listen {
-    let tls = options.tls.as_ref().map(|tls| TlsFiles {
+    let tls = options.tls.as_ref().map(|tls| tls::Files {
         cert: tls.cert.clone().into(),
         key: tls.key.clone().into(),
         client_ca: tls.client_ca.clone().map(Into::into),
