@@ -2,4 +2,5 @@
 //! types stay inside.
 
 pub(crate) mod http;
+pub(crate) mod resp;
 pub(crate) mod rls;

@@ -12,6 +12,7 @@ mod unit;
 use std::path::Path;
 
 pub(crate) use self::error::Error;
+pub(crate) use self::files::below as files_below;
 pub(crate) use self::rules::{CounterKey, Domain, Entry, Quantity, Rule, Rules};
 pub(crate) use self::unit::Unit;
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate::Engine;
+use tidegate::{Engine, EngineBuilder};
+
+use crate::config::{Config, DoorRules, Secret, SecretSource};
 
 use crate::doors::rls::Rls;
 
@@ -14,11 +16,36 @@ pub(crate) struct Gate {
 }
 
 /// One configuration, checked and built. It never changes.
+#[allow(dead_code, reason = "for the doors that go by it")]
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) engine: Engine,
+    /// What doors go by besides the policies.
+    pub(crate) rules: DoorRules,
+    /// What admin calls have to show.
+    pub(crate) admin_token: Option<Secret>,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
+}
+
+impl Snapshot {
+    /// Builds what a configuration says, over the store of a builder.
+    pub(crate) fn build(config: &Config, builder: EngineBuilder) -> Result<Self, String> {
+        let policies = config.policies.iter();
+        let builder = policies
+            .fold(builder, |builder, (name, policy)| builder.policy(name.clone(), policy.clone()));
+        let engine = config.rls.rules.add_to(builder).build().map_err(|error| error.to_string())?;
+        for policy in engine.policies() {
+            if let Some(problem) = policy.lease_problem() {
+                tracing::warn!(policy = policy.name(), %problem, "runs without leases");
+            }
+        }
+        let rules = config.doors.clone();
+        let admin_token = rules.admin_token.as_ref().map(SecretSource::read).transpose();
+        let admin_token = admin_token.map_err(|why| format!("admin.token_file: {why}"))?;
+        let rls = config.rls.clone();
+        Ok(Self { engine, rules, admin_token, rls })
+    }
 }
 
 impl Gate {
@@ -29,5 +56,11 @@ impl Gate {
     /// What is in force. Cheap; not to be held across a wait longer than one request.
     pub(crate) fn now(&self) -> Guard<Arc<Snapshot>> {
         self.current.load()
+    }
+
+    /// Puts another configuration in force. What the old engine has taken ahead goes back to the store.
+    pub(crate) fn swap(&self, next: Snapshot) {
+        let before = self.current.swap(Arc::new(next));
+        before.engine.release_leases();
     }
 }

@@ -6,12 +6,17 @@
 //! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
 //! - [`envoy`] reads the configuration of envoyproxy/ratelimit.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
+//! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
+//! - [`config`] turns a file into checked things.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config;
 mod demo;
+#[cfg(test)]
+mod docs;
 mod doors;
 mod envoy;
 mod exact;
@@ -19,6 +24,7 @@ mod gate;
 mod headers;
 mod listen;
 mod logs;
+mod reload;
 mod server;
 mod store;
 mod text;
@@ -38,8 +44,10 @@ fn main() -> ExitCode {
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Config(args) => cli::config::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),
+        Command::Validate(args) => cli::validate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };
     done.unwrap_or_else(|error| cli::failed(&error))

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Breaker, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions,
-    RedisStore, Scope, Store, StoreError, Timestamp, Trouble,
+    Ask, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore, Scope,
+    Store, StoreError, Timestamp, Trouble,
 };
 
 use crate::text::printable;
@@ -19,15 +19,22 @@ pub(crate) struct Purpose {
     pub(crate) deadline: Duration,
     /// Whether the asker's time goes for the store's own.
     pub(crate) replays: bool,
-    /// Whether it is for answering requests: left alone while it fails, and told of this node.
+    /// When it is left alone while it fails; `None`: never.
+    pub(crate) breaker: Option<BreakerOptions>,
+    /// Whether it is for answering requests, and told of this node.
     pub(crate) serves: bool,
 }
 
 impl Purpose {
     /// To answer requests.
     pub(crate) fn serving() -> Self {
-        let (key_prefix, deadline) = ("tg".to_owned(), Duration::from_millis(20));
-        Self { key_prefix, deadline, replays: false, serves: true }
+        Self {
+            key_prefix: "tg".to_owned(),
+            deadline: Duration::from_millis(20),
+            replays: false,
+            breaker: Some(BreakerOptions::default()),
+            serves: true,
+        }
     }
 }
 
@@ -50,18 +57,18 @@ pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String
     if !is_redis(url) {
         return Err(unknown(url));
     }
-    let Purpose { key_prefix, deadline, replays, serves } = purpose;
-    let options =
-        RedisOptions { key_prefix, deadline, replays, announces: serves, ..RedisOptions::new(url) };
+    let Purpose { key_prefix, deadline, replays, breaker, serves: announces } = purpose;
+    let options = RedisOptions {
+        key_prefix,
+        deadline,
+        replays,
+        announces,
+        breaker,
+        ..RedisOptions::new(url)
+    };
     let store =
         RedisStore::new(options).map_err(|error| format!("store {}: {error}", shown(url)))?;
-    // One breaker for a whole cluster would take the limits of all nodes away when one of them fails.
-    let is_cluster = url.split("://").next().is_some_and(|scheme| scheme.ends_with("+cluster"));
-    Ok(if serves && !is_cluster {
-        Arc::new(Breaker::around(store, BreakerOptions::default()))
-    } else {
-        Arc::new(store)
-    })
+    Ok(Arc::new(store))
 }
 
 /// Asks once and spends nothing, to learn whether a store answers at all.

@@ -8,6 +8,7 @@ mod fingerprint;
 #[cfg(feature = "leases")]
 pub(crate) mod leases;
 pub(crate) mod memory;
+pub(crate) mod overrides;
 mod owned;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -18,6 +19,7 @@ mod takes;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{
     Arrival, Decision, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Timestamp, Verdict,
@@ -25,6 +27,7 @@ use tidegate_core::{
 };
 
 pub use error::{Ran, StoreError, Trouble};
+pub use overrides::{Changed, OverrideChange, OverrideTable, StoredOverride};
 pub use replicas::{Replicas, Unconfirmed};
 pub use scope::Scope;
 pub use takes::{Charge, Take, Takes};
@@ -142,6 +145,53 @@ pub trait Store: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The same state, asked with another deadline; `None` where there is none to keep.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{MemoryStore, Store};
+    /// assert!(MemoryStore::default().within(Duration::from_millis(5)).is_none()); // it answers at once
+    /// ```
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let _ = deadline;
+        None
+    }
+
+    /// The table of overrides that all who share the store follow; `None` if its version is the one that is `known`. See
+    /// [`Engine::overrides`](crate::Engine::overrides), which asks for it.
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Store, Timestamp};
+    /// assert_eq!(MemoryStore::default().overrides(0, Timestamp::EPOCH).now()?, None); // nothing yet
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        let _ = (known, now);
+        Reply::ready(Err(no_overrides()))
+    }
+
+    /// Changes one override of that table, in one atomic step.
+    ///
+    /// ```
+    /// # use tidegate::{Changed, MemoryStore, OverrideChange, Store, Timestamp};
+    /// let change = OverrideChange::Remove { policy: "api", key: b"partner-7" };
+    /// let changed = MemoryStore::default().change_override(&change, Timestamp::EPOCH).now()?;
+    /// assert_eq!(changed, Changed::NotThere);
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        let _ = (change, now);
+        Reply::ready(Err(no_overrides()))
+    }
+
     /// How many nodes share the state, this one included, as far as the store knows: the last count that it heard.
     ///
     /// ```
@@ -178,9 +228,33 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).replicated(replicas)
     }
 
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        (**self).within(deadline)
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        (**self).overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        (**self).change_override(change, now)
+    }
+
     fn nodes(&self) -> Option<NonZeroU32> {
         (**self).nodes()
     }
+}
+
+fn no_overrides() -> StoreError {
+    StoreError::new(Trouble::Unsupported, "this store keeps no overrides")
 }
 
 /// One request to a store: some limits, decided and written in one atomic step.

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::Failure;
-use crate::doors::rls::Manner;
-use crate::envoy::{self, Rules};
+use crate::doors::rls::{Manner, Rls};
+use crate::envoy;
 use crate::listen::Address;
 
 /// Envoy's rate limit service.
@@ -18,8 +17,8 @@ pub(crate) struct EnvoyArgs {
     #[arg(long, value_name = "PATH")]
     envoy_config: Option<PathBuf>,
     /// Whether a refused request charges nothing; with `false` its other limits are drained, as the original does
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
-    envoy_atomic: bool,
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    envoy_atomic: Option<bool>,
     /// Tell clients the tightest limit: RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset
     #[arg(long)]
     envoy_headers: bool,
@@ -29,21 +28,22 @@ pub(crate) struct EnvoyArgs {
 }
 
 impl EnvoyArgs {
-    /// How the service answers.
-    pub(crate) fn manner(&self) -> Manner {
-        Manner {
-            is_atomic: self.envoy_atomic,
-            adds_headers: self.envoy_headers,
-            is_shadow: self.envoy_shadow,
-        }
+    /// Where the rules are, if there are any.
+    pub(crate) fn path(&self) -> Option<&PathBuf> {
+        self.envoy_config.as_ref()
     }
 
-    /// The rules, if there are any; otherwise everything that is wrong with them.
-    pub(crate) fn rules(&self) -> Result<Option<Rules>, Failure> {
-        let rules = self.envoy_config.as_ref().map(|path| envoy::load(path)).transpose();
-        rules.map_err(|errors| {
-            let lines: Vec<_> = errors.iter().map(|error| format!("\n  {error}")).collect();
-            Failure::new(format!("the Envoy configuration cannot be used:{}", lines.concat()))
-        })
+    /// The service's part of the configuration, with what was typed on top of what is written; otherwise everything
+    /// that is wrong with the rules.
+    pub(crate) fn rls(&self, written: Manner) -> Result<Rls, Vec<String>> {
+        let rules = self.path().map(|path| envoy::load(path)).transpose();
+        let lines =
+            |errors: Vec<envoy::Error>| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let manner = Manner {
+            is_atomic: self.envoy_atomic.unwrap_or(written.is_atomic),
+            adds_headers: self.envoy_headers || written.adds_headers,
+            is_shadow: self.envoy_shadow || written.is_shadow,
+        };
+        Ok(Rls { rules: rules.map_err(lines)?.unwrap_or_default(), manner })
     }
 }

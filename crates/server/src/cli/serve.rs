@@ -1,6 +1,9 @@
-//! `tidegate serve`: the HTTP API over a store.
+//! `tidegate serve`: the doors over a store, as a configuration says.
+
+mod source;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tidegate::Engine;
@@ -10,35 +13,52 @@ use tokio::task::JoinSet;
 
 use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
+use crate::config::{Config, Listen, Listens};
+use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
-use crate::doors::rls::{GrpcBounds, GrpcDoor, Rls, Service};
+use crate::doors::resp::{Password, RespBounds, RespDoor};
+use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
+use crate::reload::{self, Reloader};
 use crate::server::{self, Bounds, Door};
 use crate::store::{self, Purpose};
-use crate::{demo, doors};
+use crate::text::printable;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate serve                          a demo on http://127.0.0.1:8080
+  tidegate serve -c tidegate.yaml         what the file says; `tidegate config example` shows one
+  tidegate serve                          ./tidegate.yaml, else a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
   tidegate serve --grpc 127.0.0.1:8081 --envoy-config /etc/ratelimit   for Envoy
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
+The file is read again when it changes and on SIGHUP; a bad one is refused, and the old one stays.
 Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
 
-/// Serve the HTTP API, with a few demo policies (the default command).
+/// Serve what a configuration says, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on, or `unix:/run/tidegate.sock`; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = str::parse::<Address>)]
-    listen: Address,
-    /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
-    #[arg(long, value_name = "URL", default_value = "memory:")]
-    store: String,
+    /// The configuration; without one ./tidegate.yaml if there is one, else a demo in memory
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the HTTP API listens, instead of what the configuration says: an address, or
+    /// `unix:/run/tidegate.sock`; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    listen: Option<Address>,
+    /// Where the Redis protocol is spoken, instead of what the configuration says: CL.THROTTLE and TG.CHECK
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    resp: Option<Address>,
+    /// Clients of the Redis protocol have to know the password on the first line of this file
+    #[arg(long, value_name = "FILE")]
+    resp_password_file: Option<PathBuf>,
+    /// Where to count, instead of what the configuration says: memory: is this process,
+    /// <redis://127.0.0.1:6379> a Redis that a fleet shares
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     #[command(flatten)]
     envoy: EnvoyArgs,
     /// Listen on an address that others can reach, without TLS and without authentication
@@ -48,12 +68,6 @@ pub(crate) struct Args {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let mut addresses = std::iter::once(&args.listen).chain(&args.envoy.grpc);
-    if !args.insecure_bind
-        && let Some(public) = addresses.find(|address| !address.is_private())
-    {
-        return Err(refused(public));
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     runtime.block_on(serve(args))?;
@@ -61,40 +75,84 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {
-    let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
-    let rules = args.envoy.rules()?;
-    let engine = match &rules {
-        Some(rules) => rules.add_to(Engine::builder().store(store)).build(),
-        None => demo::engine(store),
-    };
-    let engine = engine.map_err(|error| Failure::new(error.to_string()))?;
+    let source = source::of(args);
+    // Before the file is read, so that no change is missed.
+    let identity = reload::identity(&source);
+    let config = (source.read)().map_err(|lines| Failure::new(told(&lines)))?;
+    let Listens { http, grpc, resp } = &config.listen;
+    for door in [http, grpc, resp].into_iter().flatten().filter(|_| !args.insecure_bind) {
+        may_be_bound(door)?;
+    }
+    let snapshot = built(&config)?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = bind(&args.listen).await?;
-    let grpc = match &args.envoy.grpc {
-        Some(address) => Some(bind(address).await?),
-        None => None,
-    };
-    let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
-    tracing::info!(%addr, "listening");
-    welcome(&addr);
-    let rls = Rls { rules: rules.unwrap_or_default(), manner: args.envoy.manner() };
-    let gate = Gate::new(Snapshot { engine, rls: rls.into() });
+    let listens = config.listen.clone();
+    let (http, grpc) = (bind(listens.http).await?, bind(listens.grpc).await?);
+    let resp = bind(listens.resp).await?;
+    let password = args.resp_password_file.as_deref().map(Password::read).transpose();
+    let password = password.map_err(Failure::new)?;
+    let gate = Gate::new(snapshot);
     let mut house = House::default();
-    if let Some(grpc) = grpc {
-        let addr = grpc.address().map_err(|error| Failure::new(error.to_string()))?;
-        tracing::info!(%addr, "listening for gRPC");
-        say(&format!("for Envoy: gRPC on {addr}\n"));
-        let service =
-            Service::new(gate.clone()).map_err(|error| Failure::new(error.to_string()))?;
-        house.open(grpc, GrpcDoor::new(service, GrpcBounds::default()));
+    if let Some((listener, bounds)) = http {
+        welcome(&listener, config.policies.keys().next());
+        let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
+        house.open(listener, http, bounds);
     }
-    house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
+    if let Some((listener, bounds)) = resp {
+        welcome_resp(&listener);
+        house.open(listener, RespDoor::new(gate.clone(), password, RespBounds::default()), bounds);
+    }
+    if let Some((listener, bounds)) = grpc {
+        welcome_grpc(&listener);
+        let service = Service::new(gate.clone());
+        let service = service.map_err(|error| Failure::new(error.to_string()))?;
+        house.open(listener, GrpcDoor::new(service, GrpcBounds::default()), bounds);
+    }
+    let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
+    reloader.abort();
     house.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Opens the store, and builds what is asked over it.
+fn built(config: &Config) -> Result<Snapshot, Failure> {
+    let choice = &config.store;
+    let url = choice.url.read().map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
+    let purpose = Purpose {
+        key_prefix: config.key_prefix.clone(),
+        deadline: choice.deadline,
+        breaker: choice.breaker.clone(),
+        ..Purpose::serving()
+    };
+    let store = store::open(&url.0, purpose).map_err(Failure::new)?;
+    let builder = Engine::builder().store(store);
+    let builder = match choice.nodes {
+        Some(nodes) => builder.nodes(nodes),
+        None => builder,
+    };
+    Snapshot::build(config, builder).map_err(Failure::new)
+}
+
+fn told(lines: &[String]) -> String {
+    format!("the configuration is wrong:\n{}", lines.join("\n"))
+}
+
+fn bounds_of(door: &Listen) -> Bounds {
+    let usual = Bounds::default();
+    let connections_max = door.connections_max.unwrap_or(usual.connections_max);
+    Bounds { connections_max, ..usual }
+}
+
+/// Others may only come in over TLS, unless the network is trusted.
+fn may_be_bound(door: &Listen) -> Result<(), Failure> {
+    if door.address.is_private() || door.tls.is_some() {
+        return Ok(());
+    }
+    Err(refused(&door.address))
 }
 
 /// The doors that are open.
@@ -105,12 +163,12 @@ struct House {
 }
 
 impl House {
-    fn open(&mut self, listener: Listener, door: impl Door + Sync) {
+    fn open(&mut self, listener: Listener, door: impl Door + Sync, bounds: Bounds) {
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
             let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
-            server::run(listener, door, Bounds::default(), stop).await;
+            server::run(listener, door, bounds, stop).await;
         });
     }
 
@@ -121,8 +179,12 @@ impl House {
     }
 }
 
-async fn bind(address: &Address) -> Result<Listener, Failure> {
-    Listener::bind(address).await.map_err(|error| not_bound(address, &error))
+/// The listener of a door that is to be open.
+async fn bind(door: Option<Listen>) -> Result<Option<(Listener, Bounds)>, Failure> {
+    let Some(door) = door else { return Ok(None) };
+    let listener = Listener::bind(&door.address).await;
+    let listener = listener.map_err(|error| not_bound(&door.address, &error))?;
+    Ok(Some((listener, bounds_of(&door))))
 }
 
 /// Ready when the process is told to stop.
@@ -138,9 +200,13 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: &Address) {
-    let check = "/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'";
-    let text = match addr {
+fn welcome(listener: &Listener, policy: Option<&String>) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening");
+    let policy = policy.map_or("api", String::as_str);
+    let check =
+        format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
+    let text = match &addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
              try it:  curl -s --unix-socket {} http://tidegate{check}\n\
@@ -159,6 +225,26 @@ fn welcome(addr: &Address) {
 fn say(text: &str) {
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn welcome_resp(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for the Redis protocol");
+    let text = match &addr {
+        Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
+        Address::Tcp(addr) => {
+            format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
+        }
+    };
+    let text = format!("and the Redis protocol on {addr}:  {text}");
+    // Nobody has to read it.
+    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn welcome_grpc(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for gRPC");
+    say(&format!("for Envoy: gRPC on {addr}\n"));
 }
 
 fn refused(addr: &Address) -> Failure {

@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 16;
 ///
 /// What begins with a dot is not looked at: Kubernetes keeps the files of a `ConfigMap` in a folder behind `..data`, and
 /// links each by its own name.
-pub(super) fn below(path: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn below(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);

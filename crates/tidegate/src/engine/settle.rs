@@ -2,9 +2,9 @@
 
 use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
-use super::{Answer, Check, CheckError, Engine};
+use super::{Answer, BindingLimit, Check, CheckError, Engine};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, Override};
+use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
 use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Turn};
 
@@ -15,14 +15,14 @@ pub(super) struct Decided<'e> {
 }
 
 /// The limits of one question.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Limits<'e> {
     pub(super) name: &'e str,
     pub(super) policy: &'e Compiled,
     pub(super) mode: Mode,
     pub(super) members: &'e [(Scope, Member)],
     /// The key's own limit, instead of the policy's only one.
-    pub(super) own: Option<&'e Limit>,
+    pub(super) own: Option<BindingLimit<'e>>,
 }
 
 impl<C: Clock + 'static> Engine<C> {
@@ -41,11 +41,11 @@ impl<C: Clock + 'static> Engine<C> {
         let CompiledKind::Limits { mode, members } = &policy.kind else {
             return Reply::ready(Err(CheckError::Shapes(name.to_owned())));
         };
-        let own = match policy.instead_for(check.key) {
+        let own = match policy.instead_for(check.key, &self.shared.clock) {
             None => None,
-            Some(Override::Limit(limit)) => Some(limit),
-            Some(Override::Allow) => return settled(Decision::unlimited()),
-            Some(Override::Block) => return settled(Decision::blocked()),
+            Some(Instead::Limit(limit)) => Some(limit),
+            Some(Instead::Allow) => return settled(Decision::unlimited()),
+            Some(Instead::Block) => return settled(Decision::blocked()),
         };
         let limits = Limits { name, policy, mode: *mode, members, own };
         let mut keys = [&[][..]; Ask::MAX_LIMITS];
@@ -163,8 +163,13 @@ impl<'e> Limits<'e> {
     }
 
     /// The limit of a member, or the key's own instead of the only one.
-    pub(super) fn limit_of(&self, member: &'e Member) -> &'e Limit {
-        self.own.unwrap_or(&member.limit)
+    pub(super) fn limit_of<'a>(&'a self, member: &'a Member) -> &'a Limit {
+        self.own.as_deref().unwrap_or(&member.limit)
+    }
+
+    /// The same, for as long as an answer may live.
+    pub(super) fn binding(&self, member: &'e Member) -> BindingLimit<'e> {
+        self.own.clone().unwrap_or(BindingLimit::of_policy(&member.limit))
     }
 
     /// Hands the limits with their keys to `then`, without a box.
@@ -198,7 +203,7 @@ impl<'e> Limits<'e> {
             decision,
             policy: self.name,
             binding: if member.name.is_empty() { self.name } else { &member.name },
-            limit: Some(self.limit_of(member)),
+            limit: Some(self.binding(member)),
             source,
             shadow_denied,
         };

@@ -8,9 +8,9 @@ use tidegate_core::{Decision, Limit, Mode, Timestamp};
 use self::step::{Count, Part, Step};
 use self::trial::Trial;
 use super::settle::{Limits, without_limit};
-use super::{Answer, Check, CheckError, Engine};
+use super::{Answer, BindingLimit, Check, CheckError, Engine};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, Override};
+use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
 use crate::store::{
     Charge, KeyedLimit, Op, Scope, Source, Store, StoreError, Take, Takes, Trouble,
@@ -226,25 +226,31 @@ impl<C: Clock + 'static> Engine<C> {
             let why = "a limit of its own goes with a policy of one limit";
             return Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why)));
         }
-        let own = match policy.instead_for(check.key) {
-            None => own,
-            Some(Override::Limit(limit)) => Some(limit),
-            Some(Override::Allow) => {
+        let own = match policy.instead_for(check.key, &self.shared.clock) {
+            None => own.map(BindingLimit::of_policy),
+            Some(Instead::Limit(limit)) => Some(limit),
+            Some(Instead::Allow) => {
                 return Ok(Err(without_limit(name, policy, Decision::unlimited())));
             }
-            Some(Override::Block) => {
+            Some(Instead::Block) => {
                 return Ok(Err(without_limit(name, policy, Decision::blocked())));
             }
         };
         Ok(Ok(Limits { name, policy, mode: *mode, members, own }))
     }
 
+    #[cfg_attr(not(feature = "leases"), allow(clippy::unused_self, reason = "nothing is leased"))]
     fn count_of<'e>(&self, limits: &Limits<'e>, scope: &'e Scope, member: &'e Member) -> Count<'e> {
-        let (policy, limit) = (limits.policy, limits.limit_of(member));
-        // By the policy's own way to the store, whichever way all of them take now.
-        let stack = self.shared.stores.of(policy);
-        let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
-        Count { scope, limit, kept: stack.kept(policy, limit, all), policy, cost: 0 }
+        let (policy, limit) = (limits.policy, limits.binding(member));
+        #[cfg(feature = "leases")]
+        let kept = {
+            let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
+            // By the policy's own way to the store, whichever way all of them take now.
+            self.shared.stores.of(policy).kept(policy, &limit, all)
+        };
+        #[cfg(not(feature = "leases"))]
+        let kept = None;
+        Count { scope, kept, limit, policy, cost: 0 }
     }
 
     /// Asks the store, once, and settles what it answers.
@@ -259,7 +265,7 @@ impl<C: Clock + 'static> Engine<C> {
         let now = self.shared.clock.now();
         let store = &self.shared.stores.of_all(step.counts.iter().map(|count| count.policy)).store;
         let limits = step.counts.iter().zip(keys).map(|(count, key)| {
-            let limit = count.kept.as_ref().unwrap_or(count.limit);
+            let limit = count.kept.as_ref().unwrap_or(&count.limit);
             Take {
                 keyed: KeyedLimit { scope: count.scope, key: key.as_ref(), limit },
                 cost: count.cost,

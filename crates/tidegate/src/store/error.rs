@@ -109,6 +109,8 @@ troubles! {
     BadAsk = "bad-ask", No;
     /// What was asked for in one step is kept on several nodes. See [`Policy::tagged`](crate::Policy::tagged).
     Apart = "apart", No;
+    /// The store cannot do this at all.
+    Unsupported = "unsupported", No;
     /// The store said something else.
     Other = "other", No;
     /// The answer comes over a network, and was not awaited.

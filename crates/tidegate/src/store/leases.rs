@@ -13,6 +13,7 @@ use std::hash::BuildHasherDefault;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tidegate_core::{Decision, Lessee, Limit, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
@@ -21,8 +22,8 @@ use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{Request, has_runtime};
 use super::fingerprint::Fingerprints;
 use super::{
-    Ask, KeyedLimit, Op, Place, Replicas, Settled, Source, Store, StoreError, Take, Takes, Trouble,
-    Turn,
+    Ask, Changed, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Replicas, Settled, Source,
+    Store, StoreError, Take, Takes, Trouble, Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
@@ -296,6 +297,27 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     /// Without leases: whoever wants them puts them around.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         self.shared.store.replicated(replicas)
+    }
+
+    /// Without leases: whoever wants them puts them around.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        self.shared.store.within(deadline)
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        self.shared.store.overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        self.shared.store.change_override(change, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

@@ -10,12 +10,14 @@ mod confirm;
 mod desk;
 mod flight;
 mod greet;
+mod guard;
 mod key;
 mod lane;
 mod link;
 mod node;
 mod nodes;
 mod outlook;
+mod overrides;
 mod place;
 mod question;
 mod queue;
@@ -41,12 +43,17 @@ use std::time::Duration;
 use tidegate_core::{Decision, Timestamp};
 
 use self::client::Client;
+pub use self::guard::NodeBreaker;
 use self::key::Keys;
 use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
+use super::breaker::BreakerOptions;
 use super::owned::{OwnedAsk, OwnedTakes};
-use super::{Ask, KeyedLimit, Place, Replicas, Settled, Store, StoreError, Takes, Trouble, Turn};
+use super::{
+    Ask, Changed, KeyedLimit, OverrideChange, OverrideTable, Place, Replicas, Settled, Store,
+    StoreError, Takes, Trouble, Turn,
+};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -87,6 +94,7 @@ pub struct RedisStore {
 /// assert_eq!(options.url, "redis://127.0.0.1:6379");
 /// assert!(!options.replays); // Redis' own clock decides
 /// assert!(options.announces); // and the others know of this node
+/// assert!(options.breaker.is_none()); // unless told
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
@@ -108,6 +116,9 @@ pub struct RedisOptions {
     pub replays: bool,
     /// Whether this process is one of the [nodes](RedisStore::nodes) that share the store: not if it only looks.
     pub announces: bool,
+    /// A [breaker](crate::Breaker) for each node of Redis; none unless told. One of a cluster that hangs is left alone
+    /// by itself, and all others are asked as ever.
+    pub breaker: Option<BreakerOptions>,
 }
 
 impl RedisOptions {
@@ -127,6 +138,7 @@ impl RedisOptions {
             deadline: Duration::from_millis(20),
             replays: false,
             announces: true,
+            breaker: None,
         }
     }
 }
@@ -161,8 +173,9 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces } = options;
-        let client = Client::start(&url, deadline)?;
+        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces, breaker } =
+            options;
+        let client = Client::start(&url, deadline, breaker)?;
         let keys = Keys::new(&key_prefix, hash_key);
         // A replay shares its Redis with nobody.
         let announces = announces && !replays;
@@ -186,6 +199,23 @@ impl RedisStore {
         self.client.stats()
     }
 
+    /// What the breaker of each node does: of all that are known. None where [`RedisOptions::breaker`] is none.
+    ///
+    /// ```no_run
+    /// # use tidegate::{BreakerOptions, BreakerState, RedisOptions, RedisStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tidegate::StoreError> {
+    /// let breaker = Some(BreakerOptions::default());
+    /// let options = RedisOptions { breaker, ..RedisOptions::new("redis://127.0.0.1:6379") };
+    /// let store = RedisStore::new(options)?;
+    /// assert_eq!(store.breakers()[0].state, BreakerState::Closed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn breakers(&self) -> Vec<NodeBreaker> {
+        self.client.breakers()
+    }
+
     /// Puts a question. One about calendar quotas may have to be put again, around Redis' now: the asker's clock may be
     /// in another period.
     fn put<T: Send + 'static>(
@@ -195,14 +225,17 @@ impl RedisStore {
         read: fn(Outcome) -> Result<T, StoreError>,
     ) -> Reply<'static, T, StoreError> {
         let due = self.client.due();
-        let answer = self.client.submit(question, due);
+        let answer = match self.client.submit(question, due) {
+            Ok(answer) => answer,
+            Err(error) => return Reply::ready(Err(error)),
+        };
         let Some(again) = again else {
             return Reply::later(async move { read(answer.await?) });
         };
         let client = self.client.clone();
         Reply::later(async move {
             match answer.await? {
-                Outcome::Edges(now) => read(client.submit(again(now), due).await?),
+                Outcome::Edges(now) => read(client.submit(again(now), due)?.await?),
                 outcome => read(outcome),
             }
         })
@@ -258,13 +291,15 @@ impl Store for RedisStore {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         let question = Question::of_turn(turn, &self.keys, self.replays.then_some(now));
-        let answer = self.client.submit(question, self.client.due());
-        Reply::later(async {
-            match answer.await? {
-                Outcome::Place(place) => Ok(place),
-                other => Err(other.unexpected("no place in the reply")),
-            }
-        })
+        match self.client.submit(question, self.client.due()) {
+            Ok(answer) => Reply::later(async {
+                match answer.await? {
+                    Outcome::Place(place) => Ok(place),
+                    other => Err(other.unexpected("no place in the reply")),
+                }
+            }),
+            Err(error) => Reply::ready(Err(error)),
+        }
     }
 
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
@@ -272,6 +307,29 @@ impl Store for RedisStore {
         // The same node: announced once.
         let nodes = self.nodes.clone();
         Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+    }
+
+    /// Over the same connections.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let (client, keys) = (self.client.within(deadline), self.keys.clone());
+        let nodes = self.nodes.clone();
+        Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        overrides::load(&self.client, &self.keys, known, self.replays.then_some(now))
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        overrides::change(&self.client, &self.keys, change, self.replays.then_some(now))
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

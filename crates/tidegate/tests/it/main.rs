@@ -15,6 +15,8 @@ mod memory;
 mod processes;
 mod processes_work;
 #[cfg(feature = "redis")]
+mod redis_breaker;
+#[cfg(feature = "redis")]
 mod redis_client;
 #[cfg(feature = "redis")]
 mod redis_cluster;
@@ -33,6 +35,8 @@ mod redis_leases;
 #[cfg(feature = "redis")]
 mod redis_nodes;
 #[cfg(feature = "redis")]
+mod redis_overrides;
+#[cfg(feature = "redis")]
 mod redis_replicas;
 #[cfg(feature = "redis")]
 mod redis_sentinel;
@@ -44,6 +48,7 @@ mod redis_support;
 mod redis_together;
 #[cfg(feature = "redis")]
 mod redis_vectors;
+mod run_time_overrides;
 mod scripted;
 mod shadow;
 mod snapshot;

@@ -221,6 +221,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::config::DoorRules;
     use crate::doors::rls::Rls;
     use crate::doors::rls::request::{Descriptor, OwnLimit};
     use crate::envoy::Entry;
@@ -260,7 +261,12 @@ mod tests {
             .policy("local", limit())
             .policy("open", limit().on_store_error(OnStoreError::Allow))
             .policy("closed", limit().on_store_error(OnStoreError::DENY));
-        Snapshot { engine: engine.build().unwrap(), rls: Arc::new(Rls::default()) }
+        over(engine.build().unwrap(), Rls::default())
+    }
+
+    fn over(engine: Engine, rls: Rls) -> Snapshot {
+        let (rules, admin_token) = (DoorRules::default(), None);
+        Snapshot { engine, rules, admin_token, rls: Arc::new(rls) }
     }
 
     #[tokio::test(start_paused = true)]
@@ -294,8 +300,7 @@ mod tests {
         let rules = crate::envoy::load(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let engine = rules.add_to(Engine::builder().store(Silent)).build().unwrap();
-        let rls = Arc::new(Rls { rules, ..Rls::default() });
-        let snapshot = Snapshot { engine, rls };
+        let snapshot = over(engine, Rls { rules, ..Rls::default() });
         let limit = Some(OwnLimit { requests_per_unit: 5, unit: Unit::Hour });
         for left in [4, 3] {
             let descriptors =

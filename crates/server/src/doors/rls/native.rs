@@ -46,7 +46,7 @@ fn counts_one(engine: &Engine, policy: &str, keys: &[(&str, &[u8])]) -> bool {
 
 /// The limit that had the last word, as Envoy can be told it.
 pub(super) fn shown<'a>(answer: &Answer<'a>) -> Option<Shown<'a>> {
-    let limit = answer.limit?;
+    let limit = answer.limit.as_deref()?;
     let period = limit.period();
     let unit = Some(period.as_secs()).filter(|_| period.subsec_nanos() == 0);
     Some(Shown {

@@ -4,7 +4,7 @@ use tidegate_core::{Decision, Limit, Verdict};
 
 use super::Together;
 use crate::engine::settle::Limits;
-use crate::engine::{Answer, CheckError};
+use crate::engine::{Answer, BindingLimit, CheckError};
 use crate::policy::Compiled;
 use crate::store::{Charge, Scope, Settled, Source};
 
@@ -26,7 +26,7 @@ pub(super) enum Part<'e> {
 /// One limit for one key, and all that the checks want of it.
 pub(super) struct Count<'e> {
     pub(super) scope: &'e Scope,
-    pub(super) limit: &'e Limit,
+    pub(super) limit: BindingLimit<'e>,
     /// What the store keeps instead of the limit.
     pub(super) kept: Option<Limit>,
     pub(super) policy: &'e Compiled,
@@ -53,7 +53,7 @@ impl<'e> Step<'e> {
         assume: impl Fn(&Limits<'e>) -> Option<Settled>,
     ) -> Result<Together<'e>, CheckError> {
         let answer = |part: &Part<'e>| match part {
-            Part::Known(answer) => Ok(*answer),
+            Part::Known(answer) => Ok(answer.clone()),
             Part::Counted(limits, places) => {
                 let decided = Verdict::of_all(places.iter().map(|place| decisions[*place]));
                 let settled = assume(limits)

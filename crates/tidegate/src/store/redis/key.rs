@@ -15,6 +15,7 @@
 
 use std::fmt;
 use std::hash::Hasher;
+use std::ops::Range;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -46,6 +47,11 @@ impl Keys {
     /// Where nodes announce themselves. No other tag is spelt like this: those begin with a length, `#`, `=` or `@`.
     pub(super) fn nodes(&self) -> Vec<u8> {
         format!("{}:{{nodes}}", self.prefix).into_bytes()
+    }
+
+    /// The table of overrides, by the same rule.
+    pub(super) fn overrides(&self) -> Vec<u8> {
+        format!("{}:{{overrides}}", self.prefix).into_bytes()
     }
 
     /// One key per limit; those of one ask have one tag.
@@ -144,14 +150,24 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}' | b'"' | b'\\')
 }
 
+/// The key to probe a node with, in the slot of another key: `tg:{7:user-42}:_tidegate:probe:a`.
+pub(super) fn probe(beside: &[u8]) -> Vec<u8> {
+    let end = tag(beside).map_or(beside.len(), |tag| tag.end + 1);
+    let mut key = beside[..end].to_vec();
+    key.extend_from_slice(b":_tidegate:probe:a");
+    key
+}
+
 /// The slot of a key in a cluster: CRC16 (XMODEM) of its tag, of 16,384.
 pub(super) fn slot(key: &[u8]) -> u16 {
-    let tag = || {
-        let open = key.iter().position(|byte| *byte == b'{')?;
-        let length = key[open + 1..].iter().position(|byte| *byte == b'}')?;
-        (length > 0).then(|| &key[open + 1..open + 1 + length])
-    };
-    crc16(tag().unwrap_or(key)) % 16_384
+    crc16(tag(key).map_or(key, |tag| &key[tag])) % 16_384
+}
+
+/// Where the tag of a key is, if it has one.
+fn tag(key: &[u8]) -> Option<Range<usize>> {
+    let start = key.iter().position(|byte| *byte == b'{')? + 1;
+    let length = key[start..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then_some(start..start + length)
 }
 
 fn crc16(bytes: &[u8]) -> u16 {
@@ -185,6 +201,20 @@ mod tests {
             ("{}foo", 9_500),
         ] {
             assert_eq!(slot(key.as_bytes()), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn probes_are_in_the_slot_of_what_failed() {
+        for (key, expected) in [
+            ("tg:{7:user-42}:api:a", "tg:{7:user-42}:_tidegate:probe:a"),
+            ("tg:{=signup}:ip:9:127.0.0.1:a", "tg:{=signup}:_tidegate:probe:a"),
+            ("tg:{nodes}", "tg:{nodes}:_tidegate:probe:a"),
+            ("a{b}:{7:user-42}:api:a", "a{b}:_tidegate:probe:a"),
+        ] {
+            let probe = probe(key.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&probe), expected);
+            assert_eq!(slot(&probe), slot(key.as_bytes()), "{key}");
         }
     }
 

@@ -84,7 +84,7 @@ impl<'a> Asker<'a> {
             };
             let answer = match self.in_time(reply).await {
                 Some(answer) => answer.map_err(|error| Trouble::of(&error))?,
-                None => self.stand_in(&[*one], op, &cost)?[0],
+                None => self.stand_in(&[*one], op, &cost)?.swap_remove(0),
             };
             statuses.push(status(one.1, &answer)?);
         }

@@ -1,0 +1,50 @@
+//! Where the configuration comes from: a file or the demo, with what was typed on top.
+
+use std::path::{Path, PathBuf};
+
+use super::Args;
+use crate::config::{Config, Listen, StoreChoice};
+use crate::demo;
+use crate::reload::Source;
+
+/// What is served without being told, if it is there.
+const USUAL: &str = "tidegate.yaml";
+
+/// The file that is named, the usual one if there is one, or the demo; none of these where Envoy's rules are all that
+/// is wanted.
+pub(super) fn of(args: &Args) -> Source {
+    let usual = || Path::new(USUAL).exists().then(|| PathBuf::from(USUAL));
+    let file = args.config.clone().or_else(usual);
+    let rules = args.envoy.path();
+    let files = file.iter().chain(rules).cloned().collect();
+    let (args, has_rules) = (args.clone(), rules.is_some());
+    let read = move || {
+        let written = match &file {
+            Some(path) => Config::read(path),
+            None if has_rules => Ok(Config::default()),
+            None => demo::config(),
+        };
+        with_typed(written.map_err(|problems| problems.lines())?, &args)
+    };
+    Source { files, read: Box::new(read) }
+}
+
+/// What was typed wins over what is written.
+fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
+    let listens = &mut config.listen;
+    for (written, typed) in [
+        (&mut listens.http, &args.listen),
+        (&mut listens.grpc, &args.envoy.grpc),
+        (&mut listens.resp, &args.resp),
+    ] {
+        if let Some(address) = typed {
+            let options = written.take().unwrap_or_else(|| Listen::on(address.clone()));
+            *written = Some(Listen { address: address.clone(), ..options });
+        }
+    }
+    if let Some(url) = &args.store {
+        config.store = StoreChoice::by_url(url.clone());
+    }
+    config.rls = args.envoy.rls(config.rls.manner)?.into();
+    Ok(config)
+}
