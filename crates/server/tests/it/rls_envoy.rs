@@ -24,13 +24,7 @@ impl Envoy {
     /// Starts Envoy with a configuration whose ports and service are replaced.
     fn start(name: &str, config: &str, service: &str) -> Self {
         let ports = [(); 3].map(|()| free_port());
-        let service = match service.strip_prefix("unix:") {
-            Some(path) => format!("pipe: {{ path: {path} }}"),
-            None => {
-                let (address, port) = service.rsplit_once(':').unwrap();
-                format!("socket_address: {{ address: {address}, port_value: {port} }}")
-            }
-        };
+        let service = service_address(service);
         let config = config
             .replace("socket_address: { address: 127.0.0.1, port_value: 8081 }", &service)
             .replace("port_value: 10000", &format!("port_value: {}", ports[0]))
@@ -69,6 +63,15 @@ impl Drop for Envoy {
     }
 }
 
+/// As Envoy writes an address.
+fn service_address(service: &str) -> String {
+    if let Some(path) = service.strip_prefix("unix:") {
+        return format!("pipe: {{ path: {path} }}");
+    }
+    let (address, port) = service.rsplit_once(':').unwrap();
+    format!("socket_address: {{ address: {address}, port_value: {port} }}")
+}
+
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -77,8 +80,9 @@ fn free_port() -> u16 {
 fn exchange(port: u16, path: &str, headers: &[(&str, &str)]) -> Option<Reply> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let lines: String =
+    let lines: Vec<_> =
         headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let lines = lines.concat();
     let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}\r\n");
     stream.write_all(head.as_bytes()).ok()?;
     let mut reply = String::new();
