@@ -265,8 +265,9 @@ mod tests {
     }
 
     fn over(engine: Engine, rls: Rls) -> Snapshot {
-        let (rules, admin_token) = (DoorRules::default(), None);
-        Snapshot { engine, rules, admin_token, rls: Arc::new(rls) }
+        let rules = DoorRules::default();
+        let http = Settings::of(&rules).unwrap();
+        Snapshot { engine, http, rules, rls: Arc::new(rls) }
     }
 
     #[tokio::test(start_paused = true)]
