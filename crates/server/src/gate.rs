@@ -5,10 +5,13 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tidegate::Engine;
 
+use crate::metrics::Metrics;
+
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
 pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
+    metrics: Arc<Metrics>,
 }
 
 /// One configuration, checked and built. It never changes.
@@ -19,11 +22,18 @@ pub(crate) struct Snapshot {
 
 impl Gate {
     pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
-        Arc::new(Self { current: ArcSwap::from_pointee(snapshot) })
+        let metrics = Arc::<Metrics>::default();
+        metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
+        Arc::new(Self { current: ArcSwap::from_pointee(snapshot), metrics })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
     pub(crate) fn now(&self) -> Guard<Arc<Snapshot>> {
         self.current.load()
+    }
+
+    /// Where doors tell what they did.
+    pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 }

@@ -5,6 +5,7 @@
 //!   inside it.
 //! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
+//! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`store`] turns a store's URL into the store.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod gate;
 mod headers;
 mod listen;
 mod logs;
+mod metrics;
 mod server;
 mod store;
 mod text;

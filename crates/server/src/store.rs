@@ -1,13 +1,16 @@
 //! Stores by their URL, and how a URL is told to people: never with its password.
 
+mod view;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Breaker, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions,
-    RedisStore, Scope, Store, StoreError, Timestamp, Trouble,
+    Ask, Breaker, BreakerOptions, KeyedLimit, Limit, Mode, Op, RedisOptions, RedisStore, Scope,
+    Store, StoreError, Timestamp, Trouble,
 };
 
+pub(crate) use self::view::View;
 use crate::text::printable;
 
 /// What a store is opened for.
@@ -44,8 +47,13 @@ const REDIS: [&str; 7] = [
 
 /// The store behind a URL. It connects when it is first asked. Needs a running tokio runtime.
 pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String> {
+    open_in_view(url, purpose).map(|view| view.store())
+}
+
+/// The same, for those who also look after it.
+pub(crate) fn open_in_view(url: &str, purpose: Purpose) -> Result<View, String> {
     if url == "memory:" {
-        return Ok(Arc::new(MemoryStore::default()));
+        return Ok(View::Memory(Arc::default()));
     }
     if !is_redis(url) {
         return Err(unknown(url));
@@ -57,11 +65,10 @@ pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String
         RedisStore::new(options).map_err(|error| format!("store {}: {error}", shown(url)))?;
     // One breaker for a whole cluster would take the limits of all nodes away when one of them fails.
     let is_cluster = url.split("://").next().is_some_and(|scheme| scheme.ends_with("+cluster"));
-    Ok(if serves && !is_cluster {
-        Arc::new(Breaker::around(store, BreakerOptions::default()))
-    } else {
-        Arc::new(store)
-    })
+    let store = Arc::new(store);
+    let breaker =
+        (serves && !is_cluster).then(|| Breaker::around(store.clone(), BreakerOptions::default()));
+    Ok(View::Redis { store, breaker })
 }
 
 /// Asks once and spends nothing, to learn whether a store answers at all.

@@ -58,7 +58,7 @@ pub use store::deny_cache::DenyCache;
 pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStats, RedisStore};
+pub use store::redis::{CallTimes, RedisOptions, RedisStats, RedisStore};
 pub use store::{
     Ask, KeyedLimit, Op, Place, Ran, Replicas, Scope, Settled, Source, Store, StoreError, Trouble,
     Turn, Unconfirmed,

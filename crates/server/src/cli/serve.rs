@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -10,8 +11,9 @@ use tokio::task::JoinSet;
 use super::{Failure, OK};
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::gate::{Gate, Snapshot};
-use crate::listen::{Address, Listener};
-use crate::server::{self, Bounds, Door};
+use crate::listen::{Address, Listener, Peer, Stream};
+use crate::metrics::{DoorName, Metrics};
+use crate::server::{self, Bounds, Door, Ending};
 use crate::store::{self, Purpose};
 use crate::{demo, doors};
 
@@ -52,8 +54,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {
-    let store = store::open(&args.store, Purpose::serving()).map_err(Failure::new)?;
-    let engine = demo::engine(store).map_err(|error| Failure::new(error.to_string()))?;
+    let store = store::open_in_view(&args.store, Purpose::serving()).map_err(Failure::new)?;
+    let engine = demo::engine(store.store()).map_err(|error| Failure::new(error.to_string()))?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
@@ -62,8 +64,10 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     tracing::info!(%addr, "listening");
     welcome(&addr);
     let gate = Gate::new(Snapshot { engine });
-    let mut house = House::default();
-    house.open(http, HttpDoor::new(doors::http::router(gate), HttpBounds::default()));
+    gate.metrics().watches(store);
+    let mut house = House::new(gate.metrics().clone());
+    let router = doors::http::router(gate);
+    house.open(DoorName::Http, http, HttpDoor::new(router, HttpBounds::default()));
     stop(interrupt, terminate).await;
     house.close().await;
     tracing::info!("stopped");
@@ -71,14 +75,20 @@ async fn serve(args: &Args) -> Result<(), Failure> {
 }
 
 /// The doors that are open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct House {
+    metrics: Arc<Metrics>,
     stop: watch::Sender<bool>,
     servers: JoinSet<()>,
 }
 
 impl House {
-    fn open(&mut self, listener: Listener, door: impl Door + Sync) {
+    fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
+    }
+
+    fn open(&mut self, name: DoorName, listener: Listener, door: impl Door + Sync) {
+        let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
@@ -91,6 +101,21 @@ impl House {
     async fn close(mut self) {
         self.stop.send_replace(true);
         while self.servers.join_next().await.is_some() {}
+    }
+}
+
+/// A door whose connections are counted.
+#[derive(Clone, Debug)]
+struct Counted<D> {
+    door: D,
+    name: DoorName,
+    metrics: Arc<Metrics>,
+}
+
+impl<D: Door + Sync> Door for Counted<D> {
+    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
+        let _connected = self.metrics.connected(self.name);
+        self.door.serve(stream, peer, ending).await;
     }
 }
 

@@ -7,6 +7,7 @@ mod answer;
 mod body;
 mod connection;
 mod local;
+mod operations;
 mod page;
 mod policies;
 mod problem;
@@ -26,6 +27,7 @@ use tidegate::tower::write_retry_after;
 use tidegate::{Answer, CheckError, Clock, Op, Source, SystemClock};
 
 pub(crate) use self::connection::{HttpBounds, HttpDoor};
+use self::operations::Told;
 use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
@@ -40,6 +42,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/", get(page::page))
         .route("/healthz", get(async || "ok\n"))
+        .route("/metrics", get(operations::metrics))
         .route("/v1/check", post(check))
         .route("/v1/check/batch", post(check_batch))
         .route("/v1/peek", post(peek))
@@ -81,10 +84,14 @@ async fn policies(State(gate): State<Arc<Gate>>) -> Response {
 
 async fn decide(gate: &Gate, body: Body, op: Op) -> Answered {
     let body = body::read(body).await?;
+    let told = Told::begin(gate.metrics());
     let engine = &gate.now().engine;
     let request: Request<'_> = body::decode(&body)?;
     let question = request.question()?;
     let answer = engine.ask(&question.check(), op).await;
+    if op == Op::Take {
+        told.decided(&question.check(), &answer);
+    }
     answer.map(|answer| decision(&answer)).map_err(|error| Problem::unanswered(engine, &error))
 }
 
@@ -92,6 +99,7 @@ async fn decide(gate: &Gate, body: Body, op: Op) -> Answered {
 /// refused whole.
 async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
+    let told = Told::begin(gate.metrics());
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
     let engine = &gate.now().engine;
@@ -105,8 +113,10 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     // All are under way before the first is waited for, so that a store may take them in one round trip.
     let under_way: Vec<_> = numbered().map(|(_, check)| engine.ask(&check, Op::Take)).collect();
     let mut decisions = Vec::with_capacity(under_way.len());
-    for (index, reply) in under_way.into_iter().enumerate() {
-        let answer = reply.await.map_err(|error| unanswered((index, error)))?;
+    for ((index, check), reply) in numbered().zip(under_way) {
+        let answer = reply.await;
+        told.decided(&check, &answer);
+        let answer = answer.map_err(|error| unanswered((index, error)))?;
         decisions.push(answer::Decision::from(&answer));
     }
     Ok(json(&answer::BatchAnswer { decisions }))
@@ -115,12 +125,13 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
 /// Takes a place in a leaky bucket's queue. The caller waits.
 async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
+    let told = Told::begin(gate.metrics());
     let request: Request<'_> = body::decode(&body)?;
     let engine = &gate.now().engine;
-    let reservation = engine
-        .reserve(&request.question()?.check())
-        .await
-        .map_err(|error| Problem::unanswered(engine, &error))?;
+    let question = request.question()?;
+    let reservation = engine.reserve(&question.check()).await;
+    told.reserved(&question.check(), &reservation);
+    let reservation = reservation.map_err(|error| Problem::unanswered(engine, &error))?;
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {
         write_retry_after(response.headers_mut(), reservation.retry_after());

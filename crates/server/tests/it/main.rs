@@ -5,6 +5,7 @@ mod check;
 mod doctor;
 mod http;
 mod http_errors;
+mod metrics;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod serve;

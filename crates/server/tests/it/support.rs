@@ -112,6 +112,13 @@ impl Server {
         stream
     }
 
+    /// A figure of `/metrics`, by its name with labels as they are written there.
+    pub(crate) fn metric(&self, series: &str) -> Option<f64> {
+        let page = self.get("/metrics").body;
+        let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+        Some(line.parse().expect(series))
+    }
+
     /// What is left of a key, without spending.
     pub(crate) fn remaining(&self, policy: &str, key: &str) -> u64 {
         let body = format!(r#"{{"policy":"{policy}","key":"{key}","cost":0}}"#);

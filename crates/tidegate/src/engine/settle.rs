@@ -102,8 +102,8 @@ impl<C: Clock + 'static> Engine<C> {
             permits: Vec::new(),
             grant: None,
         };
-        let mode = limits.mode;
-        limits.answer(match limits.policy.on_failure(&error) {
+        let (mode, trouble) = (limits.mode, Some(error.trouble()));
+        let decided = limits.answer(match limits.policy.on_failure(&error) {
             OnStoreError::Allow => {
                 assume(Decision::admitted(ceiling, ceiling, 0), Source::FailOpen)
             }
@@ -121,7 +121,8 @@ impl<C: Clock + 'static> Engine<C> {
                 let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
                 Settled { source: Source::Local, ..settled }
             }
-        })
+        })?;
+        Ok(Decided { answer: Answer { trouble, ..decided.answer }, ..decided })
     }
 
     /// Asks the store for a place in a queue, and settles what it answers.
@@ -195,11 +196,12 @@ impl<'e> Limits<'e> {
             binding: if member.name.is_empty() { self.name } else { &member.name },
             limit: Some(self.limit_of(member)),
             source,
+            trouble: None,
         };
         Ok(Decided { answer, permits })
     }
 }
 
 fn unlimited(policy: &str, decision: Decision) -> Answer<'_> {
-    Answer { decision, policy, binding: policy, limit: None, source: Source::Store }
+    Answer { decision, policy, binding: policy, limit: None, source: Source::Store, trouble: None }
 }

@@ -10,6 +10,7 @@ use super::lane::Lane;
 use super::question::Question;
 use super::stats::{Counters, RedisStats};
 use super::ticket::Answer;
+use super::times::CallTimes;
 use super::url::Target;
 use crate::store::{Replicas, StoreError, Trouble};
 
@@ -106,5 +107,9 @@ impl Client {
 
     pub(super) fn stats(&self) -> RedisStats {
         self.inner.counters.read()
+    }
+
+    pub(super) fn call_times(&self) -> CallTimes {
+        self.inner.counters.times.read()
     }
 }
