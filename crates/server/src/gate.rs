@@ -1,6 +1,7 @@
 //! What every door asks: the engine with everything that the configuration says, swapped whole on reload.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use tidegate::Engine;
@@ -12,6 +13,7 @@ use crate::metrics::Metrics;
 pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
     metrics: Arc<Metrics>,
+    is_draining: AtomicBool,
 }
 
 /// One configuration, checked and built. It never changes.
@@ -24,12 +26,22 @@ impl Gate {
     pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
         let metrics = Arc::<Metrics>::default();
         metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
-        Arc::new(Self { current: ArcSwap::from_pointee(snapshot), metrics })
+        let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
+        Arc::new(Self { current, metrics, is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
     pub(crate) fn now(&self) -> Guard<Arc<Snapshot>> {
         self.current.load()
+    }
+
+    /// From now on whoever asks is told that the server is about to end. It serves on.
+    pub(crate) fn drains(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
     }
 
     /// Where doors tell what they did.

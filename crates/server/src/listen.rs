@@ -84,13 +84,25 @@ pub(crate) enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-/// The file of a Unix socket, removed with it.
+/// The file of a Unix socket, removed once: by then another server may have bound its own under the same name.
 #[derive(Debug)]
-pub(crate) struct SocketFile(PathBuf);
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    is_removed: bool,
+}
+
+impl SocketFile {
+    fn remove(&mut self) {
+        if !self.is_removed {
+            self.is_removed = true;
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        self.remove();
     }
 }
 
@@ -101,7 +113,7 @@ impl Listener {
             Address::Unix(path) => {
                 remove_stale(path).await?;
                 let listener = UnixListener::bind(path)?;
-                Ok(Self::Unix(listener, SocketFile(path.clone())))
+                Ok(Self::Unix(listener, SocketFile { path: path.clone(), is_removed: false }))
             }
         }
     }
@@ -110,7 +122,17 @@ impl Listener {
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Self::Unix(_, file) => Ok(Address::Unix(file.0.clone())),
+            Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
+        }
+    }
+
+    /// Lets nobody begin to connect any more, while those who have begun can still be accepted: to close a listener
+    /// resets whoever is in its queue, and they would have to guess whether they were heard.
+    pub(crate) fn hush(&mut self) {
+        match self {
+            // Whoever knocks now hears nothing, knocks again a second later, and is refused.
+            Self::Tcp(listener) => ignore_knocks(listener),
+            Self::Unix(_, file) => file.remove(),
         }
     }
 
@@ -129,6 +151,24 @@ impl Listener {
         }
     }
 }
+
+/// Has the kernel drop every `SYN`; all else passes, such as the end of a handshake. Where it cannot, a handshake at the
+/// wrong instant is reset.
+#[cfg(target_os = "linux")]
+fn ignore_knocks(listener: &TcpListener) {
+    use socket2::{SockFilter, SockRef};
+    // A filter sees a segment from its TCP header on: the flags are in byte 13, and SYN is 2.
+    let filter = [
+        SockFilter::new(0x30, 0, 0, 13),     // load the byte
+        SockFilter::new(0x45, 0, 1, 2),      // without the bit, skip one
+        SockFilter::new(0x06, 0, 0, 0),      // drop
+        SockFilter::new(0x06, 0, 0, 0xffff), // pass
+    ];
+    let _ = SockRef::from(listener).attach_filter(&filter);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ignore_knocks(_: &TcpListener) {}
 
 /// A process that was killed leaves its socket's file behind, and nobody can bind it again. One that somebody answers
 /// at is left alone, and so is a file that is no socket.

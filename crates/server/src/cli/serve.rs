@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -25,7 +27,7 @@ Examples:
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
-Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
+Ctrl-C or SIGTERM: /readyz says 503, requests in flight are finished, then it exits with 0.";
 
 /// Serve the HTTP API, with a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
@@ -54,7 +56,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {
-    let store = store::open_in_view(&args.store, Purpose::serving()).map_err(Failure::new)?;
+    let purpose = Purpose::serving();
+    let deadline = purpose.deadline;
+    let store = store::open_in_view(&args.store, purpose).map_err(Failure::new)?;
     let engine = demo::engine(store.store()).map_err(|error| Failure::new(error.to_string()))?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
@@ -66,10 +70,12 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let gate = Gate::new(Snapshot { engine });
     gate.metrics().watches(store);
     let mut house = House::new(gate.metrics().clone());
-    let router = doors::http::router(gate);
+    let router = doors::http::router(gate.clone());
     house.open(DoorName::Http, http, HttpDoor::new(router, HttpBounds::default()));
     stop(interrupt, terminate).await;
+    gate.drains();
     house.close().await;
+    give_back(&gate.now().engine, deadline).await;
     tracing::info!("stopped");
     Ok(())
 }
@@ -116,6 +122,15 @@ impl<D: Door + Sync> Door for Counted<D> {
     async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
         let _connected = self.metrics.connected(self.name);
         self.door.serve(stream, peer, ending).await;
+    }
+}
+
+/// Gives leases back, so that others can have what is left of them. What is not on its way within a deadline of the
+/// store never will be: leases end by themselves.
+async fn give_back(engine: &Engine, deadline: Duration) {
+    if engine.lease_stats().keys > 0 {
+        engine.release_leases();
+        tokio::time::sleep(deadline).await;
     }
 }
 

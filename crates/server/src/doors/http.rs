@@ -12,6 +12,7 @@ mod page;
 mod policies;
 mod problem;
 mod question;
+mod ready;
 mod request;
 
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .route("/", get(page::page))
         .route("/healthz", get(async || "ok\n"))
         .route("/metrics", get(operations::metrics))
+        .route("/readyz", get(ready::ready))
         .route("/v1/check", post(check))
         .route("/v1/check/batch", post(check_batch))
         .route("/v1/peek", post(peek))

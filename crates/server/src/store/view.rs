@@ -23,6 +23,25 @@ impl View {
         }
     }
 
+    /// The kind of store, as people call it.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Redis { .. } => "redis",
+        }
+    }
+
+    /// How it does, as far as is known without asking it.
+    pub(crate) fn condition(&self) -> &'static str {
+        let is_left_alone = self.breaker().is_some_and(|(state, _)| state != BreakerState::Closed);
+        let is_connected = |(stats, _): (RedisStats, _)| stats.connects > stats.disconnects;
+        match self.redis() {
+            _ if is_left_alone => "left-alone",
+            Some(redis) if !is_connected(redis) => "not-connected",
+            _ => "ok",
+        }
+    }
+
     pub(crate) fn memory(&self) -> Option<MemoryStats> {
         match self {
             Self::Memory(store) => Some(store.stats()),

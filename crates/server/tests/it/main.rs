@@ -3,11 +3,13 @@
 
 mod check;
 mod doctor;
+mod drain;
 mod http;
 mod http_errors;
 mod metrics;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
+mod ready;
 mod serve;
 mod serve_redis;
 mod simulate;

@@ -32,6 +32,30 @@ pub(crate) fn run(args: &[&str]) -> Said {
     Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
 }
 
+/// Starts a server and waits until it listens: the process, and what it printed.
+pub(crate) fn launch(command: &mut Command) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut welcome = String::new();
+    for _ in 0..2 {
+        stdout.read_line(&mut welcome).unwrap();
+    }
+    (child, welcome)
+}
+
+/// Sends a signal by name.
+pub(crate) fn kill(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+}
+
+/// Waits for the end of a process.
+pub(crate) fn ended(mut child: Child) -> ExitStatus {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait().unwrap()));
+    ended.recv_timeout(DEADLINE).expect("the server did not end")
+}
+
 /// A server on a port of its own, ended when dropped.
 pub(crate) struct Server {
     child: Option<Child>,
@@ -46,13 +70,9 @@ impl Server {
     }
 
     pub(crate) fn start_with(args: &[&str]) -> Self {
-        let mut child =
-            tidegate(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut welcome = String::new();
-        stdout.read_line(&mut welcome).unwrap();
-        let addr = welcome.trim().split("http://").nth(1).expect("a URL").parse().unwrap();
-        stdout.read_line(&mut welcome).unwrap();
+        let (child, welcome) = launch(tidegate(args).stderr(Stdio::null()));
+        let url = welcome.lines().next().and_then(|line| line.split("http://").nth(1));
+        let addr = url.expect("a URL").parse().unwrap();
         Self { child: Some(child), addr, welcome }
     }
 
@@ -62,12 +82,19 @@ impl Server {
 
     /// Sends a signal by name, and waits for the end.
     pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
-        let mut child = self.child.take().unwrap();
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
-        let (done, ended) = mpsc::channel();
-        std::thread::spawn(move || done.send(child.wait().unwrap()));
-        ended.recv_timeout(DEADLINE).expect("the server did not end")
+        let child = self.child.take().unwrap();
+        kill(&child, signal);
+        ended(child)
+    }
+
+    /// Sends a signal by name.
+    pub(crate) fn signal(&self, name: &str) {
+        kill(self.child.as_ref().unwrap(), name);
+    }
+
+    /// Waits for the end.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        ended(self.child.take().unwrap())
     }
 
     pub(crate) fn post(&self, path: &str, body: &str) -> Reply {
