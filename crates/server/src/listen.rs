@@ -80,8 +80,17 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
+    /// Bound by whoever started us, who goes on listening.
+    InheritedTcp(TcpListener),
     /// With the file that is to be removed in the end.
     Unix(UnixListener, SocketFile),
+}
+
+/// A listener that was bound before this process began.
+#[derive(Debug)]
+pub(crate) enum Inherited {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
 }
 
 /// The file of a Unix socket, removed once: by then another server may have bound its own under the same name.
@@ -118,10 +127,28 @@ impl Listener {
         }
     }
 
+    /// Takes over a socket that others keep: in the end nothing is done to it.
+    pub(crate) fn inherited(socket: Inherited) -> io::Result<Self> {
+        match socket {
+            Inherited::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener).map(Self::InheritedTcp)
+            }
+            Inherited::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                let path = listener.local_addr()?.as_pathname().map(PathBuf::from);
+                let file = SocketFile { path: path.unwrap_or_default(), is_removed: true };
+                Ok(Self::Unix(UnixListener::from_std(listener)?, file))
+            }
+        }
+    }
+
     /// Where it really listens: port 0 has become a port.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
-            Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+            Self::Tcp(listener) | Self::InheritedTcp(listener) => {
+                listener.local_addr().map(Address::Tcp)
+            }
             Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
         }
     }
@@ -132,13 +159,15 @@ impl Listener {
         match self {
             // Whoever knocks now hears nothing, knocks again a second later, and is refused.
             Self::Tcp(listener) => ignore_knocks(listener),
+            // Who is not accepted waits for whoever comes after us.
+            Self::InheritedTcp(_) => {}
             Self::Unix(_, file) => file.remove(),
         }
     }
 
     pub(crate) async fn accept(&self) -> io::Result<(Stream, Peer)> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener) | Self::InheritedTcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // An answer is one small write: waiting for more would only delay it.
                 let _ = stream.set_nodelay(true);

@@ -7,6 +7,7 @@
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`store`] turns a store's URL into the store.
+//! - [`systemd`] takes sockets over, and says how the service does.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod logs;
 mod metrics;
 mod server;
 mod store;
+mod systemd;
 mod text;
 
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
 use crate::server::{self, Bounds, Door, Ending};
 use crate::store::{self, Purpose};
+use crate::systemd::{Notifier, Sockets};
 use crate::{demo, doors};
 
 const EXAMPLES: &str = "\
@@ -46,16 +47,15 @@ pub(crate) struct Args {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if !args.listen.is_private() && !args.insecure_bind {
-        return Err(refused(&args.listen));
-    }
+    // Before there is a second thread: it takes what it reads out of the environment.
+    let sockets = Sockets::from_env().map_err(Failure::new)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(args))?;
+    runtime.block_on(serve(args, sockets))?;
     Ok(ExitCode::from(OK))
 }
 
-async fn serve(args: &Args) -> Result<(), Failure> {
+async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let purpose = Purpose::serving();
     let deadline = purpose.deadline;
     let store = store::open_in_view(&args.store, purpose).map_err(Failure::new)?;
@@ -63,7 +63,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = bind(&args.listen).await?;
+    let http = open("http", &args.listen, args.insecure_bind, &mut sockets).await?;
     let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
     tracing::info!(%addr, "listening");
     welcome(&addr);
@@ -72,8 +72,14 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let mut house = House::new(gate.metrics().clone());
     let router = doors::http::router(gate.clone());
     house.open(DoorName::Http, http, HttpDoor::new(router, HttpBounds::default()));
-    stop(interrupt, terminate).await;
+    let systemd = Notifier::from_env();
+    systemd.ready();
+    tokio::select! {
+        () = stop(interrupt, terminate) => {}
+        () = systemd.keep_alive() => {}
+    }
     gate.drains();
+    systemd.stopping();
     house.close().await;
     give_back(&gate.now().engine, deadline).await;
     tracing::info!("stopped");
@@ -134,8 +140,25 @@ async fn give_back(engine: &Engine, deadline: Duration) {
     }
 }
 
-async fn bind(address: &Address) -> Result<Listener, Failure> {
-    Listener::bind(address).await.map_err(|error| not_bound(address, &error))
+/// The listener of a door: the socket that was handed over for it, or a new one.
+async fn open(
+    door: &str,
+    address: &Address,
+    insecure: bool,
+    sockets: &mut Sockets,
+) -> Result<Listener, Failure> {
+    let handed = sockets.take(door).transpose();
+    let handed =
+        handed.map_err(|error| Failure::new(format!("the socket for `{door}`: {error}")))?;
+    let public = match &handed {
+        Some(listener) => listener.address().ok().filter(|address| !address.is_private()),
+        None => Some(address.clone()).filter(|address| !address.is_private()),
+    };
+    match (public, handed) {
+        (Some(address), _) if !insecure => Err(refused(&address)),
+        (_, Some(listener)) => Ok(listener),
+        (_, None) => Listener::bind(address).await.map_err(|error| not_bound(address, &error)),
+    }
 }
 
 /// Ready when the process is told to stop.

@@ -14,5 +14,6 @@ mod serve;
 mod serve_redis;
 mod simulate;
 mod support;
+mod systemd;
 mod vectors;
 mod vectors_redis;
