@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use tidegate::Engine;
 
+use crate::logs::Events;
 use crate::metrics::Metrics;
 
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
@@ -13,6 +14,7 @@ use crate::metrics::Metrics;
 pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
     metrics: Arc<Metrics>,
+    events: Events,
     is_draining: AtomicBool,
 }
 
@@ -27,12 +29,17 @@ impl Gate {
         let metrics = Arc::<Metrics>::default();
         metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
         let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
-        Arc::new(Self { current, metrics, is_draining })
+        Arc::new(Self { current, metrics, events: Events::new(), is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
     pub(crate) fn now(&self) -> Guard<Arc<Snapshot>> {
         self.current.load()
+    }
+
+    /// Where doors tell what is worth a line.
+    pub(crate) const fn events(&self) -> &Events {
+        &self.events
     }
 
     /// From now on whoever asks is told that the server is about to end. It serves on.

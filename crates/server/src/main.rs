@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return cli::usage(&error),
     };
-    logs::start();
+    let lines = logs::start();
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
@@ -44,5 +44,8 @@ fn main() -> ExitCode {
         Command::Simulate(args) => cli::simulate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };
+    if let Some(lines) = lines {
+        lines.flush();
+    }
     done.unwrap_or_else(|error| cli::failed(&error))
 }

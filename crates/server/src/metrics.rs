@@ -10,7 +10,10 @@
 //! ```text
 //! let (metrics, since_us) = (gate.metrics(), SystemClock.steady_us());   // once per read, however much was read
 //! match engine.ask(&check, Op::Take).await {
-//!     Ok(answer) => metrics.decided(&answer, 1),
+//!     Ok(answer) => {
+//!         metrics.decided(&answer, 1);
+//!         gate.events().decided(&check, &answer);                        // a line about a refusal, now and then
+//!     }
 //!     Err(error) => metrics.errored(check.policy, &error, 1),
 //! }
 //! metrics.took(DoorName::Resp, since_us, 1);                             // once per read: `count` answers

@@ -86,7 +86,7 @@ async fn policies(State(gate): State<Arc<Gate>>) -> Response {
 
 async fn decide(gate: &Gate, body: Body, op: Op) -> Answered {
     let body = body::read(body).await?;
-    let told = Told::begin(gate.metrics());
+    let told = Told::begin(gate);
     let engine = &gate.now().engine;
     let request: Request<'_> = body::decode(&body)?;
     let question = request.question()?;
@@ -101,7 +101,7 @@ async fn decide(gate: &Gate, body: Body, op: Op) -> Answered {
 /// refused whole.
 async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
-    let told = Told::begin(gate.metrics());
+    let told = Told::begin(&gate);
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
     let engine = &gate.now().engine;
@@ -127,7 +127,7 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
 /// Takes a place in a leaky bucket's queue. The caller waits.
 async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
-    let told = Told::begin(gate.metrics());
+    let told = Told::begin(&gate);
     let request: Request<'_> = body::decode(&body)?;
     let engine = &gate.now().engine;
     let question = request.question()?;

@@ -92,6 +92,8 @@ families! {
         "Checks decided by what was taken ahead.";
     RELOADS: Counter "tidegate_config_reload_total" ["result"]
         "Times that the configuration was read again: ok if it is in force, error if it was refused whole.";
+    UNSAID: Counter "tidegate_log_unsaid_total" ["event"]
+        "Lines that were not written, because there were too many of their kind: refused, or decided without the store.";
     BUILD: Gauge "tidegate_build_info" ["version"]
         "Always 1; the label says what runs.";
     CPU: Counter "process_cpu_seconds_total" []

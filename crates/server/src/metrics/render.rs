@@ -10,10 +10,11 @@ use super::policies::Status;
 use super::process::Process;
 use super::text::Text;
 use super::{DoorName, Metrics, Relaxed};
+use crate::logs::Events;
 
 impl Metrics {
     /// Everything, in Prometheus' text format.
-    pub(crate) fn render(&self, engine: &Engine) -> String {
+    pub(crate) fn render(&self, engine: &Engine, events: &Events) -> String {
         let mut text = Text::default();
         self.checks(&mut text);
         self.doors(&mut text);
@@ -28,6 +29,10 @@ impl Metrics {
         text.family(&the::RELOADS);
         text.sample(&the::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
         text.sample(&the::RELOADS, &["error"], self.reloads.error.load(Relaxed));
+        text.family(&the::UNSAID);
+        for (event, count) in events.unsaid() {
+            text.sample(&the::UNSAID, &[event], count);
+        }
         text.family(&the::BUILD);
         text.sample(&the::BUILD, &[env!("CARGO_PKG_VERSION")], 1);
         if let Some(now) = Process::now() {

@@ -70,7 +70,12 @@ impl Server {
     }
 
     pub(crate) fn start_with(args: &[&str]) -> Self {
-        let (child, welcome) = launch(tidegate(args).stderr(Stdio::null()));
+        Self::launched(tidegate(args).stderr(Stdio::null()))
+    }
+
+    /// Whatever runs one on TCP.
+    pub(crate) fn launched(command: &mut Command) -> Self {
+        let (child, welcome) = launch(command);
         let url = welcome.lines().next().and_then(|line| line.split("http://").nth(1));
         let addr = url.expect("a URL").parse().unwrap();
         Self { child: Some(child), addr, welcome }

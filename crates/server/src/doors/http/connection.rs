@@ -14,8 +14,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tracing::Instrument;
 
 use crate::listen::{Peer, Stream};
+use crate::logs::trace;
 use crate::server::{Door, Ending};
 
 /// What one connection may do.
@@ -82,7 +84,12 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(peer);
-    let mut response = hyper::service::Service::call(&router, request).await?;
+    let span = trace::span(request.headers());
+    let answered = hyper::service::Service::call(&router, request);
+    let mut response = match span {
+        Some(span) => answered.instrument(span).await?,
+        None => answered.await?,
+    };
     if ending.is_farewell() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
