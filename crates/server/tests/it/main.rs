@@ -10,6 +10,7 @@ mod logs;
 mod metrics;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
+mod prometheus;
 mod ready;
 mod serve;
 mod serve_redis;
