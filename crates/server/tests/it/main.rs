@@ -6,6 +6,7 @@ mod doctor;
 mod drain;
 mod http;
 mod http_errors;
+mod limits;
 mod logs;
 mod metrics;
 #[path = "../../../tidegate/tests/it/processes.rs"]
