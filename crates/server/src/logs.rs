@@ -18,9 +18,7 @@ pub(crate) use self::lines::Lines;
 /// Starts logging. `RUST_LOG` says what is logged, `info` unless set. Nothing is logged where no thread can be had.
 pub(crate) fn start() -> Option<Lines> {
     let writer = Lines::start().ok()?;
-    // An event that cannot be written would otherwise be told to stderr, which is what failed, and end in a panic.
-    let lines = fmt::layer().log_internal_errors(false);
-    let lines = lines.with_writer(writer.clone()).with_target(false);
+    let lines = fmt::layer().with_writer(writer.clone()).with_target(false);
     let layer = if io::stderr().is_terminal() {
         lines.with_ansi(wants_color()).boxed()
     } else {

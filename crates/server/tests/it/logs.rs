@@ -115,7 +115,7 @@ fn a_log_that_nobody_reads_costs_lines_and_no_decision() {
     let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0"]);
     let (_unread, mut pipe) = std::io::pipe().unwrap();
     // All that a pipe holds: the first line is one too many.
-    pipe.write_all(&[b' '; 64 << 10]).unwrap();
+    pipe.write_all(&vec![b' '; 64 << 10]).unwrap();
     let mut server = Server::launched(command.stderr(pipe));
     serves_on(&server);
     assert_eq!(server.stop("TERM").code(), Some(0));
