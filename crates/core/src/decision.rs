@@ -83,6 +83,18 @@ impl Decision {
         Self::admit(limit, remaining, reset_after_us)
     }
 
+    /// The same from a limit that is only tried out: allowed, with what is left and the time of the reset as they are.
+    ///
+    /// ```
+    /// # use tidegate_core::Decision;
+    /// let refused = Decision::refused(100, 3, Some(500_000), 60_000_000);
+    /// assert_eq!(refused.in_shadow(), Decision::admitted(100, 3, 60_000_000));
+    /// ```
+    #[must_use]
+    pub const fn in_shadow(self) -> Self {
+        Self::admit(self.limit, self.remaining, self.reset_after_us)
+    }
+
     /// A refusal as somebody else decided it; `None` for a cost that will never be admitted.
     ///
     /// ```
@@ -185,6 +197,7 @@ pub struct Reservation {
     pub(crate) accepted: bool,
     pub(crate) delay_us: u64,
     pub(crate) retry_after_us: u64,
+    pub(crate) shadow_denied: bool,
 }
 
 impl Reservation {
@@ -269,11 +282,36 @@ impl Reservation {
         })
     }
 
+    /// The same from a queue that is only tried out: a place at once, whatever the queue said.
+    ///
+    /// ```
+    /// # use tidegate_core::Reservation;
+    /// let refused = Reservation::refused(Some(500_000)).in_shadow();
+    /// assert!(refused.accepted() && refused.delay().is_zero());
+    /// assert!(refused.shadow_denied());
+    /// assert!(!Reservation::at(500_000).in_shadow().shadow_denied()); // it would only have waited
+    /// ```
+    pub const fn in_shadow(self) -> Self {
+        Self { shadow_denied: !self.accepted, ..Self::accept(0) }
+    }
+
+    /// Whether it was accepted only because the queue is [tried out](Reservation::in_shadow).
+    ///
+    /// ```
+    /// # use tidegate_core::Reservation;
+    /// assert!(Reservation::blocked().in_shadow().shadow_denied());
+    /// assert!(!Reservation::blocked().shadow_denied()); // it was refused
+    /// ```
+    pub const fn shadow_denied(&self) -> bool {
+        self.shadow_denied
+    }
+
     pub(crate) const fn accept(delay_us: u64) -> Self {
-        Self { accepted: true, delay_us, retry_after_us: 0 }
+        Self { accepted: true, delay_us, retry_after_us: 0, shadow_denied: false }
     }
 
     pub(crate) const fn refuse(retry: Retry) -> Self {
-        Self { accepted: false, delay_us: 0, retry_after_us: retry.as_micros() }
+        let retry_after_us = retry.as_micros();
+        Self { accepted: false, delay_us: 0, retry_after_us, shadow_denied: false }
     }
 }

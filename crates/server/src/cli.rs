@@ -1,9 +1,11 @@
 //! The command line: what can be typed, and what the exit codes mean.
 
 pub(crate) mod check;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod serve;
 pub(crate) mod simulate;
+pub(crate) mod validate;
 pub(crate) mod vectors;
 
 use std::fmt;
@@ -24,6 +26,8 @@ const USAGE: u8 = 64;
 const EXAMPLES: &str = "\
 Examples:
   tidegate                                  serve a demo on http://127.0.0.1:8080
+  tidegate -c tidegate.yaml                 serve what a file says; see `tidegate config example`
+  tidegate validate tidegate.yaml           is the file right?
   tidegate check api user-42                ask it: exit 0 allowed, 2 denied
   curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
   tidegate doctor --store redis://host      is Redis fit for it?
@@ -52,8 +56,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(serve::Args),
     Check(check::Args),
+    Config(config::Args),
     Doctor(doctor::Args),
     Simulate(simulate::Args),
+    Validate(validate::Args),
     Vectors(vectors::Args),
 }
 

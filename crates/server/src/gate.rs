@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate::Engine;
+use tidegate::{Engine, EngineBuilder};
 
+use crate::config::{Config, DoorRules, Secret, SecretSource};
 use crate::logs::Events;
 use crate::metrics::Metrics;
 
@@ -19,9 +20,33 @@ pub(crate) struct Gate {
 }
 
 /// One configuration, checked and built. It never changes.
+#[allow(dead_code, reason = "for the doors that go by it")]
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) engine: Engine,
+    /// What doors go by besides the policies.
+    pub(crate) rules: DoorRules,
+    /// What admin calls have to show.
+    pub(crate) admin_token: Option<Secret>,
+}
+
+impl Snapshot {
+    /// Builds what a configuration says, over the store of a builder.
+    pub(crate) fn build(config: &Config, builder: EngineBuilder) -> Result<Self, String> {
+        let policies = config.policies.iter();
+        let builder = policies
+            .fold(builder, |builder, (name, policy)| builder.policy(name.clone(), policy.clone()));
+        let engine = builder.build().map_err(|error| error.to_string())?;
+        for policy in engine.policies() {
+            if let Some(problem) = policy.lease_problem() {
+                tracing::warn!(policy = policy.name(), %problem, "runs without leases");
+            }
+        }
+        let rules = config.doors.clone();
+        let admin_token = rules.admin_token.as_ref().map(SecretSource::read).transpose();
+        let admin_token = admin_token.map_err(|why| format!("admin.token_file: {why}"))?;
+        Ok(Self { engine, rules, admin_token })
+    }
 }
 
 impl Gate {
@@ -54,5 +79,12 @@ impl Gate {
     /// Where doors tell what they did.
     pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// Puts another configuration in force. What the old engine has taken ahead goes back to the store.
+    pub(crate) fn swap(&self, next: Snapshot) {
+        self.metrics.policies_are(next.engine.policies().map(|policy| policy.name()));
+        let before = self.current.swap(Arc::new(next));
+        before.engine.release_leases();
     }
 }

@@ -6,13 +6,18 @@
 //! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`metrics`] counts what the doors did, for Prometheus.
+//! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
+//! - [`config`] turns a file into checked things.
 //! - [`systemd`] takes sockets over, and says how the service does.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config;
 mod demo;
+#[cfg(test)]
+mod docs;
 mod doors;
 mod exact;
 mod gate;
@@ -20,6 +25,7 @@ mod headers;
 mod listen;
 mod logs;
 mod metrics;
+mod reload;
 mod server;
 mod store;
 mod systemd;
@@ -40,8 +46,10 @@ fn main() -> ExitCode {
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Config(args) => cli::config::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),
+        Command::Validate(args) => cli::validate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };
     if let Some(lines) = lines {

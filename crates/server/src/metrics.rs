@@ -46,10 +46,9 @@ use crate::store::View;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DoorName {
     Http,
-    // The doors that come next.
+    // The door that comes next.
     #[allow(dead_code)]
     Grpc,
-    #[allow(dead_code)]
     Resp,
 }
 
@@ -112,6 +111,7 @@ impl Metrics {
         let status = match answer.source {
             // A failure must not look like a refusal.
             Source::FailClosed => Status::Error,
+            _ if answer.shadow_denied => Status::ShadowDenied,
             _ => Status::of(answer.decision.allowed()),
         };
         self.policies.add(answer.policy, Outcome { status, source: Some(answer.source) }, count);
@@ -152,7 +152,6 @@ impl Metrics {
     }
 
     /// The configuration was read again: taken, or refused whole.
-    #[allow(dead_code, reason = "for those who reload")]
     pub(crate) fn reloaded(&self, taken: bool) {
         let Reloads { ok, error } = &self.reloads;
         if taken { ok } else { error }.fetch_add(1, Relaxed);

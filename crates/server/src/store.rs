@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Breaker, BreakerOptions, KeyedLimit, Limit, Mode, Op, RedisOptions, RedisStore, Scope,
-    Store, StoreError, Timestamp, Trouble,
+    Ask, BreakerOptions, KeyedLimit, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Store,
+    StoreError, Timestamp, Trouble,
 };
 
 pub(crate) use self::view::View;
@@ -22,15 +22,22 @@ pub(crate) struct Purpose {
     pub(crate) deadline: Duration,
     /// Whether the asker's time goes for the store's own.
     pub(crate) replays: bool,
-    /// Whether it is for answering requests: left alone while it fails, and told of this node.
+    /// When it is left alone while it fails; `None`: never.
+    pub(crate) breaker: Option<BreakerOptions>,
+    /// Whether it is for answering requests, and told of this node.
     pub(crate) serves: bool,
 }
 
 impl Purpose {
     /// To answer requests.
     pub(crate) fn serving() -> Self {
-        let (key_prefix, deadline) = ("tg".to_owned(), Duration::from_millis(20));
-        Self { key_prefix, deadline, replays: false, serves: true }
+        Self {
+            key_prefix: "tg".to_owned(),
+            deadline: Duration::from_millis(20),
+            replays: false,
+            breaker: Some(BreakerOptions::default()),
+            serves: true,
+        }
     }
 }
 
@@ -58,17 +65,18 @@ pub(crate) fn open_in_view(url: &str, purpose: Purpose) -> Result<View, String> 
     if !is_redis(url) {
         return Err(unknown(url));
     }
-    let Purpose { key_prefix, deadline, replays, serves } = purpose;
-    let options =
-        RedisOptions { key_prefix, deadline, replays, announces: serves, ..RedisOptions::new(url) };
+    let Purpose { key_prefix, deadline, replays, breaker, serves: announces } = purpose;
+    let options = RedisOptions {
+        key_prefix,
+        deadline,
+        replays,
+        announces,
+        breaker,
+        ..RedisOptions::new(url)
+    };
     let store =
         RedisStore::new(options).map_err(|error| format!("store {}: {error}", shown(url)))?;
-    // One breaker for a whole cluster would take the limits of all nodes away when one of them fails.
-    let is_cluster = url.split("://").next().is_some_and(|scheme| scheme.ends_with("+cluster"));
-    let store = Arc::new(store);
-    let breaker =
-        (serves && !is_cluster).then(|| Breaker::around(store.clone(), BreakerOptions::default()));
-    Ok(View::Redis { store, breaker })
+    Ok(View::Redis(Arc::new(store)))
 }
 
 /// Asks once and spends nothing, to learn whether a store answers at all.

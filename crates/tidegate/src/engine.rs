@@ -1,25 +1,36 @@
 //! The engine: named policies over one store. Every door goes through it.
 
+mod binding;
 mod error;
+mod given;
+mod loaded;
+mod overrides;
 mod question;
 mod settle;
 mod stores;
+mod successor;
+mod together;
 mod view;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Limit, LimitError, Reservation};
+use tidegate_core::{Decision, LimitError, Reservation};
 
+pub use binding::BindingLimit;
 pub use error::{BuildError, CheckError};
+use loaded::{Loaded, Table};
+pub use overrides::{OverrideError, RunTimeOverrides};
 pub use question::{Check, Key};
 use stores::Stores;
+use successor::Kept;
+pub use together::Together;
 pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
 use crate::permit::{Acquired, Held, Permit};
-use crate::policy::{Compiled, CompiledKind, Member, Override, Policy, PolicyProblem};
+use crate::policy::{Compiled, CompiledKind, Instead, Policy, PolicyProblem};
 use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
@@ -55,6 +66,8 @@ struct Shared<C> {
     nodes: Option<NonZeroU32>,
     clock: Arc<C>,
     policies: BTreeMap<String, Compiled>,
+    /// What the policies have been told at run time.
+    loaded: Loaded,
 }
 
 /// An engine's answer.
@@ -69,22 +82,26 @@ struct Shared<C> {
 /// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
 /// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
 /// assert_eq!((answer.source, answer.trouble), (Source::Store, None));
+/// assert!(!answer.shadow_denied); // the policy means it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
-    /// The decision of the limit that binds, which is the whole's.
+    /// The decision of the limit that binds, which is the whole's. A [shadow](Policy::shadow) policy always allows, with
+    /// what is left and the time of the reset as the limit has them.
     pub decision: Decision,
     /// The policy's name.
     pub policy: &'a str,
     /// The name of the limit that binds; the policy's name where its only limit has none.
     pub binding: &'a str,
     /// The limit that binds; `None` where an override allowed or blocked without one.
-    pub limit: Option<&'a Limit>,
+    pub limit: Option<BindingLimit<'a>>,
     /// Who decided.
     pub source: Source,
     /// What was wrong with the store, where it should have decided and did not.
     pub trouble: Option<Trouble>,
+    /// Whether it was allowed only because the policy is a [shadow](Policy::shadow).
+    pub shadow_denied: bool,
 }
 
 /// Builds an [`Engine`].
@@ -105,8 +122,10 @@ pub struct Answer<'a> {
 #[must_use = "a builder builds nothing by itself"]
 pub struct EngineBuilder<C = SystemClock> {
     store: Option<Arc<dyn Store>>,
+    /// What the engine before had besides its store; empty for the first.
+    kept: Kept,
     nodes: Option<NonZeroU32>,
-    clock: C,
+    clock: Arc<C>,
     policies: Vec<(String, Result<Policy, LimitError>)>,
 }
 
@@ -127,7 +146,8 @@ impl Engine {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn builder() -> EngineBuilder {
-        EngineBuilder { store: None, nodes: None, clock: SystemClock, policies: Vec::new() }
+        let (kept, clock) = (Kept::default(), Arc::new(SystemClock));
+        EngineBuilder { store: None, kept, nodes: None, clock, policies: Vec::new() }
     }
 }
 
@@ -147,6 +167,7 @@ impl<C: Clock> EngineBuilder<C> {
     /// ```
     pub fn store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
+        self.kept = Kept::default(); // it was of another store
         self
     }
 
@@ -193,7 +214,10 @@ impl<C: Clock> EngineBuilder<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
-        EngineBuilder { store: self.store, nodes: self.nodes, clock, policies: self.policies }
+        let Self { store, kept, nodes, policies, .. } = self;
+        // What has a life has it by the other clock: it is loaded anew.
+        let kept = Kept { table: Table::default(), ..kept };
+        EngineBuilder { store, kept, nodes, clock: Arc::new(clock), policies }
     }
 
     /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
@@ -238,10 +262,12 @@ impl<C: Clock> EngineBuilder<C> {
             policies.insert(name, compiled);
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        let local = Arc::new(MemoryStore::default());
-        let (nodes, clock) = (self.nodes, Arc::new(self.clock));
-        let stores = Stores::new(store, &clock, policies.values());
-        let shared = Shared { stores, local, nodes, clock, policies };
+        let Kept { local, known, table } = self.kept;
+        let local = local.unwrap_or_default();
+        let (nodes, clock) = (self.nodes, self.clock);
+        let stores = Stores::new(store, known, &clock, policies.values());
+        let loaded = Loaded::of(table, &policies);
+        let shared = Shared { stores, local, nodes, clock, policies, loaded };
         Ok(Engine { shared: Arc::new(shared) })
     }
 }
@@ -331,7 +357,8 @@ impl<C: Clock + 'static> Engine<C> {
         if matches!(policy.kind, CompiledKind::Shaper(..)) {
             return Err(CheckError::Shapes(name.to_owned()));
         }
-        if let Some(Override::Allow | Override::Block) = policy.instead_for(check.key) {
+        let instead = policy.instead_for(check.key, &self.shared.clock);
+        if let Some(Instead::Allow | Instead::Block) = instead {
             return Ok(()); // answered without a limit, whatever the limits count
         }
         let mut keys = policy.members().iter().map(|(_, member)| member.key.as_deref());
@@ -339,7 +366,8 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
-    /// dropped, or when their lease ends.
+    /// dropped, or when their lease ends. Where no limit had a say, or a [shadow](Policy::shadow) policy would have
+    /// refused, the permit holds no place.
     ///
     /// ```
     /// # use tidegate::Engine;
@@ -385,7 +413,8 @@ impl<C: Clock + 'static> Engine<C> {
         })
     }
 
-    /// Takes a place in a shaper's queue. The caller waits.
+    /// Takes a place in a shaper's queue. The caller waits, unless the policy is a [shadow](Policy::shadow): then every
+    /// place is at once.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -419,10 +448,11 @@ impl<C: Clock + 'static> Engine<C> {
             return Err(CheckError::DoesNotShape(name.to_owned()));
         };
         let key = check.key.find(name, None)?;
-        Ok(match policy.instead_for(check.key) {
-            Some(Override::Allow) => Err(Reservation::unlimited()),
-            Some(Override::Block) => Err(Reservation::blocked()),
-            Some(Override::Limit(_)) | None => {
+        Ok(match policy.instead_for(check.key, &self.shared.clock) {
+            Some(Instead::Allow) => Err(Reservation::unlimited()),
+            Some(Instead::Block) if policy.shadow => Err(Reservation::blocked().in_shadow()),
+            Some(Instead::Block) => Err(Reservation::blocked()),
+            Some(Instead::Limit(_)) | None => {
                 Ok(Turn { scope, key, shaper, cost: check.cost, cancel: None })
             }
         })
@@ -450,8 +480,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.
     fn can_ask(&self, name: &str, op: Op) -> Result<(&str, &Compiled), CheckError> {
         let (name, policy) = self.policy(name)?;
-        let concurrency = |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
-        if op == Op::Take && policy.members().iter().any(concurrency) {
+        if op == Op::Take && policy.has_concurrency() {
             return Err(CheckError::NeedsAcquire(name.to_owned()));
         }
         Ok((name, policy))

@@ -23,10 +23,12 @@
 //! [`tidegate_core`], and what a limit can be is told at [`Limit`].
 
 mod builder;
+mod cidr;
 mod clock;
 mod engine;
 mod identity;
 mod limiter;
+mod overrides;
 mod permit;
 mod policy;
 #[cfg(all(doctest, feature = "axum", feature = "redis", feature = "time-zones"))]
@@ -44,8 +46,12 @@ mod zone;
 pub mod tower;
 
 pub use builder::Builder;
+pub use cidr::{Cidr, CidrError};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
+pub use engine::{
+    Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, Key, OverrideError,
+    PolicyView, RunTimeOverrides, Together,
+};
 pub use limiter::Limiter;
 pub use permit::{Acquired, Permit};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
@@ -58,10 +64,11 @@ pub use store::deny_cache::DenyCache;
 pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
-pub use store::redis::{CallTimes, RedisOptions, RedisStats, RedisStore};
+pub use store::redis::{CallTimes, NodeBreaker, RedisOptions, RedisStats, RedisStore};
 pub use store::{
-    Ask, KeyedLimit, Op, Place, Ran, Replicas, Scope, Settled, Source, Store, StoreError, Trouble,
-    Turn, Unconfirmed,
+    Ask, Changed, Charge, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Ran, Replicas,
+    Scope, Settled, Source, Store, StoreError, StoredOverride, Take, Takes, Trouble, Turn,
+    Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,

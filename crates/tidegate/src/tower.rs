@@ -29,7 +29,6 @@
 //! x-ratelimit-reset: 1700000012
 //! ```
 
-mod cidr;
 mod client_ip;
 mod error;
 mod forwarded;

@@ -20,6 +20,7 @@ mod url;
 mod watch;
 
 use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use self::connect::Refusal;
@@ -28,6 +29,7 @@ use self::finding::{Finding, Severity};
 use self::place::Place;
 use self::url::Target;
 use super::{ERROR, Failure, OK};
+use crate::config::Config;
 use crate::store;
 
 const EXAMPLES: &str = "\
@@ -36,6 +38,7 @@ Examples:
   tidegate doctor --store redis://app:PASSWORD@10.0.0.5:6379
   tidegate doctor --store redis+cluster://10.0.0.5:7000,10.0.0.6:7000
   tidegate doctor --store redis+sentinel://10.0.0.5,10.0.0.6,10.0.0.7/mymaster
+  tidegate doctor -c tidegate.yaml                   the store of a configuration
   tidegate doctor --nodes 12                         is there room for twelve nodes?
   tidegate doctor --json | jq '.[] | select(.severity != \"ok\")'
 
@@ -50,6 +53,9 @@ Exit codes: 0 no fault, 1 a fault or an error, 64 usage.";
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// The configuration whose store to look at
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["store", "key_prefix"])]
+    config: Option<PathBuf>,
     /// The store to look at
     #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
     store: String,
@@ -63,6 +69,18 @@ pub(crate) struct Args {
     /// Print the findings as a JSON array
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// With what the configuration says, if there is one.
+    fn configured(&self) -> Result<Self, Failure> {
+        let Some(file) = &self.config else { return Ok(self.clone()) };
+        let config = Config::read(file).map_err(|problems| Failure::new(problems.to_string()))?;
+        let url = config.store.url.read();
+        let url = url.map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
+        let nodes = config.store.nodes.map_or(self.nodes, |nodes| nodes.get().into());
+        Ok(Self { store: url.0, key_prefix: config.key_prefix, nodes, ..self.clone() })
+    }
 }
 
 /// What the store is wanted for.
@@ -84,7 +102,7 @@ impl Wants {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    let findings = runtime.block_on(examine(args))?;
+    let findings = runtime.block_on(examine(&args.configured()?))?;
     print::print(&findings, args.json);
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(ExitCode::from(if worst == Some(Severity::Fault) { ERROR } else { OK }))

@@ -1,6 +1,9 @@
-//! `tidegate serve`: the HTTP API over a store.
+//! `tidegate serve`: the doors over a store, as a configuration says.
+
+mod source;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,35 +14,52 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Failure, OK};
+use crate::config::{Config, Listen, Listens, Problems};
+use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
+use crate::reload::{self, Reloader};
 use crate::server::{self, Bounds, Door, Ending};
-use crate::store::{self, Purpose};
+use crate::store::{self, Purpose, View};
 use crate::systemd::{Notifier, Sockets};
-use crate::{demo, doors};
+use crate::text::printable;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate serve                          a demo on http://127.0.0.1:8080
+  tidegate serve -c tidegate.yaml         what the file says; `tidegate config example` shows one
+  tidegate serve                          ./tidegate.yaml, else a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
+The file is read again when it changes and on SIGHUP; a bad one is refused, and the old one stays.
 Ctrl-C or SIGTERM: /readyz says 503, requests in flight are finished, then it exits with 0.";
 
-/// Serve the HTTP API, with a few demo policies (the default command).
+/// Serve what a configuration says, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on, or `unix:/run/tidegate.sock`; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = str::parse::<Address>)]
-    listen: Address,
-    /// Where to count: in this process, or in a Redis that a fleet shares, like <redis://127.0.0.1:6379>
-    #[arg(long, value_name = "URL", default_value = "memory:")]
-    store: String,
+    /// The configuration; without one ./tidegate.yaml if there is one, else a demo in memory
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the HTTP API listens, instead of what the configuration says: an address, or
+    /// `unix:/run/tidegate.sock`; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    listen: Option<Address>,
+    /// Where the Redis protocol is spoken, instead of what the configuration says: CL.THROTTLE and TG.CHECK
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    resp: Option<Address>,
+    /// Clients of the Redis protocol have to know the password on the first line of this file
+    #[arg(long, value_name = "FILE")]
+    resp_password_file: Option<PathBuf>,
+    /// Where to count, instead of what the configuration says: memory: is this process,
+    /// <redis://127.0.0.1:6379> a Redis that a fleet shares
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Listen on an address that others can reach, without TLS and without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -56,22 +76,40 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
-    let purpose = Purpose::serving();
-    let deadline = purpose.deadline;
-    let store = store::open_in_view(&args.store, purpose).map_err(Failure::new)?;
-    let engine = demo::engine(store.store()).map_err(|error| Failure::new(error.to_string()))?;
+    let source = source::of(args);
+    // Before the file is read, so that no change is missed.
+    let identity = reload::identity(&source);
+    let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
+    let Listens { http, grpc, resp } = &config.listen;
+    for door in [http, grpc, resp].into_iter().flatten().filter(|_| !args.insecure_bind) {
+        may_be_bound(door)?;
+    }
+    let (snapshot, store) = built(&config)?;
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = open("http", &args.listen, args.insecure_bind, &mut sockets).await?;
-    let addr = http.address().map_err(|error| not_bound(&args.listen, &error))?;
-    tracing::info!(%addr, "listening");
-    welcome(&addr);
-    let gate = Gate::new(Snapshot { engine });
+    let (listens, insecure) = (config.listen.clone(), args.insecure_bind);
+    let http = open(DoorName::Http, listens.http, &mut sockets, insecure).await?;
+    let resp = open(DoorName::Resp, listens.resp, &mut sockets, insecure).await?;
+    let password = args.resp_password_file.as_deref().map(Password::read).transpose();
+    let password = password.map_err(Failure::new)?;
+    let gate = Gate::new(snapshot);
     gate.metrics().watches(store);
     let mut house = House::new(gate.metrics().clone());
-    let router = doors::http::router(gate.clone());
-    house.open(DoorName::Http, http, HttpDoor::new(router, HttpBounds::default()));
+    if let Some((listener, bounds)) = http {
+        welcome(&listener, config.policies.keys().next());
+        let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
+        house.open(DoorName::Http, listener, http, bounds);
+    }
+    if let Some((listener, bounds)) = resp {
+        welcome_resp(&listener);
+        let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
+        house.open(DoorName::Resp, listener, resp, bounds);
+    }
+    let deadline = config.store.deadline;
+    let reloader = Reloader::new(source, gate.clone(), config, identity);
+    let reloader = tokio::spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
     systemd.ready();
     tokio::select! {
@@ -80,10 +118,49 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     }
     gate.drains();
     systemd.stopping();
+    reloader.abort();
     house.close().await;
     give_back(&gate.now().engine, deadline).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Opens the store, and builds what is asked over it.
+fn built(config: &Config) -> Result<(Snapshot, View), Failure> {
+    let choice = &config.store;
+    let url = choice.url.read().map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
+    let purpose = Purpose {
+        key_prefix: config.key_prefix.clone(),
+        deadline: choice.deadline,
+        breaker: choice.breaker.clone(),
+        ..Purpose::serving()
+    };
+    let store = store::open_in_view(&url.0, purpose).map_err(Failure::new)?;
+    let builder = Engine::builder().store(store.store());
+    let builder = match choice.nodes {
+        Some(nodes) => builder.nodes(nodes),
+        None => builder,
+    };
+    let snapshot = Snapshot::build(config, builder).map_err(Failure::new)?;
+    Ok((snapshot, store))
+}
+
+fn told(problems: &Problems) -> String {
+    format!("the configuration is wrong:\n{problems}")
+}
+
+fn bounds_of(door: &Listen) -> Bounds {
+    let usual = Bounds::default();
+    let connections_max = door.connections_max.unwrap_or(usual.connections_max);
+    Bounds { connections_max, ..usual }
+}
+
+/// Others may only come in over TLS, unless the network is trusted.
+fn may_be_bound(door: &Listen) -> Result<(), Failure> {
+    if door.address.is_private() || door.tls.is_some() {
+        return Ok(());
+    }
+    Err(refused(&door.address))
 }
 
 /// The doors that are open.
@@ -99,13 +176,13 @@ impl House {
         Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
     }
 
-    fn open(&mut self, name: DoorName, listener: Listener, door: impl Door + Sync) {
+    fn open(&mut self, name: DoorName, listener: Listener, door: impl Door + Sync, bounds: Bounds) {
         let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
             let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
-            server::run(listener, door, Bounds::default(), stop).await;
+            server::run(listener, door, bounds, stop).await;
         });
     }
 
@@ -140,25 +217,27 @@ async fn give_back(engine: &Engine, deadline: Duration) {
     }
 }
 
-/// The listener of a door: the socket that was handed over for it, or a new one.
+/// The listener of a door that is to be open: the socket that was handed over for it, or a new one.
 async fn open(
-    door: &str,
-    address: &Address,
-    insecure: bool,
+    name: DoorName,
+    door: Option<Listen>,
     sockets: &mut Sockets,
-) -> Result<Listener, Failure> {
-    let handed = sockets.take(door).transpose();
-    let handed =
-        handed.map_err(|error| Failure::new(format!("the socket for `{door}`: {error}")))?;
-    let public = match &handed {
-        Some(listener) => listener.address().ok().filter(|address| !address.is_private()),
-        None => Some(address.clone()).filter(|address| !address.is_private()),
+    insecure: bool,
+) -> Result<Option<(Listener, Bounds)>, Failure> {
+    let Some(handed) = sockets.take(name.as_str()) else {
+        let Some(door) = door else { return Ok(None) };
+        let listener = Listener::bind(&door.address).await;
+        let listener = listener.map_err(|error| not_bound(&door.address, &error))?;
+        return Ok(Some((listener, bounds_of(&door))));
     };
-    match (public, handed) {
-        (Some(address), _) if !insecure => Err(refused(&address)),
-        (_, Some(listener)) => Ok(listener),
-        (_, None) => Listener::bind(address).await.map_err(|error| not_bound(address, &error)),
+    let of_socket = |error| Failure::new(format!("the socket for `{}`: {error}", name.as_str()));
+    let listener = handed.map_err(of_socket)?;
+    let address = listener.address().map_err(of_socket)?;
+    let is_safe = address.is_private() || door.as_ref().is_some_and(|door| door.tls.is_some());
+    if !is_safe && !insecure {
+        return Err(refused(&address));
     }
+    Ok(Some((listener, door.as_ref().map_or_else(Bounds::default, bounds_of))))
 }
 
 /// Ready when the process is told to stop.
@@ -174,9 +253,13 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: &Address) {
-    let check = "/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'";
-    let text = match addr {
+fn welcome(listener: &Listener, policy: Option<&String>) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening");
+    let policy = policy.map_or("api", String::as_str);
+    let check =
+        format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
+    let text = match &addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
              try it:  curl -s --unix-socket {} http://tidegate{check}\n\
@@ -189,6 +272,20 @@ fn welcome(addr: &Address) {
              or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
+    // Nobody has to read it.
+    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn welcome_resp(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for the Redis protocol");
+    let text = match &addr {
+        Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
+        Address::Tcp(addr) => {
+            format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
+        }
+    };
+    let text = format!("and the Redis protocol on {addr}:  {text}");
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }

@@ -87,7 +87,8 @@ async fn replay_all(args: &Args) -> Result<ExitCode, Failure> {
 async fn open(url: &str) -> Result<Arc<dyn Store>, Failure> {
     let run = RandomState::new().hash_one(());
     let key_prefix = format!("tg-vectors-{run:016x}");
-    let purpose = Purpose { key_prefix, deadline: DEADLINE, replays: true, serves: false };
+    let purpose =
+        Purpose { key_prefix, deadline: DEADLINE, replays: true, breaker: None, serves: false };
     let store = store::open(url, purpose).map_err(Failure::new)?;
     let reached = store::reach(&*store).await;
     reached.map_err(|error| Failure::new(not_reached(url, &error)))?;

@@ -19,7 +19,6 @@ pub(super) enum Status {
     Allowed,
     Denied,
     /// Allowed, because the policy is only tried out.
-    #[allow(dead_code, reason = "for policies that are only tried out")]
     ShadowDenied,
     Error,
 }

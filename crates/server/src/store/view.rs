@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use tidegate::{
-    Breaker, BreakerState, CallTimes, MemoryStats, MemoryStore, RedisStats, RedisStore, Store,
-};
+use tidegate::{BreakerState, CallTimes, MemoryStats, MemoryStore, RedisStats, RedisStore, Store};
 
 /// A store that was opened, and what can be told of it beside answers.
 #[derive(Clone, Debug)]
 pub(crate) enum View {
     Memory(Arc<MemoryStore>),
-    Redis { store: Arc<RedisStore>, breaker: Option<Breaker<Arc<RedisStore>>> },
+    Redis(Arc<RedisStore>),
 }
 
 impl View {
@@ -18,8 +16,7 @@ impl View {
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Memory(store) => store.clone(),
-            Self::Redis { breaker: Some(breaker), .. } => Arc::new(breaker.clone()),
-            Self::Redis { store, breaker: None } => store.clone(),
+            Self::Redis(store) => store.clone(),
         }
     }
 
@@ -27,7 +24,7 @@ impl View {
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Memory(_) => "memory",
-            Self::Redis { .. } => "redis",
+            Self::Redis(_) => "redis",
         }
     }
 
@@ -45,24 +42,25 @@ impl View {
     pub(crate) fn memory(&self) -> Option<MemoryStats> {
         match self {
             Self::Memory(store) => Some(store.stats()),
-            Self::Redis { .. } => None,
+            Self::Redis(_) => None,
         }
     }
 
     pub(crate) fn redis(&self) -> Option<(RedisStats, CallTimes)> {
         match self {
             Self::Memory(_) => None,
-            Self::Redis { store, .. } => Some((store.stats(), store.call_times())),
+            Self::Redis(store) => Some((store.stats(), store.call_times())),
         }
     }
 
-    /// What the breaker does, and how often it has opened.
+    /// What the breakers of all nodes do, the worst of them, and how often they have opened.
     pub(crate) fn breaker(&self) -> Option<(BreakerState, u64)> {
-        match self {
-            Self::Redis { breaker: Some(breaker), .. } => {
-                Some((breaker.state(), breaker.opened_total()))
-            }
-            Self::Memory(_) | Self::Redis { .. } => None,
-        }
+        let Self::Redis(store) = self else { return None };
+        let breakers = store.breakers();
+        let is = |state| breakers.iter().any(|breaker| breaker.state == state);
+        let worst =
+            [BreakerState::Open, BreakerState::Probing].into_iter().find(|state| is(*state));
+        let opened = breakers.iter().map(|breaker| breaker.opened_total).sum();
+        Some((worst.unwrap_or(BreakerState::Closed), opened))
     }
 }

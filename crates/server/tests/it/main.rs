@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod config;
 mod doctor;
 mod drain;
 mod http;
@@ -13,6 +14,13 @@ mod metrics;
 mod processes;
 mod prometheus;
 mod ready;
+mod reload;
+mod resp;
+mod resp_clients;
+mod resp_docs;
+mod resp_errors;
+mod resp_redis;
+mod resp_support;
 mod serve;
 mod serve_redis;
 mod simulate;

@@ -1,8 +1,11 @@
 //! Starts the binary and speaks to it. Everything that waits has a deadline.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -27,7 +30,14 @@ pub(crate) struct Said {
 
 /// Runs the binary to its end.
 pub(crate) fn run(args: &[&str]) -> Said {
-    let Output { status, stdout, stderr } = tidegate(args).output().unwrap();
+    run_with(args, &[])
+}
+
+/// … with variables of its own.
+pub(crate) fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Said {
+    let mut command = tidegate(args);
+    command.envs(variables.iter().copied());
+    let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
 }
@@ -56,10 +66,42 @@ pub(crate) fn ended(mut child: Child) -> ExitStatus {
     ended.recv_timeout(DEADLINE).expect("the server did not end")
 }
 
+/// A folder of its own, removed when dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-test-{}-{number}", std::process::id());
+        let folder = Self(std::env::temp_dir().join(name));
+        fs::create_dir_all(&folder.0).unwrap();
+        folder
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file, and gives its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A server on a port of its own, ended when dropped.
 pub(crate) struct Server {
     child: Option<Child>,
     pub(crate) addr: SocketAddr,
+    /// Where it speaks the Redis protocol, if it was told to.
+    pub(crate) resp: Option<SocketAddr>,
     /// What it printed on start.
     pub(crate) welcome: String,
 }
@@ -70,31 +112,54 @@ impl Server {
     }
 
     pub(crate) fn start_with(args: &[&str]) -> Self {
-        Self::launched(tidegate(args).stderr(Stdio::null()))
+        Self::start_saying(args, Stdio::null())
+    }
+
+    /// … with its log in a file.
+    pub(crate) fn start_logged(args: &[&str], log: &str) -> Self {
+        Self::start_saying(args, fs::File::create(log).unwrap().into())
+    }
+
+    fn start_saying(args: &[&str], log: Stdio) -> Self {
+        Self::launched(tidegate(args).stderr(log))
     }
 
     /// Whatever runs one on TCP.
     pub(crate) fn launched(command: &mut Command) -> Self {
-        let (child, welcome) = launch(command);
-        let url = welcome.lines().next().and_then(|line| line.split("http://").nth(1));
-        let addr = url.expect("a URL").parse().unwrap();
-        Self { child: Some(child), addr, welcome }
+        let speaks_resp = command.get_args().any(|arg| arg == "--resp");
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut welcome = String::new();
+        stdout.read_line(&mut welcome).unwrap();
+        let addr = welcome.trim().split("http://").nth(1).expect("a URL").parse().unwrap();
+        stdout.read_line(&mut welcome).unwrap();
+        let resp = speaks_resp.then(|| {
+            stdout.read_line(&mut welcome).unwrap();
+            stdout.read_line(&mut welcome).unwrap();
+            let (_, place) = welcome.rsplit_once("Redis protocol on ").expect("an address");
+            place.split(":  ").next().unwrap().parse().unwrap()
+        });
+        Self { child: Some(child), addr, resp, welcome }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// Sends a signal by name, and waits for the end.
-    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
-        let child = self.child.take().unwrap();
-        kill(&child, signal);
-        ended(child)
+    /// Sends a signal by name.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
     }
 
-    /// Sends a signal by name.
-    pub(crate) fn signal(&self, name: &str) {
-        kill(self.child.as_ref().unwrap(), name);
+    /// Sends a signal by name, and waits for the end.
+    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
+        self.signal(signal);
+        self.ended()
     }
 
     /// Waits for the end.

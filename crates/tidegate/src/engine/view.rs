@@ -46,6 +46,19 @@ impl<'a> PolicyView<'a> {
         self.policy.members().iter().map(|(_, member)| member)
     }
 
+    /// Whether it is only [tried out](crate::Policy::shadow).
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let beta = Policy::all().limit("", "10/s").shadow(true);
+    /// let engine = Engine::builder().policy("api", "5/s").policy("beta", beta).build()?;
+    /// assert!(engine.policies().map(|policy| policy.is_shadow()).eq([false, true]));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub const fn is_shadow(&self) -> bool {
+        self.policy.shadow
+    }
+
     /// Why a policy that asks for leases runs without, where it does: its burst or period is too small for them.
     ///
     /// ```

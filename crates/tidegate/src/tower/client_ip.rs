@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use http::request::Parts;
 use http::{Extensions, HeaderMap};
 
-use super::cidr::Network;
 use super::error::SetupError;
 use super::forwarded::{Source, from_right};
 use super::hook::Hook;
+use crate::cidr::Cidr;
 
 /// Finds a client's address.
 ///
@@ -36,7 +36,7 @@ use super::hook::Hook;
 #[derive(Clone, Debug)]
 #[must_use = "it finds nothing until it is given to a layer"]
 pub struct ClientIp {
-    trusted: Vec<Network>,
+    trusted: Vec<Cidr>,
     source: Source,
     ipv6_prefix: u8,
     peer: Hook<Extensions, Option<IpAddr>>,

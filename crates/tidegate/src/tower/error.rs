@@ -2,14 +2,17 @@
 
 use std::fmt;
 
+use crate::cidr::CidrError;
+
 /// A setting that makes no sense.
 ///
 /// ```
+/// use tidegate::Cidr;
 /// use tidegate::tower::{ClientIp, Key, SetupError};
 ///
-/// let (text, problem) = ("10.0.0.0/33".to_owned(), "the prefix is not a number from 0 to 32");
-/// let error = ClientIp::new().trust("10.0.0.0/33").err();
-/// assert_eq!(error, Some(SetupError::Network { text, problem }));
+/// let error = "10.0.0.0/33".parse::<Cidr>().err().map(SetupError::Network);
+/// assert!(error.is_some());
+/// assert_eq!(ClientIp::new().trust("10.0.0.0/33").err(), error);
 ///
 /// let error = SetupError::HeaderName("x api key".to_owned());
 /// assert_eq!(error.to_string(), "`x api key` cannot be the name of a header");
@@ -19,12 +22,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum SetupError {
     /// A network that is not written like `10.0.0.0/8`.
-    Network {
-        /// What was read.
-        text: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
+    Network(CidrError),
     /// A header name with characters that no header name has.
     HeaderName(String),
 }
@@ -32,13 +30,17 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Network { text, problem } => {
-                write!(f, "network `{}`: {problem}", text.escape_debug())
-            }
+            Self::Network(error) => error.fmt(f),
             Self::HeaderName(name) => {
                 write!(f, "`{}` cannot be the name of a header", name.escape_debug())
             }
         }
+    }
+}
+
+impl From<CidrError> for SetupError {
+    fn from(error: CidrError) -> Self {
+        Self::Network(error)
     }
 }
 

@@ -228,3 +228,49 @@ fn a_policy_that_makes_no_sense_is_not_built() {
     let error = problem(Policy::all().limit("a", "0/s"));
     assert_eq!(error.to_string().split(": ").next(), Some("policy `p`"));
 }
+
+#[test]
+fn networks_have_overrides_that_a_key_of_its_own_beats() {
+    let network = |text: &str| text.parse().unwrap();
+    let own = |text: &str| Override::Limit(text.parse().unwrap());
+    let policy = Policy::all()
+        .limit("", "5/h")
+        .with_override_for(network("10.0.0.0/8"), Override::Allow)
+        .with_override_for(network("10.6.0.0/16"), own("2/h"))
+        .with_override_for(network("2001:db8::/32"), Override::Block)
+        .with_override("10.6.6.6", own("7/h"));
+    let engine = builder().policy("api", policy).build().unwrap();
+    let limit = |key: &str| engine.check("api", key).now().unwrap().decision.limit();
+    for (key, expected) in [
+        ("10.1.2.3", u64::MAX),
+        ("::ffff:10.1.2.3", u64::MAX),
+        ("10.6.0.1", 2),
+        ("10.6.6.6", 7),
+        ("2001:db8:1:2::/64", 0),
+        ("2001:db8:1:2::9", 0),
+        ("2001:db9::/64", 5),
+        ("11.0.0.1", 5),
+        ("10.1.2.3.example.org", 5),
+        ("user-42", 5),
+    ] {
+        assert_eq!(limit(key), expected, "{key}");
+    }
+    // Each address has the limit for itself.
+    assert!(engine.check("api", "10.6.0.2").now().unwrap().decision.allowed());
+    assert_eq!(engine.check("api", "10.6.0.1").now().unwrap().decision.remaining(), 0);
+    assert_eq!(engine.check("api", "10.6.0.2").now().unwrap().decision.remaining(), 0);
+}
+
+#[test]
+fn a_networks_limit_has_to_fit_the_policy_too() {
+    let own = Override::Limit("1/s".parse().unwrap());
+    let network = "10.0.0.0/8".parse().unwrap();
+    let two = Policy::all().limit("a", "1/s").limit("b", "2/s");
+    let places = Policy::all().limit("", "concurrency 2");
+    for (policy, problem) in [
+        (two.with_override_for(network, own.clone()), PolicyProblem::OverrideOfMany),
+        (places.with_override_for(network, own), PolicyProblem::OverrideOfAnotherKind),
+    ] {
+        assert_eq!(builder().policy("p", policy).build().unwrap_err().problem, problem);
+    }
+}

@@ -40,7 +40,8 @@ struct Trial {
 /// The store that the script is run through.
 pub(super) fn open(url: &str, key_prefix: &str) -> Result<Arc<dyn Store>, String> {
     let key_prefix = key_prefix.to_owned();
-    store::open(url, Purpose { key_prefix, deadline: DEADLINE, replays: false, serves: false })
+    let looking = Purpose { breaker: None, serves: false, ..Purpose::serving() };
+    store::open(url, Purpose { key_prefix, deadline: DEADLINE, ..looking })
 }
 
 /// Runs the script. Its keys are the doctor's own, and are gone soon.

@@ -1,0 +1,79 @@
+//! `tidegate config`: what can be written, and files of others as ours.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueEnum};
+
+use super::{Failure, OK};
+use crate::config::{self, EXAMPLE, SCHEMA};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate config example > tidegate.yaml      every key, with comments
+  tidegate config schema > tidegate.schema.json
+  tidegate config reference                    every key, as a Markdown table
+  tidegate config import envoy config/ > tidegate.yaml
+  tidegate config import limitador limits.yaml > tidegate.yaml
+
+For completion in editors that speak to a YAML language server, put this on top of a file:
+  # yaml-language-server: $schema=tidegate.schema.json";
+
+/// Show what can be configured, or import what another limiter was configured with.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// Print the JSON Schema (draft 2020-12)
+    Schema,
+    /// Print a commented example of everything
+    Example,
+    /// Print a table of all keys, in Markdown
+    Reference,
+    /// Print another limiter's configuration as ours
+    Import {
+        /// Whose it is
+        from: From,
+        /// Its file; for envoy also a folder of files
+        #[arg(value_name = "FILE")]
+        path: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum From {
+    /// envoyproxy/ratelimit
+    Envoy,
+    /// limitador
+    Limitador,
+}
+
+/// Prints what was asked for.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let text = match &args.what {
+        What::Schema => format!("{:#}\n", *SCHEMA),
+        What::Example => EXAMPLE.to_owned(),
+        What::Reference => config::reference(),
+        What::Import { from, path } => import(*from, path)?,
+    };
+    // Who closed the pipe has read enough.
+    let _ = io::stdout().write_all(text.as_bytes());
+    Ok(ExitCode::from(OK))
+}
+
+fn import(from: From, path: &Path) -> Result<String, Failure> {
+    let imported = match from {
+        From::Envoy => config::import::envoy(path),
+        From::Limitador => config::import::limitador(path),
+    };
+    imported.map_err(|wrong| {
+        let lines: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+        Failure::new(lines.join("\n"))
+    })
+}

@@ -1,0 +1,38 @@
+//! Where the configuration comes from: a file or the demo, with what was typed on top.
+
+use std::path::{Path, PathBuf};
+
+use super::Args;
+use crate::config::{Config, Listen, StoreChoice};
+use crate::demo;
+use crate::reload::Source;
+
+/// What is served without being told, if it is there.
+const USUAL: &str = "tidegate.yaml";
+
+/// The file that is named, the usual one if there is one, or the demo.
+pub(super) fn of(args: &Args) -> Source {
+    let usual = || Path::new(USUAL).exists().then(|| PathBuf::from(USUAL));
+    let file = args.config.clone().or_else(usual);
+    let (args, path) = (args.clone(), file.clone());
+    let read = move || {
+        let config = path.as_deref().map_or_else(demo::config, Config::read)?;
+        Ok(with_typed(config, &args))
+    };
+    Source { file, read: Box::new(read) }
+}
+
+/// What was typed wins over what is written.
+fn with_typed(mut config: Config, args: &Args) -> Config {
+    let listens = &mut config.listen;
+    for (written, typed) in [(&mut listens.http, &args.listen), (&mut listens.resp, &args.resp)] {
+        if let Some(address) = typed {
+            let options = written.take().unwrap_or_else(|| Listen::on(address.clone()));
+            *written = Some(Listen { address: address.clone(), ..options });
+        }
+    }
+    if let Some(url) = &args.store {
+        config.store = StoreChoice::by_url(url.clone());
+    }
+    config
+}

@@ -1,0 +1,69 @@
+//! `tidegate validate`: is a configuration right, and if not, where and why.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::{ERROR, Failure, OK};
+use crate::config::{Config, Problem, Problems};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate validate tidegate.yaml
+  tidegate validate conf/*.yaml
+  tidegate validate --json tidegate.yaml | jq -r '.[].message'
+
+Every problem has a line of its own, file:line:column: what was expected. Nothing
+is opened or connected to; variables that the files name have to be set.
+
+Exit codes: 0 all are right, 1 one is not, 64 usage.";
+
+/// Check configuration files: every error with file, line and what was expected.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The files to check
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Print the problems as a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// A problem, for programs.
+#[derive(Serialize)]
+struct Told<'a> {
+    file: std::borrow::Cow<'a, str>,
+    #[serde(flatten)]
+    problem: &'a Problem,
+}
+
+/// Checks, prints, and exits with 1 if anything is wrong.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let problems: Vec<_> = args.files.iter().filter_map(|file| Config::read(file).err()).collect();
+    print(args, &problems).map_err(|error| Failure::new(error.to_string()))?;
+    Ok(ExitCode::from(if problems.is_empty() { OK } else { ERROR }))
+}
+
+fn print(args: &Args, problems: &[Problems]) -> io::Result<()> {
+    let told = problems.iter().flat_map(|problems| {
+        let file = problems.file().to_string_lossy();
+        problems.iter().map(move |problem| Told { file: file.clone(), problem })
+    });
+    let mut out = io::stdout().lock();
+    // Who closed the pipe still gets the exit code.
+    let _ = if args.json {
+        serde_json::to_writer_pretty(&mut out, &told.collect::<Vec<_>>())?;
+        writeln!(out)
+    } else if problems.is_empty() {
+        let (count, files) =
+            (args.files.len(), if args.files.len() == 1 { "file" } else { "files" });
+        writeln!(out, "{count} {files} checked: all right")
+    } else {
+        drop(out);
+        problems.iter().try_for_each(|problems| writeln!(io::stderr(), "{problems}"))
+    };
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! The configuration: from a file to checked things, in two steps.
+//!
+//! - Step one, what was written: [`yaml`] parses within bounds into [`node`]s that know their places, [`environment`] puts
+//!   variables in, [`conform`] holds them against the [`schema`] of [`text`], the one definition of what can be written.
+//! - Step two, what it means: the other files turn text into policies, addresses and routes that cannot be wrong.
+//!
+//! Both go on after a problem, so that all of a file's problems are told at once. Neither opens, binds or connects
+//! anything: `tidegate validate` is these two steps alone.
+
+mod amount;
+mod conform;
+mod doors;
+mod environment;
+pub(crate) mod import;
+mod key;
+mod limit;
+mod line;
+mod listen;
+mod node;
+mod overrides;
+mod policy;
+mod problem;
+mod quota;
+mod reference;
+mod route;
+mod schema;
+mod secret;
+mod store;
+mod text;
+mod unavailable;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use tidegate::Policy;
+
+pub(crate) use self::doors::DoorRules;
+pub(crate) use self::listen::{Listen, Listens};
+use self::node::{Node, Spot, Value};
+pub(crate) use self::problem::{Place, Problem, Problems};
+pub(crate) use self::reference::table as reference;
+pub(crate) use self::schema::SCHEMA;
+pub(crate) use self::secret::{Secret, SecretSource};
+pub(crate) use self::store::StoreChoice;
+
+/// Every key, with comments.
+pub(crate) const EXAMPLE: &str = include_str!("config/example.yaml");
+
+/// A file that has been checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) store: StoreChoice,
+    pub(crate) listen: Listens,
+    pub(crate) key_prefix: String,
+    pub(crate) policies: BTreeMap<String, Policy>,
+    pub(crate) doors: DoorRules,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, Problems> {
+        let text = contents(path).map_err(|problem| Problems::new(path, vec![problem]))?;
+        Self::parse(&text, &environment::of_process).map_err(|found| Problems::new(path, found))
+    }
+
+    /// Checks what a file holds.
+    pub(crate) fn parse(text: &str, lookup: environment::Lookup<'_>) -> Result<Self, Vec<Problem>> {
+        let (file, node) = written(text, lookup)?;
+        let mut found = Vec::new();
+        let config = Self::check(&file, &Spot::top(&node), &mut found);
+        if found.is_empty() { Ok(config) } else { Err(found) }
+    }
+
+    fn check(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>) -> Self {
+        unavailable::refuse(file, top, found);
+        let mut policies = BTreeMap::new();
+        for (name, text) in &file.policies {
+            let checked = policy::policy(name, text, &top.of("policies").of(name), found);
+            policies.extend(checked.map(|policy| (name.clone(), policy)));
+        }
+        overrides::add(file, &mut policies, &top.of("overrides"), found);
+        if file.mode == Some(text::Mode::Shadow) {
+            policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
+        }
+        Self {
+            store: store::store(file.store.as_ref(), &top.of("store"), found),
+            listen: listen::listens(file.listen.as_ref(), &top.of("listen"), found),
+            key_prefix: key_prefix(file, &top.of("key_prefix"), found),
+            policies,
+            doors: doors::doors(file, top, found),
+        }
+    }
+}
+
+/// Step one: what was written, with its places.
+fn written(
+    text: &str,
+    lookup: environment::Lookup<'_>,
+) -> Result<(text::File, Node), Vec<Problem>> {
+    let mut node = yaml::parse(text).map_err(|problem| vec![problem])?;
+    if matches!(node.value, Value::Null) {
+        node.value = Value::Map(Vec::new());
+    }
+    let mut found = Vec::new();
+    environment::substitute(&mut node, lookup, &mut found);
+    conform::conform(&mut node, &SCHEMA, "", &mut found);
+    if !found.is_empty() {
+        return Err(found);
+    }
+    // What conforms can be read; if not, the schema says too little.
+    let file = serde_json::from_value(node.to_json());
+    let file = file.map_err(|error| vec![Problem::new(node.place, error.to_string())])?;
+    Ok((file, node))
+}
+
+fn contents(path: &Path) -> Result<String, Problem> {
+    let unread = |why: String| Problem::new(Place::START, format!("cannot be read: {why}"));
+    let file = fs::File::open(path).map_err(|error| unread(error.to_string()))?;
+    let mut bytes = Vec::new();
+    // One more than is allowed, to know whether there is more.
+    let most = yaml::BYTES_MAX as u64 + 1;
+    file.take(most).read_to_end(&mut bytes).map_err(|error| unread(error.to_string()))?;
+    if bytes.len() > yaml::BYTES_MAX {
+        return Err(yaml::too_long());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.split(|byte| *byte == b'\n').count() as u64;
+        Problem::new(Place { line, column: 1 }, "is no UTF-8")
+    })
+}
+
+fn key_prefix(file: &text::File, spot: &Spot<'_>, found: &mut Vec<Problem>) -> String {
+    let Some(prefix) = &file.key_prefix else { return "tg".to_owned() };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
+        found.push(spot.problem("expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`"));
+    }
+    prefix.clone()
+}
+
+#[cfg(test)]
+mod tests;

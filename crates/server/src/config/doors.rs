@@ -1,0 +1,174 @@
+//! What doors go by besides the policies.
+
+use std::collections::BTreeMap;
+
+use tidegate::Cidr;
+use tidegate::tower::{ClientIp, Headers};
+
+use super::key::KeyParts;
+use super::node::Spot;
+use super::overrides::unknown_policy;
+use super::problem::Problem;
+use super::route::{Pattern, Route, methods};
+use super::secret::SecretSource;
+use super::text::{self, Dialect, Legacy};
+
+/// What doors go by: everything in it can change while they are open.
+#[allow(dead_code, reason = "for the doors that go by it")]
+#[derive(Clone, Debug)]
+pub(crate) struct DoorRules {
+    /// The first that matches wins.
+    pub(crate) routes: Vec<Route>,
+    /// Who is limited by a policy where no route says so; by its address where it is not in here either.
+    pub(crate) policy_keys: BTreeMap<String, KeyParts>,
+    /// Finds clients, once it is told where a door keeps its peer.
+    pub(crate) client_ip: ClientIp,
+    /// The proxies whose headers are believed.
+    pub(crate) trusted_proxies: Vec<Cidr>,
+    /// What admin calls have to show; none: they are answered on this machine only.
+    pub(crate) admin_token: Option<SecretSource>,
+    pub(crate) headers: Headers,
+    /// Whether all descriptors of a request to Envoy's service are one atomic step.
+    pub(crate) envoy_atomic: bool,
+}
+
+impl Default for DoorRules {
+    fn default() -> Self {
+        Self {
+            routes: Vec::new(),
+            policy_keys: BTreeMap::new(),
+            client_ip: ClientIp::new(),
+            trusted_proxies: Vec::new(),
+            admin_token: None,
+            headers: Headers::default(),
+            envoy_atomic: true,
+        }
+    }
+}
+
+/// Checks what doors go by; what is wrong is noted.
+pub(crate) fn doors(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>) -> DoorRules {
+    let policy_keys = policy_keys(file, &top.of("policies"), found);
+    let routes = file.routes.iter().enumerate().filter_map(|(index, text)| {
+        route(text, file, &policy_keys, &top.of("routes").item(index), found)
+    });
+    let routes = routes.collect();
+    let client = file.client_ip.as_ref();
+    let (client_ip, trusted_proxies) = match client {
+        Some(text) => client_ip(text, &top.of("client_ip"), found),
+        None => (ClientIp::new(), Vec::new()),
+    };
+    let admin_token = file.admin.as_ref().and_then(|it| token(it, &top.of("admin"), found));
+    let headers = file
+        .headers
+        .as_ref()
+        .map_or(Headers::default(), |text| headers(text, &top.of("headers"), found));
+    let envoy_atomic = file.envoy.as_ref().and_then(|envoy| envoy.atomic).unwrap_or(true);
+    DoorRules {
+        routes,
+        policy_keys,
+        client_ip,
+        trusted_proxies,
+        admin_token,
+        headers,
+        envoy_atomic,
+    }
+}
+
+fn policy_keys(
+    file: &text::File,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> BTreeMap<String, KeyParts> {
+    let key = |(name, policy): (&String, &text::Policy)| {
+        let text::Policy::Map(options) = policy else { return None };
+        let spot = spot.of(name).of("key");
+        let parts = spot.note(KeyParts::read(options.key.as_ref()?), found)?;
+        Some((name.clone(), parts))
+    };
+    file.policies.iter().filter_map(key).collect()
+}
+
+fn route(
+    text: &text::Route,
+    file: &text::File,
+    policy_keys: &BTreeMap<String, KeyParts>,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<Route> {
+    if !file.policies.contains_key(&text.policy) {
+        let names = file.policies.keys().map(String::as_str);
+        found.push(spot.of("policy").problem(unknown_policy(&text.policy, names)));
+    }
+    let count_before = found.len();
+    let matches = text.matches.clone().unwrap_or_default();
+    let inside = spot.of("match");
+    let path = matches.path.and_then(|it| inside.of("path").note(Pattern::path(&it), found));
+    let host = matches.host.and_then(|it| inside.of("host").note(Pattern::host(&it), found));
+    let of_method = matches.method.and_then(|it| inside.of("method").note(methods(&it), found));
+    let key = text.key.as_ref().and_then(|it| spot.of("key").note(KeyParts::read(it), found));
+    let key = key.or_else(|| policy_keys.get(&text.policy).cloned()).unwrap_or_default();
+    let route = Route {
+        path,
+        methods: of_method.unwrap_or_default(),
+        host,
+        policy: text.policy.clone(),
+        key,
+        cost: text.cost.unwrap_or(1),
+    };
+    (found.len() == count_before).then_some(route)
+}
+
+fn client_ip(
+    text: &text::ClientIp,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> (ClientIp, Vec<Cidr>) {
+    let mut client_ip = ClientIp::new().ipv6_prefix(text.ipv6_prefix.unwrap_or(64));
+    if text.forwarded == Some(true) {
+        client_ip = client_ip.forwarded();
+    }
+    let mut trusted = Vec::new();
+    for (index, network) in text.trusted_proxies.iter().enumerate() {
+        let spot = spot.of("trusted_proxies").item(index);
+        trusted.extend(spot.note(network.parse::<Cidr>(), found));
+        client_ip = client_ip.clone().trust(network).unwrap_or(client_ip);
+    }
+    (client_ip, trusted)
+}
+
+/// Shorter tokens can be guessed.
+const TOKEN_LEN_MIN: usize = 16;
+
+fn token(text: &text::Admin, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<SecretSource> {
+    match (&text.token, &text.token_file) {
+        (Some(token), None) => {
+            if token.0.len() < TOKEN_LEN_MIN {
+                found.push(spot.of("token").problem("is shorter than 16 bytes: it can be guessed"));
+            }
+            Some(SecretSource::Given(token.clone()))
+        }
+        (None, Some(file)) => Some(SecretSource::File(file.into())),
+        (None, None) => None,
+        (Some(_), Some(_)) => {
+            found.push(
+                spot.of("token_file").problem("and `token` are both given: give one of them"),
+            );
+            None
+        }
+    }
+}
+
+fn headers(text: &text::Headers, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Headers {
+    match (text.dialect.unwrap_or(Dialect::Draft11), text.legacy.unwrap_or(Legacy::Epoch)) {
+        (Dialect::Draft11, Legacy::Epoch) => Headers::LegacyEpoch,
+        (Dialect::Draft11, Legacy::Delta) => Headers::LegacyDelta,
+        (Dialect::Draft11, Legacy::Off) => Headers::Standard,
+        (Dialect::Off, Legacy::Off) => Headers::Off,
+        (Dialect::Off, Legacy::Epoch | Legacy::Delta) => {
+            let message = "switches all headers off: say `legacy: off` as well";
+            found.push(spot.of("dialect").problem(message));
+            Headers::Off
+        }
+    }
+}

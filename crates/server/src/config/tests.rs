@@ -1,0 +1,346 @@
+use std::time::Instant;
+
+use super::*;
+
+fn lookup(name: &str) -> Option<String> {
+    match name {
+        "BURST" => Some("7".to_owned()),
+        "SHADOW" => Some("true".to_owned()),
+        "RATE" => Some("5/h".to_owned()),
+        "INJECTED" => Some("5/h, burst: 1 }\n  more: { limit: 1/s".to_owned()),
+        "PASSWORD" => Some("hunter2".to_owned()),
+        _ => None,
+    }
+}
+
+/// The problems of a file, as they are told.
+fn problems(text: &str) -> Vec<String> {
+    let found = Config::parse(text, &lookup).err().unwrap_or_default();
+    Problems::new("f".as_ref(), found).lines()
+}
+
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    assert_eq!(problems(text), expected, "{text}");
+}
+
+#[test]
+fn unknown_keys_and_words_are_told_with_what_was_meant() {
+    check("polices: {}", &["f:1:1: unknown key `polices`, did you mean `policies`?"]);
+    check(
+        "policies:\n  api: { limt: 5/h }\n  web: { limit: 5/h, brust: 3 }",
+        &[
+            "f:2:10: policies.api: unknown key `limt`, did you mean `limit`?",
+            "f:3:22: policies.web: unknown key `brust`, did you mean `burst`?",
+        ],
+    );
+    check("mode: shadwo", &["f:1:7: mode: unknown `shadwo`, did you mean `shadow`?"]);
+    check("mode: 7", &["f:1:7: mode: expected enforce, shadow, got a number"]);
+    check(
+        "policies: { a: { algorithm: leaky, limit: 1/s } }",
+        &[
+            "f:1:29: policies.a.algorithm: unknown `leaky`: expected one of gcra, token-bucket, leaky-bucket, \
+           fixed-window, sliding-window, sliding-log, quota, concurrency",
+        ],
+    );
+    check(
+        "client_ip: { zebra: 1 }",
+        &[
+            "f:1:14: client_ip: unknown key `zebra`: expected one of forwarded, ipv6_prefix, trusted_proxies",
+        ],
+    );
+}
+
+#[test]
+fn values_of_another_kind_are_told_with_what_was_expected() {
+    check("policies: [a]", &["f:1:11: policies: expected a map, got a list"]);
+    check("- a", &["f:1:1: expected a map, got a list"]);
+    check(
+        "policies: { a: }",
+        &["f:1:14: policies.a: expected text like 100/min burst 20 or a map, got nothing"],
+    );
+    check(
+        "policies: { a: { limit: 1/s, burst: 1.5 } }",
+        &["f:1:37: policies.a.burst: expected a whole number, got a number with a fraction"],
+    );
+    check(
+        "policies: { a: { limit: 1/s, burst: 0, lease: 60s } }",
+        &[
+            "f:1:37: policies.a.burst: expected a whole number from 1 to 9007199254740992",
+            "f:1:47: policies.a.lease: expected true or false, got text",
+        ],
+    );
+    check(
+        "overrides: [{ policy: a, key: 42, allow: true }]",
+        &["f:1:31: overrides[0].key: expected text, got a number (put it in quotes)"],
+    );
+    check("overrides: [{ key: x, allow: true }]", &["f:1:13: overrides[0]: `policy` is missing"]);
+    // What is commented out leaves a name without a value.
+    check("policies:\noverrides:\nadmin:\n", &[]);
+    check("", &[]);
+}
+
+#[test]
+fn limits_that_make_no_sense_are_told_where_they_stand() {
+    for (policy, expected) in [
+        (
+            "{ limit: 100/m }",
+            "20: policies.p.limit: unit `m` is unknown: min for minutes, ms for milliseconds",
+        ),
+        (
+            "{ limit: 100 }",
+            "20: policies.p.limit: `100` does not say in what time: expected a rate like 100/min",
+        ),
+        ("{ burst: 5 }", "11: policies.p: `limit` is missing: expected one like 100/min"),
+        (
+            "{ limit: 0/s }",
+            "20: policies.p.limit: limit is 0: give at least 1 (to refuse everything, block the key)",
+        ),
+        (
+            "{ limit: 5/h, capacity: 3 }",
+            "35: policies.p.capacity: does not belong to gcra, which has limit, burst",
+        ),
+        (
+            "{ algorithm: token-bucket, limit: 5/s, refill: 5/s }",
+            "45: policies.p.limit: does not belong to token-bucket, which has capacity, refill",
+        ),
+        (
+            "{ algorithm: leaky-bucket, limit: 5/s }",
+            "11: policies.p: `max_wait` is missing: the longest delay, like 5s",
+        ),
+        (
+            "{ algorithm: quota, limit: 5 }",
+            "11: policies.p: `every` is missing: day, week, month or a duration like 90s",
+        ),
+        (
+            "{ algorithm: quota, limit: 5, every: month, time_zone: Mars/Olympus }",
+            "66: policies.p.time_zone: `Mars/Olympus` is no time zone: expected a name like Europe/Berlin",
+        ),
+        (
+            "{ algorithm: quota, limit: 5, every: 90s, time_zone: UTC }",
+            "64: policies.p.time_zone: goes with `every: day`, `week` or `month` that is not rolling",
+        ),
+        (
+            "{ algorithm: quota, limit: 5, every: day, utc_offset: 2 }",
+            "65: policies.p.utc_offset: expected text like +02:00, got a number (put it in quotes)",
+        ),
+        (
+            "{ algorithm: quota, limit: 5, every: day, utc_offset: '+2' }",
+            "65: policies.p.utc_offset: `+2` is no offset: expected one like \"+02:00\"",
+        ),
+        (
+            "{ algorithm: sliding-window, limit: 5/s, buckets: 3 }",
+            "61: policies.p.buckets: 3 buckets do not divide the period of 1000000µs into whole microseconds",
+        ),
+        (
+            "{ algorithm: concurrency, limit: 5/s }",
+            "44: policies.p.limit: `5/s` is a rate: expected a whole number alone",
+        ),
+        (
+            "{ algorithm: concurrency, limit: 5, lease: true }",
+            "11: policies.p: concurrency cannot be leased: leave lease out",
+        ),
+        (
+            "sliding 5/s",
+            "11: policies.p: unknown algorithm `sliding`: expected one of gcra, token-bucket, leaky-bucket, fixed-window, sliding-window, sliding-log, quota, concurrency",
+        ),
+        ("5/s burst", "11: policies.p: `burst` does not belong here or lacks its value"),
+        (
+            "5/s brust 7",
+            "11: policies.p: unknown option `brust`: expected burst, capacity, buckets, max-wait, lease, at or rolling",
+        ),
+        ("{ all: [] }", "11: policies.p: no limit: add at least one"),
+        (
+            "{ all: [{ limit: 1/s }], any: [] }",
+            "41: policies.p.any: and `all` are both given: give one of them",
+        ),
+        (
+            "{ limit: 1/s, all: [{ limit: 1/s }] }",
+            "20: policies.p.limit: stands beside `all`: give it to one of the limits in there",
+        ),
+        (
+            "{ all: [{ name: a, algorithm: leaky-bucket, limit: 1/s, max_wait: 1s }] }",
+            "41: policies.p.all[0].algorithm: a leaky bucket delays where other limits refuse: give it a policy of its own",
+        ),
+        (
+            "{ limit: 1/s, replicas: { timeout: 2h } }",
+            "46: policies.p.replicas.timeout: expected 1ms to 60s",
+        ),
+        (
+            "{ limit: 1/s, priority: high }",
+            "35: policies.p.priority: is not available in this version: leave it out",
+        ),
+        (
+            "{ limit: 1/s, key: hedaer:x }",
+            "30: policies.p.key: unknown key part `hedaer:x`, did you mean `header:`?",
+        ),
+    ] {
+        check(&format!("policies:\n  p:      {policy}"), &[&format!("f:2:{expected}")]);
+    }
+}
+
+#[test]
+fn all_problems_of_a_file_are_told_in_order() {
+    let text = "\
+store: { url: memory, deadline: 20ms }
+listen: { http: nowhere }
+policies:
+  a: { limit: 1/x }
+  b: { all: [{ limit: 1/s }, { limit: 2/s }] }
+overrides:
+  - { policy: c, key: x, allow: true }
+  - { policy: d, key: 10.0.0.0/33, block: true }
+  - { policy: d, key: x, allow: true, block: true }
+  - { policy: e, key: x, limit: 5/s }
+routes:
+  - { policy: aa, key: clientip, match: { path: api, method: post, host: 'a:80' } }
+client_ip: { trusted_proxies: [10.0.0.0/8, example.org] }
+key_prefix: 'a b'
+admin: { token: short }
+headers: { dialect: off }
+";
+    let text = text.replace(
+        "\noverrides:",
+        "\n  d: 1/s\n  e: { all: [{ name: x, limit: 1/s }, { name: y, limit: 2/s }] }\noverrides:",
+    );
+    check(
+        &text,
+        &[
+            "f:1:33: store.deadline: goes with a store over the network: memory answers at once and alone",
+            "f:2:17: listen.http: expected an address and a port, like 127.0.0.1:8080, or unix:/run/tidegate.sock",
+            "f:4:15: policies.a.limit: unit `x` is unknown: expected us, ms, s, min, h, day or week",
+            "f:5:14: policies.b.all[0]: `name` is missing: answers and counters tell limits apart by it",
+            "f:5:30: policies.b.all[1]: `name` is missing: answers and counters tell limits apart by it",
+            "f:9:15: overrides[0].policy: no policy is called `c`, did you mean `a`?",
+            "f:10:23: overrides[1].key: network `10.0.0.0/33`: the prefix is not a number from 0 to 32",
+            "f:11:5: overrides[2]: expected one of `limit`, `allow: true` and `block: true`",
+            "f:12:5: overrides[3]: a key's own limit needs a policy with exactly one limit: use allow or block",
+            "f:14:15: routes[0].policy: no policy is called `aa`, did you mean `a`?",
+            "f:14:24: routes[0].key: unknown key part `clientip`, did you mean `client_ip`?",
+            "f:14:49: routes[0].match.path: `api` is no path: expected one like /api/login or /api/*",
+            "f:14:62: routes[0].match.method: `post` is no method: expected one like POST",
+            "f:14:74: routes[0].match.host: `a:80` is no host: expected one like api.example.com, without a port",
+            "f:15:44: client_ip.trusted_proxies[1]: network `example.org`: expected an address and a prefix, like 10.0.0.0/8 or fd00::/8",
+            "f:16:13: key_prefix: expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`",
+            "f:17:17: admin.token: is shorter than 16 bytes: it can be guessed",
+            "f:18:21: headers.dialect: switches all headers off: say `legacy: off` as well",
+        ],
+    );
+}
+
+#[test]
+fn yaml_that_cannot_be_read_is_told_with_its_place() {
+    check("a: [1, 2\nb: 3", &["f:2:2: illegal placement of ':' indicator"]);
+    check(
+        "store: memory:",
+        &[
+            "f:1:14: mapping values are not allowed in this context (a value with a colon at its end or before a space needs quotes)",
+        ],
+    );
+    check("mode: shadow\nmode: shadow", &["f:2:1: `mode` is given twice: give it once"]);
+    check(
+        "policies:\n\ta: 1/s",
+        &["f:2:2: tabs disallowed within this context (block indentation) (indent with spaces)"],
+    );
+    check(
+        "policies: { a: { limit: ${RATE} } }",
+        &[
+            "f:1:26: while parsing a flow mapping, did not find expected ',' or '}' (inside of brackets and braces `${…}` needs quotes)",
+        ],
+    );
+}
+
+#[test]
+fn variables_become_values_and_nothing_else() {
+    let text = "policies:\n  a: { limit: \"${RATE}\", burst: \"${BURST}\", lease: \"${SHADOW}\" }\n  b: ${NONE:-1/s}\n  c: 1/s $$";
+    check(text, &["f:4:6: policies.c: `$` does not belong here or lacks its value"]);
+    check("policies: { \"${RATE}\": 1/s }", &[]); // a key is no value
+    check(
+        "policies:\n  a: { limit: \"${INJECTED}\" }",
+        &[
+            "f:2:15: policies.a.limit: `5/h, burst: 1 }\\n  more: { limit: 1/s` is no rate: expected one like 100/min; what else there is has its own key",
+        ],
+    );
+    check(
+        "policies: { a: '${NOPE}' }\nmode: ${ALSO_NOPE}",
+        &[
+            "f:1:16: the environment variable NOPE is not set: set it, or write `${NOPE:-default}`",
+            "f:2:7: the environment variable ALSO_NOPE is not set: set it, or write `${ALSO_NOPE:-default}`",
+        ],
+    );
+}
+
+#[test]
+fn secrets_are_neither_shown_nor_repeated() {
+    let given = Config::parse(
+        "store: redis://app:${PASSWORD}@h:6379\nadmin: { token: hunter2hunter2hunter2 }",
+        &lookup,
+    );
+    let shown = format!("{given:?}");
+    assert!(given.is_ok() && !shown.contains("hunter2"), "{shown}");
+    for text in [
+        "store: http://app:hunter2@h",
+        "store: redis://app:hunter2@h:port",
+        "store: { url: 'redis://:${PASSWORD}@h:1/x/y', deadline: 5 }",
+        "admin: { token: hunter2, token_file: x }",
+        "admin: { token: [hunter2] }",
+        "admin: hunter2",
+    ] {
+        let told = problems(text).join("\n");
+        assert!(!told.is_empty() && !told.contains("hunter2"), "{text}: {told}");
+    }
+}
+
+#[test]
+fn bombs_are_refused_before_they_go_off() {
+    let nested = |open: &str| open.repeat(100_000);
+    let laugh = |n: u32| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(","));
+    let laughs = (1..20).map(laugh).collect::<Vec<_>>().concat();
+    let stairs = (0..1_000).map(|n| format!("{}a:\n", " ".repeat(n))).collect::<Vec<_>>().concat();
+    #[expect(clippy::disallowed_methods, reason = "how long it really takes is the claim")]
+    let started = Instant::now();
+    for text in [
+        nested("["),
+        nested("{a: "),
+        stairs,
+        format!("a0: &a0 [x,x,x,x,x,x,x,x,x]\n{laughs}"),
+        "a: ".to_owned() + &"x".repeat(yaml::BYTES_MAX),
+        "- x\n".repeat(yaml::BYTES_MAX / 5),
+    ] {
+        let told = problems(&text);
+        assert!(!told.is_empty() && told.len() < 3, "{:.80}: {told:?}", text);
+    }
+    let took = started.elapsed();
+    assert!(took.as_secs() < 60, "{took:?}");
+}
+
+#[test]
+fn the_example_is_right_and_names_every_key() {
+    assert_eq!(problems(EXAMPLE), [] as [&str; 0]);
+    let keys: Vec<_> = reference()
+        .lines()
+        .filter_map(|row| row.strip_prefix("| `")?.split('`').next().map(str::to_owned))
+        .collect();
+    let missing: Vec<_> = keys
+        .iter()
+        .filter(|key| !key.contains(['…']))
+        .filter(|key| {
+            !["adaptive", "priority", "tls", "proxy_protocol"].iter().any(|it| key.contains(it))
+        })
+        .map(|key| key.rsplit('.').next().unwrap_or(key))
+        .filter(|name| !EXAMPLE.contains(&format!("{name}:")))
+        .collect();
+    let not_shown = ["any", "grpc", "resp", "deadline", "refill", "buckets"];
+    assert!(missing.iter().all(|name| not_shown.contains(name)), "{missing:?}");
+}
+
+#[test]
+fn the_schema_speaks_of_no_null_and_knows_its_definitions() {
+    let text = SCHEMA.to_string();
+    assert!(!text.contains("null"), "{text}");
+    assert_eq!(SCHEMA["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    for reference in text.split("\"$ref\":\"#").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(SCHEMA.pointer(name).is_some(), "{name}");
+    }
+}

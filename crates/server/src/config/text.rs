@@ -1,0 +1,60 @@
+//! What can be written in a file: the one definition that reading, the JSON Schema and the reference are made from.
+//!
+//! The comments on these fields are what users read.
+
+mod adaptive;
+mod doors;
+mod limit;
+mod listen;
+mod policy;
+mod scalar;
+mod store;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub(crate) use self::adaptive::Ramp;
+pub(crate) use self::doors::{Admin, ClientIp, Dialect, Envoy, Headers, Legacy, Route};
+pub(crate) use self::limit::{Algorithm, Limit, Member};
+pub(crate) use self::listen::{Door, DoorOptions, Listen};
+pub(crate) use self::policy::{
+    Mode, OnStoreError, OnStoreErrorWord, Override, Policy, PolicyOptions, Replicas, Unconfirmed,
+};
+pub(crate) use self::scalar::{Amount, OneOrMany, Secret, Span};
+pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
+
+/// The configuration of tidegate.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    /// Where to count: `memory`, or the URL of a Redis that a fleet shares. Default: `memory`. Needs a restart to change.
+    pub(crate) store: Option<Store>,
+    /// Where to listen. A door that is not named stays closed; without `listen`: http on `127.0.0.1:8080`. Needs a
+    /// restart to change.
+    pub(crate) listen: Option<Listen>,
+    /// `shadow`: no policy refuses anybody; all of them count and report. Default: `enforce`.
+    pub(crate) mode: Option<Mode>,
+    /// The policies, by name. A policy can be a line such as `100/min burst 20`, or a map.
+    #[serde(default)]
+    pub(crate) policies: BTreeMap<String, Policy>,
+    /// What single keys and networks get instead of a policy: a limit of their own, everything or nothing.
+    #[serde(default)]
+    pub(crate) overrides: Vec<Override>,
+    /// Which policy a request falls under, for forward-auth and the proxy: the first match wins.
+    #[serde(default)]
+    pub(crate) routes: Vec<Route>,
+    /// How the client of a request is found behind proxies.
+    pub(crate) client_ip: Option<ClientIp>,
+    /// What every key in the store begins with: keeps deployments on one Redis apart. Default: `tg`. Needs a restart to
+    /// change.
+    #[schemars(example = &"tg")]
+    pub(crate) key_prefix: Option<String>,
+    /// Who may make calls that change things for others, such as a reset.
+    pub(crate) admin: Option<Admin>,
+    /// The headers that tell clients about their limit.
+    pub(crate) headers: Option<Headers>,
+    /// The rate limit service that Envoy asks.
+    pub(crate) envoy: Option<Envoy>,
+}

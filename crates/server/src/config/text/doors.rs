@@ -1,0 +1,108 @@
+//! What doors go by: routes, clients, headers, and who may do what.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::scalar::{OneOrMany, Secret};
+
+/// Which policy requests fall under.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Route {
+    /// Which requests. All that is given has to match; without it, every request.
+    #[serde(rename = "match")]
+    pub(crate) matches: Option<Match>,
+    /// The policy.
+    pub(crate) policy: String,
+    /// Who is limited: a key part or a list of them, `client_ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
+    /// `method`, `path`, `url`, `route`, `global` or `fingerprint`; `a|b` is the first that is there. Default: the
+    /// policy's `key`, else `client_ip`.
+    #[schemars(example = "header:x-user|client_ip")]
+    pub(crate) key: Option<OneOrMany>,
+    /// What a request costs. Default: 1.
+    #[schemars(range(max = 9_007_199_254_740_992_u64))]
+    pub(crate) cost: Option<u64>,
+}
+
+/// Which requests a route is for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Match {
+    /// The path, in which `*` stands for anything: `/api/login`, `/api/*`.
+    #[schemars(example = "/api/*")]
+    pub(crate) path: Option<String>,
+    /// The method, or a list of them.
+    #[schemars(example = &"POST")]
+    pub(crate) method: Option<OneOrMany>,
+    /// The host without its port, in which `*` stands for anything: `api.example.com`, `*.example.com`.
+    #[schemars(example = "*.example.com")]
+    pub(crate) host: Option<String>,
+}
+
+/// How the client of a request is found behind proxies.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClientIp {
+    /// Addresses and networks of proxies whose headers are believed. Default: none, the peer is the client.
+    #[serde(default)]
+    #[schemars(example = ["127.0.0.0/8"])]
+    pub(crate) trusted_proxies: Vec<String>,
+    /// How many bits of an IPv6 address make one client, 1 to 128. Default: 64.
+    #[schemars(range(min = 1, max = 128))]
+    pub(crate) ipv6_prefix: Option<u8>,
+    /// Whether the proxies write `Forwarded` instead of `X-Forwarded-For`. Default: false.
+    pub(crate) forwarded: Option<bool>,
+}
+
+/// Who may make calls that change things for others.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Admin {
+    /// The bearer token of such calls, at least 16 bytes. Default: they are answered on this machine only.
+    pub(crate) token: Option<Secret>,
+    /// A file that holds the token. Instead of `token`.
+    #[schemars(example = "/run/secrets/tidegate-admin")]
+    pub(crate) token_file: Option<String>,
+}
+
+/// The headers that tell clients about their limit.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Headers {
+    /// How `RateLimit` and `RateLimit-Policy` are written. Default: `draft-11`.
+    pub(crate) dialect: Option<Dialect>,
+    /// What `X-RateLimit-Reset` counts, or `off` for none of the older headers. Default: `epoch`.
+    pub(crate) legacy: Option<Legacy>,
+}
+
+/// How `RateLimit` and `RateLimit-Policy` are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Dialect {
+    /// As in draft-ietf-httpapi-ratelimit-headers-11.
+    #[serde(rename = "draft-11")]
+    Draft11,
+    /// Not at all.
+    Off,
+}
+
+/// What `X-RateLimit-Reset` counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Legacy {
+    /// Seconds since 1970.
+    Epoch,
+    /// Seconds from now.
+    Delta,
+    /// Nothing: no `X-RateLimit` headers.
+    Off,
+}
+
+/// The rate limit service that Envoy asks.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Envoy {
+    /// Whether all descriptors of a request are one atomic step. `false` is the behaviour of envoyproxy/ratelimit, where a
+    /// refused request still spends its other limits. Default: true.
+    pub(crate) atomic: Option<bool>,
+}

@@ -1,0 +1,143 @@
+//! Policies, and what some get instead of them.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::adaptive::{Adaptive, Priority};
+use super::limit::{Algorithm, Limit, Member, limit_of, with_limit};
+use super::scalar::{Amount, OneOrMany, Span};
+
+/// A policy: a line such as `100/min burst 20`, or a map.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(example = "100/min burst 20")]
+pub(crate) enum Policy {
+    /// A limit in one line.
+    Line(String),
+    /// Everything that there is to say.
+    Map(Box<PolicyOptions>),
+}
+
+with_limit! {
+    /// Everything that there is to say about a policy.
+    PolicyOptions {
+        /// What answers call its limit when it decides. Default: the policy's name.
+        pub(crate) name: Option<String>,
+        /// Who is limited, where a route does not say: the key parts of a request. Default: `client_ip`.
+        pub(crate) key: Option<OneOrMany>,
+        /// Several limits in one atomic step: admits if all do, and charges all or none. Instead of `limit`.
+        pub(crate) all: Option<Vec<Member>>,
+        /// Several limits in one atomic step: admits if one does, and charges those that do. Instead of `limit`.
+        pub(crate) any: Option<Vec<Member>>,
+        /// `shadow`: counts and reports, and never refuses. Default: `enforce`.
+        pub(crate) mode: Option<Mode>,
+        /// What to answer when the store cannot: `allow`, `deny`, or `local`, this node's share in process. Default:
+        /// `local`.
+        pub(crate) on_store_error: Option<OnStoreError>,
+        /// Copies that a charge needs before it is answered, so that a failover does not forget it. Default: none.
+        pub(crate) replicas: Option<Replicas>,
+        /// Whether this node takes units ahead and spends them in process. Never admits more. Default: false.
+        pub(crate) lease: Option<bool>,
+        /// Whether refusals are remembered for up to a second. Default: true.
+        pub(crate) deny_cache: Option<bool>,
+        /// Follows the load of what is protected. Not available in this version.
+        pub(crate) adaptive: Option<Adaptive>,
+        /// Who is let in first when there is too little for all. Not available in this version.
+        pub(crate) priority: Option<Priority>,
+        /// How long a decision of this policy may take. Not available in this version: set `store.deadline`.
+        pub(crate) deadline: Option<Span>,
+    }
+}
+
+impl PolicyOptions {
+    pub(crate) fn limit_text(&self) -> Limit {
+        limit_of!(self)
+    }
+}
+
+/// Whether policies refuse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// They do.
+    Enforce,
+    /// They only count and report.
+    Shadow,
+}
+
+/// What to answer when the store cannot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnStoreErrorWord {
+    /// Admit, as if nothing had been spent.
+    Allow,
+    /// Admit nothing.
+    Deny,
+    /// Enforce this node's share in process.
+    Local,
+}
+
+/// What to answer when the store cannot.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum OnStoreError {
+    /// In a word.
+    Word(OnStoreErrorWord),
+    /// With its details.
+    Map(Deny),
+}
+
+/// Admit nothing, and say when to come back.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Deny {
+    /// Admits nothing, and asks to come back after this time. As a word, `deny` asks to come back in a minute.
+    pub(crate) deny: Span,
+}
+
+/// Copies that a charge needs before it is answered.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replicas {
+    /// So many replicas have to confirm. Default: 1.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) wait: Option<u32>,
+    /// How long they have for it, on top of the store's deadline; 1ms to 1min. Default: 50ms.
+    pub(crate) timeout: Option<Span>,
+    /// What becomes of an answer that they do not confirm in time. Default: `allow`.
+    pub(crate) unconfirmed: Option<Unconfirmed>,
+}
+
+/// What becomes of an answer that too few replicas have confirmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Unconfirmed {
+    /// It stands, and is counted.
+    Allow,
+    /// The caller is turned away.
+    Deny,
+}
+
+/// What one key or network gets instead of a policy: one of `limit`, `allow` and `block`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Override {
+    /// The policy.
+    pub(crate) policy: String,
+    /// The key, or a network like `10.0.0.0/8` for all addresses in it.
+    pub(crate) key: String,
+    /// A limit of its own, counted as the policy counts.
+    pub(crate) limit: Option<Amount>,
+    /// How much at once, with `limit` (gcra).
+    #[schemars(range(min = 1))]
+    pub(crate) burst: Option<u64>,
+    /// How much the bucket holds (token-bucket).
+    #[schemars(range(min = 1))]
+    pub(crate) capacity: Option<u64>,
+    /// How fast the bucket fills again, a rate (token-bucket).
+    pub(crate) refill: Option<Amount>,
+    /// Everything is admitted.
+    pub(crate) allow: Option<bool>,
+    /// Nothing is admitted.
+    pub(crate) block: Option<bool>,
+}

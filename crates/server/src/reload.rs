@@ -1,0 +1,136 @@
+//! A new configuration while the old one serves: on SIGHUP, and when the file is another.
+//!
+//! A file that is wrong in anything is refused whole, and the old one stays. Counters live in the store and are not
+//! touched: what was spent stays spent.
+
+mod identity;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::Signal;
+use tokio::time::MissedTickBehavior;
+
+use self::identity::Identity;
+use crate::config::{Config, Problems};
+use crate::gate::{Gate, Snapshot};
+
+/// How often the file is looked at. One that changes is taken once it has rested for as long.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where a configuration comes from, and comes from again.
+pub(crate) struct Source {
+    /// The file that is looked at; none if there is none.
+    pub(crate) file: Option<PathBuf>,
+    /// Reads it, with what the command line says on top.
+    pub(crate) read: Box<dyn Fn() -> Result<Config, Problems> + Send + Sync>,
+}
+
+/// Takes a new configuration whenever there is one.
+pub(crate) struct Reloader {
+    source: Arc<Source>,
+    gate: Arc<Gate>,
+    /// What was built at the start, and can only be built anew.
+    running: Config,
+    taken: Option<Identity>,
+}
+
+impl Reloader {
+    /// `before` is what the file was before it was read, so that no change in between is missed.
+    pub(crate) fn new(
+        source: Source,
+        gate: Arc<Gate>,
+        running: Config,
+        before: Option<Identity>,
+    ) -> Self {
+        Self { source: Arc::new(source), gate, running, taken: before }
+    }
+
+    /// Never ends. Cancelled, the configuration in force stays.
+    pub(crate) async fn run(mut self, mut hangup: Signal) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut resting = self.taken.clone();
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => {
+                    self.taken = self.look().await.or(self.taken);
+                    self.reload("SIGHUP").await;
+                    resting.clone_from(&self.taken);
+                }
+                _ = looks.tick() => {
+                    let Some(seen) = self.look().await else { continue };
+                    let (is_new, rests) = (Some(&seen) != self.taken.as_ref(), Some(&seen) == resting.as_ref());
+                    if is_new && rests {
+                        self.taken = Some(seen.clone());
+                        self.reload("the file has changed").await;
+                    }
+                    resting = Some(seen);
+                }
+            }
+        }
+    }
+
+    async fn look(&self) -> Option<Identity> {
+        let source = self.source.clone();
+        // A file system may hang, and must not hold up requests.
+        let looked = tokio::task::spawn_blocking(move || Identity::of(source.file.as_deref()?));
+        looked.await.ok().flatten()
+    }
+
+    async fn reload(&self, why: &str) {
+        let Some(file) = &self.source.file else {
+            tracing::info!("{why}, and there is no configuration file to read again");
+            return;
+        };
+        let file = file.display();
+        match self.next().await {
+            Ok(next) => {
+                self.gate.swap(next);
+                self.gate.metrics().reloaded(true);
+                tracing::info!(%file, "{why}: the new configuration is in force");
+            }
+            Err(problems) => {
+                self.gate.metrics().reloaded(false);
+                for problem in problems {
+                    tracing::error!("{problem}");
+                }
+                tracing::error!(%file, "{why}: refused, the old configuration stays in force");
+            }
+        }
+    }
+
+    async fn next(&self) -> Result<Snapshot, Vec<String>> {
+        let source = self.source.clone();
+        let read = tokio::task::spawn_blocking(move || (source.read)()).await;
+        let read = read.map_err(|error| vec![error.to_string()])?;
+        let config = read.map_err(|problems| problems.lines())?;
+        for field in needs_restart(&self.running, &config) {
+            tracing::warn!(field, "has changed, and needs a restart to take effect");
+        }
+        let builder = self.gate.now().engine.successor();
+        Snapshot::build(&config, builder).map_err(|why| vec![why])
+    }
+}
+
+/// What has changed of what is only looked at on start.
+fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
+    let (store, listen) = (&running.store, &running.listen);
+    let changed = [
+        ("store.url", store.url != next.store.url),
+        ("store.deadline", store.deadline != next.store.deadline),
+        ("store.breaker", store.breaker != next.store.breaker),
+        ("store.nodes", store.nodes != next.store.nodes),
+        ("listen.http", listen.http != next.listen.http),
+        ("listen.grpc", listen.grpc != next.listen.grpc),
+        ("listen.resp", listen.resp != next.listen.resp),
+        ("key_prefix", running.key_prefix != next.key_prefix),
+    ];
+    changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field).collect()
+}
+
+/// What the file is now, to compare with what it will be.
+pub(crate) fn identity(source: &Source) -> Option<Identity> {
+    Identity::of(source.file.as_deref()?)
+}

@@ -1,0 +1,134 @@
+//! Configuration files, from outside: what is printed, checked and imported.
+
+use std::fs;
+
+use crate::support::{Folder, run, run_with};
+
+#[test]
+fn a_file_that_is_wrong_is_told_line_by_line() {
+    let folder = Folder::new();
+    let good = folder.write("good.yaml", "policies: { api: 100/min burst 20 }\n");
+    let bad = folder.write("bad.yaml", "polices: {}\nmode: shadwo\n");
+    let said = run(&["validate", &good]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "1 file checked: all right\n"));
+    let said = run(&["validate", &good, &bad]);
+    let expected = format!(
+        "{bad}:1:1: unknown key `polices`, did you mean `policies`?\n\
+         {bad}:2:7: mode: unknown `shadwo`, did you mean `shadow`?\n"
+    );
+    assert_eq!((said.code, said.stderr, said.stdout.as_str()), (Some(1), expected, ""));
+    let said = run(&["validate", "--json", &good, &bad]);
+    let told: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(said.code, Some(1));
+    assert_eq!(told[0]["file"], bad);
+    assert_eq!((&told[1]["line"], &told[1]["column"]), (&2.into(), &7.into()));
+    assert_eq!(told[1]["message"], "mode: unknown `shadwo`, did you mean `shadow`?");
+    let said = run(&["validate", "/nowhere.yaml"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.stderr.starts_with("/nowhere.yaml:1:1: cannot be read: "), "{}", said.stderr);
+    assert_eq!(run(&["validate"]).code, Some(64));
+}
+
+#[test]
+fn the_example_is_right() {
+    let folder = Folder::new();
+    let example = folder.write("example.yaml", &run(&["config", "example"]).stdout);
+    let said = run(&["validate", &example]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let schema: serde_json::Value =
+        serde_json::from_str(&run(&["config", "schema"]).stdout).unwrap();
+    assert_eq!(schema["properties"]["policies"]["type"], "object");
+}
+
+#[test]
+fn every_example_in_the_guide_is_right() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let (guide, folder) = (fs::read_to_string(guide).unwrap(), Folder::new());
+    let blocks = guide.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut count = 0;
+    for block in blocks {
+        let file = folder.write("block.yaml", block);
+        let said = run_with(&["validate", &file], &[("REDIS_PASSWORD", "secret")]);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{block}");
+        count += 1;
+    }
+    assert!(count > 5, "{count}");
+}
+
+#[test]
+fn what_others_were_configured_with_becomes_ours() {
+    let folder = Folder::new();
+    let envoy = "domain: edge\ndescriptors:\n  - key: tier\n    value: gold\n    descriptors:\n      \
+                 - key: api_key\n        rate_limit: { unit: MINUTE, requests_per_unit: 500 }\n        \
+                 shadow_mode: true\n  - key: blocked\n    rate_limit: { unit: day, requests_per_unit: 0 }\n";
+    let limitador = "- { namespace: shop, max_value: 10, seconds: 60, variables: [user_id] }\n\
+                     - { namespace: shop, max_value: 5, seconds: 1, name: burst, conditions: [\"m == 'POST'\"], variables: [] }\n";
+    fs::create_dir(folder.path("envoy")).unwrap();
+    folder.write("envoy/a.yaml", envoy);
+    folder.write("envoy/note.txt", "no YAML: [");
+    let limitador = folder.write("limits.yaml", limitador);
+    for (from, path, lines) in [
+        (
+            "envoy",
+            folder.path("envoy"),
+            &[
+                r#"  "edge/tier_gold/api_key": { algorithm: fixed-window, limit: 500/min, mode: shadow }"#,
+                "  # edge/blocked: refuses everything; block keys by overrides",
+            ][..],
+        ),
+        (
+            "limitador",
+            limitador,
+            &[
+                "  \"shop\":",
+                "  # when m == 'POST'",
+                "  \"shop/burst\":",
+                r#"      - { name: "limit-1", key: "user_id", algorithm: fixed-window, limit: 10/60s }"#,
+                r#"      - { name: "burst", key: "global", algorithm: fixed-window, limit: 5/1s }"#,
+            ],
+        ),
+    ] {
+        let said = run(&["config", "import", from, &path]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        for line in lines {
+            assert!(said.stdout.lines().any(|it| it == *line), "{line} in {}", said.stdout);
+        }
+        let ours = folder.write("ours.yaml", &said.stdout);
+        assert_eq!(run(&["validate", &ours]).code, Some(0), "{}", said.stdout);
+    }
+    let bad = folder.write("bad.yaml", "domain: edge\ndescriptors: [{ kye: x }]\n");
+    let said = run(&["config", "import", "envoy", &bad]);
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.stderr.contains("descriptors[0]") && said.stderr.contains("kye"),
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
+fn a_secret_never_appears() {
+    const CANARY: &str = "canary-3f1c9a";
+    let folder = Folder::new();
+    let url_file = folder.write("url", &format!("redis://app:{CANARY}@127.0.0.1:1\n"));
+    let token_file = folder.write("token", &format!("{CANARY}{CANARY}\n"));
+    let secrets = [("CANARY", CANARY)];
+    for text in [
+        format!("store: redis://app:{CANARY}@127.0.0.1:1\nmode: x"),
+        "store: redis://app:${CANARY}@127.0.0.1:port".to_owned(),
+        "store: redis://app:${CANARY}@127.0.0.1:1/x".to_owned(),
+        "store: ${CANARY}".to_owned(),
+        format!("store: {{ url_file: {url_file}, nodes: x }}"),
+        "admin: { token: '${CANARY}', token_file: x }".to_owned(),
+        "admin: { token: ['${CANARY}'] }".to_owned(),
+        format!("admin: {{ token_file: {token_file} }}\nlisten: {{ http: 192.0.2.1:1 }}"),
+        format!("store: {{ url: 'redis://:{CANARY}@h', url_file: {url_file} }}"),
+    ] {
+        let file = folder.write("config.yaml", &text);
+        for args in [&["validate", &file][..], &["serve", "-c", &file], &["doctor", "-c", &file]] {
+            let said = run_with(args, &secrets);
+            let all = said.stdout + &said.stderr;
+            assert!(!all.contains(CANARY), "{args:?} {text}: {all}");
+        }
+    }
+}

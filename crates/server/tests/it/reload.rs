@@ -1,0 +1,95 @@
+//! A new configuration while the server serves.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::Value;
+
+use crate::processes::{DEADLINE, wait_until};
+use crate::support::{Folder, Server, run};
+
+fn start(file: &str) -> Server {
+    Server::start_with(&["serve", "-c", file, "--listen", "127.0.0.1:0"])
+}
+
+/// How much of a policy a key may have at most; `None` if there is no such policy.
+fn limit_of(server: &Server, policy: &str) -> Option<u64> {
+    let policies: Value = server.get("/v1/policies").json();
+    policies[policy]["limit"].as_u64()
+}
+
+fn check(server: &Server, policy: &str) -> bool {
+    let body = format!(r#"{{"policy":"{policy}","key":"ann"}}"#);
+    server.post("/v1/check", &body).json()["allowed"].as_bool().unwrap()
+}
+
+#[test]
+fn counters_survive_a_reload_and_the_rest_changes() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: fixed-window 3/day, old: 1/s }\n");
+    let server = start(&file);
+    assert!(check(&server, "api") && check(&server, "api"));
+    folder.write("t.yaml", "policies: { api: fixed-window 4/day, new: 1/s }\n");
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(4));
+    assert_eq!((limit_of(&server, "old"), limit_of(&server, "new")), (None, Some(1)));
+    assert!(check(&server, "api") && check(&server, "api"));
+    assert!(!check(&server, "api"), "what was spent stays spent");
+}
+
+#[test]
+fn a_bad_file_is_refused_whole_and_the_log_says_why() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    folder.write("t.yaml", "policies: { api: 5/day, web: 1/m }\nmode: x\n");
+    let said = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
+    wait_until("the file is refused", DEADLINE, || said("the old configuration stays in force"));
+    assert!(said("t.yaml:2:7: mode: unknown `x`: expected one of enforce, shadow"));
+    assert_eq!((limit_of(&server, "api"), limit_of(&server, "web")), (Some(3), None));
+    folder.write("t.yaml", "policies: { api: 5/day }\nkey_prefix: other\n");
+    wait_until("the next one is taken", DEADLINE, || limit_of(&server, "api") == Some(5));
+    assert!(said("needs a restart to take effect") && said("key_prefix"));
+}
+
+#[test]
+fn a_hangup_reads_the_file_again_at_once() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
+    let server = start(&file);
+    folder.write("t.yaml", "policies: { api: 7/day }\n");
+    server.signal("HUP");
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(7));
+    // Nothing to read again is no reason to end.
+    let demo = Server::start();
+    demo.signal("HUP");
+    assert_eq!(demo.get("/healthz").status, 200);
+}
+
+/// As a kubelet does it: a new folder, and `..data` points to it from one instant to the next.
+#[test]
+fn a_swap_of_data_is_noticed() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("..1")).unwrap();
+    fs::create_dir(folder.path("..2")).unwrap();
+    folder.write("..1/t.yaml", "policies: { api: 3/day }\n");
+    folder.write("..2/t.yaml", "policies: { api: 9/day }\n");
+    symlink("..1", folder.path("..data")).unwrap();
+    symlink("..data/t.yaml", folder.path("t.yaml")).unwrap();
+    let server = start(&folder.path("t.yaml"));
+    assert_eq!(limit_of(&server, "api"), Some(3));
+    symlink("..2", folder.path("..data_tmp")).unwrap();
+    fs::rename(folder.path("..data_tmp"), folder.path("..data")).unwrap();
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(9));
+}
+
+#[test]
+fn a_bad_file_keeps_it_from_starting() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/fortnight }\n");
+    for args in [&["serve", "-c", &file][..], &["-c", &file]] {
+        let said = run(args);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+        assert!(said.stderr.contains(&format!("{file}:1:18: policies.api")), "{}", said.stderr);
+    }
+}
