@@ -46,8 +46,6 @@ use crate::store::View;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DoorName {
     Http,
-    // The door that comes next.
-    #[allow(dead_code)]
     Grpc,
     Resp,
 }

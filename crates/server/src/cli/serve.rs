@@ -13,11 +13,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
-use crate::config::{Config, Listen, Listens, Problems};
+use crate::config::{Config, Listen, Listens};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
+use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
@@ -33,6 +35,7 @@ Examples:
   tidegate serve                          ./tidegate.yaml, else a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
+  tidegate serve --grpc 127.0.0.1:8081 --envoy-config /etc/ratelimit   for Envoy
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
@@ -60,6 +63,8 @@ pub(crate) struct Args {
     /// <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    #[command(flatten)]
+    envoy: EnvoyArgs,
     /// Listen on an address that others can reach, without TLS and without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -79,7 +84,7 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let source = source::of(args);
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
-    let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
+    let config = (source.read)().map_err(|lines| Failure::new(told(&lines)))?;
     let Listens { http, grpc, resp } = &config.listen;
     for door in [http, grpc, resp].into_iter().flatten().filter(|_| !args.insecure_bind) {
         may_be_bound(door)?;
@@ -92,6 +97,7 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let (listens, insecure) = (config.listen.clone(), args.insecure_bind);
     let http = open(DoorName::Http, listens.http, &mut sockets, insecure).await?;
     let resp = open(DoorName::Resp, listens.resp, &mut sockets, insecure).await?;
+    let grpc = open(DoorName::Grpc, listens.grpc, &mut sockets, insecure).await?;
     let password = args.resp_password_file.as_deref().map(Password::read).transpose();
     let password = password.map_err(Failure::new)?;
     let gate = Gate::new(snapshot);
@@ -106,6 +112,13 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
         welcome_resp(&listener);
         let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
         house.open(DoorName::Resp, listener, resp, bounds);
+    }
+    if let Some((listener, bounds)) = grpc {
+        welcome_grpc(&listener);
+        let service = Service::new(gate.clone());
+        let service = service.map_err(|error| Failure::new(error.to_string()))?;
+        let grpc = GrpcDoor::new(service, GrpcBounds::default());
+        house.open(DoorName::Grpc, listener, grpc, bounds);
     }
     let deadline = config.store.deadline;
     let reloader = Reloader::new(source, gate.clone(), config, identity);
@@ -145,8 +158,8 @@ fn built(config: &Config) -> Result<(Snapshot, View), Failure> {
     Ok((snapshot, store))
 }
 
-fn told(problems: &Problems) -> String {
-    format!("the configuration is wrong:\n{problems}")
+fn told(lines: &[String]) -> String {
+    format!("the configuration is wrong:\n{}", lines.join("\n"))
 }
 
 fn bounds_of(door: &Listen) -> Bounds {
@@ -272,6 +285,10 @@ fn welcome(listener: &Listener, policy: Option<&String>) {
              or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
+    say(&text);
+}
+
+fn say(text: &str) {
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
@@ -288,6 +305,12 @@ fn welcome_resp(listener: &Listener) {
     let text = format!("and the Redis protocol on {addr}:  {text}");
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn welcome_grpc(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for gRPC");
+    say(&format!("for Envoy: gRPC on {addr}\n"));
 }
 
 fn refused(addr: &Address) -> Failure {

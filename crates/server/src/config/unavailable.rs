@@ -19,7 +19,6 @@ pub(crate) fn refuse(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>
         };
         refuse("adaptive", options.adaptive.is_some());
         refuse("priority", options.priority.is_some());
-        refuse("deadline", options.deadline.is_some());
         if let Some(adaptive) = &options.adaptive {
             check_ramp(&adaptive.ramp, &spot.of("adaptive").of("ramp"), found);
         }
@@ -28,9 +27,6 @@ pub(crate) fn refuse(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>
     let spot = top.of("listen");
     for (name, door) in [("http", &listen.http), ("grpc", &listen.grpc), ("resp", &listen.resp)] {
         let spot = spot.of(name);
-        if door.is_some() && name != "http" {
-            found.push(spot.problem(NOT_YET));
-        }
         if let Some(Door::Map(options)) = door {
             if options.tls.is_some() {
                 found.push(spot.of("tls").problem(NOT_YET));

@@ -104,6 +104,8 @@ pub(crate) struct Server {
     pub(crate) resp: Option<SocketAddr>,
     /// What it printed on start.
     pub(crate) welcome: String,
+    /// Where Envoy is answered, if it is.
+    pub(crate) grpc: Option<String>,
 }
 
 impl Server {
@@ -126,20 +128,25 @@ impl Server {
 
     /// Whatever runs one on TCP.
     pub(crate) fn launched(command: &mut Command) -> Self {
-        let speaks_resp = command.get_args().any(|arg| arg == "--resp");
+        let has = |flag: &str| command.get_args().any(|arg| arg == flag);
+        let (has_resp, has_grpc) = (has("--resp"), has("--grpc"));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut welcome = String::new();
         stdout.read_line(&mut welcome).unwrap();
         let addr = welcome.trim().split("http://").nth(1).expect("a URL").parse().unwrap();
         stdout.read_line(&mut welcome).unwrap();
-        let resp = speaks_resp.then(|| {
+        let resp = has_resp.then(|| {
             stdout.read_line(&mut welcome).unwrap();
             stdout.read_line(&mut welcome).unwrap();
             let (_, place) = welcome.rsplit_once("Redis protocol on ").expect("an address");
             place.split(":  ").next().unwrap().parse().unwrap()
         });
-        Self { child: Some(child), addr, resp, welcome }
+        let grpc = has_grpc.then(move || {
+            let line = stdout.lines().map_while(Result::ok).find(|line| line.contains("gRPC on"));
+            line.and_then(|line| line.split(" on ").nth(1).map(str::to_owned)).expect("an address")
+        });
+        Self { child: Some(child), addr, resp, welcome, grpc }
     }
 
     pub(crate) fn pid(&self) -> u32 {
