@@ -465,6 +465,7 @@ pub struct Place {
 /// use Source::{DenyCache, FailClosed, FailOpen, Lease, Local};
 /// let others = [Lease, DenyCache, Local, FailOpen, FailClosed].map(Source::as_str);
 /// assert_eq!(others, ["lease", "deny-cache", "local", "fail-open", "fail-closed"]);
+/// assert_eq!(Source::ALL.map(|source| source as usize), [0, 1, 2, 3, 4, 5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -485,6 +486,10 @@ pub enum Source {
 }
 
 impl Source {
+    /// All there are, in order: for those who count them.
+    pub const ALL: [Self; 6] =
+        [Self::Store, Self::Lease, Self::DenyCache, Self::Local, Self::FailOpen, Self::FailClosed];
+
     /// The source's name, as doors report it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -222,6 +222,7 @@ mod tests {
 
     use super::*;
     use crate::config::DoorRules;
+    use crate::doors::http::Settings;
     use crate::doors::rls::Rls;
     use crate::doors::rls::request::{Descriptor, OwnLimit};
     use crate::envoy::Entry;
