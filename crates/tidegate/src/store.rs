@@ -112,6 +112,17 @@ pub trait Store: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Told that an ask for this key comes soon. A store in memory starts to load what that will read; others need not
+    /// do anything.
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Scope, Store};
+    /// MemoryStore::default().hint(&Scope::named("api", ""), b"user-42");
+    /// ```
+    fn hint(&self, scope: &Scope, key: &[u8]) {
+        let _ = (scope, key);
+    }
+
     /// How many nodes share the state, this one included, as far as the store knows: the last count that it heard.
     ///
     /// ```
@@ -138,6 +149,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         (**self).replicated(replicas)
+    }
+
+    fn hint(&self, scope: &Scope, key: &[u8]) {
+        (**self).hint(scope, key);
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {
