@@ -192,6 +192,17 @@ pub trait Store: Send + Sync + fmt::Debug {
         Reply::ready(Err(no_overrides()))
     }
 
+    /// Told that an ask for this key comes soon. A store in memory starts to load what that will read; others need not
+    /// do anything.
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Scope, Store};
+    /// MemoryStore::default().hint(&Scope::named("api", ""), b"user-42");
+    /// ```
+    fn hint(&self, scope: &Scope, key: &[u8]) {
+        let _ = (scope, key);
+    }
+
     /// How many nodes share the state, this one included, as far as the store knows: the last count that it heard.
     ///
     /// ```
@@ -246,6 +257,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
         (**self).change_override(change, now)
+    }
+
+    fn hint(&self, scope: &Scope, key: &[u8]) {
+        (**self).hint(scope, key);
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {
