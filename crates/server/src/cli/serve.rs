@@ -6,11 +6,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use super::{Failure, OK};
 use crate::config::{Config, Listen, Listens, Problems};
@@ -103,9 +105,11 @@ async fn serve(args: &Args) -> Result<(), Failure> {
         welcome_resp(&place.listener);
         house.open(place, RespDoor::new(gate.clone(), password, RespBounds::default()));
     }
+    let refresher = tokio::spawn(refresh_overrides(gate.clone()));
     let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
     reloader.abort();
+    refresher.abort();
     house.close().await;
     tracing::info!("stopped");
     Ok(())
@@ -158,6 +162,19 @@ struct DoorPlace {
     bounds: Bounds,
     proxy_protocol: Option<Arc<ProxyProtocol>>,
     tls: Option<Arc<tls::Acceptor>>,
+}
+
+/// Follows what operators of other nodes set, for ever.
+async fn refresh_overrides(gate: Arc<Gate>) {
+    let mut every = tokio::time::interval(Duration::from_secs(1));
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let engine = gate.now().engine.clone();
+        if let Err(error) = engine.overrides().refresh().await {
+            tracing::debug!(%error, "overrides stay as they were");
+        }
+    }
 }
 
 /// The doors that are open.

@@ -126,10 +126,10 @@ async fn the_end_answers_what_has_come_and_closes() {
 async fn ten_thousand_bytes_of_questions_are_answered_in_order() {
     let server = start(patient()).await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
-    let sent: String = (0..3_000).map(|n| format!("ECHO {n}\r\n")).collect();
+    let sent = (0..3_000).map(|n| format!("ECHO {n}\r\n")).collect::<Vec<_>>().concat();
     stream.write_all(format!("{sent}QUIT\r\n").as_bytes()).await.unwrap();
-    let expected: String =
-        (0..3_000).map(|n| format!("${}\r\n{n}\r\n", n.to_string().len())).collect();
+    let echoed = (0..3_000).map(|n| format!("${}\r\n{n}\r\n", n.to_string().len()));
+    let expected = echoed.collect::<Vec<_>>().concat();
     let reply = String::from_utf8(read_to_end(&mut stream).await).unwrap();
     assert_eq!(reply, expected + "+OK\r\n");
 }
