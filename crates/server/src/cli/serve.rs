@@ -12,6 +12,7 @@ use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
@@ -127,6 +128,7 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
         let service = service.map_err(|error| Failure::new(error.to_string()))?;
         house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
+    let refresher = tokio::spawn(refresh_overrides(gate.clone()));
     let deadline = config.store.deadline;
     let reloader = Reloader::new(source, gate.clone(), config, identity);
     let reloader = tokio::spawn(reloader.run(hangup));
@@ -139,6 +141,7 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     gate.drains();
     systemd.stopping();
     reloader.abort();
+    refresher.abort();
     house.close().await;
     give_back(&gate.now().engine, deadline).await;
     tracing::info!("stopped");
@@ -193,6 +196,19 @@ struct DoorPlace {
     bounds: Bounds,
     proxy_protocol: Option<Arc<ProxyProtocol>>,
     tls: Option<Arc<tls::Acceptor>>,
+}
+
+/// Follows what operators of other nodes set, for ever.
+async fn refresh_overrides(gate: Arc<Gate>) {
+    let mut every = tokio::time::interval(Duration::from_secs(1));
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let engine = gate.now().engine.clone();
+        if let Err(error) = engine.overrides().refresh().await {
+            tracing::debug!(%error, "overrides stay as they were");
+        }
+    }
 }
 
 /// The doors that are open.

@@ -308,7 +308,7 @@ fn bombs_are_refused_before_they_go_off() {
         "- x\n".repeat(yaml::BYTES_MAX / 5),
     ] {
         let told = problems(&text);
-        assert!(!told.is_empty() && told.len() < 3, "{:.80}: {told:?}", text);
+        assert!(!told.is_empty() && told.len() < 3, "{text:.80}: {told:?}");
     }
     let took = started.elapsed();
     assert!(took.as_secs() < 60, "{took:?}");

@@ -10,6 +10,7 @@ mod connection;
 mod hold;
 mod openapi;
 mod operations;
+mod overrides;
 mod page;
 mod policies;
 mod pressure;
@@ -76,7 +77,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
 }
 
 /// Every path that there is; a test compares them with `openapi.json`.
-fn routes() -> [(&'static str, MethodRouter<Api>); 20] {
+fn routes() -> [(&'static str, MethodRouter<Api>); 22] {
     [
         ("/", get(page::page)),
         ("/healthz", get(async || "ok\n")),
@@ -89,6 +90,11 @@ fn routes() -> [(&'static str, MethodRouter<Api>); 20] {
         ("/v1/check", post(check)),
         ("/v1/check/batch", post(check_batch)),
         ("/v1/observe", post(pressure::observe)),
+        ("/v1/overrides", get(overrides::list)),
+        (
+            "/v1/overrides/{policy}/{key}",
+            get(overrides::show).put(overrides::set).delete(overrides::remove),
+        ),
         ("/v1/peek", post(peek)),
         ("/v1/policies", get(policies)),
         ("/v1/pressure", get(pressure::show)),

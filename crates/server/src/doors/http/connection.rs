@@ -121,9 +121,10 @@ impl Door for HttpDoor {
         let mut is_farewell = false;
         let ended = loop {
             let stop = async {
-                match is_farewell {
-                    false => ending.farewell().await,
-                    true => ending.closing().await,
+                if is_farewell {
+                    ending.closing().await;
+                } else {
+                    ending.farewell().await;
                 }
             };
             tokio::select! {
