@@ -118,13 +118,13 @@ mod tests {
     use super::*;
 
     /// Set to write the page anew instead of comparing it.
-    const UPDATE: &str = "TIDEGATE_UPDATE_DOCS";
+    const UPDATE: &str = "UPDATE_DOCS";
 
     fn page() -> String {
         let mut page = String::from(
             "# Metrics\n\n\
              What `GET /metrics` tells Prometheus. This page is written from the code: \
-             `TIDEGATE_UPDATE_DOCS=1 cargo test -p tidegate-server docs`.\n\n\
+             `UPDATE_DOCS=1 cargo test -p tidegate-server docs`.\n\n\
              Labels are bounded: `policy` is a name of the configuration, `(unknown)` for all that are none, or \
              `(request)` where the limit came with the request; never a key. Peeks, refunds and resets decide nothing, \
              and are not counted.\n\n\
