@@ -13,12 +13,14 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use tidegate::{Clock, SystemClock};
 
 use self::read::JsonRequest;
 use self::write::JsonRuling;
 use super::answer::Code;
 use super::decide::{Asker, Trouble, decide};
 use crate::gate::Gate;
+use crate::metrics::DoorName;
 
 /// As large as a request over gRPC may be.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -45,7 +47,10 @@ async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, R
         serde_json::from_slice(&body).map_err(|error| bad(&error.to_string()))?;
     let snapshot = gate.now();
     let request = json.request().map_err(|error| bad(&error.0))?;
-    let decided = decide(&snapshot, &request, Asker::new(&snapshot.engine, None)).await;
+    let since_us = SystemClock.steady_us();
+    let asker = Asker::new(&snapshot.engine, None).telling(&gate);
+    let decided = decide(&snapshot, &request, asker).await;
+    gate.metrics().took(DoorName::Http, since_us, 1);
     let ruling = decided.map_err(|trouble| match trouble {
         Trouble::Bad(why) | Trouble::Unknown(why) => bad(&why),
         // Never a 429: a failure must not look like a refusal.
