@@ -100,6 +100,84 @@ pub fn decide_many<'a>(
     verdict
 }
 
+/// Decides several limits in one step, each with a cost of its own, and says whether the whole is admitted: all are
+/// charged, or none is.
+///
+/// Leaves in `decisions` what each limit answers. If all admit, that is each one's charged answer. Otherwise nothing is
+/// charged: those that refuse answer their refusal, and the others what they have left. A step may also be `refused`
+/// from the start, by something that no limit knows of.
+///
+/// Leaves in `changes` what is to be written for each: the charge, or a repair, or nothing.
+///
+/// ```
+/// use tidegate_core::{Change, Decision, Limit, State, Timestamp, decide_each};
+///
+/// let limits: [Limit; 2] = ["10/s".parse()?, "3/h".parse()?];
+/// let mut states = [State::Empty, State::Empty];
+/// let mut decisions = [Decision::unlimited(); 2];
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// let mut take = |costs: [u64; 2]| {
+///     let mut changes = [Change::KEEP; 2];
+///     let limits = limits.iter().zip(&states).zip(costs).map(|((limit, state), cost)| (limit, state, cost));
+///     let admitted = decide_each(limits, false, &mut decisions, &mut changes, now);
+///     states.iter_mut().zip(changes).for_each(|(state, change)| state.apply(change));
+///     (admitted, decisions.map(|decision| (decision.allowed(), decision.remaining())))
+/// };
+/// assert_eq!(take([4, 1]), (true, [(true, 6), (true, 2)]));
+/// assert_eq!(take([4, 3]), (false, [(true, 6), (false, 2)])); // nobody is charged
+/// assert_eq!(take([4, 0]), (true, [(true, 2), (true, 2)])); // a cost of 0 only looks
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
+///
+/// No limits at all are admitted, unless `refused`. The slices are expected to be as long as the limits are many; what is
+/// longer is left alone.
+pub fn decide_each<'a>(
+    limits: impl Iterator<Item = (&'a Limit, &'a State, u64)> + Clone,
+    refused: bool,
+    decisions: &mut [Decision],
+    changes: &mut [Change],
+    now: Timestamp,
+) -> bool {
+    let mut admitted = !refused;
+    let places = decisions.iter_mut().zip(&mut *changes);
+    for ((limit, state, cost), (decision, change)) in limits.clone().zip(places) {
+        (*decision, *change) = limit.decide(state, now, cost);
+        admitted &= decision.allowed;
+    }
+    if !admitted {
+        for ((limit, state, _), (decision, change)) in limits.zip(decisions.iter_mut().zip(changes))
+        {
+            let (left, repair) = limit.decide(state, now, 0);
+            *change = repair;
+            if decision.allowed {
+                *decision = left;
+            }
+        }
+    }
+    admitted
+}
+
+impl Verdict {
+    /// What a check of several limits answers, all of which have been decided by themselves: as [`decide_many`] would
+    /// under [`Mode::All`]. `None` if there is none.
+    ///
+    /// ```
+    /// use tidegate_core::{Decision, Verdict};
+    ///
+    /// let (much, little) = (Decision::admitted(10, 9, 0), Decision::admitted(5, 1, 0));
+    /// assert!(Verdict::of_all([much, little]).is_some_and(|verdict| verdict.binding == 1));
+    /// let refused = Decision::refused(5, 3, Some(1_000_000), 0);
+    /// assert!(Verdict::of_all([much, little, refused]).is_some_and(|verdict| verdict.binding == 2));
+    /// ```
+    pub fn of_all(decisions: impl IntoIterator<Item = Decision>) -> Option<Self> {
+        let verdicts = decisions.into_iter().enumerate();
+        let verdicts = verdicts.map(|(binding, decision)| Self { binding, decision });
+        verdicts.reduce(|before, new| {
+            if binds_more(Mode::All, &new.decision, &before.decision) { new } else { before }
+        })
+    }
+}
+
 /// Whether `new` says more about the whole than `old`. Ties go to the first declared.
 fn binds_more(mode: Mode, new: &Decision, old: &Decision) -> bool {
     match (mode, new.allowed, old.allowed) {

@@ -43,7 +43,7 @@ pub use algorithm::{
     Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow, WholeArrival,
 };
 pub use calendar::{Every, Transition, Zone};
-pub use combine::{Mode, Verdict, decide_many};
+pub use combine::{Mode, Verdict, decide_each, decide_many};
 pub use decision::{Decision, Reservation};
 pub use error::LimitError;
 pub use lease::{Grant, LeaseError, Lessee, Message, Return, Step, Terms, Wanted, grant};

@@ -8,7 +8,7 @@ use tidegate::{Answer, Timestamp};
 /// such, there is nothing to tell but when to come back.
 pub(crate) fn add(headers: &mut HeaderMap, answer: &Answer<'_>, now: Timestamp) {
     let decision = answer.decision;
-    let Some(limit) = answer.limit else {
+    let Some(limit) = &answer.limit else {
         if !decision.allowed() {
             write_retry_after(headers, decision.retry_after());
         }

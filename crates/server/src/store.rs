@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Breaker, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions,
-    RedisStore, Scope, Store, StoreError, Timestamp, Trouble,
+    Ask, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore, Scope,
+    Store, StoreError, Timestamp, Trouble,
 };
 
 use crate::text::printable;
@@ -58,16 +58,17 @@ pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String
         return Err(unknown(url));
     }
     let Purpose { key_prefix, deadline, replays, breaker, serves } = purpose;
-    let options =
-        RedisOptions { key_prefix, deadline, replays, announces: serves, ..RedisOptions::new(url) };
+    let options = RedisOptions {
+        key_prefix,
+        deadline,
+        replays,
+        announces: serves,
+        breaker,
+        ..RedisOptions::new(url)
+    };
     let store =
         RedisStore::new(options).map_err(|error| format!("store {}: {error}", shown(url)))?;
-    // One breaker for a whole cluster would take the limits of all nodes away when one of them fails.
-    let is_cluster = url.split("://").next().is_some_and(|scheme| scheme.ends_with("+cluster"));
-    Ok(match breaker.filter(|_| !is_cluster) {
-        Some(options) => Arc::new(Breaker::around(store, options)),
-        None => Arc::new(store),
-    })
+    Ok(Arc::new(store))
 }
 
 /// Asks once and spends nothing, to learn whether a store answers at all.

@@ -1,27 +1,35 @@
 //! The engine: named policies over one store. Every door goes through it.
 
+mod binding;
 mod error;
+mod loaded;
+mod overrides;
 mod question;
 mod settle;
 mod stores;
 mod successor;
+mod together;
 mod view;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Limit, LimitError, Reservation};
+use tidegate_core::{Decision, LimitError, Reservation};
 
+pub use binding::BindingLimit;
 pub use error::{BuildError, CheckError};
+use loaded::{Loaded, Table};
+pub use overrides::{OverrideError, RunTimeOverrides};
 pub use question::{Check, Key};
 use stores::Stores;
 use successor::Kept;
+pub use together::Together;
 pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
 use crate::permit::{Acquired, Held, Permit};
-use crate::policy::{Compiled, CompiledKind, Member, Override, Policy, PolicyProblem};
+use crate::policy::{Compiled, CompiledKind, Instead, Policy, PolicyProblem};
 use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
@@ -57,6 +65,8 @@ struct Shared<C> {
     nodes: Option<NonZeroU32>,
     clock: Arc<C>,
     policies: BTreeMap<String, Compiled>,
+    /// What the policies have been told at run time.
+    loaded: Loaded,
 }
 
 /// An engine's answer.
@@ -74,7 +84,7 @@ struct Shared<C> {
 /// assert!(!answer.shadow_denied); // the policy means it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
     /// The decision of the limit that binds, which is the whole's. A [shadow](Policy::shadow) policy always allows, with
     /// what is left and the time of the reset as the limit has them.
@@ -84,7 +94,7 @@ pub struct Answer<'a> {
     /// The name of the limit that binds; the policy's name where its only limit has none.
     pub binding: &'a str,
     /// The limit that binds; `None` where an override allowed or blocked without one.
-    pub limit: Option<&'a Limit>,
+    pub limit: Option<BindingLimit<'a>>,
     /// Who decided.
     pub source: Source,
     /// Whether it was allowed only because the policy is a [shadow](Policy::shadow).
@@ -202,6 +212,8 @@ impl<C: Clock> EngineBuilder<C> {
     /// ```
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
         let Self { store, kept, nodes, policies, .. } = self;
+        // What has a life has it by the other clock: it is loaded anew.
+        let kept = Kept { table: Table::default(), ..kept };
         EngineBuilder { store, kept, nodes, clock: Arc::new(clock), policies }
     }
 
@@ -247,11 +259,12 @@ impl<C: Clock> EngineBuilder<C> {
             policies.insert(name, compiled);
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        let Kept { local, replicated } = self.kept;
+        let Kept { local, known, table } = self.kept;
         let local = local.unwrap_or_default();
         let (nodes, clock) = (self.nodes, self.clock);
-        let stores = Stores::new(store, &replicated, &clock, policies.values());
-        let shared = Shared { stores, local, nodes, clock, policies };
+        let stores = Stores::new(store, known, &clock, policies.values());
+        let loaded = Loaded::of(table, &policies);
+        let shared = Shared { stores, local, nodes, clock, policies, loaded };
         Ok(Engine { shared: Arc::new(shared) })
     }
 }
@@ -341,7 +354,8 @@ impl<C: Clock + 'static> Engine<C> {
         if matches!(policy.kind, CompiledKind::Shaper(..)) {
             return Err(CheckError::Shapes(name.to_owned()));
         }
-        if let Some(Override::Allow | Override::Block) = policy.instead_for(check.key) {
+        let instead = policy.instead_for(check.key, &self.shared.clock);
+        if let Some(Instead::Allow | Instead::Block) = instead {
             return Ok(()); // answered without a limit, whatever the limits count
         }
         let mut keys = policy.members().iter().map(|(_, member)| member.key.as_deref());
@@ -431,11 +445,11 @@ impl<C: Clock + 'static> Engine<C> {
             return Err(CheckError::DoesNotShape(name.to_owned()));
         };
         let key = check.key.find(name, None)?;
-        Ok(match policy.instead_for(check.key) {
-            Some(Override::Allow) => Err(Reservation::unlimited()),
-            Some(Override::Block) if policy.shadow => Err(Reservation::blocked().in_shadow()),
-            Some(Override::Block) => Err(Reservation::blocked()),
-            Some(Override::Limit(_)) | None => {
+        Ok(match policy.instead_for(check.key, &self.shared.clock) {
+            Some(Instead::Allow) => Err(Reservation::unlimited()),
+            Some(Instead::Block) if policy.shadow => Err(Reservation::blocked().in_shadow()),
+            Some(Instead::Block) => Err(Reservation::blocked()),
+            Some(Instead::Limit(_)) | None => {
                 Ok(Turn { scope, key, shaper, cost: check.cost, cancel: None })
             }
         })
@@ -463,8 +477,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.
     fn can_ask(&self, name: &str, op: Op) -> Result<(&str, &Compiled), CheckError> {
         let (name, policy) = self.policy(name)?;
-        let concurrency = |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
-        if op == Op::Take && policy.members().iter().any(concurrency) {
+        if op == Op::Take && policy.has_concurrency() {
             return Err(CheckError::NeedsAcquire(name.to_owned()));
         }
         Ok((name, policy))

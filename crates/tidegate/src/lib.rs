@@ -48,7 +48,10 @@ pub mod tower;
 pub use builder::Builder;
 pub use cidr::{Cidr, CidrError};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use engine::{Answer, BuildError, Check, CheckError, Engine, EngineBuilder, Key, PolicyView};
+pub use engine::{
+    Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, Key, OverrideError,
+    PolicyView, RunTimeOverrides, Together,
+};
 pub use limiter::Limiter;
 pub use permit::{Acquired, Permit};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
@@ -61,10 +64,11 @@ pub use store::deny_cache::DenyCache;
 pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStats, RedisStore};
+pub use store::redis::{NodeBreaker, RedisOptions, RedisStats, RedisStore};
 pub use store::{
-    Ask, KeyedLimit, Op, Place, Ran, Replicas, Scope, Settled, Source, Store, StoreError, Trouble,
-    Turn, Unconfirmed,
+    Ask, Changed, Charge, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Ran, Replicas,
+    Scope, Settled, Source, Store, StoreError, StoredOverride, Take, Takes, Trouble, Turn,
+    Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,

@@ -1,8 +1,11 @@
 //! What single keys and whole networks get instead of something: found by the key itself, else by the smallest network
 //! that the key is a part of.
 
+mod at_run_time;
+
 use std::collections::HashMap;
 
+pub(crate) use self::at_run_time::{AtRunTime, Timed};
 use crate::cidr::Cidr;
 
 /// Some values, by key and by network.
@@ -39,17 +42,27 @@ impl<T> Overrides<T> {
 
     /// The value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&T> {
-        self.by_key.get(key).or_else(|| self.of_network(key))
+        self.find(key, |_| true)
     }
 
-    fn of_network(&self, key: &[u8]) -> Option<&T> {
+    /// The same among those that hold.
+    pub(crate) fn find(&self, key: &[u8], holds: impl Fn(&T) -> bool) -> Option<&T> {
+        let own = self.by_key.get(key).filter(|value| holds(value));
+        own.or_else(|| self.of_network(key, holds))
+    }
+
+    fn of_network(&self, key: &[u8], holds: impl Fn(&T) -> bool) -> Option<&T> {
         if self.by_network.is_empty() {
             return None; // nobody cares whether it is an address
         }
         let address = Cidr::of_key(key)?;
-        self.by_network
-            .iter()
-            .find_map(|(prefix, networks)| networks.get(&address.widened(*prefix)?))
+        self.by_network.iter().find_map(|(prefix, networks)| {
+            networks.get(&address.widened(*prefix)?).filter(|value| holds(value))
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_key.is_empty() && self.by_network.is_empty()
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {

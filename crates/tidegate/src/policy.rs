@@ -1,12 +1,14 @@
 //! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
 use crate::cidr::Cidr;
-use crate::engine::Key;
-use crate::overrides::Overrides;
+use crate::clock::Clock;
+use crate::engine::{BindingLimit, Key};
+use crate::overrides::{AtRunTime, Overrides};
 use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
@@ -34,7 +36,9 @@ pub struct Policy {
     deny_cache: bool,
     lease: bool,
     replicas: Option<Replicas>,
+    deadline: Option<Duration>,
     shadow: bool,
+    tag: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +94,45 @@ pub enum Override {
     Allow,
     /// Nothing.
     Block,
+}
+
+/// What one key gets instead of its policy, wherever that was said.
+pub(crate) enum Instead<'a> {
+    Limit(BindingLimit<'a>),
+    Allow,
+    Block,
+}
+
+impl<'a> From<&'a Override> for Instead<'a> {
+    fn from(instead: &'a Override) -> Self {
+        match instead {
+            Override::Limit(limit) => Self::Limit(BindingLimit::of_policy(limit)),
+            Override::Allow => Self::Allow,
+            Override::Block => Self::Block,
+        }
+    }
+}
+
+impl FromStr for Override {
+    type Err = LimitError;
+
+    /// `allow`, `block`, or a limit as [`Limit`] reads it.
+    ///
+    /// ```
+    /// # use tidegate::{LimitError, Override};
+    /// assert_eq!("allow".parse(), Ok(Override::Allow));
+    /// assert_eq!("block".parse(), Ok(Override::Block));
+    /// assert_eq!("5000/min".parse(), Ok(Override::Limit("5000/min".parse()?)));
+    /// assert!("5000".parse::<Override>().is_err());
+    /// # Ok::<(), LimitError>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        match text {
+            "allow" => Ok(Self::Allow),
+            "block" => Ok(Self::Block),
+            limit => limit.parse().map(Self::Limit),
+        }
+    }
 }
 
 /// What to answer when the store cannot.
@@ -150,10 +193,12 @@ impl OnStoreError {
 pub(crate) struct Compiled {
     pub(crate) kind: CompiledKind,
     pub(crate) overrides: Overrides<Override>,
+    pub(crate) at_run_time: AtRunTime,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) deny_cache: bool,
     pub(crate) lease: bool,
     pub(crate) replicas: Option<Replicas>,
+    pub(crate) deadline: Option<Duration>,
     pub(crate) shadow: bool,
 }
 
@@ -215,9 +260,17 @@ impl Policy {
     }
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
-        let (overrides, on_store_error) = (Overrides::default(), OnStoreError::default());
-        let (deny_cache, lease, replicas, shadow) = (true, false, None, false);
-        Self { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow }
+        Self {
+            kind,
+            overrides: Overrides::default(),
+            on_store_error: OnStoreError::default(),
+            deny_cache: true,
+            lease: false,
+            replicas: None,
+            deadline: None,
+            shadow: false,
+            tag: None,
+        }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -401,6 +454,42 @@ impl Policy {
         self
     }
 
+    /// Has all keys of the policy kept on one node of a store that spreads them over several, together with those of
+    /// every policy that has the same tag, so that they can be [charged in one step](crate::Engine::ask_together). All of
+    /// them are then as fast as one node is. A policy that gets another tag starts from nothing there.
+    ///
+    /// ```
+    /// use tidegate::{Engine, Policy};
+    ///
+    /// let route = Policy::all().limit("", "1000/s").tagged("edge");
+    /// let client = Policy::all().limit("", "100/min").tagged("edge");
+    /// let engine = Engine::builder().policy("route", route).policy("client", client).build()?;
+    /// # assert!(engine.check("route", "/search").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn tagged(mut self, tag: impl Into<String>) -> Self {
+        self.tag = Some(tag.into());
+        self
+    }
+
+    /// How long an answer of the store may take, where that has a deadline; by default as long as the store says. Taken
+    /// as 1 ms at least and a minute at most.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::Policy;
+    ///
+    /// // A batch job would rather wait than be answered by this node alone.
+    /// let exports = Policy::all().limit("", "5000/h").deadline(Duration::from_millis(500));
+    /// ```
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        let (least, most) = (Duration::from_millis(1), Duration::from_mins(1));
+        self.deadline = Some(deadline.clamp(least, most));
+        self
+    }
+
     /// Whether the policy is only tried out: it counts and says whom it would refuse, and refuses nobody, also where a
     /// key is [blocked](Override::Block) or the store fails; by default it is not.
     ///
@@ -432,26 +521,49 @@ impl Policy {
                 check_members(&members, &self.overrides)?;
                 // Limits on different identifiers have to be kept together.
                 let together = members.windows(2).any(|pair| pair[0].key != pair[1].key);
-                let scope = if together { Scope::together } else { Scope::named };
-                let scoped = |member: Member| (scope(policy, &member.name), member);
+                let scope = |limit: &str| match &self.tag {
+                    Some(tag) => Scope::tagged(tag, policy, limit),
+                    None if together => Scope::together(policy, limit),
+                    None => Scope::named(policy, limit),
+                };
+                let scoped = |member: Member| (scope(&member.name), member);
                 CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
             }
         };
-        let Self { overrides, on_store_error, deny_cache, lease, replicas, shadow, .. } = self;
-        if lease {
+        if self.lease {
             check_lease(&kind)?;
         }
-        Ok(Compiled { kind, overrides, on_store_error, deny_cache, lease, replicas, shadow })
+        Ok(Compiled {
+            kind,
+            overrides: self.overrides,
+            at_run_time: AtRunTime::default(),
+            on_store_error: self.on_store_error,
+            deny_cache: self.deny_cache,
+            lease: self.lease,
+            replicas: self.replicas,
+            deadline: self.deadline,
+            shadow: self.shadow,
+        })
     }
 }
 
 impl Compiled {
-    /// What the caller gets instead of the policy, if anything. Callers with several identifiers get none: one that
-    /// the client may choose must not pass for another.
-    pub(crate) fn instead_for(&self, key: Key<'_>) -> Option<&Override> {
-        match key {
-            Key::One(only) | Key::Named(&[(_, only)]) => self.overrides.get(only),
-            Key::Named(_) => None,
+    /// What the caller gets instead of the policy, if anything; what was said at run time comes first. Callers with
+    /// several identifiers get none: one that the client may choose must not pass for another.
+    pub(crate) fn instead_for(&self, key: Key<'_>, clock: &impl Clock) -> Option<Instead<'_>> {
+        let (Key::One(only) | Key::Named(&[(_, only)])) = key else { return None };
+        let at_run_time = self.at_run_time.get(only, clock);
+        at_run_time.or_else(|| self.overrides.get(only).map(Instead::from))
+    }
+
+    /// Whether a key can get this instead of the policy.
+    pub(crate) fn fits(&self, instead: &Override) -> Result<(), PolicyProblem> {
+        match (&self.kind, instead) {
+            (_, Override::Allow | Override::Block) => Ok(()),
+            (CompiledKind::Shaper(..), Override::Limit(_)) => Err(PolicyProblem::OverrideOfMany),
+            (CompiledKind::Limits { members, .. }, Override::Limit(own)) => {
+                check_own(members.iter().map(|(_, member)| member), own)
+            }
         }
     }
 
@@ -472,6 +584,11 @@ impl Compiled {
             }
             (_, on_store_error) => on_store_error,
         }
+    }
+
+    /// Whether it grants places that have to be given back.
+    pub(crate) fn has_concurrency(&self) -> bool {
+        self.members().iter().any(|(_, member)| matches!(member.limit, Limit::Concurrency(_)))
     }
 
     /// The limits of the policy; none for a shaper.
@@ -495,20 +612,23 @@ fn check_members(members: &[Member], overrides: &Overrides<Override>) -> Result<
             return Err(PolicyProblem::SameName(member.name.clone()));
         }
     }
+    overrides.values().try_for_each(|instead| match instead {
+        Override::Limit(own) => check_own(members.iter(), own),
+        Override::Allow | Override::Block => Ok(()),
+    })
+}
+
+/// Whether a limit can stand for those of a policy.
+fn check_own<'a>(
+    mut members: impl ExactSizeIterator<Item = &'a Member>,
+    own: &Limit,
+) -> Result<(), PolicyProblem> {
+    let several = members.len() > 1;
     let concurrency = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
-    let own_limits = || {
-        overrides.values().filter_map(|instead| match instead {
-            Override::Limit(limit) => Some(limit),
-            Override::Allow | Override::Block => None,
-        })
-    };
-    if own_limits().any(|own| concurrency(own) != concurrency(&members[0].limit)) {
+    if members.next().is_some_and(|member| concurrency(&member.limit) != concurrency(own)) {
         return Err(PolicyProblem::OverrideOfAnotherKind);
     }
-    if own_limits().next().is_some() && members.len() > 1 {
-        return Err(PolicyProblem::OverrideOfMany);
-    }
-    Ok(())
+    if several { Err(PolicyProblem::OverrideOfMany) } else { Ok(()) }
 }
 
 /// What can never be lent. A burst that is too small only runs without leases: see [`PolicyView::lease_problem`].

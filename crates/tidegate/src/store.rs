@@ -8,21 +8,29 @@ mod fingerprint;
 #[cfg(feature = "leases")]
 pub(crate) mod leases;
 pub(crate) mod memory;
+pub(crate) mod overrides;
 mod owned;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod replicas;
+mod scope;
+mod takes;
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{
-    Arrival, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Timestamp, Verdict, Wanted,
+    Arrival, Decision, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Timestamp, Verdict,
+    Wanted,
 };
 
 pub use error::{Ran, StoreError, Trouble};
+pub use overrides::{Changed, OverrideChange, OverrideTable, StoredOverride};
 pub use replicas::{Replicas, Unconfirmed};
+pub use scope::Scope;
+pub use takes::{Charge, Take, Takes};
 
 use crate::reply::Reply;
 
@@ -80,6 +88,31 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// ```
     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError>;
 
+    /// Decides several limits in one atomic step, each with a cost of its own, and answers for every one of them: all are
+    /// charged, or none. The step is admitted if every answer is. A store that cannot do this says so:
+    /// [`Trouble::BadAsk`].
+    ///
+    /// ```
+    /// # use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, Take, Takes, Timestamp};
+    /// let (store, limit): (_, Limit) = (MemoryStore::default(), "2/h".parse()?);
+    /// let scope = Scope::named("mail", "");
+    /// let keyed = |key| KeyedLimit { scope: &scope, key, limit: &limit };
+    /// let limits = [Take { keyed: keyed(b"sender"), cost: 1 }, Take { keyed: keyed(b"receiver"), cost: 3 }];
+    /// let takes = Takes { limits: &limits, charge: Charge::IfAllAdmit };
+    /// let each = store.take_each(&takes, Timestamp::from_micros(1_700_000_000_000_000)).now()?;
+    /// assert!(each[0].allowed() && !each[1].allowed());
+    /// assert_eq!(store.stats().keys, 0); // refused as a whole, so that nothing was spent
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        let (_, why) = ((takes, now), "this store takes from the limits of one policy at a time");
+        Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)))
+    }
+
     /// Takes a place in a shaper's queue, or gives one back.
     ///
     /// ```
@@ -112,6 +145,53 @@ pub trait Store: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The same state, asked with another deadline; `None` where there is none to keep.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{MemoryStore, Store};
+    /// assert!(MemoryStore::default().within(Duration::from_millis(5)).is_none()); // it answers at once
+    /// ```
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let _ = deadline;
+        None
+    }
+
+    /// The table of overrides that all who share the store follow; `None` if its version is the one that is `known`. See
+    /// [`Engine::overrides`](crate::Engine::overrides), which asks for it.
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Store, Timestamp};
+    /// assert_eq!(MemoryStore::default().overrides(0, Timestamp::EPOCH).now()?, None); // nothing yet
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        let _ = (known, now);
+        Reply::ready(Err(no_overrides()))
+    }
+
+    /// Changes one override of that table, in one atomic step.
+    ///
+    /// ```
+    /// # use tidegate::{Changed, MemoryStore, OverrideChange, Store, Timestamp};
+    /// let change = OverrideChange::Remove { policy: "api", key: b"partner-7" };
+    /// let changed = MemoryStore::default().change_override(&change, Timestamp::EPOCH).now()?;
+    /// assert_eq!(changed, Changed::NotThere);
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        let _ = (change, now);
+        Reply::ready(Err(no_overrides()))
+    }
+
     /// How many nodes share the state, this one included, as far as the store knows: the last count that it heard.
     ///
     /// ```
@@ -128,6 +208,14 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).answer(ask, now)
     }
 
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        (**self).take_each(takes, now)
+    }
+
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         (**self).shape(turn, now)
     }
@@ -140,9 +228,33 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).replicated(replicas)
     }
 
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        (**self).within(deadline)
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        (**self).overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        (**self).change_override(change, now)
+    }
+
     fn nodes(&self) -> Option<NonZeroU32> {
         (**self).nodes()
     }
+}
+
+fn no_overrides() -> StoreError {
+    StoreError::new(Trouble::Unsupported, "this store keeps no overrides")
 }
 
 /// One request to a store: some limits, decided and written in one atomic step.
@@ -407,10 +519,16 @@ impl Ask<'_> {
     /// decided and charged twice at once.
     #[cfg(any(feature = "leases", feature = "redis"))]
     pub(crate) fn is_sound(&self) -> bool {
+        (1..=Self::MAX_LIMITS).contains(&self.limits.len()) && !KeyedLimit::repeat(self.limits)
+    }
+}
+
+impl KeyedLimit<'_> {
+    /// Whether these name one state twice.
+    pub(crate) fn repeat(limits: &[Self]) -> bool {
         let same = |a: &KeyedLimit<'_>, b: &KeyedLimit<'_>| a.scope == b.scope && a.key == b.key;
-        let twice =
-            |index: usize| self.limits[..index].iter().any(|a| same(a, &self.limits[index]));
-        (1..=Self::MAX_LIMITS).contains(&self.limits.len()) && !(1..self.limits.len()).any(twice)
+        let twice = |index: usize| limits[..index].iter().any(|a| same(a, &limits[index]));
+        (1..limits.len()).any(twice)
     }
 }
 
@@ -418,69 +536,5 @@ impl Settled {
     /// A store's own answer, with nothing to give back later.
     pub(crate) const fn by_store(verdict: Verdict) -> Self {
         Self { verdict, source: Source::Store, permits: Vec::new(), grant: None }
-    }
-}
-
-/// The name space of a limit's keys: the same key under another scope is another counter. Made from names, so
-/// that it is the same after a reload or a restart, and on every node.
-///
-/// ```
-/// use tidegate::Scope;
-///
-/// let scope = Scope::named("login", "hour");
-/// assert_eq!(scope, Scope::named("login", "hour"));
-/// assert_ne!(scope, Scope::named("hour", "login"));
-/// assert_eq!((scope.policy(), scope.limit()), ("login", "hour"));
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Scope {
-    pub(crate) hash: u64,
-    policy: Arc<str>,
-    limit: Arc<str>,
-    together: bool,
-}
-
-impl Scope {
-    /// The scope of a limit within a policy.
-    ///
-    /// ```
-    /// # use tidegate::Scope;
-    /// // A policy's only limit needs no name.
-    /// assert_ne!(Scope::named("login", ""), Scope::named("search", ""));
-    /// ```
-    pub fn named(policy: &str, limit: &str) -> Self {
-        let hash = |text: &str| rapidhash::v3::rapidhash_v3(text.as_bytes());
-        // Multiplied, so that ("a", "b") and ("b", "a") are different scopes.
-        let hash = hash(policy).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash(limit);
-        Self { hash, policy: policy.into(), limit: limit.into(), together: false }
-    }
-
-    /// The same for a limit that stands in one ask with limits on other identifiers: a store that spreads keys over
-    /// nodes then keeps all keys of the policy on one. It is the policy that says so, not the identifiers of one ask:
-    /// a caller who may choose them must not choose where they are counted.
-    ///
-    /// ```
-    /// # use tidegate::Scope;
-    /// let scope = Scope::together("signup", "ip");
-    /// assert!(scope.is_together());
-    /// assert_ne!(scope, Scope::named("signup", "ip"));
-    /// ```
-    pub fn together(policy: &str, limit: &str) -> Self {
-        Self { together: true, ..Self::named(policy, limit) }
-    }
-
-    /// Whether limits on other identifiers stand in the same ask.
-    pub const fn is_together(&self) -> bool {
-        self.together
-    }
-
-    /// The policy's name.
-    pub fn policy(&self) -> &str {
-        &self.policy
-    }
-
-    /// The limit's name within the policy; empty for its only one.
-    pub fn limit(&self) -> &str {
-        &self.limit
     }
 }

@@ -5,6 +5,7 @@ mod bytes;
 mod calendar;
 mod changes;
 mod combine;
+mod combine_each;
 mod concurrency;
 mod controls;
 mod leaky_bucket;

@@ -56,7 +56,7 @@ fn written(head: &str, drafts: &[Draft]) -> String {
         let name = quoted(&draft.name);
         let _ = match &draft.limits {
             Limits::One(limit) => {
-                let options = [&[limit.clone()], &draft.more[..]].concat().join(", ");
+                let options = [std::slice::from_ref(limit), &draft.more[..]].concat().join(", ");
                 writeln!(out, "  {name}: {{ {options} }}")
             }
             Limits::All(limits) => {

@@ -19,7 +19,6 @@ pub(crate) fn refuse(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>
         };
         refuse("adaptive", options.adaptive.is_some());
         refuse("priority", options.priority.is_some());
-        refuse("deadline", options.deadline.is_some());
         if let Some(adaptive) = &options.adaptive {
             check_ramp(&adaptive.ramp, &spot.of("adaptive").of("ramp"), found);
         }

@@ -1,6 +1,6 @@
 //! Several servers over one Redis: one limit, and an answer also while Redis is gone.
 
-use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::processes::{ClusterShape, DEADLINE, RedisCluster, RedisServer, wait_until};
 use crate::support::Server;
 
 fn server(redis: &RedisServer) -> Server {
@@ -41,4 +41,20 @@ fn a_failure_of_redis_is_no_refusal_and_heals() {
     assert!(!reset.body.contains(&redis.port().to_string()), "{}", reset.body);
     redis.restart();
     wait_until("the server counts in Redis again", DEADLINE, || source(&server) == "store");
+}
+
+#[test]
+fn a_node_of_a_cluster_that_hangs_is_left_alone() {
+    let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
+    let server =
+        Server::start_with(&["serve", "--listen", "127.0.0.1:0", "--store", &cluster.url()]);
+    wait_until("the server counts in the cluster", DEADLINE, || source(&server) == "store");
+    let hung = cluster.master_of_slot(cluster.slot_of("{5:probe}"));
+    hung.pause();
+    wait_until("the breaker opens", DEADLINE, || {
+        let reset = server.post("/v1/reset", r#"{"policy":"api","key":"probe"}"#);
+        reset.status == 503 && reset.body.contains("breaker-open")
+    });
+    hung.resume();
+    wait_until("the server counts in the cluster again", DEADLINE, || source(&server) == "store");
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::policy::PolicyProblem;
 use crate::reply::UnderWay;
-use crate::store::StoreError;
+use crate::store::{StoreError, Takes};
 
 /// A question that has no answer.
 ///
@@ -25,6 +25,12 @@ use crate::store::StoreError;
 ///
 /// let check = Check { policy: "report", key: Key::One(b"user-42"), cost: 1 };
 /// assert_eq!(engine.reserve(&check).now(), Err(CheckError::DoesNotShape("report".into())));
+///
+/// // Of several checks in one step:
+/// let any = CheckError::Chooses("either".into());
+/// assert_eq!(any.to_string(), "policy `either` is an `any`: it has to be asked by itself");
+/// assert_eq!(CheckError::TooManyTogether.to_string(), "more than 64 limits in one step: ask for fewer");
+/// assert!(CheckError::Apart.to_string().ends_with("give their policies one tag"));
 ///
 /// let store = CheckError::Store(StoreError::new(Trouble::Timeout, "no answer within 20ms"));
 /// assert_eq!(store.to_string(), "timeout: no answer within 20ms");
@@ -48,6 +54,12 @@ pub enum CheckError {
     DoesNotShape(String),
     /// The policy limits concurrency: ask [`Engine::acquire`](crate::Engine::acquire).
     NeedsAcquire(String),
+    /// The policy is an `any`, and cannot be asked together with others: what it charges depends on the check.
+    Chooses(String),
+    /// More limits than one step can have: [`Takes::MAX_LIMITS`](crate::Takes::MAX_LIMITS).
+    TooManyTogether,
+    /// The store keeps what was asked together on several nodes: see [`Policy::tagged`](crate::Policy::tagged).
+    Apart,
     /// The store could not answer, and gave no decision that the policy could stand in for.
     Store(StoreError),
 }
@@ -88,6 +100,15 @@ impl fmt::Display for CheckError {
             Self::NeedsAcquire(policy) => {
                 write!(f, "policy `{policy}` limits concurrency: acquire instead of check")
             }
+            Self::Chooses(policy) => {
+                write!(f, "policy `{policy}` is an `any`: it has to be asked by itself")
+            }
+            Self::TooManyTogether => {
+                write!(f, "more than {} limits in one step: ask for fewer", Takes::MAX_LIMITS)
+            }
+            Self::Apart => f.write_str(
+                "the checks are counted on several nodes of a cluster: give their policies one tag",
+            ),
             Self::Store(error) => error.fmt(f),
         }
     }

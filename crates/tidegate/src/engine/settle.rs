@@ -2,11 +2,11 @@
 
 use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
-use super::{Answer, Check, CheckError, Engine};
+use super::{Answer, BindingLimit, Check, CheckError, Engine};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, Override};
+use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
-use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Trouble, Turn};
+use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Turn};
 
 /// An answer, and the permits that came with it.
 pub(super) struct Decided<'e> {
@@ -15,14 +15,14 @@ pub(super) struct Decided<'e> {
 }
 
 /// The limits of one question.
-#[derive(Clone, Copy)]
-struct Limits<'e> {
-    name: &'e str,
-    policy: &'e Compiled,
-    mode: Mode,
-    members: &'e [(Scope, Member)],
+#[derive(Clone)]
+pub(super) struct Limits<'e> {
+    pub(super) name: &'e str,
+    pub(super) policy: &'e Compiled,
+    pub(super) mode: Mode,
+    pub(super) members: &'e [(Scope, Member)],
     /// The key's own limit, instead of the policy's only one.
-    own: Option<&'e Limit>,
+    pub(super) own: Option<BindingLimit<'e>>,
 }
 
 impl<C: Clock + 'static> Engine<C> {
@@ -41,11 +41,11 @@ impl<C: Clock + 'static> Engine<C> {
         let CompiledKind::Limits { mode, members } = &policy.kind else {
             return Reply::ready(Err(CheckError::Shapes(name.to_owned())));
         };
-        let own = match policy.instead_for(check.key) {
+        let own = match policy.instead_for(check.key, &self.shared.clock) {
             None => None,
-            Some(Override::Limit(limit)) => Some(limit),
-            Some(Override::Allow) => return settled(Decision::unlimited()),
-            Some(Override::Block) => return settled(Decision::blocked()),
+            Some(Instead::Limit(limit)) => Some(limit),
+            Some(Instead::Allow) => return settled(Decision::unlimited()),
+            Some(Instead::Block) => return settled(Decision::blocked()),
         };
         let limits = Limits { name, policy, mode: *mode, members, own };
         let mut keys = [&[][..]; Ask::MAX_LIMITS];
@@ -92,37 +92,21 @@ impl<C: Clock + 'static> Engine<C> {
         now: Timestamp,
         error: StoreError,
     ) -> Result<Decided<'e>, CheckError> {
-        if !matches!(op, Op::Take | Op::Peek) || error.trouble() == Trouble::BadAsk {
+        if !matches!(op, Op::Take | Op::Peek) || error.trouble().is_of_the_ask() {
             return Err(CheckError::Store(error));
         }
-        let ceiling = |(_, member): &'e (Scope, Member)| limits.limit_of(member).ceiling();
-        let ceiling = limits.members.first().map_or(0, ceiling);
-        let assume = |decision, source| Settled {
-            verdict: Verdict { binding: 0, decision },
-            source,
-            permits: Vec::new(),
-            grant: None,
-        };
+        if let Some(settled) = limits.assume(limits.policy.on_failure(&error)) {
+            return limits.answer(settled);
+        }
+        let nodes = self.nodes();
+        let share = |(_, member): &'e (Scope, Member)| limits.limit_of(member).share(nodes);
+        let shares: Vec<Limit> = limits.members.iter().map(share).collect();
         let mode = limits.mode;
-        limits.answer(match limits.policy.on_failure(&error) {
-            OnStoreError::Allow => {
-                assume(Decision::admitted(ceiling, ceiling, 0), Source::FailOpen)
-            }
-            OnStoreError::Deny { retry_after } => {
-                let us = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX - 1);
-                assume(Decision::refused(ceiling, 0, Some(us), us), Source::FailClosed)
-            }
-            OnStoreError::Local => {
-                let nodes = self.nodes();
-                let share = |(_, member): &'e (Scope, Member)| limits.limit_of(member).share(nodes);
-                let shares: Vec<Limit> = limits.members.iter().map(share).collect();
-                let reply = limits.with(keys, shares.iter(), |limits| {
-                    self.shared.local.answer(&Ask { mode, limits, cost, op }, now)
-                });
-                let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
-                Settled { source: Source::Local, ..settled }
-            }
-        })
+        let reply = limits.with(keys, shares.iter(), |limits| {
+            self.shared.local.answer(&Ask { mode, limits, cost, op }, now)
+        });
+        let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
+        limits.answer(Settled { source: Source::Local, ..settled })
     }
 
     /// Asks the store for a place in a queue, and settles what it answers.
@@ -162,9 +146,30 @@ impl<C: Clock + 'static> Engine<C> {
 }
 
 impl<'e> Limits<'e> {
+    /// What is answered without a decision while the store fails; `None` where this node decides.
+    pub(super) fn assume(&self, instead: OnStoreError) -> Option<Settled> {
+        let ceiling = |(_, member): &'e (Scope, Member)| self.limit_of(member).ceiling();
+        let ceiling = self.members.first().map_or(0, ceiling);
+        let (decision, source) = match instead {
+            OnStoreError::Allow => (Decision::admitted(ceiling, ceiling, 0), Source::FailOpen),
+            OnStoreError::Deny { retry_after } => {
+                let us = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX - 1);
+                (Decision::refused(ceiling, 0, Some(us), us), Source::FailClosed)
+            }
+            OnStoreError::Local => return None,
+        };
+        let verdict = Verdict { binding: 0, decision };
+        Some(Settled { source, ..Settled::by_store(verdict) })
+    }
+
     /// The limit of a member, or the key's own instead of the only one.
-    fn limit_of(&self, member: &'e Member) -> &'e Limit {
-        self.own.unwrap_or(&member.limit)
+    pub(super) fn limit_of<'a>(&'a self, member: &'a Member) -> &'a Limit {
+        self.own.as_deref().unwrap_or(&member.limit)
+    }
+
+    /// The same, for as long as an answer may live.
+    pub(super) fn binding(&self, member: &'e Member) -> BindingLimit<'e> {
+        self.own.clone().unwrap_or(BindingLimit::of_policy(&member.limit))
     }
 
     /// Hands the limits with their keys to `then`, without a box.
@@ -189,7 +194,7 @@ impl<'e> Limits<'e> {
         Some(then(&all[..count]))
     }
 
-    fn answer(&self, settled: Settled) -> Result<Decided<'e>, CheckError> {
+    pub(super) fn answer(&self, settled: Settled) -> Result<Decided<'e>, CheckError> {
         let Settled { verdict, source, permits, .. } = settled;
         let missing = || CheckError::UnknownPolicy(self.name.to_owned());
         let (_, member) = self.members.get(verdict.binding).ok_or_else(missing)?;
@@ -198,7 +203,7 @@ impl<'e> Limits<'e> {
             decision,
             policy: self.name,
             binding: if member.name.is_empty() { self.name } else { &member.name },
-            limit: Some(self.limit_of(member)),
+            limit: Some(self.binding(member)),
             source,
             shadow_denied,
         };
@@ -206,7 +211,11 @@ impl<'e> Limits<'e> {
     }
 }
 
-fn without_limit<'e>(name: &'e str, policy: &Compiled, decision: Decision) -> Answer<'e> {
+pub(super) fn without_limit<'e>(
+    name: &'e str,
+    policy: &Compiled,
+    decision: Decision,
+) -> Answer<'e> {
     let (decision, shadow_denied) = policy.shadowed(decision);
     let (source, limit) = (Source::Store, None);
     Answer { decision, policy: name, binding: name, limit, source, shadow_denied }

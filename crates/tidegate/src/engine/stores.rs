@@ -1,21 +1,34 @@
-//! The store as policies want it: plain, with remembered refusals or with leases; and the same with replicas that
-//! confirm.
+//! The store as policies want it: plain, with remembered refusals or with leases; and the same in other ways, with
+//! replicas that confirm or with another deadline.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::Limit;
 
 use crate::clock::Clock;
 use crate::policy::Compiled;
 use crate::store::deny_cache::DenyCache;
 #[cfg(feature = "leases")]
-use crate::store::leases::Leases;
-use crate::store::{Replicas, Store};
+use crate::store::leases::{Leases, kept};
+use crate::store::{Replicas, Store, Unconfirmed};
 
 #[derive(Debug)]
 pub(super) struct Stores<C> {
     pub(super) plain: Stack<C>,
-    /// One for each setting that the store can do.
-    replicated: Vec<(Replicas, Stack<C>)>,
+    others: Vec<(Way, Stack<C>)>,
+    known: KnownWays,
 }
+
+/// How a policy wants its store asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Way {
+    replicas: Option<Replicas>,
+    deadline: Option<Duration>,
+}
+
+/// The store by the ways that it is asked in, with their connections and breakers.
+pub(super) type KnownWays = Vec<(Way, Arc<dyn Store>)>;
 
 #[cfg(feature = "leases")]
 type Leased<C> = Leases<Arc<dyn Store>, Arc<C>>;
@@ -31,44 +44,84 @@ pub(super) struct Stack<C> {
     clock: std::marker::PhantomData<C>,
 }
 
+impl Way {
+    const fn of(policy: &Compiled) -> Self {
+        Self { replicas: policy.replicas, deadline: policy.deadline }
+    }
+
+    /// The same with the store's own deadline, over whose connections it goes.
+    const fn patient(self) -> Self {
+        Self { deadline: None, ..self }
+    }
+
+    /// The store asked in this way, or as near to it as the store can.
+    fn find(self, store: &Arc<dyn Store>, known: &mut KnownWays) -> Arc<dyn Store> {
+        if let Some((_, store)) = known.iter().find(|(way, _)| *way == self) {
+            return store.clone();
+        }
+        let found = match (self.deadline, self.replicas) {
+            (None, None) => return store.clone(),
+            (None, Some(replicas)) => store.replicated(replicas),
+            (Some(deadline), _) => {
+                let patient = self.patient().find(store, known);
+                Some(patient.within(deadline).unwrap_or(patient))
+            }
+        };
+        let found = found.unwrap_or_else(|| store.clone());
+        known.push((self, found.clone()));
+        found
+    }
+}
+
 impl<C: Clock + 'static> Stores<C> {
-    /// `kept` are stores with replicas that are there already.
+    /// What is known already is not made anew.
     pub(super) fn new<'a>(
         store: Arc<dyn Store>,
-        kept: &[(Replicas, Arc<dyn Store>)],
+        mut known: KnownWays,
         clock: &Arc<C>,
         policies: impl Iterator<Item = &'a Compiled> + Clone,
     ) -> Self {
-        let mut replicated: Vec<(Replicas, Stack<C>)> = Vec::new();
-        for replicas in policies.clone().filter_map(|policy| policy.replicas) {
-            let is_known = replicated.iter().any(|(known, _)| *known == replicas);
-            let kept = || kept.iter().find(|(known, _)| *known == replicas);
-            let find =
-                || kept().map(|(_, store)| store.clone()).or_else(|| store.replicated(replicas));
-            if !is_known && let Some(store) = find() {
-                let theirs = policies.clone().filter(|policy| policy.replicas == Some(replicas));
-                replicated.push((replicas, Stack::new(store, clock, theirs)));
+        let ways = || policies.clone().map(Way::of);
+        let mut others: Vec<(Way, Stack<C>)> = Vec::new();
+        for way in ways().filter(|way| *way != Way::default()) {
+            if !others.iter().any(|(other, _)| *other == way) {
+                let theirs = policies.clone().filter(|policy| Way::of(policy) == way);
+                let store = way.find(&store, &mut known);
+                others.push((way, Stack::new(store, clock, theirs)));
             }
         }
-        Self { plain: Stack::new(store, clock, policies), replicated }
+        known.retain(|(known, _)| ways().any(|way| way == *known || way.patient() == *known));
+        let plain = policies.filter(|policy| Way::of(policy) == Way::default());
+        Self { plain: Stack::new(store, clock, plain), others, known }
     }
 
-    /// As a policy wants it, or plain where the store cannot do that.
+    /// As a policy wants it.
     pub(super) fn of(&self, policy: &Compiled) -> &Stack<C> {
-        let confirmed = policy.replicas.and_then(|replicas| {
-            self.replicated.iter().find(|(known, _)| *known == replicas).map(|(_, stack)| stack)
-        });
-        confirmed.unwrap_or(&self.plain)
+        let way = Way::of(policy);
+        if way == Way::default() {
+            return &self.plain;
+        }
+        let found = self.others.iter().find(|(other, _)| *other == way);
+        found.map_or(&self.plain, |(_, stack)| stack)
     }
 
-    /// The stores with replicas, for another engine.
-    pub(super) fn replicated(&self) -> Vec<(Replicas, Arc<dyn Store>)> {
-        self.replicated.iter().map(|(replicas, stack)| (*replicas, stack.store.clone())).collect()
+    /// As the strictest of several policies wants it: who would rather turn callers away, then who wants the most copies.
+    pub(super) fn of_all<'a>(&self, policies: impl Iterator<Item = &'a Compiled>) -> &Stack<C> {
+        let strictness = |policy: &&Compiled| {
+            let Replicas { wait, timeout, unconfirmed } = policy.replicas?;
+            Some((unconfirmed == Unconfirmed::Deny, wait, timeout))
+        };
+        policies.max_by_key(strictness).map_or(&self.plain, |policy| self.of(policy))
+    }
+
+    /// The store by the ways that it is asked in, for another engine.
+    pub(super) fn known(&self) -> KnownWays {
+        self.known.clone()
     }
 
     #[cfg(feature = "leases")]
     pub(super) fn leases(&self) -> impl Iterator<Item = &Leased<C>> {
-        let others = self.replicated.iter().map(|(_, stack)| stack);
+        let others = self.others.iter().map(|(_, stack)| stack);
         std::iter::once(&self.plain).chain(others).filter_map(|stack| stack.leases.as_deref())
     }
 }
@@ -95,6 +148,21 @@ impl<C: Clock + 'static> Stack<C> {
             #[cfg(not(feature = "leases"))]
             clock: std::marker::PhantomData,
         }
+    }
+
+    /// What the store keeps of a policy's limit, if that is another one: `own` is leased together with `all`.
+    pub(super) fn kept<'a>(
+        &self,
+        policy: &Compiled,
+        own: &Limit,
+        all: impl IntoIterator<Item = &'a Limit> + Clone,
+    ) -> Option<Limit> {
+        #[cfg(feature = "leases")]
+        if self.leases.is_some() && policy.lease {
+            return kept(own, all);
+        }
+        let _ = (policy, own, all);
+        None
     }
 
     /// What a policy asks.

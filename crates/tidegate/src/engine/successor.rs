@@ -2,23 +2,27 @@
 
 use std::sync::Arc;
 
+use super::loaded::Table;
+use super::stores::KnownWays;
 use super::{Engine, EngineBuilder};
 use crate::clock::Clock;
 use crate::store::memory::MemoryStore;
-use crate::store::{Replicas, Store};
 
 /// What an engine leaves to its successor besides its store.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// What was counted while the store failed.
     pub(super) local: Option<Arc<MemoryStore>>,
-    /// Stores whose replicas confirm, with their connections and breakers.
-    pub(super) replicated: Vec<(Replicas, Arc<dyn Store>)>,
+    /// The store in the ways that policies wanted it asked.
+    pub(super) known: KnownWays,
+    /// The overrides of run time.
+    pub(super) table: Table,
 }
 
 impl<C: Clock + 'static> Engine<C> {
     /// A builder of the engine that is to take this one's place, as on a reload: with the same store, clock and number
-    /// of nodes, and with what this one counted while the store failed; without policies.
+    /// of nodes, with what this one counted while the store failed, and with the [overrides](Engine::overrides) of run time; without
+    /// policies.
     ///
     /// What was spent stays spent wherever a policy and its limit keep their names, also under another limit. Refusals
     /// that are remembered stay behind. So do leases: whoever puts the next engine in place calls `release_leases` on
@@ -42,7 +46,7 @@ impl<C: Clock + 'static> Engine<C> {
         let (stores, local) = (&shared.stores, Some(shared.local.clone()));
         EngineBuilder {
             store: Some(stores.plain.store.clone()),
-            kept: Kept { local, replicated: stores.replicated() },
+            kept: Kept { local, known: stores.known(), table: shared.loaded.table().clone() },
             nodes: shared.nodes,
             clock: shared.clock.clone(),
             policies: Vec::new(),

@@ -1,44 +1,58 @@
 //! A breaker: a store that fails or is slow is left alone, and whoever asks is told so at once.
 
+mod guarded;
 mod health;
 mod machine;
 mod options;
 mod prober;
 mod recent;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod watched;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::Timestamp;
-use tokio::time::Instant;
+use tidegate_core::{Decision, Timestamp};
 
 pub use self::options::{BreakerOptions, BreakerState};
 
-use self::machine::{Machine, micros};
+pub(crate) use self::guarded::Guarded;
+#[cfg(feature = "redis")]
+pub(crate) use self::guarded::Passed;
+#[cfg(feature = "redis")]
+pub(crate) use self::health::says_failed;
+#[cfg(feature = "redis")]
+pub(crate) use self::prober::with_probe;
+pub(crate) use self::switch::Switch;
 use self::watched::Watched;
-use super::{Ask, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, Changed, OverrideChange, OverrideTable, Place, Replicas, Settled, Store, StoreError,
+    Takes, Turn,
+};
 use crate::reply::Reply;
-
-/// How much longer than it was told to a store may wait for replicas: Redis looks ten times a second.
-const WAIT_LATE: Duration = Duration::from_millis(100);
 
 /// A store that stops asking the store in it when that fails or is slow, and starts again when it has recovered.
 ///
 /// - It opens at 5 failures in a row, or when the 99th percentile of a second with at least 50 calls passes 10 ms.
 ///   Open, it answers every ask with [`Trouble::BreakerOpen`], without waiting.
 /// - A failure is an answer that never came, or one that says that the store cannot serve. What is wrong with the ask
-///   or with its key ([`Trouble::BadAsk`], [`Trouble::WrongType`], [`Trouble::Moving`]) says nothing about the store.
+///   or with its key ([`Trouble::BadAsk`], [`Trouble::Apart`], [`Trouble::WrongType`], [`Trouble::Moving`]) says nothing about the store.
 /// - A reply that is dropped after those 10 ms counts as a failure, one that is dropped sooner as nothing.
 /// - Probes run beside the requests, one at a time: after 10 ms, then each up to twice as long after the last one, at
 ///   most 50 ms. It closes at 3 good ones in a row. Who opens again within 10 s waits twice as long for each.
 ///
+/// A store in Redis has its own, one for each node: `RedisOptions::breaker`.
+///
 /// Clones share everything. It needs a runtime of tokio to probe; where there is none it lets everything through.
+///
+/// [`Trouble::BreakerOpen`]: crate::Trouble::BreakerOpen
+/// [`Trouble::BadAsk`]: crate::Trouble::BadAsk
+/// [`Trouble::WrongType`]: crate::Trouble::WrongType
+/// [`Trouble::Moving`]: crate::Trouble::Moving
 ///
 /// ```
 /// use tidegate::{Breaker, BreakerOptions, BreakerState, Engine, MemoryStore};
@@ -57,13 +71,18 @@ type Probe<S> = Box<dyn Fn(&S) -> Reply<'static, Settled, StoreError> + Send + S
 
 struct Shared<S> {
     store: S,
-    options: BreakerOptions,
     probe: Probe<S>,
-    origin: Instant,
-    machine: Mutex<Machine>,
-    /// How often it has opened, twice, and one more while it is open: what every ask has to know.
-    openings: AtomicU64,
-    has_prober: AtomicBool,
+    switch: Switch,
+}
+
+impl<S: Store + 'static> Guarded for Shared<S> {
+    fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
+    fn probe(&self) -> Reply<'static, Settled, StoreError> {
+        (self.probe)(&self.store)
+    }
 }
 
 impl<S> Clone for Breaker<S> {
@@ -99,21 +118,18 @@ impl<S: Store + 'static> Breaker<S> {
         options: BreakerOptions,
         probe: impl Fn(&S) -> Reply<'static, Settled, StoreError> + Send + Sync + 'static,
     ) -> Self {
-        let machine = Mutex::new(Machine::new(options.clone()));
-        let (probe, origin) = (Box::new(probe), Instant::now());
-        let (openings, has_prober) = (AtomicU64::new(0), AtomicBool::new(false));
-        let shared = Shared { store, options, probe, origin, machine, openings, has_prober };
-        Self { shared: Arc::new(shared) }
+        let (probe, switch) = (Box::new(probe), Switch::new(options));
+        Self { shared: Arc::new(Shared { store, probe, switch }) }
     }
 
     /// What the breaker does now.
     pub fn state(&self) -> BreakerState {
-        self.shared.machine().state()
+        self.shared.switch.state()
     }
 
     /// How often it has opened.
     pub fn opened_total(&self) -> u64 {
-        self.shared.machine().opened()
+        self.shared.switch.opened_total()
     }
 
     /// Asks the store, unless the breaker is open, and watches what becomes of it.
@@ -121,14 +137,11 @@ impl<S: Store + 'static> Breaker<S> {
         &self,
         ask: impl FnOnce(&S) -> Reply<'static, T, StoreError>,
     ) -> Reply<'static, T, StoreError> {
-        let shared = &self.shared;
-        let openings = shared.openings.load(Ordering::Acquire);
-        if !openings.is_multiple_of(2) && prober::is_at_work(shared) {
-            let left_alone = "the store failed or was slow, and is left alone for now";
-            return Reply::ready(Err(StoreError::new(Trouble::BreakerOpen, left_alone)));
-        }
-        let mut watched = Watched::begin(shared, openings / 2);
-        match ask(&shared.store).split() {
+        let mut watched = match Watched::begin(&self.shared) {
+            Ok(watched) => watched,
+            Err(open) => return Reply::ready(Err(open)),
+        };
+        match ask(&self.shared.store).split() {
             Ok(answer) => {
                 watched.answered(answer.as_ref().err());
                 Reply::ready(answer)
@@ -147,6 +160,14 @@ impl<S: Store + 'static> Store for Breaker<S> {
         self.watch(|store| store.answer(ask, now))
     }
 
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        self.watch(|store| store.take_each(takes, now))
+    }
+
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         self.watch(|store| store.shape(turn, now))
     }
@@ -158,9 +179,31 @@ impl<S: Store + 'static> Store for Breaker<S> {
     /// With a breaker of its own: to wait for replicas takes longer, and is no fault of the store.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         let store = self.shared.store.replicated(replicas)?;
-        let mut options = self.shared.options.clone();
-        options.slow = options.slow.saturating_add(replicas.patience()).saturating_add(WAIT_LATE);
+        let options = self.shared.switch.options().clone().replicated(replicas);
         Some(Arc::new(Breaker::around(store, options)))
+    }
+
+    /// With a breaker of its own: the impatience of some is no fault of the store.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let store = self.shared.store.within(deadline)?;
+        Some(Arc::new(Breaker::around(store, self.shared.switch.options().clone())))
+    }
+
+    /// Not watched: a table takes longer than a check, and says nothing about one.
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        self.shared.store.overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        self.shared.store.change_override(change, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {
@@ -168,40 +211,9 @@ impl<S: Store + 'static> Store for Breaker<S> {
     }
 }
 
-impl<S> Shared<S> {
-    fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now_us(&self) -> u64 {
-        micros(self.origin.elapsed())
-    }
-
-    /// Tells every ask what the machine, which is locked, has come to.
-    fn show(&self, machine: &Machine) {
-        let open = u64::from(machine.state() != BreakerState::Closed);
-        self.openings.store(machine.opened() * 2 + open, Ordering::Release);
-    }
-
-    fn next_probe(&self, random: u64) -> Option<Duration> {
-        self.machine().wait_us(random).map(Duration::from_micros)
-    }
-
-    fn probed(&self, good: bool) -> bool {
-        let mut machine = self.machine();
-        let closes = machine.probed(self.now_us(), good);
-        if closes {
-            // Before the next opening can look for a prober: this one is about to end.
-            self.has_prober.store(false, Ordering::Release);
-            self.show(&machine);
-        }
-        closes
-    }
-}
-
 impl<S: fmt::Debug> fmt::Debug for Breaker<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.shared.machine().state();
+        let state = self.shared.switch.state();
         let mut debug = f.debug_struct("Breaker");
         debug.field("state", &state).field("store", &self.shared.store).finish_non_exhaustive()
     }

@@ -8,15 +8,17 @@ mod shared;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidegate_core::{Limit, Timestamp, Verdict};
+use tidegate_core::{Decision, Limit, Timestamp, Verdict};
 
 use self::flight::Flight;
 use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
 use super::owned::OwnedAsk;
 use super::{
-    Ask, KeyedLimit, Op, Place, Ran, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
+    Ask, Changed, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Ran, Replicas, Settled,
+    Source, Store, StoreError, Takes, Trouble, Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -154,6 +156,15 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         }
     }
 
+    /// Nothing is remembered of it: a refusal is one of several answers, and takes nothing back that others remember.
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        self.shared.store.take_each(takes, now)
+    }
+
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         self.shared.store.shape(turn, now)
     }
@@ -165,6 +176,27 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     /// Without a cache: whoever wants one puts it around.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         self.shared.store.replicated(replicas)
+    }
+
+    /// Without a cache: whoever wants one puts it around.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        self.shared.store.within(deadline)
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        self.shared.store.overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        self.shared.store.change_override(change, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

@@ -107,10 +107,21 @@ troubles! {
     WrongType = "wrongtype", No;
     /// The ask itself makes no sense to this store.
     BadAsk = "bad-ask", No;
+    /// What was asked for in one step is kept on several nodes. See [`Policy::tagged`](crate::Policy::tagged).
+    Apart = "apart", No;
+    /// The store cannot do this at all.
+    Unsupported = "unsupported", No;
     /// The store said something else.
     Other = "other", No;
     /// The answer comes over a network, and was not awaited.
     UnderWay = "under-way", Unknown;
+}
+
+impl Trouble {
+    /// Whether it is the asker's own: no failure of the store, and nothing that another could stand in for.
+    pub(crate) const fn is_of_the_ask(self) -> bool {
+        matches!(self, Self::BadAsk | Self::Apart)
+    }
 }
 
 impl StoreError {

@@ -13,15 +13,17 @@ use std::hash::BuildHasherDefault;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tidegate_core::{Lessee, Message, Mode, Step, Terms, Timestamp};
+use tidegate_core::{Decision, Lessee, Limit, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
 
 use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{Request, has_runtime};
 use super::fingerprint::Fingerprints;
 use super::{
-    Ask, KeyedLimit, Op, Place, Replicas, Settled, Source, Store, StoreError, Trouble, Turn,
+    Ask, Changed, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Replicas, Settled, Source,
+    Store, StoreError, Take, Takes, Trouble, Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
@@ -266,6 +268,28 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         }
     }
 
+    /// Of what the store has left: units out on lease are charged already. The limits of a policy are leased together.
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        let kept = |take: &Take<'_>| {
+            let Take { keyed, .. } = take;
+            let beside = takes.limits.iter().map(|other| other.keyed).filter(|other| {
+                other.scope.policy() == keyed.scope.policy() && other.scope != keyed.scope
+            });
+            kept(keyed.limit, beside.map(|other| other.limit).chain([keyed.limit]))
+        };
+        let kept: Vec<Option<Limit>> = takes.limits.iter().map(kept).collect();
+        let limits = takes.limits.iter().zip(&kept).map(|(take, kept)| {
+            let limit = kept.as_ref().unwrap_or(take.keyed.limit);
+            Take { keyed: KeyedLimit { limit, ..take.keyed }, ..*take }
+        });
+        let limits: Vec<_> = limits.collect();
+        self.shared.store.take_each(&Takes { limits: &limits, ..*takes }, now)
+    }
+
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         self.shared.store.shape(turn, now)
     }
@@ -273,6 +297,27 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     /// Without leases: whoever wants them puts them around.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         self.shared.store.replicated(replicas)
+    }
+
+    /// Without leases: whoever wants them puts them around.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        self.shared.store.within(deadline)
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        self.shared.store.overrides(known, now)
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        self.shared.store.change_override(change, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {
@@ -357,9 +402,8 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     /// Asks the store itself, by the limits that it keeps.
     fn strict(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
         let plain = ask.limits.iter().map(|keyed| keyed.limit);
-        let Ok(terms) = Terms::of(plain.clone()) else { return self.store.answer(ask, now) };
-        let leased: Result<Vec<_>, _> = plain.map(|limit| limit.leased(terms.ttl())).collect();
-        let Ok(leased) = leased else { return self.store.answer(ask, now) };
+        let leased: Option<Vec<_>> = plain.clone().map(|own| kept(own, plain.clone())).collect();
+        let Some(leased) = leased else { return self.store.answer(ask, now) };
         let pairs = ask.limits.iter().zip(&leased);
         let limits: Vec<_> = pairs.map(|(keyed, limit)| KeyedLimit { limit, ..*keyed }).collect();
         self.store.answer(&Ask { limits: &limits, ..*ask }, now)
@@ -486,6 +530,17 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 }
 
 /// The answer to a check that waits. A store that answers at once has decided it already.
+/// What the store keeps of a limit that is leased together with others, itself among them; `None` where they cannot be
+/// leased. Whoever asks the store past the leases has to ask for this: under the plain limit it would admit what is out
+/// on lease, and forget it when it next sees the other.
+pub(crate) fn kept<'a>(
+    own: &Limit,
+    all: impl IntoIterator<Item = &'a Limit> + Clone,
+) -> Option<Limit> {
+    let terms = Terms::of(all).ok()?;
+    own.leased(terms.ttl()).ok()
+}
+
 fn wait_for(
     mut answer: oneshot::Receiver<Result<Settled, StoreError>>,
 ) -> Reply<'static, Settled, StoreError> {

@@ -9,8 +9,10 @@
 mod arena;
 mod bucket;
 mod budget;
+mod each;
 mod evict;
 mod many;
+mod overrides;
 mod snapshot;
 mod table;
 mod wide;
@@ -28,10 +30,14 @@ use tidegate_core::{
 pub use snapshot::SnapshotError;
 
 use self::budget::Budget;
+use self::overrides::OverridesInMemory;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
-use super::{Ask, Op, Place, Scope, Settled, Store, StoreError, Trouble, Turn};
+use super::{
+    Ask, Changed, Op, OverrideChange, OverrideTable, Place, Scope, Settled, Store, StoreError,
+    Takes, Trouble, Turn,
+};
 use crate::reply::Reply;
 
 /// The default byte cap: room for about six million keys of one word.
@@ -80,6 +86,7 @@ pub struct MemoryStore {
     /// The next line to sweep.
     hand: AtomicU64,
     given_up: AtomicU64,
+    overrides: OverridesInMemory,
 }
 
 /// What a [`MemoryStore`] holds.
@@ -142,6 +149,7 @@ impl MemoryStore {
             fingerprints,
             hand: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
+            overrides: OverridesInMemory::default(),
         }
     }
 
@@ -517,6 +525,14 @@ impl Store for MemoryStore {
         }))
     }
 
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        Reply::ready(self.settle_each(takes, now))
+    }
+
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         let fingerprint = self.fingerprint(turn.scope, turn.key);
         let Some(place) = turn.cancel else {
@@ -530,6 +546,23 @@ impl Store for MemoryStore {
 
     fn is_local(&self) -> bool {
         true
+    }
+
+    /// Not part of a [snapshot](MemoryStore::snapshot).
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        Reply::ready(Ok(self.overrides.load(known, now)))
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        Reply::ready(Ok(self.overrides.change(change, now)))
     }
 }
 

@@ -10,12 +10,14 @@ mod confirm;
 mod desk;
 mod flight;
 mod greet;
+mod guard;
 mod key;
 mod lane;
 mod link;
 mod node;
 mod nodes;
 mod outlook;
+mod overrides;
 mod place;
 mod question;
 mod queue;
@@ -38,15 +40,20 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::Timestamp;
+use tidegate_core::{Decision, Timestamp};
 
 use self::client::Client;
+pub use self::guard::NodeBreaker;
 use self::key::Keys;
 use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
-use super::owned::OwnedAsk;
-use super::{Ask, KeyedLimit, Place, Replicas, Settled, Store, StoreError, Trouble, Turn};
+use super::breaker::BreakerOptions;
+use super::owned::{OwnedAsk, OwnedTakes};
+use super::{
+    Ask, Changed, KeyedLimit, OverrideChange, OverrideTable, Place, Replicas, Settled, Store,
+    StoreError, Takes, Trouble, Turn,
+};
 use crate::reply::Reply;
 
 /// State in Redis, shared by everybody who names the same server and prefix.
@@ -108,6 +115,9 @@ pub struct RedisOptions {
     pub replays: bool,
     /// Whether this process is one of the [nodes](RedisStore::nodes) that share the store: not if it only looks.
     pub announces: bool,
+    /// A [breaker](crate::Breaker) for each node of Redis; none unless told. One of a cluster that hangs is left alone
+    /// by itself, and all others are asked as ever.
+    pub breaker: Option<BreakerOptions>,
 }
 
 impl RedisOptions {
@@ -127,6 +137,7 @@ impl RedisOptions {
             deadline: Duration::from_millis(20),
             replays: false,
             announces: true,
+            breaker: None,
         }
     }
 }
@@ -161,8 +172,9 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces } = options;
-        let client = Client::start(&url, deadline)?;
+        let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces, breaker } =
+            options;
+        let client = Client::start(&url, deadline, breaker)?;
         let keys = Keys::new(&key_prefix, hash_key);
         // A replay shares its Redis with nobody.
         let announces = announces && !replays;
@@ -186,8 +198,46 @@ impl RedisStore {
         self.client.stats()
     }
 
-    fn question(&self, ask: &Ask<'_>, now: Timestamp) -> Question {
-        Question::of_ask(ask, &self.keys, now, self.replays.then_some(now))
+    /// What the breaker of each node does: of all that are known. None where [`RedisOptions::breaker`] is none.
+    ///
+    /// ```no_run
+    /// # use tidegate::{BreakerOptions, BreakerState, RedisOptions, RedisStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tidegate::StoreError> {
+    /// let breaker = Some(BreakerOptions::default());
+    /// let options = RedisOptions { breaker, ..RedisOptions::new("redis://127.0.0.1:6379") };
+    /// let store = RedisStore::new(options)?;
+    /// assert_eq!(store.breakers()[0].state, BreakerState::Closed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn breakers(&self) -> Vec<NodeBreaker> {
+        self.client.breakers()
+    }
+
+    /// Puts a question. One about calendar quotas may have to be put again, around Redis' now: the asker's clock may be
+    /// in another period.
+    fn put<T: Send + 'static>(
+        &self,
+        question: Question,
+        again: Option<impl FnOnce(Timestamp) -> Question + Send + 'static>,
+        read: fn(Outcome) -> Result<T, StoreError>,
+    ) -> Reply<'static, T, StoreError> {
+        let due = self.client.due();
+        let answer = match self.client.submit(question, due) {
+            Ok(answer) => answer,
+            Err(error) => return Reply::ready(Err(error)),
+        };
+        let Some(again) = again else {
+            return Reply::later(async move { read(answer.await?) });
+        };
+        let client = self.client.clone();
+        Reply::later(async move {
+            match answer.await? {
+                Outcome::Edges(now) => read(client.submit(again(now), due)?.await?),
+                outcome => read(outcome),
+            }
+        })
     }
 }
 
@@ -197,45 +247,58 @@ impl Store for RedisStore {
             let why = "expected 1 to 16 limits, and no key twice in a scope";
             return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
         }
-        let apart = |pair: &[KeyedLimit<'_>]| {
-            let policies = (pair[0].scope.policy(), pair[1].scope.policy());
-            let together = pair.iter().all(|keyed| keyed.scope.is_together());
-            if together { policies.0 != policies.1 } else { pair[0].key != pair[1].key }
-        };
-        if ask.limits.windows(2).any(apart) {
-            let why =
-                "limits on different identifiers need scopes that are together, of one policy";
+        if ask.limits.windows(2).any(|pair| are_apart(&pair[0], &pair[1])) {
+            let why = "limits on different identifiers need scopes that are together, of one policy \
+                       or with one tag";
             return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
         }
-        let due = self.client.due();
-        let answer = self.client.submit(self.question(ask, now), due);
-        if !ask.limits.iter().any(|keyed| keyed.limit.has_edges()) {
-            return Reply::later(async { settled(answer.await?) });
+        let replays = self.replays;
+        let again = has_edges(ask.limits).then(|| {
+            let (ask, keys) = (OwnedAsk::of(ask), self.keys.clone());
+            move |now| ask.with(|ask| Question::of_ask(ask, &keys, now, replays.then_some(now)))
+        });
+        let question = Question::of_ask(ask, &self.keys, now, replays.then_some(now));
+        self.put(question, again, settled)
+    }
+
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        let limits = match takes.sound() {
+            Ok(limits) => limits,
+            Err(error) => return Reply::ready(Err(error)),
+        };
+        let replays = self.replays;
+        let question = Question::of_takes(takes, &limits, &self.keys, now, replays.then_some(now));
+        if self.client.is_cluster() && !question.is_in_one_slot() {
+            let why = "what is taken in one step of a cluster has to share a slot: give the policies one tag";
+            return Reply::ready(Err(StoreError::new(Trouble::Apart, why)));
         }
-        // The asker's clock may be in another period than Redis': then it is asked again, around Redis' now.
-        let (ask, keys, replays) = (OwnedAsk::of(ask), self.keys.clone(), self.replays);
-        let client = self.client.clone();
-        Reply::later(async move {
-            match answer.await? {
-                Outcome::Edges(now) => {
-                    let again =
-                        ask.with(|ask| Question::of_ask(ask, &keys, now, replays.then_some(now)));
-                    settled(client.submit(again, due).await?)
-                }
-                outcome => settled(outcome),
+        let again = has_edges(&limits).then(|| {
+            let (takes, keys) = (OwnedTakes::of(takes), self.keys.clone());
+            move |now| {
+                takes.with(|takes| {
+                    let limits: Vec<_> = takes.limits.iter().map(|take| take.keyed).collect();
+                    Question::of_takes(takes, &limits, &keys, now, replays.then_some(now))
+                })
             }
-        })
+        });
+        self.put(question, again, each)
     }
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         let question = Question::of_turn(turn, &self.keys, self.replays.then_some(now));
-        let answer = self.client.submit(question, self.client.due());
-        Reply::later(async {
-            match answer.await? {
-                Outcome::Place(place) => Ok(place),
-                _ => Err(StoreError::new(Trouble::Protocol, "no place in the reply")),
-            }
-        })
+        match self.client.submit(question, self.client.due()) {
+            Ok(answer) => Reply::later(async {
+                match answer.await? {
+                    Outcome::Place(place) => Ok(place),
+                    other => Err(other.unexpected("no place in the reply")),
+                }
+            }),
+            Err(error) => Reply::ready(Err(error)),
+        }
     }
 
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
@@ -245,19 +308,61 @@ impl Store for RedisStore {
         Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
     }
 
+    /// Over the same connections.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let (client, keys) = (self.client.within(deadline), self.keys.clone());
+        let nodes = self.nodes.clone();
+        Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        overrides::load(&self.client, &self.keys, known, self.replays.then_some(now))
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        overrides::change(&self.client, &self.keys, change, self.replays.then_some(now))
+    }
+
     fn nodes(&self) -> Option<NonZeroU32> {
         self.nodes.count()
     }
 }
 
+/// Whether two limits of one ask are counted under different tags.
+fn are_apart(a: &KeyedLimit<'_>, b: &KeyedLimit<'_>) -> bool {
+    let (one, other) = (a.scope, b.scope);
+    if one.tag() != other.tag() || one.is_together() != other.is_together() {
+        return true;
+    }
+    match one.tag() {
+        Some(_) => false,
+        None if one.is_together() => one.policy() != other.policy(),
+        None => a.key != b.key,
+    }
+}
+
+fn has_edges(limits: &[KeyedLimit<'_>]) -> bool {
+    limits.iter().any(|keyed| keyed.limit.has_edges())
+}
+
 fn settled(outcome: Outcome) -> Result<Settled, StoreError> {
     match outcome {
         Outcome::Settled(settled) => Ok(settled),
-        Outcome::Edges(_) => {
-            Err(StoreError::new(Trouble::Other, "the clock passed an edge twice within a check"))
-        }
-        Outcome::Place(_) | Outcome::Nodes(_) => {
-            Err(StoreError::new(Trouble::Protocol, "no verdict in the reply"))
-        }
+        other => Err(other.unexpected("no verdict in the reply")),
+    }
+}
+
+fn each(outcome: Outcome) -> Result<Vec<Decision>, StoreError> {
+    match outcome {
+        Outcome::Each(decisions) => Ok(decisions),
+        other => Err(other.unexpected("no decisions in the reply")),
     }
 }

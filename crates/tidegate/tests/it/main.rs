@@ -15,6 +15,8 @@ mod memory;
 mod processes;
 mod processes_work;
 #[cfg(feature = "redis")]
+mod redis_breaker;
+#[cfg(feature = "redis")]
 mod redis_client;
 #[cfg(feature = "redis")]
 mod redis_cluster;
@@ -33,6 +35,8 @@ mod redis_leases;
 #[cfg(feature = "redis")]
 mod redis_nodes;
 #[cfg(feature = "redis")]
+mod redis_overrides;
+#[cfg(feature = "redis")]
 mod redis_replicas;
 #[cfg(feature = "redis")]
 mod redis_sentinel;
@@ -41,12 +45,17 @@ mod redis_stranger;
 #[cfg(feature = "redis")]
 mod redis_support;
 #[cfg(feature = "redis")]
+mod redis_together;
+#[cfg(feature = "redis")]
 mod redis_vectors;
+mod run_time_overrides;
 mod scripted;
 mod shadow;
 mod snapshot;
 mod store_errors;
 mod successor;
+mod takes;
+mod together;
 mod vectors;
 #[cfg(feature = "tokio")]
 mod waiting;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tidegate::{
-    Ask, KeyedLimit, LeakyBucket, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore, Scope,
-    Settled, Store, Timestamp, Turn,
+    Ask, Charge, KeyedLimit, LeakyBucket, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore,
+    Scope, Settled, Store, Take, Takes, Timestamp, Turn,
 };
 use tidegate_core::{Return, Wanted};
 
@@ -217,6 +217,69 @@ impl Pair {
         }
     }
 
+    /// Steps over limits of several policies, each with a cost of its own, alone and sharing a call, beside plain asks.
+    fn steps_agree(&mut self, limits: &[Vec<Limit>], steps: &[Step]) {
+        const KEYS: [&[u8]; 2] = [b"a", b"b"];
+        let case = self.next_case();
+        let names = (0..limits.len()).map(|index| format!("{case}-{index}"));
+        let scopes: Vec<Scope> = names.map(|name| Scope::tagged("edge", &name, "")).collect();
+        let mut now_us = 1_700_000_000_000_000_i64;
+        for batch in steps.chunks(5) {
+            now_us += batch[0].advance_us;
+            let now = Timestamp::from_micros(now_us.cast_unsigned());
+            let takes = |step: &Step| -> Vec<Take<'_>> {
+                let (key, cost, version) = (usize::from(step.key), step.cost, step.version);
+                let rows = limits.iter().zip(&scopes).enumerate();
+                rows.map(|(index, (versions, scope))| {
+                    let limit = &versions[version % versions.len()];
+                    let keyed = KeyedLimit { scope, key: KEYS[(key + index) % 2], limit };
+                    Take { keyed, cost: [cost, 1, 0, 2][(index + key) % 4] }
+                })
+                .collect()
+            };
+            let charge = |step: &Step| match step.op {
+                5 => Charge::Never,
+                6 | 7 => Charge::Refused,
+                _ => Charge::IfAllAdmit,
+            };
+            let asked: Vec<_> = batch.iter().map(|step| (step, takes(step))).collect();
+            let answers = self.runtime.block_on(async {
+                let mut under_way = Vec::new();
+                for (step, limits) in &asked {
+                    let one = limits.first().map(|take| take.keyed);
+                    let op = [Op::Refund, Op::Reset].get(usize::from(step.op).wrapping_sub(1));
+                    let alone = op.zip(one).map(|(op, one)| {
+                        let ask = Ask { mode: Mode::All, limits: &[one], cost: step.cost, op: *op };
+                        self.redis.answer(&ask, now)
+                    });
+                    let takes = Takes { limits, charge: charge(step) };
+                    under_way.push((alone, self.redis.take_each(&takes, now)));
+                }
+                let mut answers = Vec::new();
+                for (alone, each) in under_way {
+                    let alone = match alone {
+                        Some(reply) => Some(reply.await.unwrap()),
+                        None => None,
+                    };
+                    answers.push((alone, each.await.unwrap()));
+                }
+                answers
+            });
+            for ((step, limits), (redis_alone, redis)) in asked.iter().zip(answers) {
+                if let Some(redis_alone) = redis_alone {
+                    let op = [Op::Refund, Op::Reset][usize::from(step.op) - 1];
+                    let one = [limits[0].keyed];
+                    let ask = Ask { mode: Mode::All, limits: &one, cost: step.cost, op };
+                    assert_eq!(redis_alone, self.memory.answer(&ask, now).now().unwrap());
+                }
+                let takes = Takes { limits, charge: charge(step) };
+                let memory = self.memory.take_each(&takes, now).now().unwrap();
+                assert_eq!(redis, memory, "{takes:?}\n{steps:#?}");
+                self.decisions += memory.len() as u64;
+            }
+        }
+    }
+
     fn shapers_agree(&mut self, versions: &[LeakyBucket], steps: &[Step]) {
         let scope = Scope::named(&self.next_case(), "");
         let mut now_us = 1_700_000_000_000_000_i64;
@@ -297,6 +360,23 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
         .unwrap();
     let decisions = pair.borrow().decisions;
     assert!(decisions >= 100_000, "only {decisions} decisions");
+}
+
+#[test]
+fn memory_and_redis_agree_on_steps_over_several_policies() {
+    let server = RedisServer::start();
+    let pair = std::cell::RefCell::new(Pair::new(server.url()));
+    let mixes = (prop::collection::vec(0..LIMITS.len(), 1..7), steps());
+    runner(1500)
+        .run(&mixes, |(limits, steps)| {
+            let limits: Vec<_> = limits.iter().map(|row| with_leased(LIMITS[*row])).collect();
+            pair.borrow_mut().steps_agree(&limits, &steps);
+            Ok(())
+        })
+        .unwrap();
+    let Pair { redis, decisions, .. } = pair.into_inner();
+    assert!(redis.stats().calls < redis.stats().questions, "nothing was batched");
+    assert!(decisions >= 50_000, "only {decisions} decisions");
 }
 
 /// Their bursts end after 2^53 µs: instants there are rounded, so that decisions agree, and times to 2 µs.

@@ -1,10 +1,11 @@
 //! An engine over a real Redis: what callers get while Redis is absent, hangs, or has another idea of the time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Breaker, BreakerOptions, BreakerState, Check, Engine, Key, ManualClock, OnStoreError, Op,
-    Policy, RedisOptions, RedisStore, Source, Timestamp,
+    BreakerOptions, BreakerState, Check, Engine, Key, ManualClock, OnStoreError, Op, Policy,
+    RedisOptions, RedisStore, Source, Timestamp,
 };
 use tokio::time::Instant;
 
@@ -13,9 +14,14 @@ use crate::processes::{DEADLINE, RedisServer};
 /// Far above what a busy machine adds, and far below what waiting for a hung server would.
 const SOON: Duration = Duration::from_secs(1);
 
-fn breaker(url: impl Into<String>) -> Breaker<RedisStore> {
-    let store = RedisStore::new(RedisOptions::new(url)).unwrap();
-    Breaker::around(store, BreakerOptions::default())
+/// A store with a breaker.
+fn guarded(url: impl Into<String>) -> Arc<RedisStore> {
+    let breaker = Some(BreakerOptions::default());
+    Arc::new(RedisStore::new(RedisOptions { breaker, ..RedisOptions::new(url) }).unwrap())
+}
+
+fn state(store: &RedisStore) -> BreakerState {
+    store.breakers()[0].state
 }
 
 fn policies() -> [(&'static str, Policy); 3] {
@@ -64,7 +70,7 @@ async fn an_absent_redis_is_stood_in_for_and_taken_up_when_it_comes() {
     let server = RedisServer::start();
     let url = server.url();
     server.kill();
-    let engine = engine(breaker(url));
+    let engine = engine(guarded(url));
     each_policy_stands_in(&engine).await;
     server.restart();
     until(&engine, "local", Source::Store).await;
@@ -73,12 +79,12 @@ async fn an_absent_redis_is_stood_in_for_and_taken_up_when_it_comes() {
 #[tokio::test]
 async fn a_hung_redis_opens_the_breaker_and_then_nobody_waits() {
     let server = RedisServer::start();
-    let breaker = breaker(server.url());
-    let engine = engine(breaker.clone());
+    let store = guarded(server.url());
+    let engine = engine(store.clone());
     until(&engine, "open", Source::Store).await;
     server.pause();
     let paused = Instant::now();
-    while breaker.state() == BreakerState::Closed {
+    while state(&store) == BreakerState::Closed {
         let start = Instant::now();
         engine.check("open", "k").await.unwrap();
         assert!(start.elapsed() < SOON, "an answer took {:?}", start.elapsed());
@@ -92,13 +98,13 @@ async fn a_hung_redis_opens_the_breaker_and_then_nobody_waits() {
     each_policy_stands_in(&engine).await;
     server.resume();
     until(&engine, "open", Source::Store).await;
-    assert_eq!(breaker.state(), BreakerState::Closed);
+    assert_eq!(state(&store), BreakerState::Closed);
 }
 
 #[tokio::test]
 async fn who_is_blocked_costs_redis_one_call_a_second() {
     let server = RedisServer::start();
-    let store = std::sync::Arc::new(RedisStore::new(RedisOptions::new(server.url())).unwrap());
+    let store = Arc::new(RedisStore::new(RedisOptions::new(server.url())).unwrap());
     let engine = engine(store.clone());
     let ask = |cost| Check { policy: "local", key: Key::One(b"blocked"), cost };
     until(&engine, "local", Source::Store).await;
@@ -198,4 +204,26 @@ async fn an_identifier_that_equals_another_is_counted_where_it_always_is() {
         admitted += u32::from(answer.decision.allowed());
     }
     assert_eq!(admitted, 3);
+}
+
+#[tokio::test]
+async fn a_policy_has_a_deadline_of_its_own_over_the_same_connection() {
+    let server = RedisServer::start();
+    let options = |deadline| RedisOptions { deadline, ..RedisOptions::new(server.url()) };
+    let policy = || Policy::all().limit("", "100/h");
+    for (of_store, own) in [(DEADLINE, SOON / 20), (SOON / 20, DEADLINE)] {
+        let store = std::sync::Arc::new(RedisStore::new(options(of_store)).unwrap());
+        let engine = Engine::builder().store(store.clone()).policy("store", policy());
+        let engine = engine.policy("own", policy().deadline(own)).build().unwrap();
+        until(&engine, "store", Source::Store).await;
+        until(&engine, "own", Source::Store).await;
+        assert_eq!(store.stats().connects, 1, "one way for both");
+        let (hasty, patient) = if own < of_store { ("own", "store") } else { ("store", "own") };
+        server.pause();
+        let (start, waiting) = (Instant::now(), engine.check(patient, "k"));
+        assert_eq!(engine.check(hasty, "k").await.unwrap().source, Source::Local);
+        assert!(start.elapsed() < SOON, "{hasty} took {:?}", start.elapsed());
+        server.resume();
+        assert_eq!(waiting.await.unwrap().source, Source::Store, "{patient} had time to wait");
+    }
 }

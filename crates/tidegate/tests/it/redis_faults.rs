@@ -335,3 +335,31 @@ async fn a_script_of_somebody_else_that_does_not_end_is_named() {
     until_answered(&store).await;
     let _ = looping.await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_loading_says_so_and_nothing_is_charged() {
+    let builder = RedisServer::builder().config("enable-debug-command", "yes");
+    // It looks for questions after each so many bytes that it has loaded.
+    let server = Arc::new(builder.config("loading-process-events-interval-bytes", "1024").start());
+    let store = store(server.url(), PATIENT);
+    server.command(&["DEBUG", "POPULATE", "10000"]).text();
+    // 10 s for all of them: far more than is needed, and ended as soon as it was seen.
+    server.command(&["CONFIG", "SET", "key-load-delay", "1000"]).text();
+    let reloading = server.clone();
+    let reloading = spawn_blocking(move || reloading.try_command(&["DEBUG", "RELOAD"]));
+    let mut admitted = 0;
+    let loading = async {
+        loop {
+            match take(&store, "k", &limit_of(1_000_000)).await {
+                Ok(_) => admitted += 1,
+                Err(error) => return error,
+            }
+        }
+    };
+    let error = tokio::time::timeout(PATIENT, loading).await.expect("it never loads");
+    assert_eq!((error.trouble(), error.ran()), (Trouble::Loading, Ran::No), "{error}");
+    server.command(&["CONFIG", "SET", "key-load-delay", "0"]).text();
+    until_answered(&store).await;
+    assert_eq!(spent(&store, "k", &limit_of(1_000_000)).await, admitted);
+    let _ = reloading.await;
+}

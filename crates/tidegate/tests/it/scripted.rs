@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Clock, MemoryStore, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn,
+    Ask, Changed, Clock, Decision, MemoryStore, OverrideChange, OverrideTable, Place, Reply,
+    Settled, Store, StoreError, Takes, Timestamp, Trouble, Turn,
 };
 
 /// How a store answers.
@@ -83,8 +84,32 @@ impl Store for Scripted {
         self.reply(|memory| memory.answer(ask, now).now())
     }
 
+    fn take_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Vec<Decision>, StoreError> {
+        self.reply(|memory| memory.take_each(takes, now).now())
+    }
+
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         self.reply(|memory| memory.shape(turn, now).now())
+    }
+
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        self.reply(|memory| memory.overrides(known, now).now())
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        self.reply(|memory| memory.change_override(change, now).now())
     }
 }
 

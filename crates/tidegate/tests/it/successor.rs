@@ -37,7 +37,7 @@ fn counters_survive_under_the_same_and_under_another_limit() {
         let check = Check { policy: "p", key: Key::One(b"k"), cost: 0 };
         let answer = next.ask(&check, Op::Peek).now().unwrap();
         assert_eq!(answer.decision.remaining(), left, "{before}, then {after}");
-        assert_eq!(answer.limit, Some(&after.parse::<Limit>().unwrap()));
+        assert_eq!(answer.limit.as_deref(), Some(&after.parse::<Limit>().unwrap()));
         // The clock is the same one, too.
         clock.advance(Duration::from_hours(48));
         assert_eq!(next.ask(&check, Op::Peek).now().unwrap().decision, {

@@ -9,7 +9,7 @@ use super::facts::Rights;
 /// A command as access lists name it, and its arguments; `K` is a key that does not exist. Where a command would
 /// write, its arguments make no sense: permissions come first. The scripts of the library are the source of this
 /// list, and a test compares them.
-const COMMANDS: [(&str, &[&str]); 23] = [
+const COMMANDS: [(&str, &[&str]); 28] = [
     ("eval", &["EVAL", "return 1", "0"]),
     ("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("script|load", &["SCRIPT", "LOAD", "return 1"]),
@@ -18,6 +18,11 @@ const COMMANDS: [(&str, &[&str]); 23] = [
     ("set", &["SET", "K", "1", "NONSENSE"]),
     ("del", &["DEL", "K"]),
     ("exists", &["EXISTS", "K"]),
+    ("hdel", &["HDEL", "K", "x"]),
+    ("hget", &["HGET", "K", "x"]),
+    ("hgetall", &["HGETALL", "K"]),
+    ("hlen", &["HLEN", "K"]),
+    ("hset", &["HSET", "K", "x", "1", "nonsense"]),
     ("pexpire", &["PEXPIRE", "K", "1"]),
     ("lindex", &["LINDEX", "K", "0"]),
     ("llen", &["LLEN", "K"]),

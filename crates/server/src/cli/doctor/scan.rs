@@ -23,8 +23,8 @@ pub(super) async fn look(look: &mut Look, prefix: &str) -> Option<Keys> {
     let (mut keys, mut cursor) = (Keys::default(), 0_u64);
     loop {
         let (next, page) = page(look, prefix, cursor).await?;
-        for key in page.chunks(256) {
-            weigh(look, key, sizes, &mut keys).await?;
+        for page in page.chunks(256) {
+            weigh(look, page, sizes, prefix, &mut keys).await?;
         }
         cursor = next;
         keys.all = cursor == 0;
@@ -40,7 +40,14 @@ async fn page(look: &mut Look, prefix: &str, cursor: u64) -> Option<(u64, Vec<Ve
     look.ask("SCAN", &scan).await
 }
 
-async fn weigh(look: &mut Look, page: &[Vec<u8>], sizes: bool, keys: &mut Keys) -> Option<()> {
+async fn weigh(
+    look: &mut Look,
+    page: &[Vec<u8>],
+    sizes: bool,
+    prefix: &str,
+    keys: &mut Keys,
+) -> Option<()> {
+    let table = overrides(prefix);
     let mut lives = pipe();
     for key in page {
         lives.cmd("PTTL").arg(key);
@@ -55,7 +62,9 @@ async fn weigh(look: &mut Look, page: &[Vec<u8>], sizes: bool, keys: &mut Keys) 
         bytes = look.ask_all("MEMORY", &asked).await?;
     }
     for ((key, life), bytes) in page.iter().zip(lives).zip(bytes) {
-        note(keys, key, life, bytes.unwrap_or(0));
+        if *key != table {
+            note(keys, key, life, bytes.unwrap_or(0));
+        }
     }
     Some(())
 }
@@ -74,6 +83,11 @@ fn note(keys: &mut Keys, key: &[u8], life_ms: i64, bytes: u64) {
     if bytes > keys.biggest_bytes {
         (keys.biggest, keys.biggest_bytes) = (name(), bytes);
     }
+}
+
+/// The table of overrides: the one key of tidegate that is large and stays, since it is configuration.
+fn overrides(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:{{overrides}}").into_bytes()
 }
 
 fn memory(key: &[u8]) -> redis::Cmd {

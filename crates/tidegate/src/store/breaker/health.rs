@@ -3,7 +3,7 @@
 use crate::store::Trouble;
 
 /// Whether a trouble speaks of the store's health.
-pub(super) const fn says_failed(trouble: Trouble) -> bool {
+pub(crate) const fn says_failed(trouble: Trouble) -> bool {
     match trouble {
         Trouble::Unreachable
         | Trouble::NotSent
@@ -24,6 +24,8 @@ pub(super) const fn says_failed(trouble: Trouble) -> bool {
         // The ask's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for. Too many at once
         // are turned away by our own queue; if the store is why they wait, those who got in will say so.
         Trouble::BadAsk
+        | Trouble::Apart
+        | Trouble::Unsupported
         | Trouble::Overloaded
         | Trouble::WrongType
         | Trouble::Moving

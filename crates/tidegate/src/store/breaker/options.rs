@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use crate::store::Replicas;
+
+/// How much longer than it was told to a store may wait for replicas: Redis looks ten times a second.
+const WAIT_LATE: Duration = Duration::from_millis(100);
+
 /// When a breaker opens and closes.
 ///
 /// ```
@@ -48,6 +53,14 @@ impl Default for BreakerOptions {
             steady: Duration::from_secs(10),
             reopen_max: Duration::from_secs(2),
         }
+    }
+}
+
+impl BreakerOptions {
+    /// For calls that wait for replicas too: that takes longer, and is no fault of the store.
+    pub(crate) fn replicated(self, replicas: Replicas) -> Self {
+        let slow = self.slow.saturating_add(replicas.patience()).saturating_add(WAIT_LATE);
+        Self { slow, ..self }
     }
 }
 

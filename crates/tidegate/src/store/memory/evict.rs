@@ -104,7 +104,7 @@ impl MemoryStore {
     pub(super) fn make_room_on_line(&self, fingerprint: u64, now: Timestamp) {
         let has_room = || self.table.has_room(self.home_of(fingerprint));
         let evict_here = |even_spent| {
-            let _locks = self.lock_lines(&[fingerprint]);
+            let _locks = self.lock_lines::<1>(&[fingerprint]);
             self.evict_from(self.home_of(fingerprint), now, &[], even_spent)
         };
         for _ in 0..ROOM_ATTEMPTS {
@@ -138,7 +138,7 @@ impl MemoryStore {
             let (worth, idle) = ((wide.spent, idle_from.as_micros()), idle_from <= now);
             drop(wide);
             if idle {
-                let _locks = self.lock_lines(&[owner]);
+                let _locks = self.lock_lines::<1>(&[owner]);
                 if self.drop_idle(self.home_of(owner), now) > 0 {
                     return;
                 }
@@ -146,7 +146,7 @@ impl MemoryStore {
             least = least.into_iter().chain([(worth, owner)]).min_by_key(|(worth, _)| *worth);
         }
         if let Some((_, owner)) = least {
-            let _locks = self.lock_lines(&[owner]);
+            let _locks = self.lock_lines::<1>(&[owner]);
             self.give_up(self.home_of(owner), owner);
         }
     }
@@ -172,7 +172,7 @@ impl MemoryStore {
 
     /// Forgets one key.
     pub(super) fn remove(&self, fingerprint: u64) {
-        let _locks = self.lock_lines(&[fingerprint]);
+        let _locks = self.lock_lines::<1>(&[fingerprint]);
         self.remove_locked(fingerprint);
     }
 

@@ -14,20 +14,20 @@ use crate::store::{Ask, KeyedLimit, Op, Settled};
 const MAX: usize = Ask::MAX_LIMITS;
 
 /// A state while its line is locked.
-enum Held<'a> {
+pub(super) enum Held<'a> {
     Word(State),
     Wide(MutexGuard<'a, Wide>),
 }
 
 impl Held<'_> {
-    fn state(&self) -> &State {
+    pub(super) fn state(&self) -> &State {
         match self {
             Self::Word(state) => state,
             Self::Wide(wide) => &wide.state,
         }
     }
 
-    fn state_mut(&mut self) -> &mut State {
+    pub(super) fn state_mut(&mut self) -> &mut State {
         match self {
             Self::Word(state) => state,
             Self::Wide(wide) => &mut wide.state,
@@ -38,10 +38,29 @@ impl Held<'_> {
 impl MemoryStore {
     pub(super) fn answer_many(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Settled> {
         let limits = ask.limits;
-        if limits.len() > MAX {
+        let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| match ask.op {
+            Op::Take | Op::Lease(_) => take(ask, limits, held, wrote, now),
+            Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX])
+                .map(Settled::by_store),
+            Op::Refund | Op::Reset | Op::GiveBack(_) | Op::Release { .. } => {
+                give_back(ask, limits, held, wrote, now).map(Settled::by_store)
+            }
+        };
+        self.in_one_step::<MAX, _>(limits, now, decide)?
+    }
+
+    /// Decides the states of up to `N` limits in one atomic step, and writes back those that `decide` says it wrote.
+    /// `None` if there are more, or if one state is named twice.
+    pub(super) fn in_one_step<const N: usize, R>(
+        &self,
+        limits: &[KeyedLimit<'_>],
+        now: Timestamp,
+        decide: impl FnOnce(&mut [Held<'_>], &mut [bool]) -> R,
+    ) -> Option<R> {
+        if limits.len() > N {
             return None;
         }
-        let mut fingerprints = [0; MAX];
+        let mut fingerprints = [0; N];
         for (fingerprint, limit) in fingerprints.iter_mut().zip(limits) {
             *fingerprint = self.fingerprint(limit.scope, limit.key);
         }
@@ -55,38 +74,31 @@ impl MemoryStore {
                 self.make_room(now);
             }
         }
-        let (settled, inserted) = self.answer_locked(ask, fingerprints, now);
+        let (answer, inserted) = self.decide_locked::<N, R>(limits, fingerprints, now, decide);
         // Upkeep waits for lines, so that nothing may be locked any more.
         for _ in 0..inserted {
             self.after_insert(now);
         }
         self.stay_under_cap(now);
-        settled
+        Some(answer)
     }
 
     /// The atomic step itself, and how many new entries it took. All locks are its own.
-    fn answer_locked(
+    fn decide_locked<const N: usize, R>(
         &self,
-        ask: &Ask<'_>,
+        limits: &[KeyedLimit<'_>],
         fingerprints: &[u64],
         now: Timestamp,
-    ) -> (Option<Settled>, usize) {
-        let limits = ask.limits;
-        let _locks = self.lock_lines(fingerprints);
-        let mut held: [Held<'_>; MAX] = std::array::from_fn(|_| Held::Word(State::Empty));
+        decide: impl FnOnce(&mut [Held<'_>], &mut [bool]) -> R,
+    ) -> (R, usize) {
+        let _locks = self.lock_lines::<N>(fingerprints);
+        let mut held: [Held<'_>; N] = std::array::from_fn(|_| Held::Word(State::Empty));
         for (held, fingerprint) in held.iter_mut().zip(fingerprints) {
             *held = self.hold(*fingerprint);
         }
         let held = &mut held[..limits.len()];
-        let mut wrote = [false; MAX];
-        let settled = match ask.op {
-            Op::Take | Op::Lease(_) => take(ask, limits, held, &mut wrote, now),
-            Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX])
-                .map(Settled::by_store),
-            Op::Refund | Op::Reset | Op::GiveBack(_) | Op::Release { .. } => {
-                give_back(ask, limits, held, &mut wrote, now).map(Settled::by_store)
-            }
-        };
+        let mut wrote = [false; N];
+        let answer = decide(held, &mut wrote);
         let mut inserted = 0;
         for (index, keyed) in limits.iter().enumerate().filter(|(index, _)| wrote[*index]) {
             let held = std::mem::replace(&mut held[index], Held::Word(State::Empty));
@@ -94,18 +106,21 @@ impl MemoryStore {
             let new = self.put_back(fingerprints[index], held, spent, now, fingerprints);
             inserted += usize::from(new);
         }
-        (settled, inserted)
+        (answer, inserted)
     }
 
-    /// Locks the lines of all fingerprints, in ascending order, so that no two checks wait for each other.
-    pub(super) fn lock_lines(&self, fingerprints: &[u64]) -> [Option<Locked<'_>>; MAX] {
+    /// Locks the lines of all fingerprints, up to `N`, in ascending order, so that no two checks wait for each other.
+    pub(super) fn lock_lines<const N: usize>(
+        &self,
+        fingerprints: &[u64],
+    ) -> [Option<Locked<'_>>; N] {
         loop {
-            let mut lines = [u64::MAX; MAX];
+            let mut lines = [u64::MAX; N];
             for (line, fingerprint) in lines.iter_mut().zip(fingerprints) {
                 *line = self.table.line_of(*fingerprint);
             }
             lines.sort_unstable();
-            let mut locks = [const { None }; MAX];
+            let mut locks = [const { None }; N];
             let mut before = u64::MAX;
             for (lock, line) in locks.iter_mut().zip(lines).take(fingerprints.len()) {
                 if line != before {
@@ -201,7 +216,7 @@ fn take(
     ask: &Ask<'_>,
     limits: &[KeyedLimit<'_>],
     held: &mut [Held<'_>],
-    wrote: &mut [bool; MAX],
+    wrote: &mut [bool],
     now: Timestamp,
 ) -> Option<Settled> {
     let mut changes = [Change::KEEP; MAX];
@@ -223,7 +238,7 @@ fn give_back(
     ask: &Ask<'_>,
     limits: &[KeyedLimit<'_>],
     held: &mut [Held<'_>],
-    wrote: &mut [bool; MAX],
+    wrote: &mut [bool],
     now: Timestamp,
 ) -> Option<Verdict> {
     for ((keyed, held), wrote) in limits.iter().zip(&mut *held).zip(wrote) {

@@ -3,7 +3,7 @@
 use redis::{Pipeline, cmd};
 
 use super::link::{Link, Pending};
-use super::script::{self, By};
+use super::script::{self, By, Text};
 use super::ticket::Ticket;
 
 /// Shares the questions out among as few calls as possible. Questions on one key stay in order.
@@ -30,7 +30,10 @@ pub(super) fn shared(tickets: Vec<Ticket>) -> Vec<Vec<Ticket>> {
 fn share(call: &[Ticket], ticket: &Ticket) -> bool {
     call.first().is_some_and(|other| {
         let key = |it: &Ticket| (it.slot, it.question.script, it.question.now, it.asking, it.alone);
-        key(other) == key(ticket) && (!ticket.alone || other.question.keys == ticket.question.keys)
+        // Of the scripts only the one that decides takes several.
+        ticket.question.script == Text::Check
+            && key(other) == key(ticket)
+            && (!ticket.alone || other.question.keys == ticket.question.keys)
     })
 }
 

@@ -110,6 +110,8 @@ impl Clerk {
     fn sort(&mut self, bundle: Bundle) {
         let Bundle { tickets, why } = bundle;
         for mut ticket in tickets.into_iter().filter(Ticket::is_open) {
+            // Whatever comes of it now, the node that sent it away has answered.
+            ticket.watch = None;
             if why != Why::NoNode {
                 if ticket.tried {
                     ticket.fail(Trouble::Moving, "the slot is being moved");
@@ -152,7 +154,7 @@ impl Clerk {
     /// To its node, or to wait for the next map.
     fn send(&mut self, ticket: Ticket) {
         let refused = match self.node_of(&ticket) {
-            Some(node) => node.queue.push(ticket, &self.shared.counters),
+            Some(node) => node.push(ticket, &self.shared.counters),
             None => Some(ticket),
         };
         match (refused, &self.last_error) {
@@ -174,7 +176,7 @@ impl Clerk {
             map = self.map.get().unwrap_or_default();
         }
         match map.node_at(place) {
-            Some(node) => drop(node.queue.push(ticket, &self.shared.counters)),
+            Some(node) => drop(node.push(ticket, &self.shared.counters)),
             None => ticket.fail(Trouble::Moving, "the slot goes to one node too many"),
         }
     }

@@ -4,13 +4,16 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::Instant;
 
+use super::guard::NodeBreaker;
 use super::lane::Lane;
 use super::question::Question;
 use super::stats::{Counters, RedisStats};
-use super::ticket::Answer;
-use super::url::Target;
+use super::ticket::{Answer, gone, told};
+use super::url::{Servers, Target};
+use crate::store::breaker::BreakerOptions;
 use crate::store::{Replicas, StoreError, Trouble};
 
 /// Ways to Redis for questions that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
@@ -20,16 +23,18 @@ const CONFIRMED_LANES: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     inner: Arc<Inner>,
+    deadline: Duration,
 }
 
 /// A client that may be gone.
 pub(super) struct WeakClient {
     inner: Weak<Inner>,
+    deadline: Duration,
 }
 
 impl WeakClient {
     pub(super) fn upgrade(&self) -> Option<Client> {
-        self.inner.upgrade().map(|inner| Client { inner })
+        self.inner.upgrade().map(|inner| Client { inner, deadline: self.deadline })
     }
 }
 
@@ -37,71 +42,112 @@ impl WeakClient {
 struct Inner {
     first: Lane,
     others: Vec<Lane>,
-    deadline: Duration,
+    options: Options,
     /// How long replicas have to confirm, on top of the deadline.
     extra: Duration,
     counters: Arc<Counters>,
-    target: Target,
     runtime: Handle,
+}
+
+/// What a client is told when it is started.
+#[derive(Clone, Debug)]
+struct Options {
+    target: Target,
+    breaker: Option<BreakerOptions>,
 }
 
 impl Client {
     /// Connects in the background, now and whenever it has to. Needs a running tokio runtime.
-    pub(super) fn start(url: &str, deadline: Duration) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        url: &str,
+        deadline: Duration,
+        breaker: Option<BreakerOptions>,
+    ) -> Result<Self, StoreError> {
         let target = Target::parse(url)?;
         let Ok(runtime) = Handle::try_current() else {
             return Err(StoreError::new(Trouble::BadAsk, "a store in Redis needs a tokio runtime"));
         };
-        Ok(Self::with(target, deadline, Arc::default(), runtime, None))
+        Ok(Self::with(Options { target, breaker }, deadline, Arc::default(), runtime, None))
     }
 
     /// The same over connections of its own, where what is charged has to be confirmed by replicas.
     pub(super) fn replicated(&self, replicas: Replicas) -> Self {
-        let Inner { target, deadline, counters, runtime, .. } = &*self.inner;
-        Self::with(target.clone(), *deadline, counters.clone(), runtime.clone(), Some(replicas))
+        let Inner { options, counters, runtime, .. } = &*self.inner;
+        let (options, counters, runtime) = (options.clone(), counters.clone(), runtime.clone());
+        Self::with(options, self.deadline, counters, runtime, Some(replicas))
+    }
+
+    /// The same, over the same connections, with another deadline.
+    pub(super) fn within(&self, deadline: Duration) -> Self {
+        Self { inner: self.inner.clone(), deadline }
+    }
+
+    /// The same with a deadline that is at least so long.
+    pub(super) fn patient(&self, least: Duration) -> Self {
+        self.within(self.deadline.max(least))
     }
 
     fn with(
-        target: Target,
+        options: Options,
         deadline: Duration,
         counters: Arc<Counters>,
         runtime: Handle,
         replicas: Option<Replicas>,
     ) -> Self {
         let entered = runtime.enter();
-        let lane = |_| Lane::start(target.clone(), counters.clone(), replicas);
+        let breaker = || {
+            let breaker = options.breaker.clone();
+            breaker.map(|it| if let Some(more) = replicas { it.replicated(more) } else { it })
+        };
+        let lane = |_| Lane::start(options.target.clone(), counters.clone(), replicas, breaker());
         let first = lane(0);
         let others = (1..replicas.map_or(1, |_| CONFIRMED_LANES)).map(lane).collect();
         drop(entered);
         let extra = replicas.as_ref().map_or(Duration::ZERO, Replicas::patience);
-        let inner = Inner { first, others, deadline, extra, counters, target, runtime };
-        Self { inner: Arc::new(inner) }
+        let inner = Inner { first, others, options, extra, counters, runtime };
+        Self { inner: Arc::new(inner), deadline }
+    }
+
+    /// Whether keys are spread over several nodes.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.inner.options.target.servers, Servers::Cluster(_))
     }
 
     /// When a decision that begins now has to be made.
     pub(super) fn due(&self) -> Instant {
-        Instant::now() + self.inner.deadline + self.inner.extra
+        Instant::now() + self.deadline + self.inner.extra
     }
 
-    /// Under way with the call; the future only waits.
+    /// Under way with the call; the future only waits. What fails at once does so without one.
     pub(super) fn submit(
         &self,
         question: Question,
         due: Instant,
-    ) -> impl Future<Output = Answer> + Send + 'static {
+    ) -> Result<impl Future<Output = Answer> + Send + 'static, StoreError> {
         let Inner { first, others, .. } = &*self.inner;
         let less = |a, b: _| if Lane::load(b) < Lane::load(a) { b } else { a };
-        let answer = others.iter().fold(first, less).push(question, due);
-        async {
-            answer.await.unwrap_or_else(|_| {
-                Err(StoreError::new(Trouble::Disconnected, "the client has ended"))
-            })
-        }
+        let mut answer = others.iter().fold(first, less).push(question, due);
+        let early = match answer.try_recv() {
+            Ok(early) => Some(early?),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Closed) => return Err(gone()),
+        };
+        Ok(async {
+            match early {
+                Some(outcome) => Ok(outcome),
+                None => told(answer).await,
+            }
+        })
     }
 
     /// For those who must not keep it alive.
     pub(super) fn downgrade(&self) -> WeakClient {
-        WeakClient { inner: Arc::downgrade(&self.inner) }
+        WeakClient { inner: Arc::downgrade(&self.inner), deadline: self.deadline }
+    }
+
+    /// What the breaker of each node does.
+    pub(super) fn breakers(&self) -> Vec<NodeBreaker> {
+        self.inner.first.breakers()
     }
 
     pub(super) fn stats(&self) -> RedisStats {

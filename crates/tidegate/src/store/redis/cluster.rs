@@ -6,7 +6,8 @@ use tokio::sync::{Notify, mpsc};
 
 use super::clerk::Clerk;
 use super::desk::{Bundle, Why};
-use super::node::Shared;
+use super::guard::NodeBreaker;
+use super::node::{Handle, Shared};
 use super::place::Place;
 use super::scout::Scout;
 use super::slots::SlotMap;
@@ -69,12 +70,18 @@ impl Cluster {
         let map = self.map.get();
         let node = map.as_ref().and_then(|map| map.node_of(ticket.slot));
         let ticket = match node {
-            Some(node) => node.queue.push(ticket, &self.shared.counters),
+            Some(node) => node.push(ticket, &self.shared.counters),
             None => Some(ticket),
         };
         if let (Some(ticket), Some(desk)) = (ticket, &self.shared.desk) {
             desk.bring(vec![ticket], Why::NoNode);
         }
+    }
+}
+
+impl Cluster {
+    pub(super) fn breakers(&self) -> Vec<NodeBreaker> {
+        self.map.get().iter().flat_map(|map| map.nodes()).filter_map(Handle::breaker).collect()
     }
 }
 

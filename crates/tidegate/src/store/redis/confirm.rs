@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
+use tidegate_core::Decision;
 
 use super::node::Shared;
 use super::question::Outcome;
@@ -26,8 +27,9 @@ impl Outcome {
                 Some(grant) => grant.units > 0,
                 None => settled.verdict.decision.allowed(),
             },
+            Self::Each(decisions) => decisions.iter().all(Decision::allowed),
             Self::Place(place) => place.reservation.accepted(),
-            Self::Nodes(_) | Self::Edges(_) => false,
+            Self::Nodes(_) | Self::Table(_) | Self::Changed(_) | Self::Edges(_) => false,
         }
     }
 }

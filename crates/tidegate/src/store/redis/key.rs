@@ -1,18 +1,21 @@
 //! Names of keys in Redis: `PREFIX:{tag}:policy:…`.
 //!
 //! The tag in braces decides the node of a cluster. It is the identifier where all limits of an ask count the same
-//! one, so that identifiers spread over the cluster; otherwise it is the policy, so that its limits are together.
+//! one, so that identifiers spread over the cluster; otherwise it is the policy, so that its limits are together, or the
+//! name that several policies share, so that all of theirs are.
 //!
 //! | the limits count | key |
 //! |---|---|
 //! | one identifier | `tg:{7:user-42}:api:a`, or with the limit's name `tg:{7:user-42}:plan:second:a` |
 //! | several | `tg:{=signup}:ip:9:127.0.0.1:a` |
+//! | under a shared tag | `tg:{@edge}:api::7:user-42:a`, `tg:{@edge}:signup:ip:9:127.0.0.1:a` |
 //!
 //! What comes from outside has its length before it, so that no two spell the same key; what is long or not plain
 //! text is hashed. The last letter is the kind of state: a policy whose algorithm changes starts from nothing.
 
 use std::fmt;
 use std::hash::Hasher;
+use std::ops::Range;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -41,19 +44,24 @@ impl Keys {
         Self { prefix: prefix.to_owned(), secret }
     }
 
-    /// Where nodes announce themselves. No identifier's tag is spelt like this: those begin with a length, `#` or `=`.
+    /// Where nodes announce themselves. No other tag is spelt like this: those begin with a length, `#`, `=` or `@`.
     pub(super) fn nodes(&self) -> Vec<u8> {
         format!("{}:{{nodes}}", self.prefix).into_bytes()
     }
 
-    /// One key per limit, all with one tag.
+    /// The table of overrides, by the same rule.
+    pub(super) fn overrides(&self) -> Vec<u8> {
+        format!("{}:{{overrides}}", self.prefix).into_bytes()
+    }
+
+    /// One key per limit; those of one ask have one tag.
     pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
         let of = |keyed: &KeyedLimit<'_>| {
             let letter = keyed.limit.state_letter();
-            if keyed.scope.is_together() {
-                self.by_policy(keyed.scope, keyed.key, letter)
-            } else {
-                self.by_identifier(keyed.scope, keyed.key, letter)
+            match keyed.scope.tag() {
+                Some(tag) => self.by_tag(tag, keyed.scope, keyed.key, letter),
+                None if keyed.scope.is_together() => self.by_policy(keyed.scope, keyed.key, letter),
+                None => self.by_identifier(keyed.scope, keyed.key, letter),
             }
         };
         limits.iter().map(of).collect()
@@ -77,6 +85,19 @@ impl Keys {
         key.push(b'=');
         self.name(&mut key, scope.policy());
         key.extend_from_slice(b"}:");
+        self.name(&mut key, scope.limit());
+        key.push(b':');
+        self.identifier(&mut key, identifier);
+        close(key, letter)
+    }
+
+    fn by_tag(&self, tag: &str, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
+        let mut key = self.open();
+        key.push(b'@');
+        self.name(&mut key, tag);
+        key.extend_from_slice(b"}:");
+        self.name(&mut key, scope.policy());
+        key.push(b':');
         self.name(&mut key, scope.limit());
         key.push(b':');
         self.identifier(&mut key, identifier);
@@ -129,14 +150,24 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}' | b'"' | b'\\')
 }
 
+/// The key to probe a node with, in the slot of another key: `tg:{7:user-42}:_tidegate:probe:a`.
+pub(super) fn probe(beside: &[u8]) -> Vec<u8> {
+    let end = tag(beside).map_or(beside.len(), |tag| tag.end + 1);
+    let mut key = beside[..end].to_vec();
+    key.extend_from_slice(b":_tidegate:probe:a");
+    key
+}
+
 /// The slot of a key in a cluster: CRC16 (XMODEM) of its tag, of 16,384.
 pub(super) fn slot(key: &[u8]) -> u16 {
-    let tag = || {
-        let open = key.iter().position(|byte| *byte == b'{')?;
-        let length = key[open + 1..].iter().position(|byte| *byte == b'}')?;
-        (length > 0).then(|| &key[open + 1..open + 1 + length])
-    };
-    crc16(tag().unwrap_or(key)) % 16_384
+    crc16(tag(key).map_or(key, |tag| &key[tag])) % 16_384
+}
+
+/// Where the tag of a key is, if it has one.
+fn tag(key: &[u8]) -> Option<Range<usize>> {
+    let start = key.iter().position(|byte| *byte == b'{')? + 1;
+    let length = key[start..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then_some(start..start + length)
 }
 
 fn crc16(bytes: &[u8]) -> u16 {
@@ -174,6 +205,20 @@ mod tests {
     }
 
     #[test]
+    fn probes_are_in_the_slot_of_what_failed() {
+        for (key, expected) in [
+            ("tg:{7:user-42}:api:a", "tg:{7:user-42}:_tidegate:probe:a"),
+            ("tg:{=signup}:ip:9:127.0.0.1:a", "tg:{=signup}:_tidegate:probe:a"),
+            ("tg:{nodes}", "tg:{nodes}:_tidegate:probe:a"),
+            ("a{b}:{7:user-42}:api:a", "a{b}:_tidegate:probe:a"),
+        ] {
+            let probe = probe(key.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&probe), expected);
+            assert_eq!(slot(&probe), slot(key.as_bytes()), "{key}");
+        }
+    }
+
+    #[test]
     fn plain_identifiers_can_be_read_and_others_are_hashed() {
         assert_eq!(key_of("api", "", b"user-42"), "tg:{7:user-42}:api:a");
         assert_eq!(key_of("plan", "second", b"user-42"), "tg:{7:user-42}:plan:second:a");
@@ -199,15 +244,38 @@ mod tests {
     }
 
     #[test]
+    fn no_two_scopes_spell_the_same_key() {
+        let keys = Keys::new("tg", [7; 16]);
+        let limit: tidegate_core::Limit = "5/s".parse().unwrap();
+        let scopes = [
+            Scope::named("a", "b"),
+            Scope::together("a", "b"),
+            Scope::tagged("a", "b", ""),
+            Scope::tagged("a", "", "b"),
+            Scope::tagged("a", "a", "b"),
+            Scope::tagged("=a", "a", "b"),
+            Scope::named("@a", "b"),
+            Scope::together("@a", "b"),
+        ];
+        let keyed = scopes.each_ref().map(|scope| KeyedLimit { scope, key: b"k", limit: &limit });
+        let names = keys.of_limits(&keyed);
+        let spelt: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(spelt.len(), scopes.len(), "{names:?}");
+    }
+
+    #[test]
     fn limits_of_one_ask_share_a_slot() {
         let keys = Keys::new("tg", [7; 16]);
         let limit: tidegate_core::Limit = "5/s".parse().unwrap();
         let named = [Scope::named("plan", "second"), Scope::named("plan", "day")];
         let together = [Scope::together("signup", "ip"), Scope::together("signup", "mail")];
+        let tagged = [Scope::tagged("edge", "api", ""), Scope::tagged("edge", "signup", "ip")];
         for ([ip, mail], first, second) in [
             (&named, &b"k"[..], &b"k"[..]),
             (&together, b"k", b"k"),
             (&together, b"127.0.0.1", b"example.org"),
+            (&tagged, b"k", b"k"),
+            (&tagged, b"127.0.0.1", b"example.org"),
         ] {
             let names = keys.of_limits(&[
                 KeyedLimit { scope: ip, key: first, limit: &limit },

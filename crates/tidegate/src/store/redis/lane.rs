@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::desk::Desk;
+use super::guard::NodeBreaker;
 use super::node::{Handle, Node, Shared, ended};
 use super::question::Question;
 use super::sentinel;
@@ -14,6 +15,7 @@ use super::stats::Counters;
 use super::ticket::{Answers, Ticket};
 use super::url::{Servers, Target};
 use crate::store::Replicas;
+use crate::store::breaker::BreakerOptions;
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -35,9 +37,10 @@ impl Lane {
         target: Target,
         counters: Arc<Counters>,
         replicas: Option<Replicas>,
+        breaker: Option<BreakerOptions>,
     ) -> Self {
         let Target { servers, access } = target;
-        let shared_with = |desk| Arc::new(Shared::new(access, desk, counters, replicas));
+        let shared_with = |desk| Arc::new(Shared::new(access, desk, counters, replicas, breaker));
         let (way, shared) = match servers {
             Servers::Single(place) => {
                 let shared = shared_with(None);
@@ -63,12 +66,20 @@ impl Lane {
         self.busy.as_ref().map_or(0, Arc::strong_count)
     }
 
+    /// What the breaker of each node does.
+    pub(super) fn breakers(&self) -> Vec<NodeBreaker> {
+        match &self.way {
+            Way::Node(node) => node.breaker().into_iter().collect(),
+            Way::Cluster(cluster) => cluster.breakers(),
+        }
+    }
+
     pub(super) fn push(&self, question: Question, due: Instant) -> Answers {
         match &self.way {
             Way::Node(node) => {
                 let (ticket, answer) = Ticket::new(question, 0, due, self.busy.clone());
                 // While there is a client, only the end of its runtime closes its queue.
-                let refused = node.queue.push(ticket, &self.shared.counters);
+                let refused = node.push(ticket, &self.shared.counters);
                 Ticket::fail_all(refused, &ended());
                 answer
             }

@@ -9,12 +9,14 @@ use tokio::time::{Instant, sleep};
 
 use super::backoff::Backoff;
 use super::desk::{Desk, Why};
+use super::guard::{Guard, NodeBreaker};
 use super::link::Link;
 use super::place::{Access, Place};
 use super::queue::{Queue, Wish};
 use super::stats::Counters;
 use super::ticket::Ticket;
 use super::timer::Timer;
+use crate::store::breaker::{BreakerOptions, Guarded};
 use crate::store::{Replicas, StoreError, Trouble};
 
 /// A connection that stood for so long was a good one, whether or not it was used. As long as the longest wait: whoever
@@ -30,6 +32,8 @@ pub(super) struct Shared {
     pub(super) desk: Option<Desk>,
     /// Who has to confirm what is charged.
     pub(super) replicas: Option<Replicas>,
+    /// What the breaker of each node goes by, if they have one.
+    breaker: Option<BreakerOptions>,
     /// Something is wrong with a node: who serves what may have changed.
     pub(super) trouble: watch::Sender<()>,
 }
@@ -43,8 +47,9 @@ impl Shared {
         desk: Option<Desk>,
         counters: Arc<Counters>,
         replicas: Option<Replicas>,
+        breaker: Option<BreakerOptions>,
     ) -> Self {
-        Self { access, counters, desk, replicas, trouble: watch::Sender::default() }
+        Self { access, counters, desk, replicas, breaker, trouble: watch::Sender::default() }
     }
 
     pub(super) fn trouble(&self) {
@@ -55,7 +60,37 @@ impl Shared {
 /// The way to a node. Dropped, the node sends what waits, and ends.
 #[derive(Debug)]
 pub(super) struct Handle {
-    pub(super) queue: Arc<Queue>,
+    queue: Arc<Queue>,
+    guard: Option<Arc<Guard>>,
+    place: watch::Receiver<Whereabouts>,
+}
+
+impl Handle {
+    /// Puts a question into the node's queue, unless its breaker is open. Given back if the node has left.
+    #[must_use = "given back, it has to go elsewhere"]
+    pub(super) fn push(&self, mut ticket: Ticket, counters: &Counters) -> Option<Ticket> {
+        if let Some(guard) = &self.guard {
+            match guard.pass() {
+                Ok(passed) => ticket.watch = Some((guard.clone(), passed)),
+                Err(open) => {
+                    ticket.answer(Err(open));
+                    return None;
+                }
+            }
+        }
+        self.queue.push(ticket, counters)
+    }
+
+    /// Whether there is no connection, and none under way.
+    pub(super) fn is_refusing(&self) -> bool {
+        self.queue.is_refusing()
+    }
+
+    pub(super) fn breaker(&self) -> Option<NodeBreaker> {
+        let place = self.place.borrow().clone().ok().flatten();
+        let place = place.map(|place| place.to_string()).unwrap_or_default();
+        self.guard.as_ref().map(|guard| guard.describe(place))
+    }
 }
 
 impl Drop for Handle {
@@ -79,7 +114,7 @@ impl Drop for Node {
     /// However its task ends: if its runtime does, nobody is left to answer what waits.
     fn drop(&mut self) {
         self.queue.close();
-        Ticket::fail_all(self.queue.take(usize::MAX), &ended());
+        Ticket::fail_all(self.queue.take(usize::MAX, usize::MAX), &ended());
     }
 }
 
@@ -96,11 +131,14 @@ impl Node {
         shared: Arc<Shared>,
     ) -> Handle {
         let queue = Arc::<Queue>::default();
-        let backoff = Backoff::default();
-        let timer = Timer::default();
-        let node = Self { queue: queue.clone(), shared, place, as_primary, backoff, timer };
-        tokio::spawn(node.run());
-        Handle { queue }
+        let guard = shared
+            .breaker
+            .clone()
+            .map(|options| Arc::new(Guard::new(options, queue.clone(), shared.counters.clone())));
+        let handle = Handle { queue: queue.clone(), guard, place: place.clone() };
+        let (backoff, timer) = (Backoff::default(), Timer::default());
+        tokio::spawn(Self { queue, shared, place, as_primary, backoff, timer }.run());
+        handle
     }
 
     async fn run(mut self) {
@@ -124,7 +162,7 @@ impl Node {
             return false;
         }
         if let Some(desk) = self.shared.desk.as_ref().filter(|desk| !desk.is_closed()) {
-            let tickets = self.queue.take(usize::MAX);
+            let tickets = self.queue.take(usize::MAX, usize::MAX);
             if !tickets.is_empty() {
                 desk.bring(tickets, Why::NoNode);
             }

@@ -39,7 +39,9 @@ impl Nodes {
                 let question = Question::of_announcement(key.clone(), text.clone());
                 let answer = strong.submit(question, strong.due());
                 drop(strong);
-                if let Ok(Outcome::Nodes(count)) = answer.await {
+                if let Ok(answer) = answer
+                    && let Ok(Outcome::Nodes(count)) = answer.await
+                {
                     // Of a fall only what is seen twice: after Redis lost its memory, the first who comes back would
                     // think itself alone.
                     known.known.store(count.max(last), Relaxed);

@@ -6,8 +6,13 @@ use tidegate_core::{
 };
 
 use super::key::{self, Keys};
+use super::overrides;
 use super::script::Text;
-use crate::store::{Ask, Op, Place, Settled, Source, StoreError, Trouble, Turn};
+use crate::store::breaker::with_probe;
+use crate::store::{
+    Ask, Charge, KeyedLimit, Op, OverrideTable, Place, Settled, Source, StoreError, Takes, Trouble,
+    Turn,
+};
 
 /// An ask that waits for its turn: it borrows nothing.
 #[derive(Clone, Debug)]
@@ -34,17 +39,27 @@ enum Expects {
         permits: bool,
         leases: bool,
     },
+    /// Per limit its ceiling.
+    Each(Vec<u64>),
     Place(LeakyBucket),
     Nodes,
+    Table,
+    Change,
 }
 
 /// What the script answered to one question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Settled(Settled),
+    /// One answer per limit.
+    Each(Vec<Decision>),
     Place(Place),
     /// So many nodes have announced themselves.
     Nodes(u32),
+    /// The table of overrides; `None` if it is the one that was named.
+    Table(Option<OverrideTable>),
+    /// Whether the table was changed.
+    Changed(bool),
     /// A calendar quota needs the edges around this instant; nothing was written.
     Edges(Timestamp),
 }
@@ -60,6 +75,21 @@ impl Question {
     pub(super) fn of_ask(
         ask: &Ask<'_>,
         keys: &Keys,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Self {
+        Self::with_keys(ask, keys.of_limits(ask.limits), around, now)
+    }
+
+    /// A whole check in the slot of another question. Calendars have no part in it, and so no time.
+    pub(super) fn of_probe(beside: &Self) -> Option<Self> {
+        let key = key::probe(beside.keys.first()?);
+        with_probe(|ask| Self::with_keys(ask, vec![key], Timestamp::from_micros(0), None))
+    }
+
+    fn with_keys(
+        ask: &Ask<'_>,
+        keys: Vec<Vec<u8>>,
         around: Timestamp,
         now: Option<Timestamp>,
     ) -> Self {
@@ -91,7 +121,35 @@ impl Question {
         let leases = matches!(ask.op, Op::Lease(_));
         let expects = Expects::Verdict { limits, permits: ask.op == Op::Take, leases };
         let charges = leases || ask.op == Op::Take && ask.cost > 0;
-        Self { keys: keys.of_limits(ask.limits), text, now, charges, script: Text::Check, expects }
+        Self { keys, text, now, charges, script: Text::Check, expects }
+    }
+
+    /// `limits` are those of `takes`.
+    pub(super) fn of_takes(
+        takes: &Takes<'_>,
+        limits: &[KeyedLimit<'_>],
+        keys: &Keys,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let mut text = match takes.charge {
+            Charge::IfAllAdmit => "each".to_owned(),
+            Charge::Never => "look".to_owned(),
+            Charge::Refused => "left".to_owned(),
+        };
+        for take in takes.limits {
+            text.push(':');
+            push_cost(&mut text, take.cost);
+        }
+        text.push_str(" all 0");
+        for keyed in limits {
+            text.push(' ');
+            keyed.limit.write_script(around, &mut text);
+        }
+        let expects = Expects::Each(limits.iter().map(|keyed| keyed.limit.ceiling()).collect());
+        let costs = takes.limits.iter().any(|take| take.cost > 0);
+        let charges = costs && takes.charge == Charge::IfAllAdmit;
+        Self { keys: keys.of_limits(limits), text, now, charges, script: Text::Check, expects }
     }
 
     pub(super) fn of_turn(turn: &Turn<'_>, keys: &Keys, now: Option<Timestamp>) -> Self {
@@ -116,6 +174,22 @@ impl Question {
         Self { keys, text, now: None, charges: false, script: Text::Nodes, expects }
     }
 
+    /// Whether a cluster keeps all its keys on one node.
+    pub(super) fn is_in_one_slot(&self) -> bool {
+        self.keys.iter().all(|key| key::slot(key) == self.slot())
+    }
+
+    /// Asks for the table of overrides: see `lua/overrides.lua`.
+    pub(super) fn of_table(key: Vec<u8>, text: String, now: Option<Timestamp>) -> Self {
+        let (keys, expects) = (vec![key], Expects::Table);
+        Self { keys, text, now, charges: false, script: Text::Overrides, expects }
+    }
+
+    /// Changes the table of overrides.
+    pub(super) fn of_change(key: Vec<u8>, text: String, now: Option<Timestamp>) -> Self {
+        Self { expects: Expects::Change, ..Self::of_table(key, text, now) }
+    }
+
     /// The slot of its keys in a cluster.
     pub(super) fn slot(&self) -> u16 {
         self.keys.first().map_or(0, |key| key::slot(key))
@@ -134,9 +208,21 @@ impl Question {
             Err(text) if text == "EDGES" => return Ok(Ok(Outcome::Edges(now))),
             Err(text) => return Ok(Err(StoreError::from_redis(&text))),
         };
+        if matches!(self.expects, Expects::Table) {
+            return table(first, next).map(|table| Ok(Outcome::Table(table)));
+        }
         let mut next = || next()?.map_err(|_| nonsense("text among numbers"));
         Ok(Ok(match &self.expects {
+            Expects::Table | Expects::Change => Outcome::Changed(first != 0),
             Expects::Nodes => Outcome::Nodes(u32::try_from(first).unwrap_or(u32::MAX)),
+            Expects::Each(ceilings) => {
+                let mut decisions = Vec::with_capacity(ceilings.len());
+                for ceiling in ceilings {
+                    let remaining = if decisions.is_empty() { first } else { next()? };
+                    decisions.push(decision(*ceiling, remaining, next()?, next()?)?);
+                }
+                Outcome::Each(decisions)
+            }
             Expects::Place(shaper) => {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
                 Outcome::Place(place(shaper, first, delay, ticks, frac)?)
@@ -164,6 +250,18 @@ impl Question {
     }
 }
 
+impl Outcome {
+    /// Why this is no answer to what was asked.
+    pub(super) fn unexpected(&self, missing: &'static str) -> StoreError {
+        match self {
+            Self::Edges(_) => {
+                StoreError::new(Trouble::Other, "the clock passed an edge twice within a check")
+            }
+            _ => StoreError::new(Trouble::Protocol, missing),
+        }
+    }
+}
+
 /// Above 2^53 a cost is above every ceiling, and no number to a script.
 fn push_cost(text: &mut String, cost: u64) {
     if cost > EXACT_MAX {
@@ -180,6 +278,23 @@ fn decision(limit: u64, remaining: i64, retry: i64, reset: i64) -> Result<Decisi
         -1 => Decision::refused(limit, remaining, None, reset),
         us => Decision::refused(limit, remaining, Some(unsigned(us)?), reset),
     })
+}
+
+fn table(
+    version: i64,
+    mut next: impl FnMut() -> Result<Result<i64, String>, StoreError>,
+) -> Result<Option<OverrideTable>, StoreError> {
+    let version = unsigned(version)?;
+    let Ok(count) = next()? else { return Err(nonsense("a table without a length")) };
+    if count < 0 {
+        return Ok(None);
+    }
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let Err(line) = next()? else { return Err(nonsense("a number for an override")) };
+        entries.extend(overrides::read_entry(&line));
+    }
+    Ok(Some(OverrideTable { version, entries }))
 }
 
 fn grant(

@@ -99,10 +99,16 @@ impl Queue {
         tickets.rev().for_each(|ticket| state.waiting.push_front(ticket));
     }
 
-    /// Takes up to so many.
-    pub(super) fn take(&self, max: usize) -> Vec<Ticket> {
+    /// Takes up to so many, with up to so many keys among them; one at least.
+    pub(super) fn take(&self, max: usize, keys_max: usize) -> Vec<Ticket> {
         let mut state = self.state();
-        let count = state.waiting.len().min(max);
+        let mut keys = 0;
+        let fits = |ticket: &&Ticket| {
+            keys += ticket.question.keys.len();
+            keys <= keys_max
+        };
+        let count = state.waiting.iter().take(max).take_while(fits).count();
+        let count = count.max(1).min(state.waiting.len());
         state.waiting.drain(..count).collect()
     }
 

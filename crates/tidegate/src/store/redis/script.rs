@@ -21,12 +21,15 @@ pub(super) const SOURCE: &str = concat!(
     include_str!("lua/sliding_log.lua"),
     include_str!("lua/concurrency.lua"),
     include_str!("lua/many.lua"),
+    include_str!("lua/each.lua"),
     include_str!("lua/operations.lua"),
     "return algorithms[name] or error('ERR tidegate: unknown algorithm', 0)\nend\n",
     include_str!("lua/check.lua"),
 );
 
 const NODES: &str = include_str!("lua/nodes.lua");
+
+const OVERRIDES: &str = include_str!("lua/overrides.lua");
 
 /// What `EVALSHA` calls it.
 static HASH: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
@@ -38,6 +41,8 @@ pub(super) enum Text {
     Check,
     /// The one that counts nodes. So seldom called, and so short, that it goes by source each time.
     Nodes,
+    /// The one that keeps overrides, of which the same is true.
+    Overrides,
 }
 
 /// How the script is named in a call.
@@ -58,6 +63,7 @@ pub(super) fn call<'a>(questions: impl Iterator<Item = &'a Question> + Clone, by
         (Text::Check, By::Hash) => cmd.arg("EVALSHA").arg(HASH.as_str()),
         (Text::Check, By::Source) => cmd.arg("EVAL").arg(SOURCE),
         (Text::Nodes, _) => cmd.arg("EVAL").arg(NODES),
+        (Text::Overrides, _) => cmd.arg("EVAL").arg(OVERRIDES),
     };
     cmd.arg(keys);
     for key in questions.clone().flat_map(|question| &question.keys) {

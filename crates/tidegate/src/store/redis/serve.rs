@@ -16,6 +16,9 @@ use super::settle::Then;
 /// So many questions leave in one flight.
 const BATCH_MAX: usize = 64;
 
+/// With so many keys among them: a script that reads more would keep everybody else waiting for milliseconds.
+const BATCH_KEYS_MAX: usize = 1024;
+
 /// So many flights are under way at once: the second arrives while Redis works on the first. Four are no faster.
 const FLIGHTS_MAX: usize = 2;
 
@@ -90,7 +93,7 @@ impl Node {
             if waiting == 0 || !(flights.count() == 0 || heard || waiting >= SECOND_FLIGHT_MIN) {
                 return;
             }
-            let tickets = self.queue.take(BATCH_MAX);
+            let tickets = self.queue.take(BATCH_MAX, BATCH_KEYS_MAX);
             self.timer.arm_by(tickets.iter().map(|ticket| ticket.due).min());
             let counters = &self.shared.counters;
             // Announcements are nobody's question.

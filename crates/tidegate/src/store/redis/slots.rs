@@ -129,6 +129,10 @@ impl SlotMap {
         self.nodes.iter().map(|node| &node.place)
     }
 
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Handle> {
+        self.nodes.iter().map(|node| &*node.node)
+    }
+
     /// Whether it says the same of every slot.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.owners == other.owners && self.places().eq(other.places())
@@ -136,7 +140,7 @@ impl SlotMap {
 
     /// Whether some slots have nobody to serve them, as far as is known.
     pub(super) fn has_gaps(&self) -> bool {
-        self.owners.contains(&NOBODY) || self.nodes.iter().any(|node| node.node.queue.is_refusing())
+        self.owners.contains(&NOBODY) || self.nodes.iter().any(|node| node.node.is_refusing())
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::guard::Guard;
 use super::question::{Outcome, Question};
+use crate::store::breaker::Passed;
 use crate::store::{StoreError, Trouble};
 
 pub(super) type Answer = Result<Outcome, StoreError>;
@@ -27,6 +29,8 @@ pub(super) struct Ticket {
     pub(super) asking: bool,
     /// What was answered, while replicas have not confirmed it.
     pub(super) held: Option<Outcome>,
+    /// The breaker of the node that it went to, if that has one.
+    pub(super) watch: Option<(Arc<Guard>, Passed)>,
     /// Shows its lane that it is under way.
     _busy: Option<Arc<()>>,
     /// `None` once it has been told.
@@ -42,15 +46,19 @@ impl Ticket {
     ) -> (Self, Answers) {
         let (asker, answer) = oneshot::channel();
         let (tried, alone, asking) = (false, false, false);
-        let (held, asker) = (None, Some(asker));
-        (Self { question, slot, due, tried, alone, asking, held, _busy: busy, asker }, answer)
+        let (held, watch, asker) = (None, None, Some(asker));
+        let ticket =
+            Self { question, slot, due, tried, alone, asking, held, watch, _busy: busy, asker };
+        (ticket, answer)
     }
 
     /// Tells the asker, if there still is one. The first answer stands.
     pub(super) fn answer(&mut self, answer: Answer) {
-        if let Some(asker) = self.asker.take() {
-            let _ = asker.send(answer);
+        let Some(asker) = self.asker.take() else { return };
+        if let Some((guard, passed)) = self.watch.take() {
+            guard.count(passed, self, answer.as_ref().err());
         }
+        let _ = asker.send(answer);
     }
 
     pub(super) fn fail(&mut self, trouble: Trouble, detail: &'static str) {
@@ -68,4 +76,14 @@ impl Ticket {
     pub(super) fn is_open(&self) -> bool {
         self.asker.is_some()
     }
+}
+
+/// What came out.
+pub(super) async fn told(answer: Answers) -> Answer {
+    answer.await.unwrap_or_else(|_| Err(gone()))
+}
+
+/// Nobody is left to answer.
+pub(super) fn gone() -> StoreError {
+    StoreError::new(Trouble::Disconnected, "the client has ended")
 }

@@ -36,7 +36,7 @@ fn without_ttl(facts: &Facts) -> Option<Finding> {
         format!("{count} without, of {looked_at}: {example}"),
     )
     .risk(
-        "all keys of tidegate expire, so somebody else writes under its prefix; they stay for ever",
+        "all keys of tidegate but its table of overrides expire, so somebody else writes under its prefix; they stay for ever",
     )
     .remedy(format!(
         "give tidegate a prefix of its own with key_prefix, not {prefix}, or delete them"

@@ -3,12 +3,13 @@
 -- KEYS   the keys of all asks in order, one per limit, all in one slot
 -- ARGV   [1]   now in µs for replays and tests; empty, as in production, for Redis' own clock
 --        [2…]  per ask "op mode cost limit …": op take, peek, refund, reset, release:id, reserve,
---              cancel:ticks:frac:scale:tick, lease:least (the cost is the most that is wanted) or
---              give:granted_at:age (the units of a lease); mode all or any; cost a whole number, or inf above 2^53;
---              limits as their files say
+--              cancel:ticks:frac:scale:tick, lease:least (the cost is the most that is wanted),
+--              give:granted_at:age (the units of a lease), or each, look and left as each.lua says; mode all or any;
+--              cost a whole number, or inf above 2^53; limits as their files say
 -- Reply  now, then per ask: the binding limit's index if there are several; remaining, retry, reset; permits; for a
---        lease the units, the µs after which it ends at the latest (-1: none), and 1 if units can come back. Or, in
---        place of all these, one text: EDGES, or an error of this ask alone.
+--        lease the units, the µs after which it ends at the latest (-1: none), and 1 if units can come back; for each,
+--        look and left the numbers of every limit. Or, in place of all these, one text: EDGES, or an error of this ask
+--        alone.
 -- Twin   core/src/combine.rs and lease/store.rs, and MemoryStore::settle in store/memory.rs
 --
 -- Redis does not roll back, so an ask is read and decided as a whole before it writes. What would stop a write
@@ -50,6 +51,9 @@ end
 local function answer(ask, key)
   if ask.op == 'take' then return decide(ask, key, ask.cost, true) end
   if ask.op == 'peek' then return decide(ask, key, ask.cost, false) end
+  if ask.op == 'each' or ask.op == 'look' or ask.op == 'left' then
+    return (algorithms.each or define('each'))(ask, key)
+  end
   return (algorithms.operations or define('operations'))(ask, key, decide)
 end
 

@@ -1,0 +1,296 @@
+//! Several questions in one step: all are charged or none, and each has its answer.
+
+mod step;
+mod trial;
+
+use tidegate_core::{Decision, Limit, Mode, Timestamp};
+
+use self::step::{Count, Part, Step};
+use self::trial::Trial;
+use super::settle::{Limits, without_limit};
+use super::{Answer, Check, CheckError, Engine};
+use crate::clock::Clock;
+use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
+use crate::reply::Reply;
+use crate::store::{
+    Charge, KeyedLimit, Op, Scope, Source, Store, StoreError, Take, Takes, Trouble,
+};
+
+/// The answers to several checks that were asked in one step.
+///
+/// ```
+/// use tidegate::{Check, Engine, Key, Op, Together};
+///
+/// let engine = Engine::builder().policy("route", "100/s").policy("client", "1/h").build()?;
+/// let checks = [
+///     Check { policy: "route", key: Key::One(b"/search"), cost: 1 },
+///     Check { policy: "client", key: Key::One(b"user-42"), cost: 1 },
+/// ];
+/// let first: Together = engine.ask_together(&checks, Op::Take).now()?;
+/// assert!(first.admitted());
+/// let second = engine.ask_together(&checks, Op::Take).now()?;
+/// assert!(!second.admitted());
+/// assert_eq!(second.answers[0].decision.remaining(), 99); // the client is over, and the route not charged
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Together<'a> {
+    /// One per check, in order.
+    pub answers: Vec<Answer<'a>>,
+}
+
+impl Together<'_> {
+    /// Whether the whole is admitted: every check is, and all have been charged.
+    pub fn admitted(&self) -> bool {
+        self.answers.iter().all(|answer| answer.decision.allowed())
+    }
+}
+
+/// A step, and the keys of its counts.
+type Gathered<'e, 'c> = (Step<'e>, Vec<&'c [u8]>);
+
+impl<C: Clock + 'static> Engine<C> {
+    /// Takes or peeks several checks, of any policies and identifiers, in one atomic step: all of them are charged, or
+    /// none is. Each has an answer of its own. If the whole is refused, those that would have been admitted answer what
+    /// they have left.
+    ///
+    /// What several checks want of one limit and key is added up, and answered to each of them. A key that is always
+    /// allowed is no obstacle; one that is blocked refuses the whole. Policies of [`Policy::any`](crate::Policy::any),
+    /// shapers and limits on concurrency cannot stand beside others. On a cluster all policies need one
+    /// [tag](crate::Policy::tagged).
+    ///
+    /// [Shadow](crate::Policy::shadow) policies have no say in the whole. Each is tried out by itself when the others have
+    /// been decided, and charged only if those are admitted.
+    ///
+    /// While the store fails each policy answers for its own checks as it does for one, and nobody is charged unless all
+    /// admit.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Op};
+    /// let engine = Engine::builder().policy("sms", "5/day").policy("cents", "100/day").build()?;
+    /// let send = |messages, cents| {
+    ///     let sms = Check { policy: "sms", key: Key::One(b"+49 30 1234"), cost: messages };
+    ///     let budget = Check { policy: "cents", key: Key::One(b"shop-7"), cost: cents };
+    ///     let together = engine.ask_together(&[sms, budget], Op::Take).now();
+    ///     together.map(|it| (it.admitted(), it.answers.iter().map(|answer| answer.decision.remaining()).collect()))
+    /// };
+    /// assert_eq!(send(2, 60)?, (true, vec![3, 40]));
+    /// assert_eq!(send(2, 60)?, (false, vec![3, 40])); // too dear, so that no message is counted
+    /// assert_eq!(send(2, 0)?, (true, vec![1, 40]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ask_together(
+        &self,
+        checks: &[Check<'_>],
+        op: Op,
+    ) -> Reply<'_, Together<'_>, CheckError> {
+        let charge = match op {
+            Op::Take => Charge::IfAllAdmit,
+            Op::Peek => Charge::Never,
+            _ => {
+                let why = "several checks can be taken or peeked in one step, and nothing else";
+                return Reply::ready(Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why))));
+            }
+        };
+        if let [only] = checks {
+            let alone = |answer| Together { answers: vec![answer] };
+            return self.ask(only, op).then(move |answer| answer.map(alone));
+        }
+        match self.gather_all(checks, charge) {
+            Ok(((step, keys), trials)) => {
+                let reply = self.decide_together(step, &keys);
+                if trials.is_empty() { reply } else { self.try_out(reply, trials) }
+            }
+            Err(error) => Reply::ready(Err(error)),
+        }
+    }
+
+    /// The step of all checks that have a say, and those that are tried out beside it.
+    fn gather_all<'e, 'c>(
+        &'e self,
+        checks: &[Check<'c>],
+        charge: Charge,
+    ) -> Result<(Gathered<'e, 'c>, Vec<Trial<'e>>), CheckError> {
+        let is_trial =
+            |check: &Check<'_>| self.policy(check.policy).is_ok_and(|(_, policy)| policy.shadow);
+        let gathered = self.gather(checks.iter().filter(|check| !is_trial(check)), charge)?;
+        let mut trials = Vec::new();
+        for (place, check) in checks.iter().enumerate().filter(|(_, check)| is_trial(check)) {
+            if trials.len() == Takes::MAX_LIMITS {
+                return Err(CheckError::TooManyTogether);
+            }
+            trials.push(Trial::new(place, self.gather([check], charge)?));
+        }
+        Ok((gathered, trials))
+    }
+
+    /// Looks all checks up before anything is asked.
+    fn gather<'e, 'c, 'l>(
+        &'e self,
+        checks: impl IntoIterator<Item = &'l Check<'c>>,
+        charge: Charge,
+    ) -> Result<Gathered<'e, 'c>, CheckError>
+    where
+        'c: 'l,
+    {
+        let mut step = Step { parts: Vec::new(), counts: Vec::new(), charge };
+        let mut keys = Vec::new();
+        for check in checks {
+            let limits = match self.part_of(check)? {
+                Ok(limits) => limits,
+                Err(known) => {
+                    if !known.decision.allowed() {
+                        step.charge = Charge::Refused;
+                    }
+                    step.parts.push(Part::Known(known));
+                    continue;
+                }
+            };
+            let mut places = Vec::with_capacity(limits.members.len());
+            for (scope, member) in limits.members {
+                let key = check.key.find(limits.name, member.key.as_deref())?;
+                let place = step.place_of(scope, key, &keys);
+                if place == keys.len() {
+                    if place == Takes::MAX_LIMITS {
+                        return Err(CheckError::TooManyTogether);
+                    }
+                    keys.push(key);
+                    step.counts.push(self.count_of(&limits, scope, member));
+                }
+                let count = &mut step.counts[place];
+                count.cost = count.cost.saturating_add(check.cost);
+                places.push(place);
+            }
+            step.parts.push(Part::Counted(limits, places));
+        }
+        Ok((step, keys))
+    }
+
+    /// The limits of one check, or the answer if an override has it.
+    fn part_of<'e>(
+        &'e self,
+        check: &Check<'_>,
+    ) -> Result<Result<Limits<'e>, Answer<'e>>, CheckError> {
+        let (name, policy) = self.policy(check.policy)?;
+        let CompiledKind::Limits { mode, members } = &policy.kind else {
+            return Err(CheckError::Shapes(name.to_owned()));
+        };
+        if policy.has_concurrency() {
+            return Err(CheckError::NeedsAcquire(name.to_owned()));
+        }
+        if *mode == Mode::Any {
+            return Err(CheckError::Chooses(name.to_owned()));
+        }
+        let own = match policy.instead_for(check.key, &self.shared.clock) {
+            None => None,
+            Some(Instead::Limit(limit)) => Some(limit),
+            Some(Instead::Allow) => {
+                return Ok(Err(without_limit(name, policy, Decision::unlimited())));
+            }
+            Some(Instead::Block) => {
+                return Ok(Err(without_limit(name, policy, Decision::blocked())));
+            }
+        };
+        Ok(Ok(Limits { name, policy, mode: *mode, members, own }))
+    }
+
+    fn count_of<'e>(&self, limits: &Limits<'e>, scope: &'e Scope, member: &'e Member) -> Count<'e> {
+        let (policy, limit) = (limits.policy, limits.binding(member));
+        // By the policy's own way to the store, whichever way all of them take now.
+        let stack = self.shared.stores.of(policy);
+        let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
+        Count { scope, kept: stack.kept(policy, &limit, all), limit, policy, cost: 0 }
+    }
+
+    /// Asks the store, once, and settles what it answers.
+    fn decide_together<'e>(
+        &'e self,
+        step: Step<'e>,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Reply<'e, Together<'e>, CheckError> {
+        if step.counts.is_empty() {
+            return Reply::ready(step.answer(&[]));
+        }
+        let now = self.shared.clock.now();
+        let store = &self.shared.stores.of_all(step.counts.iter().map(|count| count.policy)).store;
+        let limits = step.counts.iter().zip(keys).map(|(count, key)| {
+            let limit = count.kept.as_ref().unwrap_or(&count.limit);
+            Take {
+                keyed: KeyedLimit { scope: count.scope, key: key.as_ref(), limit },
+                cost: count.cost,
+            }
+        });
+        let limits: Vec<_> = limits.collect();
+        let reply = store.take_each(&Takes { limits: &limits, charge: step.charge }, now);
+        drop(limits);
+        match reply.split() {
+            Ok(reply) => Reply::ready(self.settle_together(&step, keys, now, reply)),
+            Err(later) => {
+                // Kept only for the case that the store fails.
+                let keys: Vec<Box<[u8]>> = keys.iter().map(|key| key.as_ref().into()).collect();
+                Reply::later(async move {
+                    let reply = later.await;
+                    self.settle_together(&step, &keys, now, reply)
+                })
+            }
+        }
+    }
+
+    fn settle_together<'e>(
+        &'e self,
+        step: &Step<'e>,
+        keys: &[impl AsRef<[u8]>],
+        now: Timestamp,
+        reply: Result<Vec<Decision>, StoreError>,
+    ) -> Result<Together<'e>, CheckError> {
+        let count = step.counts.len();
+        match reply {
+            Ok(decisions) if decisions.len() == count => step.answer(&decisions),
+            Ok(_) => {
+                let error = StoreError::new(Trouble::Protocol, "not one answer for each limit");
+                self.stand_in_together(step, keys, now, error)
+            }
+            Err(error) => self.stand_in_together(step, keys, now, error),
+        }
+    }
+
+    /// What the policies say when the store does not: each for its own checks, and this node decides those that are left
+    /// to it in one step of its own.
+    fn stand_in_together<'e>(
+        &'e self,
+        step: &Step<'e>,
+        keys: &[impl AsRef<[u8]>],
+        now: Timestamp,
+        error: StoreError,
+    ) -> Result<Together<'e>, CheckError> {
+        if error.trouble() == Trouble::Apart {
+            return Err(CheckError::Apart);
+        }
+        if error.trouble().is_of_the_ask() {
+            return Err(CheckError::Store(error));
+        }
+        let instead = |policy: &Compiled| policy.on_failure(&error);
+        let denies = |count: &Count<'_>| matches!(instead(count.policy), OnStoreError::Deny { .. });
+        let charge = if step.counts.iter().any(denies) { Charge::Refused } else { step.charge };
+        let nodes = self.nodes();
+        let is_local = |count: &Count<'_>| instead(count.policy) == OnStoreError::Local;
+        let local = step.counts.iter().enumerate().filter(|(_, count)| is_local(count));
+        let shares: Vec<(usize, Limit)> =
+            local.map(|(place, count)| (place, count.limit.share(nodes))).collect();
+        let limits = shares.iter().map(|(place, limit)| {
+            let (count, key) = (&step.counts[*place], keys[*place].as_ref());
+            Take { keyed: KeyedLimit { scope: count.scope, key, limit }, cost: count.cost }
+        });
+        let limits: Vec<_> = limits.collect();
+        // Blocked stands for those that somebody else answers for: nobody looks at it.
+        let mut decisions = vec![Decision::blocked(); step.counts.len()];
+        if !limits.is_empty() {
+            let reply = self.shared.local.take_each(&Takes { limits: &limits, charge }, now);
+            let decided = reply.now().map_err(CheckError::Store)?;
+            for ((place, _), decision) in shares.iter().zip(decided) {
+                decisions[*place] = decision;
+            }
+        }
+        step.answers(&decisions, Source::Local, |limits| limits.assume(instead(limits.policy)))
+    }
+}

@@ -1,0 +1,68 @@
+//! What several checks ask of a store, and what its answers mean to each of them.
+
+use tidegate_core::{Decision, Limit, Verdict};
+
+use super::Together;
+use crate::engine::settle::Limits;
+use crate::engine::{Answer, BindingLimit, CheckError};
+use crate::policy::Compiled;
+use crate::store::{Charge, Scope, Settled, Source};
+
+/// What several checks ask of a store.
+pub(super) struct Step<'e> {
+    pub(super) parts: Vec<Part<'e>>,
+    pub(super) counts: Vec<Count<'e>>,
+    pub(super) charge: Charge,
+}
+
+/// One check.
+pub(super) enum Part<'e> {
+    /// An override has the answer.
+    Known(Answer<'e>),
+    /// The limits of the policy, and for each which count it is.
+    Counted(Limits<'e>, Vec<usize>),
+}
+
+/// One limit for one key, and all that the checks want of it.
+pub(super) struct Count<'e> {
+    pub(super) scope: &'e Scope,
+    pub(super) limit: BindingLimit<'e>,
+    /// What the store keeps instead of the limit.
+    pub(super) kept: Option<Limit>,
+    pub(super) policy: &'e Compiled,
+    pub(super) cost: u64,
+}
+
+impl<'e> Step<'e> {
+    /// Where a limit is counted for a key, or will be.
+    pub(super) fn place_of(&self, scope: &Scope, key: &[u8], keys: &[&[u8]]) -> usize {
+        let mut counts = self.counts.iter().zip(keys);
+        let known = counts.position(|(count, known)| count.scope == scope && *known == key);
+        known.unwrap_or(keys.len())
+    }
+
+    pub(super) fn answer(&self, decisions: &[Decision]) -> Result<Together<'e>, CheckError> {
+        self.answers(decisions, Source::Store, |_| None)
+    }
+
+    /// One answer per check: its binding limit's, or what is assumed instead.
+    pub(super) fn answers(
+        &self,
+        decisions: &[Decision],
+        source: Source,
+        assume: impl Fn(&Limits<'e>) -> Option<Settled>,
+    ) -> Result<Together<'e>, CheckError> {
+        let answer = |part: &Part<'e>| match part {
+            Part::Known(answer) => Ok(answer.clone()),
+            Part::Counted(limits, places) => {
+                let decided = Verdict::of_all(places.iter().map(|place| decisions[*place]));
+                let settled = assume(limits)
+                    .or(decided.map(|verdict| Settled { source, ..Settled::by_store(verdict) }));
+                let missing = || CheckError::UnknownPolicy(limits.name.to_owned());
+                limits.answer(settled.ok_or_else(missing)?).map(|decided| decided.answer)
+            }
+        };
+        let answers = self.parts.iter().map(answer).collect::<Result<_, _>>()?;
+        Ok(Together { answers })
+    }
+}

@@ -1,0 +1,73 @@
+//! What a breaker stands before: a store, or one node of Redis.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::health::says_failed;
+use super::machine::Call;
+use super::prober;
+use super::switch::Switch;
+use crate::reply::Reply;
+use crate::store::{Settled, StoreError, Trouble};
+
+/// Asked only while its breaker lets it be.
+pub(crate) trait Guarded: Send + Sync + Sized + 'static {
+    fn switch(&self) -> &Switch;
+
+    /// A call that works if the others would.
+    fn probe(&self) -> Reply<'static, Settled, StoreError>;
+
+    /// Whether a trouble speaks of its health.
+    fn has_failed(&self, trouble: Trouble) -> bool {
+        says_failed(trouble)
+    }
+
+    /// Lets a call through, unless the breaker is open.
+    fn pass(self: &Arc<Self>) -> Result<Passed, StoreError> {
+        let (opened, is_open) = self.switch().look();
+        if is_open && prober::is_at_work(self) {
+            let left_alone = "the store failed or was slow, and is left alone for now";
+            return Err(StoreError::new(Trouble::BreakerOpen, left_alone));
+        }
+        Ok(Passed { opened, began: Instant::now() })
+    }
+
+    /// Counts what became of a call, and answers whether the breaker opens for it.
+    fn answered(self: &Arc<Self>, passed: Passed, error: Option<&StoreError>) -> bool {
+        let trouble = error.map(StoreError::trouble);
+        let failed = trouble.is_some_and(|trouble| self.has_failed(trouble));
+        if trouble.is_some() && !failed {
+            return false;
+        }
+        let at_deadline = matches!(trouble, Some(Trouble::Timeout | Trouble::NotSent));
+        self.record(passed, failed, at_deadline || self.is_slow(passed))
+    }
+
+    /// Counts a call whose answer nobody waits for any more: a failure if that took long, otherwise nothing.
+    fn abandoned(self: &Arc<Self>, passed: Passed) {
+        if self.is_slow(passed) {
+            self.record(passed, true, true);
+        }
+    }
+
+    fn is_slow(&self, passed: Passed) -> bool {
+        passed.began.elapsed() > self.switch().options().slow
+    }
+
+    fn record(self: &Arc<Self>, passed: Passed, failed: bool, slow: bool) -> bool {
+        let opens = self.switch().record(Call { opened: passed.opened, failed, slow });
+        if opens {
+            prober::is_at_work(self);
+        }
+        opens
+    }
+}
+
+/// A call that was let through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed {
+    /// How often the breaker had opened by then.
+    opened: u64,
+    began: Instant,
+}

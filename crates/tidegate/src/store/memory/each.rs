@@ -1,0 +1,36 @@
+//! Several limits in one atomic step, each with a cost of its own.
+
+use tidegate_core::{Change, Decision, Timestamp, decide_each};
+
+use super::MemoryStore;
+use super::many::Held;
+use crate::store::{Charge, StoreError, Takes, Trouble};
+
+const MAX: usize = Takes::MAX_LIMITS;
+
+impl MemoryStore {
+    pub(super) fn settle_each(
+        &self,
+        takes: &Takes<'_>,
+        now: Timestamp,
+    ) -> Result<Vec<Decision>, StoreError> {
+        let limits = takes.sound()?;
+        let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| {
+            let parts = takes.limits.iter().zip(&*held);
+            let parts = parts.map(|(take, held)| (take.keyed.limit, held.state(), take.cost));
+            let mut decisions = vec![Decision::unlimited(); takes.limits.len()];
+            let mut changes = [Change::KEEP; MAX];
+            let refused = takes.charge == Charge::Refused;
+            decide_each(parts, refused, &mut decisions, &mut changes, now);
+            if takes.charge == Charge::IfAllAdmit {
+                for ((held, change), wrote) in held.iter_mut().zip(changes).zip(wrote) {
+                    held.state_mut().apply(change);
+                    *wrote = change.writes();
+                }
+            }
+            decisions
+        };
+        let same = || StoreError::new(Trouble::BadAsk, "two keys share a fingerprint by chance");
+        self.in_one_step::<MAX, _>(&limits, now, decide).ok_or_else(same)
+    }
+}

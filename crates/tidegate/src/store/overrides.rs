@@ -1,0 +1,116 @@
+//! The table of overrides that a store keeps beside its counters: small, versioned, the same for all who share the store.
+
+use std::time::Duration;
+
+/// Bounds of a table. It is loaded as a whole, over the connection that checks use.
+pub(crate) const ENTRIES_MAX: usize = 10_000;
+pub(crate) const BYTES_MAX: usize = 2 << 20;
+
+/// All overrides that a store keeps.
+///
+/// ```
+/// use tidegate::{Changed, MemoryStore, OverrideChange, OverrideTable, Store, StoredOverride, Timestamp};
+///
+/// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(1_700_000_000_000_000));
+/// let set = OverrideChange::Set { policy: "api", key: b"partner-7", text: "5000/min", life: None };
+/// assert_eq!(store.change_override(&set, now).now()?, Changed::Done);
+///
+/// let table: Option<OverrideTable> = store.overrides(0, now).now()?;
+/// let table = table.expect("another version than 0");
+/// let StoredOverride { policy, key, text, life } = &table.entries[0];
+/// assert_eq!((policy.as_str(), &**key, text.as_str(), life), ("api", &b"partner-7"[..], "5000/min", &None));
+/// assert_eq!(store.overrides(table.version, now).now()?, None); // nothing has changed since
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OverrideTable {
+    /// Another one after every change, and after a store has lost its memory; 0 for a table that never was.
+    pub version: u64,
+    /// Those that have not expired.
+    pub entries: Vec<StoredOverride>,
+}
+
+/// One override as a store keeps it: as text, so that versions that know more can share a store with those that know
+/// less.
+///
+/// ```
+/// use tidegate::Engine;
+///
+/// let engine = Engine::builder().policy("api", "100/min").build()?;
+/// engine.overrides().set("api", "monitoring", "allow", None).now()?;
+/// let found = engine.overrides().get("api", "monitoring").now()?.expect("just set");
+/// assert_eq!((found.policy.as_str(), &*found.key), ("api", &b"monitoring"[..]));
+/// assert_eq!((found.text.as_str(), found.life), ("allow", None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StoredOverride {
+    /// The policy's name.
+    pub policy: String,
+    /// The key, or a network.
+    pub key: Box<[u8]>,
+    /// `allow`, `block`, or a limit.
+    pub text: String,
+    /// How long it still holds; `None` for ever.
+    pub life: Option<Duration>,
+}
+
+/// What is to become of one override.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Changed, MemoryStore, OverrideChange, Store, Timestamp};
+///
+/// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(1_700_000_000_000_000));
+/// let life = Some(Duration::from_secs(3600));
+/// let block = OverrideChange::Set { policy: "api", key: b"mallory", text: "block", life };
+/// let pardon = OverrideChange::Remove { policy: "api", key: b"mallory" };
+/// let changed = [&block, &pardon, &pardon].map(|change| store.change_override(change, now).now());
+/// assert_eq!(changed, [Ok(Changed::Done), Ok(Changed::Done), Ok(Changed::NotThere)]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OverrideChange<'a> {
+    /// It holds from now on, in place of what the key had.
+    Set {
+        /// The policy's name.
+        policy: &'a str,
+        /// The key, or a network.
+        key: &'a [u8],
+        /// What the key gets.
+        text: &'a str,
+        /// For how long; `None` for ever.
+        life: Option<Duration>,
+    },
+    /// The key has none any more.
+    Remove {
+        /// The policy's name.
+        policy: &'a str,
+        /// The key, or a network.
+        key: &'a [u8],
+    },
+}
+
+/// What became of an [`OverrideChange`].
+///
+/// ```
+/// use tidegate::{Changed, MemoryStore, OverrideChange, Store, Timestamp};
+///
+/// let store = MemoryStore::default();
+/// let set = |n: u32| {
+///     let key = &n.to_le_bytes()[..];
+///     let set = OverrideChange::Set { policy: "api", key, text: "allow", life: None };
+///     store.change_override(&set, Timestamp::EPOCH).now()
+/// };
+/// assert!((0..10_000).all(|n| set(n) == Ok(Changed::Done)));
+/// assert_eq!(set(10_000), Ok(Changed::Full));
+/// assert_eq!(set(9_999), Ok(Changed::Done)); // it had one
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Changed {
+    /// It was changed.
+    Done,
+    /// There was nothing to remove.
+    NotThere,
+    /// There is no room: a table has at most 10,000 overrides in 2 MiB.
+    Full,
+}

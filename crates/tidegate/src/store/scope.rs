@@ -1,0 +1,106 @@
+//! Which limit a key is counted under, and what it is kept together with.
+
+use std::sync::Arc;
+
+/// The name space of a limit's keys: the same key under another scope is another counter. Made from names, so
+/// that it is the same after a reload or a restart, and on every node.
+///
+/// ```
+/// use tidegate::Scope;
+///
+/// let scope = Scope::named("login", "hour");
+/// assert_eq!(scope, Scope::named("login", "hour"));
+/// assert_ne!(scope, Scope::named("hour", "login"));
+/// assert_eq!((scope.policy(), scope.limit()), ("login", "hour"));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scope {
+    pub(crate) hash: u64,
+    policy: Arc<str>,
+    limit: Arc<str>,
+    tag: Tag,
+}
+
+/// What decides where a store that spreads keys over nodes keeps those of a scope.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum Tag {
+    /// Each identifier by itself.
+    #[default]
+    Identifier,
+    /// All of a policy on one node.
+    Policy,
+    /// All that share this name on one node.
+    Named(Arc<str>),
+}
+
+impl Scope {
+    /// The scope of a limit within a policy.
+    ///
+    /// ```
+    /// # use tidegate::Scope;
+    /// // A policy's only limit needs no name.
+    /// assert_ne!(Scope::named("login", ""), Scope::named("search", ""));
+    /// ```
+    pub fn named(policy: &str, limit: &str) -> Self {
+        let hash = |text: &str| rapidhash::v3::rapidhash_v3(text.as_bytes());
+        // Multiplied, so that ("a", "b") and ("b", "a") are different scopes.
+        let hash = hash(policy).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash(limit);
+        Self { hash, policy: policy.into(), limit: limit.into(), tag: Tag::Identifier }
+    }
+
+    /// The same for a limit that stands in one ask with limits on other identifiers: a store that spreads keys over
+    /// nodes then keeps all keys of the policy on one. It is the policy that says so, not the identifiers of one ask:
+    /// a caller who may choose them must not choose where they are counted.
+    ///
+    /// ```
+    /// # use tidegate::Scope;
+    /// let scope = Scope::together("signup", "ip");
+    /// assert!(scope.is_together());
+    /// assert_ne!(scope, Scope::named("signup", "ip"));
+    /// ```
+    pub fn together(policy: &str, limit: &str) -> Self {
+        Self { tag: Tag::Policy, ..Self::named(policy, limit) }
+    }
+
+    /// The same for a limit that stands in one step with limits of other policies: a store that spreads keys over nodes
+    /// keeps all keys of all scopes with this tag on one.
+    ///
+    /// ```
+    /// # use tidegate::Scope;
+    /// let (route, client) = (Scope::tagged("edge", "route", ""), Scope::tagged("edge", "client", ""));
+    /// assert_eq!(route.tag(), client.tag());
+    /// assert_ne!(route, Scope::named("route", ""));
+    /// ```
+    pub fn tagged(tag: &str, policy: &str, limit: &str) -> Self {
+        Self { tag: Tag::Named(tag.into()), ..Self::named(policy, limit) }
+    }
+
+    /// Whether limits on other identifiers can stand in the same ask.
+    pub const fn is_together(&self) -> bool {
+        !matches!(self.tag, Tag::Identifier)
+    }
+
+    /// The tag that it shares with other policies, if it does.
+    ///
+    /// ```
+    /// # use tidegate::Scope;
+    /// assert_eq!(Scope::tagged("edge", "route", "").tag(), Some("edge"));
+    /// assert_eq!(Scope::together("signup", "ip").tag(), None);
+    /// ```
+    pub fn tag(&self) -> Option<&str> {
+        match &self.tag {
+            Tag::Named(tag) => Some(tag),
+            Tag::Identifier | Tag::Policy => None,
+        }
+    }
+
+    /// The policy's name.
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// The limit's name within the policy; empty for its only one.
+    pub fn limit(&self) -> &str {
+        &self.limit
+    }
+}
