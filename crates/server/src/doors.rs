@@ -2,3 +2,4 @@
 //! types stay inside.
 
 pub(crate) mod http;
+pub(crate) mod resp;

@@ -148,6 +148,16 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
+impl Stream {
+    /// Ready when there is something to read, or nothing more will come. For those who take no buffer before that.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.readable().await,
+            Self::Unix(stream) => stream.readable().await,
+        }
+    }
+}
+
 /// Calls the same method of whichever stream it is.
 macro_rules! either {
     ($stream:expr, $inner:ident => $call:expr) => {

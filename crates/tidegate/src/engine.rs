@@ -2,6 +2,7 @@
 
 mod binding;
 mod error;
+mod given;
 mod loaded;
 mod overrides;
 mod question;

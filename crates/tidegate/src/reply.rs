@@ -96,9 +96,17 @@ impl<'a, T, E> Reply<'a, T, E> {
         }
     }
 
-    /// The answer, or the future of it.
+    /// The answer, or the future of it: for those who have something else to do meanwhile.
+    ///
+    /// ```
+    /// # use tidegate::{Reply, UnderWay};
+    /// let known: Reply<'_, u64, UnderWay> = Reply::ready(Ok(5));
+    /// assert!(known.split().is_ok_and(|answer| answer == Ok(5)));
+    /// let unknown: Reply<'_, u64, UnderWay> = Reply::later(async { Ok(5) });
+    /// assert!(unknown.split().is_err());
+    /// ```
     #[inline]
-    pub(crate) fn split(self) -> Result<Result<T, E>, Later<'a, T, E>>
+    pub fn split(self) -> Result<Result<T, E>, Later<'a, T, E>>
     where
         T: Send + 'a,
         E: Send + 'a,

@@ -12,9 +12,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Failure, OK};
-use crate::config::{Config, Listen, Problems};
+use crate::config::{Config, Listen, Problems, SecretSource};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
 use crate::reload::{self, Reloader};
@@ -45,6 +46,12 @@ pub(crate) struct Args {
     /// `unix:/run/tidegate.sock`; port 0 takes any free one
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     listen: Option<Address>,
+    /// Also speak the Redis protocol on this address: CL.THROTTLE and TG.CHECK
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    resp: Option<Address>,
+    /// Clients of the Redis protocol have to know the password on the first line of this file
+    #[arg(long, value_name = "FILE", requires = "resp")]
+    resp_password_file: Option<PathBuf>,
     /// Where to count, instead of what the configuration says: memory: is this process,
     /// <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL")]
@@ -67,28 +74,32 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
-    let http = config.listen.http.clone();
-    for door in http.iter().filter(|_| !args.insecure_bind) {
+    for door in config.listen.iter().filter(|_| !args.insecure_bind) {
         may_be_bound(door)?;
     }
     let snapshot = built(&config)?;
+    let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = match http {
-        Some(door) => Some((bind(&door.address).await?, door)),
-        None => None,
-    };
+    let http = bound(config.listen.http.as_ref()).await?;
+    let resp = bound(config.listen.resp.as_ref()).await?;
     let gate = Gate::new(snapshot);
     let mut house = House::default();
     if let Some((listener, door)) = http {
         let addr = listener.address().map_err(|error| not_bound(&door.address, &error))?;
         tracing::info!(%addr, "listening");
         welcome(&addr, config.policies.keys().next());
-        let bounds = bounds_of(&door);
         let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
-        house.open(listener, http, bounds);
+        house.open(listener, http, bounds_of(door));
+    }
+    if let Some((listener, door)) = resp {
+        let addr = listener.address().map_err(|error| not_bound(&door.address, &error))?;
+        tracing::info!(%addr, "listening for the Redis protocol");
+        welcome_resp(&addr);
+        let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
+        house.open(listener, resp, bounds_of(door));
     }
     let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
@@ -127,6 +138,15 @@ fn bounds_of(door: &Listen) -> Bounds {
     Bounds { connections_max, ..usual }
 }
 
+/// What clients of the Redis protocol have to know.
+fn password_of(door: &Listen) -> Result<Option<Password>, Failure> {
+    let password = door.password.as_ref().map(|source| match source {
+        SecretSource::File(path) => Password::read(path),
+        SecretSource::Given(secret) => Ok(Password::new(&secret.0)),
+    });
+    password.transpose().map_err(Failure::new)
+}
+
 /// Others may only come in over TLS, unless the network is trusted.
 fn may_be_bound(door: &Listen) -> Result<(), Failure> {
     if door.address.is_private() || door.tls.is_some() {
@@ -156,6 +176,14 @@ impl House {
     async fn close(mut self) {
         self.stop.send_replace(true);
         while self.servers.join_next().await.is_some() {}
+    }
+}
+
+/// The listener of a door, if it is open.
+async fn bound(door: Option<&Listen>) -> Result<Option<(Listener, &Listen)>, Failure> {
+    match door {
+        Some(door) => Ok(Some((bind(&door.address).await?, door))),
+        None => Ok(None),
     }
 }
 
@@ -193,6 +221,18 @@ fn welcome(addr: &Address, policy: Option<&String>) {
              or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
+    // Nobody has to read it.
+    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn welcome_resp(addr: &Address) {
+    let text = match addr {
+        Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
+        Address::Tcp(addr) => {
+            format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
+        }
+    };
+    let text = format!("and the Redis protocol on {addr}:  {text}");
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }

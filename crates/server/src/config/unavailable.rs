@@ -27,7 +27,7 @@ pub(crate) fn refuse(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>
     let spot = top.of("listen");
     for (name, door) in [("http", &listen.http), ("grpc", &listen.grpc), ("resp", &listen.resp)] {
         let spot = spot.of(name);
-        if door.is_some() && name != "http" {
+        if door.is_some() && name == "grpc" {
             found.push(spot.problem(NOT_YET));
         }
         if let Some(Door::Map(options)) = door {

@@ -9,6 +9,12 @@ mod http_errors;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod reload;
+mod resp;
+mod resp_clients;
+mod resp_docs;
+mod resp_errors;
+mod resp_redis;
+mod resp_support;
 mod serve;
 mod serve_redis;
 mod simulate;

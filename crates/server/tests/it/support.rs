@@ -76,6 +76,8 @@ impl Drop for Folder {
 pub(crate) struct Server {
     child: Option<Child>,
     pub(crate) addr: SocketAddr,
+    /// Where it speaks the Redis protocol, if it was told to.
+    pub(crate) resp: Option<SocketAddr>,
     /// What it printed on start.
     pub(crate) welcome: String,
 }
@@ -101,7 +103,17 @@ impl Server {
         stdout.read_line(&mut welcome).unwrap();
         let addr = welcome.trim().split("http://").nth(1).expect("a URL").parse().unwrap();
         stdout.read_line(&mut welcome).unwrap();
-        Self { child: Some(child), addr, welcome }
+        let resp = args.contains(&"--resp").then(|| {
+            stdout.read_line(&mut welcome).unwrap();
+            stdout.read_line(&mut welcome).unwrap();
+            let (_, place) = welcome.rsplit_once("Redis protocol on ").expect("an address");
+            place.split(":  ").next().unwrap().parse().unwrap()
+        });
+        Self { child: Some(child), addr, resp, welcome }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
     }
 
     pub(crate) fn url(&self) -> String {

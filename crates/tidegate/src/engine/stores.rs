@@ -173,4 +173,9 @@ impl<C: Clock + 'static> Stack<C> {
         }
         self.deny_cache.as_ref().filter(|_| policy.deny_cache).unwrap_or(&self.store)
     }
+
+    /// What is asked for a limit of no policy: remembered refusals, where there are any, and no leases.
+    pub(super) fn asked_by_default(&self) -> &dyn Store {
+        self.deny_cache.as_ref().unwrap_or(&self.store)
+    }
 }

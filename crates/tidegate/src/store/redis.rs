@@ -94,6 +94,7 @@ pub struct RedisStore {
 /// assert_eq!(options.url, "redis://127.0.0.1:6379");
 /// assert!(!options.replays); // Redis' own clock decides
 /// assert!(options.announces); // and the others know of this node
+/// assert!(options.breaker.is_none()); // unless told
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {

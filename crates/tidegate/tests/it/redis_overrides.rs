@@ -106,8 +106,8 @@ async fn the_table_is_as_it_would_be_in_memory() {
         let key = [&b"k"[..], b"", b"2001:db8::/64", &[0, 255, b' ', b':', b'%']]
             [(dice / 3 % 4) as usize];
         let text = ["allow", "block", "5000/min burst 20"][(dice / 12 % 3) as usize];
-        let life = (dice / 36 % 2 == 0).then(|| Duration::from_millis(dice % 900));
-        let change = if dice / 72 % 4 == 0 {
+        let life = (dice / 36).is_multiple_of(2).then(|| Duration::from_millis(dice % 900));
+        let change = if (dice / 72).is_multiple_of(4) {
             OverrideChange::Remove { policy, key }
         } else {
             OverrideChange::Set { policy, key, text, life: life.filter(|life| !life.is_zero()) }
@@ -141,9 +141,9 @@ async fn the_table_is_bounded_and_loaded_whole() {
         let key = key(n);
         change(&store, OverrideChange::Set { policy: "api", key: &key, text: "allow", life }).await
     };
-    let second = Some(Duration::from_secs(3600));
+    let hour = Some(Duration::from_hours(1));
     for n in 0..10_000 {
-        assert_eq!(set(n, second).await, Changed::Done, "{n}");
+        assert_eq!(set(n, hour).await, Changed::Done, "{n}");
     }
     assert_eq!(set(10_000, None).await, Changed::Full);
     assert_eq!(set(9_999, None).await, Changed::Done, "it had one");

@@ -57,7 +57,7 @@ async fn each_check_has_its_own_cost_and_answer() {
     let [api, plan, _] = &together.answers[..] else { panic!("three checks") };
     assert_eq!((api.policy, api.binding), ("api", "api"));
     assert_eq!((plan.policy, plan.binding, plan.source), ("plan", "second", Source::Store));
-    assert!(plan.limit.is_some_and(|limit| limit.units() == 9));
+    assert!(plan.limit.as_ref().is_some_and(|limit| limit.units() == 9));
     assert_eq!((left(&engine, "api", "a").await, left(&engine, "plan", "b").await), (4, 1));
 }
 
@@ -89,8 +89,8 @@ async fn one_check_is_asked_as_ever() {
                 let checks = [check("p", "k", cost)];
                 let together = one.ask_together(&checks, op).await.unwrap();
                 let answer = other.ask(&checks[0], op).await.unwrap();
-                assert_eq!(together.answers, [answer], "{policy:?}");
                 assert_eq!(together.admitted(), answer.decision.allowed());
+                assert_eq!(together.answers, [answer], "{policy:?}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Args;
-use crate::config::{Config, Listen, StoreChoice};
+use crate::config::{Config, Listen, SecretSource, StoreChoice};
 use crate::demo;
 use crate::reload::Source;
 
@@ -28,6 +28,10 @@ fn with_typed(mut config: Config, args: &Args) -> Config {
         let written = config.listen.http.take();
         let written = written.unwrap_or_else(|| Listen::on(address.clone()));
         config.listen.http = Some(Listen { address: address.clone(), ..written });
+    }
+    if let Some(address) = &args.resp {
+        let password = args.resp_password_file.clone().map(SecretSource::File);
+        config.listen.resp = Some(Listen { password, ..Listen::on(address.clone()) });
     }
     if let Some(url) = &args.store {
         config.store = StoreChoice::by_url(url.clone());

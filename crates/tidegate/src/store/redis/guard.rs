@@ -26,15 +26,15 @@ pub(super) struct Guard {
 /// The breaker of one node of Redis: the only one, or one of a cluster.
 ///
 /// ```no_run
-/// use tidegate::{BreakerOptions, RedisOptions, RedisStore};
+/// use tidegate::{BreakerOptions, NodeBreaker, RedisOptions, RedisStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tidegate::StoreError> {
 /// let breaker = Some(BreakerOptions::default());
 /// let url = "redis+cluster://10.0.0.5:7000,10.0.0.6:7000";
 /// let store = RedisStore::new(RedisOptions { breaker, ..RedisOptions::new(url) })?;
-/// for breaker in store.breakers() {
-///     println!("{} is {}", breaker.node, breaker.state.as_str());
+/// for NodeBreaker { node, state, opened_total, .. } in store.breakers() {
+///     println!("{node} is {}, and was opened {opened_total} times", state.as_str());
 /// }
 /// # Ok(())
 /// # }

@@ -1,0 +1,94 @@
+//! The Redis protocol: `CL.THROTTLE` as redis-cell answers it, `TG.CHECK` for policies, and what clients say before
+//! they ask.
+//!
+//! - [`connection`] reads bursts and writes their answers, within bounds; [`frame`] finds commands in what was read.
+//! - [`command`] is the table of commands; [`throttle`] and [`check`] ask the engine, [`greeting`], [`client`] and
+//!   [`about`] are the small talk.
+//! - [`waiting`] keeps answers in order where a store makes them wait; [`out`] is how they are written.
+//!
+//! A pipeline is the fast path: one read, all its commands decided where they lie in the buffer, one write. In memory
+//! nothing is allocated for a check.
+
+mod about;
+mod auth;
+mod check;
+mod client;
+mod command;
+mod connection;
+mod five;
+mod frame;
+mod greeting;
+mod inline;
+mod number;
+mod out;
+mod session;
+mod spare;
+mod throttle;
+mod waiting;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate::{Clock, Scope, SystemClock};
+
+pub(crate) use self::auth::Password;
+use self::connection::Connection;
+use self::session::Session;
+use crate::gate::Gate;
+use crate::listen::{Peer, Stream};
+use crate::server::{Door, Ending};
+
+/// What one connection may do; how large a command may be is [`frame`]'s.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RespBounds {
+    /// How long a connection may say nothing; for ever by default, as with Redis, because clients keep pools.
+    pub(crate) idle_timeout: Option<Duration>,
+    /// How long a command may take from its first byte to its last.
+    pub(crate) frame_timeout: Duration,
+    /// How long a client may leave answers unread. Nothing more is read from it meanwhile.
+    pub(crate) write_deadline: Duration,
+}
+
+impl Default for RespBounds {
+    fn default() -> Self {
+        let (frame_timeout, write_deadline) = (Duration::from_secs(5), Duration::from_secs(10));
+        Self { idle_timeout: None, frame_timeout, write_deadline }
+    }
+}
+
+/// A gate behind the Redis protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct RespDoor(Arc<House>);
+
+/// What the connections of a door share.
+#[derive(Debug)]
+struct House {
+    gate: Arc<Gate>,
+    password: Option<Password>,
+    bounds: RespBounds,
+    /// Where `CL.THROTTLE` counts. A policy has a name, so that it is never one's.
+    scope: Scope,
+    opened_us: u64,
+    connections: AtomicU64,
+}
+
+impl RespDoor {
+    /// A door for whoever connects, or for those who know the password.
+    pub(crate) fn new(gate: Arc<Gate>, password: Option<Password>, bounds: RespBounds) -> Self {
+        let (scope, opened_us) = (Scope::named("", "cl.throttle"), SystemClock.steady_us());
+        let connections = AtomicU64::new(0);
+        Self(Arc::new(House { gate, password, bounds, scope, opened_us, connections }))
+    }
+}
+
+impl Door for RespDoor {
+    async fn serve(self, stream: Stream, peer: Peer, mut ending: Ending) {
+        let house = &*self.0;
+        let id = house.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let session = Session::new(id, peer, house.password.is_none());
+        if let Err(error) = Connection::new(house, stream, session).converse(&mut ending).await {
+            tracing::debug!(%error, "connection ended");
+        }
+    }
+}

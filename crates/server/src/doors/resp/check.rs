@@ -1,0 +1,86 @@
+//! `TG.CHECK`, `TG.PEEK` and `TG.REFUND policy key [cost]`: the policies of the configuration.
+
+use tidegate::{Answer, Check, CheckError, Engine, Key, Op, Source};
+
+use super::command::{Next, Turn};
+use super::five;
+use super::out::{Out, shown};
+use super::throttle::{NUMBER_MAX, argument};
+use super::waiting::Waiting;
+use crate::text::closest;
+
+pub(super) fn check(turn: &mut Turn<'_, '_>) -> Next {
+    run(turn, Op::Take)
+}
+
+pub(super) fn peek(turn: &mut Turn<'_, '_>) -> Next {
+    run(turn, Op::Peek)
+}
+
+pub(super) fn refund(turn: &mut Turn<'_, '_>) -> Next {
+    run(turn, Op::Refund)
+}
+
+fn run(turn: &mut Turn<'_, '_>, op: Op) -> Next {
+    if let Err(problem) = ask(turn, op) {
+        turn.out.error(&format!("ERR {problem}"));
+    }
+    Next::GoOn
+}
+
+#[inline]
+fn ask(turn: &mut Turn<'_, '_>, op: Op) -> Result<(), String> {
+    let (command, engine) = (turn.command, turn.engine);
+    let policy = std::str::from_utf8(command.argument(1))
+        .map_err(|_| format!("no policy is called `{}`", shown(command.argument(1))))?;
+    let key = command.argument(2);
+    if key.is_empty() {
+        // Most likely somebody who is not known: they would all share one budget.
+        return Err("key is empty: give who is asking".to_owned());
+    }
+    let cost = match command.len() {
+        3 => 1,
+        _ => argument(command.argument(3), "cost", 0..=NUMBER_MAX)?.unsigned_abs(),
+    };
+    match engine.ask(&Check { policy, key: Key::One(key), cost }, op).split() {
+        Ok(answer) => write(turn.out, engine, &answer),
+        Err(later) => turn.waiting.push((turn.out.len(), Waiting::Check(later))),
+    }
+    Ok(())
+}
+
+pub(super) fn write(out: &mut Out, engine: &Engine, answer: &Result<Answer<'_>, CheckError>) {
+    match answer {
+        // A failure must not look like a refusal.
+        Ok(answer) if answer.source == Source::FailClosed => out.error(&format!(
+            "ERR store unavailable: policy `{}` admits nothing while its store fails",
+            shown(answer.policy.as_bytes())
+        )),
+        Ok(answer) => five::write(out, &answer.decision),
+        Err(error) => out.error(&format!("ERR {}", problem(engine, error))),
+    }
+}
+
+/// Why there is no answer.
+fn problem(engine: &Engine, error: &CheckError) -> String {
+    match error {
+        CheckError::UnknownPolicy(name) => {
+            let meant = closest(name, engine.policies().map(|policy| policy.name()));
+            let hint = meant.map(|meant| format!("; did you mean `{}`?", shown(meant.as_bytes())));
+            format!("no policy is called `{}`{}", shown(name.as_bytes()), hint.unwrap_or_default())
+        }
+        // Only the kind: where the store is, is nothing to callers.
+        CheckError::Store(error) => {
+            format!(
+                "store unavailable ({}), and nothing can stand in for it",
+                error.trouble().as_str()
+            )
+        }
+        CheckError::MissingKey { policy, key } if key != "key" => format!(
+            "policy `{}` counts by `{}`, and here is only one key: ask it over HTTP",
+            shown(policy.as_bytes()),
+            shown(key.as_bytes())
+        ),
+        other => crate::text::printable(&other.to_string()),
+    }
+}

@@ -1,0 +1,111 @@
+//! The commands: a table of names, and who answers them.
+
+use tidegate::{Engine, Scope};
+
+use super::frame::Command;
+use super::out::{Out, shown};
+use super::session::Session;
+use super::waiting::Queue;
+use super::{House, about, check, client, greeting, throttle};
+
+/// Whether the conversation goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    GoOn,
+    Close,
+}
+
+/// One command, and all that it takes to answer it.
+pub(super) struct Turn<'t, 'e> {
+    pub(super) command: Command<'t>,
+    pub(super) engine: &'e Engine,
+    pub(super) house: &'t House,
+    /// Where `CL.THROTTLE` counts.
+    pub(super) scope: &'t Scope,
+    pub(super) session: &'t mut Session,
+    pub(super) out: &'t mut Out,
+    pub(super) waiting: &'t mut Queue<'e>,
+}
+
+/// A command that is known.
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    /// What comes after the name.
+    usage: &'static str,
+    /// The fewest and the most arguments, the name included.
+    pub(super) arguments: (usize, usize),
+    /// Where the key is, 0 for none.
+    pub(super) key: i64,
+    run: fn(&mut Turn<'_, '_>) -> Next,
+}
+
+const fn known(
+    name: &'static str,
+    usage: &'static str,
+    arguments: (usize, usize),
+    key: i64,
+    run: fn(&mut Turn<'_, '_>) -> Next,
+) -> Known {
+    Known { name, usage, arguments, key, run }
+}
+
+/// More than any command can have.
+const ANY: usize = usize::MAX;
+
+/// The commonest first: they are looked for in this order.
+pub(super) const COMMANDS: [Known; 16] = [
+    known("cl.throttle", "key max_burst count period [quantity]", (5, 6), 1, throttle::run),
+    known("tg.check", "policy key [cost]", (3, 4), 2, check::check),
+    known("tg.peek", "policy key [cost]", (3, 4), 2, check::peek),
+    known("tg.refund", "policy key [cost]", (3, 4), 2, check::refund),
+    known("ping", "[message]", (1, 2), 0, greeting::ping),
+    known("echo", "message", (2, 2), 0, greeting::echo),
+    known("hello", "[2|3 [AUTH user password] [SETNAME name]]", (1, ANY), 0, greeting::hello),
+    known("auth", "[user] password", (2, 3), 0, greeting::auth),
+    known("select", "0", (2, 2), 0, greeting::select),
+    known("client", "subcommand …", (2, ANY), 0, client::run),
+    known("command", "[COUNT|DOCS|INFO|LIST …]", (1, ANY), 0, about::command),
+    known("info", "[section …]", (1, ANY), 0, about::info),
+    known("config", "GET name …", (2, ANY), 0, about::config),
+    known("reset", "", (1, 1), 0, greeting::reset),
+    known("quit", "", (1, ANY), 0, greeting::quit),
+    known("role", "", (1, 1), 0, about::role),
+];
+
+/// What may be said before the password was.
+const BEFORE_AUTH: [&str; 4] = ["hello", "auth", "quit", "reset"];
+
+/// The command of this name.
+pub(super) fn find(name: &[u8]) -> Option<&'static Known> {
+    COMMANDS.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Answers a command, now or in its place later.
+#[inline]
+pub(super) fn answer(turn: &mut Turn<'_, '_>) -> Next {
+    let Some(known) = find(turn.command.argument(0)) else { return unknown(turn) };
+    if !turn.session.admitted && !BEFORE_AUTH.contains(&known.name) {
+        turn.out.error("NOAUTH Authentication required.");
+        return Next::GoOn;
+    }
+    let (least, most) = known.arguments;
+    if turn.command.len() < least || turn.command.len() > most {
+        let Known { name, usage, .. } = known;
+        turn.out.error(&format!(
+            "ERR wrong number of arguments for '{name}' command: expected {name} {usage}"
+        ));
+        return Next::GoOn;
+    }
+    (known.run)(turn)
+}
+
+#[cold]
+fn unknown(turn: &mut Turn<'_, '_>) -> Next {
+    let name = shown(turn.command.argument(0));
+    turn.out.error(&if turn.session.admitted {
+        format!("ERR unknown command '{name}'; COMMAND LIST tells those there are")
+    } else {
+        "NOAUTH Authentication required.".to_owned()
+    });
+    Next::GoOn
+}

@@ -1,0 +1,230 @@
+//! One connection: bursts in, answers out, and what it may cost.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use tidegate::Engine;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::command::{self, Next, Turn};
+use super::frame::{self, Command, FRAME_BYTES_MAX, Places};
+use super::out::Out;
+use super::session::Session;
+use super::waiting::{self, Queue};
+use super::{House, spare};
+use crate::listen::Stream;
+use crate::server::Ending;
+
+/// Answers are written once there are so many bytes, whatever else was read: a few bytes can ask for many.
+const OUT_BYTES_MAX: usize = 64 << 10;
+/// And asks under way are waited for once there are so many: a millisecond of Redis, of the 20 that each may take.
+const WAITING_MAX: usize = 256;
+/// A first output buffer: a pipeline of a hundred checks.
+const OUT_BYTES: usize = 4 << 10;
+/// How much, and for how long, is still read from somebody who was hung up on. Closing with bytes unread would take
+/// the last answer away.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A client, and what was read from it and is not yet written to it.
+pub(super) struct Connection<'h> {
+    house: &'h House,
+    stream: Stream,
+    session: Session,
+    /// What was read and not yet answered. Has no memory while nothing was.
+    input: Vec<u8>,
+    out: Out,
+    /// When the command that has begun has to be whole.
+    frame_due: Option<Instant>,
+}
+
+/// Why commands are not looked at any further.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// There is no other whole one.
+    NoMore,
+    /// What there is has to be written first.
+    Full,
+    /// The conversation is over.
+    Close,
+}
+
+impl<'h> Connection<'h> {
+    pub(super) fn new(house: &'h House, stream: Stream, session: Session) -> Self {
+        let (input, out, frame_due) = (Vec::new(), Out::default(), None);
+        Self { house, stream, session, input, out, frame_due }
+    }
+
+    /// Answers until the client leaves, is hung up on, or the server ends.
+    pub(super) async fn converse(mut self, ending: &mut Ending) -> io::Result<()> {
+        let mut closing = pin!(ending.closing());
+        loop {
+            let read = tokio::select! {
+                read = self.hear() => read?,
+                () = &mut closing => return self.last_words().await,
+            };
+            if read == 0 {
+                return Ok(());
+            }
+            if self.burst().await? == Next::Close {
+                return self.hang_up().await;
+            }
+        }
+    }
+
+    /// Answers what has come already, and closes.
+    async fn last_words(mut self) -> io::Result<()> {
+        let read = tokio::select! {
+            biased;
+            read = self.hear() => read?,
+            () = std::future::ready(()) => 0,
+        };
+        if read > 0 {
+            self.burst().await?;
+        }
+        self.hang_up().await
+    }
+
+    /// Reads what there is, once there is something. Cancelled, it has read nothing.
+    async fn hear(&mut self) -> io::Result<usize> {
+        let Self { stream, input, frame_due, house, .. } = self;
+        let heard = async {
+            // A buffer is only taken once there is something to put into it.
+            stream.readable().await?;
+            if input.capacity() == 0 {
+                *input = spare::take(FRAME_BYTES_MAX);
+            }
+            stream.read_buf(input).await
+        };
+        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        match (frame_due, house.bounds.idle_timeout) {
+            (Some(due), _) => timeout_at(*due, heard).await.map_err(late)?,
+            (None, Some(idle)) => timeout(idle, heard).await.map_err(late)?,
+            (None, None) => heard.await,
+        }
+    }
+
+    /// Answers every whole command that was read, in order.
+    async fn burst(&mut self) -> io::Result<Next> {
+        let mut used = 0;
+        let next = loop {
+            let pause = self.answer(&mut used).await;
+            self.send().await?;
+            match pause {
+                Pause::Full => {}
+                Pause::NoMore => break Next::GoOn,
+                Pause::Close => break Next::Close,
+            }
+        };
+        self.keep_from(used);
+        Ok(next)
+    }
+
+    /// Keeps what has begun and is not whole, and gives the buffers back where nothing has.
+    fn keep_from(&mut self, used: usize) {
+        spare::give(std::mem::take(&mut self.out.0));
+        if used == self.input.len() {
+            spare::give(std::mem::take(&mut self.input));
+            self.frame_due = None;
+            return;
+        }
+        // Each command has its own time, not each byte: who sends one now and then does not stay for ever.
+        if used > 0 || self.frame_due.is_none() {
+            self.frame_due = Some(Instant::now() + self.house.bounds.frame_timeout);
+        }
+        self.input.drain(..used);
+    }
+
+    /// Answers commands until there is a reason to pause. One configuration answers them all.
+    async fn answer(&mut self, used: &mut usize) -> Pause {
+        let snapshot = self.house.gate.now();
+        let mut waiting = Queue::new();
+        let pause = self.decide(&snapshot.engine, used, &mut waiting);
+        if !waiting.is_empty() {
+            waiting::fill(&mut self.out, waiting, &snapshot.engine).await;
+        }
+        pause
+    }
+
+    fn decide<'e>(
+        &mut self,
+        engine: &'e Engine,
+        used: &mut usize,
+        waiting: &mut Queue<'e>,
+    ) -> Pause {
+        let Self { house, session, input, out, .. } = self;
+        if out.0.capacity() == 0 {
+            out.0 = spare::take(OUT_BYTES);
+        }
+        let mut places = Places::new();
+        while out.len() < OUT_BYTES_MAX && waiting.len() < WAITING_MAX {
+            let bytes = &input[*used..];
+            match frame::next(bytes, &mut places) {
+                Ok(None) => return Pause::NoMore,
+                Ok(Some(len)) => {
+                    *used += len;
+                    let (command, scope) = (Command::new(bytes, &places), &house.scope);
+                    if command.len() == 0 {
+                        continue;
+                    }
+                    let mut turn = Turn { command, engine, house, scope, session, out, waiting };
+                    if command::answer(&mut turn) == Next::Close {
+                        return Pause::Close;
+                    }
+                }
+                Err(broken) => {
+                    out.error(&format!("ERR Protocol error: {}", broken.0));
+                    return Pause::Close;
+                }
+            }
+        }
+        Pause::Full
+    }
+
+    /// Writes all answers, at once if the client reads them, and otherwise only for so long.
+    async fn send(&mut self) -> io::Result<()> {
+        let Self { stream, out, .. } = self;
+        if out.0.is_empty() {
+            return Ok(());
+        }
+        // Most often this is all: no timer is made for it.
+        let now = poll_fn(|task| match Pin::new(&mut *stream).poll_write(task, &out.0) {
+            Poll::Ready(written) => Poll::Ready(written),
+            Poll::Pending => Poll::Ready(Ok(0)),
+        });
+        let written = now.await?;
+        if written < out.len() {
+            let rest = stream.write_all(&out.0[written..]);
+            timeout(self.house.bounds.write_deadline, rest).await??;
+        }
+        out.0.clear();
+        Ok(())
+    }
+
+    /// Says that nothing more will come, and lets the client read what did.
+    async fn hang_up(mut self) -> io::Result<()> {
+        self.stream.shutdown().await?;
+        let mut rest = spare::take(FRAME_BYTES_MAX);
+        let drained = async {
+            let mut read = 0;
+            while read < LINGER_BYTES_MAX {
+                rest.clear();
+                match self.stream.read_buf(&mut rest).await? {
+                    0 => break,
+                    some => read += some,
+                }
+            }
+            Ok(())
+        };
+        let drained = timeout(LINGER, drained).await.unwrap_or(Ok(()));
+        spare::give(rest);
+        drained
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Slow, silent and deaf clients, with short bounds.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::demo;
+use crate::doors::resp::{RespBounds, RespDoor};
+use crate::gate::Gate;
+use crate::listen::{Address, Listener};
+use crate::server::{self, Bounds};
+
+const SHORT: Duration = Duration::from_millis(50);
+/// Far more than anything here takes, also on a busy machine.
+const LONG: Duration = Duration::from_secs(20);
+
+struct Running {
+    addr: SocketAddr,
+    stop: oneshot::Sender<()>,
+    done: JoinHandle<()>,
+}
+
+async fn start(bounds: RespBounds) -> Running {
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async { stopped.await.unwrap_or_default() };
+    let door = RespDoor::new(Gate::new(demo::snapshot()), None, bounds);
+    let short = Bounds { connections_max: 10, farewell: SHORT, drain: LONG };
+    let done = tokio::spawn(server::run(listener, door, short, stopped));
+    Running { addr, stop, done }
+}
+
+fn patient() -> RespBounds {
+    RespBounds { idle_timeout: None, frame_timeout: LONG, write_deadline: LONG }
+}
+
+async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut reply = Vec::new();
+    let read = stream.read_to_end(&mut reply);
+    // A connection that was cut off may end in an error.
+    let _ = tokio::time::timeout(LONG, read).await.expect("still open");
+    reply
+}
+
+#[tokio::test]
+async fn a_command_that_never_ends_is_cut_off() {
+    let server = start(RespBounds { frame_timeout: SHORT, ..patient() }).await;
+    for half in ["*1\r\n$4\r\nPI", "PIN", "*"] {
+        let mut stream = TcpStream::connect(server.addr).await.unwrap();
+        stream.write_all(format!("PING\r\n{half}").as_bytes()).await.unwrap();
+        assert_eq!(read_to_end(&mut stream).await, b"+PONG\r\n", "{half:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_sends_a_byte_now_and_then_is_cut_off_too() {
+    let server = start(RespBounds { frame_timeout: SHORT, ..patient() }).await;
+    let (mut reading, mut writing) = TcpStream::connect(server.addr).await.unwrap().into_split();
+    let dripping = tokio::spawn(async move {
+        let mut interval = tokio::time::interval(SHORT / 5);
+        while writing.write_all(b"x").await.is_ok() {
+            interval.tick().await;
+        }
+    });
+    let mut reply = Vec::new();
+    let read = reading.read_to_end(&mut reply);
+    let _ = tokio::time::timeout(LONG, read).await.expect("still open");
+    assert_eq!(reply, b"");
+    drop(reading);
+    tokio::time::timeout(LONG, dripping).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn silence_ends_a_connection_only_where_it_should() {
+    let server = start(RespBounds { idle_timeout: Some(SHORT), ..patient() }).await;
+    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    assert_eq!(read_to_end(&mut stream).await, b"");
+
+    let server = start(RespBounds { frame_timeout: SHORT, ..patient() }).await;
+    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    let silence = stream.read_u8();
+    assert!(tokio::time::timeout(SHORT * 4, silence).await.is_err(), "idle is no command");
+}
+
+#[tokio::test]
+async fn who_never_reads_is_cut_off_and_nothing_piles_up() {
+    let server = start(RespBounds { write_deadline: SHORT, ..patient() }).await;
+    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    let echo = format!("*2\r\n$4\r\nECHO\r\n$60000\r\n{}\r\n", "x".repeat(60_000));
+    let flood = async {
+        // What the kernels buffer is a few megabytes; a hundred would have to be kept by the server.
+        for _ in 0..2_000 {
+            if stream.write_all(echo.as_bytes()).await.is_err() {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(tokio::time::timeout(LONG, flood).await.expect("neither read nor cut off"));
+}
+
+#[tokio::test]
+async fn the_end_answers_what_has_come_and_closes() {
+    let server = start(patient()).await;
+    let mut idle = TcpStream::connect(server.addr).await.unwrap();
+    let mut busy = TcpStream::connect(server.addr).await.unwrap();
+    busy.write_all(b"PING\r\n").await.unwrap();
+    let mut pong = [0; 7];
+    busy.read_exact(&mut pong).await.unwrap();
+    server.stop.send(()).unwrap();
+    busy.write_all(b"TG.CHECK login ann\r\n").await.unwrap();
+    assert!(read_to_end(&mut busy).await.starts_with(b"*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n"));
+    assert_eq!(read_to_end(&mut idle).await, b"");
+    drop((busy, idle));
+    tokio::time::timeout(LONG, server.done).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn ten_thousand_bytes_of_questions_are_answered_in_order() {
+    let server = start(patient()).await;
+    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    let sent = (0..3_000).map(|n| format!("ECHO {n}\r\n")).collect::<Vec<_>>().concat();
+    stream.write_all(format!("{sent}QUIT\r\n").as_bytes()).await.unwrap();
+    let echo = |n: u32| format!("${}\r\n{n}\r\n", n.to_string().len());
+    let expected = (0..3_000).map(echo).collect::<Vec<_>>().concat();
+    let reply = String::from_utf8(read_to_end(&mut stream).await).unwrap();
+    assert_eq!(reply, expected + "+OK\r\n");
+}

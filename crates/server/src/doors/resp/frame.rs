@@ -1,0 +1,154 @@
+//! Finds commands in bytes, in place. A command is an array of bulk strings, or a line typed by hand.
+//!
+//! Nothing is allocated, whatever length is claimed: arguments are places in the buffer, and a claim that could never
+//! fit is refused before its bytes come.
+
+use super::inline;
+use super::number;
+
+/// The most that one command can have in all. A key is a few dozen bytes, and so is everything else.
+pub(super) const FRAME_BYTES_MAX: usize = 64 << 10;
+/// The most arguments of a command, its name included.
+pub(super) const ARGUMENTS_MAX: usize = 64;
+/// The longest line that tells a length: as many digits as make sense, and a few more.
+const LENGTH_BYTES_MAX: usize = 32;
+
+/// Bytes that are no command, and never will be: what is wrong with them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Broken(pub(super) String);
+
+/// Where the arguments of one command lie. Kept from command to command, so that it is only made once.
+#[derive(Debug)]
+pub(super) struct Places {
+    spans: [(u32, u32); ARGUMENTS_MAX],
+    count: usize,
+}
+
+impl Places {
+    pub(super) const fn new() -> Self {
+        Self { spans: [(0, 0); ARGUMENTS_MAX], count: 0 }
+    }
+
+    /// One more argument, from and to its offsets in the frame.
+    #[expect(clippy::cast_possible_truncation, reason = "a frame is far below 4 GiB")]
+    pub(super) fn add(&mut self, from: usize, to: usize) -> Result<(), Broken> {
+        let Some(span) = self.spans.get_mut(self.count) else {
+            return broken(format!("more than {ARGUMENTS_MAX} arguments"));
+        };
+        *span = (from as u32, to as u32);
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// A command: its name and its arguments, borrowed from the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Command<'a> {
+    bytes: &'a [u8],
+    spans: &'a [(u32, u32)],
+}
+
+impl<'a> Command<'a> {
+    pub(super) fn new(bytes: &'a [u8], places: &'a Places) -> Self {
+        Self { bytes, spans: &places.spans[..places.count] }
+    }
+
+    /// How many arguments there are, the name included.
+    pub(super) const fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The argument at `index`, of which 0 is the name; empty where there is none.
+    #[inline]
+    pub(super) fn argument(&self, index: usize) -> &'a [u8] {
+        let span = self.spans.get(index);
+        span.and_then(|(from, to)| self.bytes.get(*from as usize..*to as usize)).unwrap_or_default()
+    }
+
+    /// Whether the argument at `index` is this word, in whatever case.
+    pub(super) fn is(&self, index: usize, word: &str) -> bool {
+        self.argument(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// The first command in `bytes`: how many of them it takes. `None` if it has not come whole yet. One of no arguments
+/// asks for nothing, and gets no answer.
+pub(super) fn next(bytes: &[u8], places: &mut Places) -> Result<Option<usize>, Broken> {
+    places.count = 0;
+    let found = match bytes.first() {
+        None => return Ok(None),
+        Some(b'*') => array(bytes, places)?,
+        Some(_) => inline::line(bytes, places)?,
+    };
+    if found.is_none() && bytes.len() >= FRAME_BYTES_MAX {
+        return too_big();
+    }
+    Ok(found)
+}
+
+fn array(bytes: &[u8], places: &mut Places) -> Result<Option<usize>, Broken> {
+    let Some((count, mut at)) = length(bytes, 1, "multibulk length")? else { return Ok(None) };
+    let count = match usize::try_from(count) {
+        Ok(count) if count <= ARGUMENTS_MAX => count,
+        // An array that is not there. Redis skips it, too.
+        Err(_) if count == -1 => 0,
+        _ => return broken(format!("invalid multibulk length: expected at most {ARGUMENTS_MAX}")),
+    };
+    for _ in 0..count {
+        match bytes.get(at) {
+            None => return Ok(None),
+            Some(b'$') => {}
+            Some(other) => {
+                return broken(format!("expected '$', got '{}'", other.escape_ascii()));
+            }
+        }
+        let Some((len, from)) = length(bytes, at + 1, "bulk length")? else { return Ok(None) };
+        let Ok(len) = usize::try_from(len) else {
+            return broken("invalid bulk length: expected 0 or more".to_owned());
+        };
+        if len > FRAME_BYTES_MAX || from + len + 2 > FRAME_BYTES_MAX {
+            return too_big();
+        }
+        let to = from + len;
+        match bytes.get(to..to + 2) {
+            None => return Ok(None),
+            Some(b"\r\n") => places.add(from, to)?,
+            Some(_) => return broken(format!("expected CRLF after a bulk of {len} bytes")),
+        }
+        at = to + 2;
+    }
+    Ok(Some(at))
+}
+
+/// The number on the line that begins at `from`, and where the next line begins.
+#[inline]
+fn length(bytes: &[u8], from: usize, what: &str) -> Result<Option<(i64, usize)>, Broken> {
+    let line = bytes.get(from..).unwrap_or_default();
+    let end = line.iter().take(LENGTH_BYTES_MAX).position(|byte| *byte == b'\r');
+    let Some(end) = end else {
+        if line.len() >= LENGTH_BYTES_MAX {
+            return broken(format!("invalid {what}: expected a number and CRLF"));
+        }
+        return Ok(None);
+    };
+    match line.get(end + 1) {
+        None => return Ok(None),
+        Some(b'\n') => {}
+        Some(_) => return broken(format!("invalid {what}: expected a number and CRLF")),
+    }
+    match number::whole(&line[..end]) {
+        Some(number) => Ok(Some((number, from + end + 2))),
+        None => broken(format!("invalid {what}: `{}` is no number", line[..end].escape_ascii())),
+    }
+}
+
+pub(super) fn broken<T>(what: String) -> Result<T, Broken> {
+    Err(Broken(what))
+}
+
+fn too_big<T>() -> Result<T, Broken> {
+    broken(format!("a command is larger than {FRAME_BYTES_MAX} bytes"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Answers as bytes, in one buffer per burst.
+
+use super::session::Protocol;
+use crate::text::printable;
+
+/// Answers that wait to be written.
+#[derive(Debug, Default)]
+pub(super) struct Out(pub(super) Vec<u8>);
+
+impl Out {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A text of ours without line breaks, like `OK`.
+    pub(super) fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error; the first word tells its kind. What came from outside has to be [`shown`] first.
+    pub(super) fn error(&mut self, text: &str) {
+        self.line(b'-', text.as_bytes());
+    }
+
+    #[inline]
+    pub(super) fn integer(&mut self, number: i64) {
+        self.number(b':', number);
+    }
+
+    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+        self.head(b'$', bytes.len());
+        self.0.extend_from_slice(bytes);
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn array(&mut self, len: usize) {
+        self.head(b'*', len);
+    }
+
+    /// So many pairs, which follow.
+    pub(super) fn map(&mut self, protocol: Protocol, pairs: usize) {
+        match protocol {
+            Protocol::Two => self.head(b'*', pairs * 2),
+            Protocol::Three => self.head(b'%', pairs),
+        }
+    }
+
+    pub(super) fn null(&mut self, protocol: Protocol) {
+        self.0.extend_from_slice(match protocol {
+            Protocol::Two => b"$-1\r\n",
+            Protocol::Three => b"_\r\n",
+        });
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.0.push(kind);
+        self.0.extend_from_slice(text);
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    fn head(&mut self, kind: u8, len: usize) {
+        self.number(kind, i64::try_from(len).unwrap_or(i64::MAX));
+    }
+
+    /// The digits of a number, written from the last to the first.
+    #[inline]
+    fn number(&mut self, kind: u8, number: i64) {
+        let mut text = [0; 23];
+        let mut at = text.len() - 2;
+        text[at..].copy_from_slice(b"\r\n");
+        let mut rest = number.unsigned_abs();
+        loop {
+            at -= 1;
+            text[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if number < 0 {
+            at -= 1;
+            text[at] = b'-';
+        }
+        self.0.push(kind);
+        self.0.extend_from_slice(&text[at..]);
+    }
+}
+
+/// What came from outside, fit for a line of ours: escaped, and no longer than a name is.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    const BYTES_MAX: usize = 64;
+    match bytes.get(..BYTES_MAX) {
+        Some(start) if bytes.len() > BYTES_MAX => {
+            format!("{}…", printable(&String::from_utf8_lossy(start)))
+        }
+        _ => printable(&String::from_utf8_lossy(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_whole() {
+        for number in [0, 7, -1, 10, 1_000_000, i64::MAX, i64::MIN] {
+            let mut out = Out::default();
+            out.integer(number);
+            assert_eq!(out.0, format!(":{number}\r\n").as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_shown_stays_on_its_line() {
+        assert_eq!(shown(b"a\r\n+OK"), "a\\r\\n+OK");
+        assert_eq!(shown(b"\xff"), "\u{fffd}");
+        assert_eq!(shown(&[b'x'; 1000]).len(), 64 + "…".len());
+    }
+}

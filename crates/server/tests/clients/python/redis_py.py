@@ -1,0 +1,32 @@
+"""redis-py against the port given: what it answers, as one line of JSON each."""
+
+import json
+import sys
+
+import redis
+
+
+def say(answer):
+    print(json.dumps(answer, separators=(",", ":")))
+
+
+def error(client):
+    try:
+        return client.execute_command("FROB")
+    except redis.ResponseError as refused:
+        # The library takes the first word, the kind, away.
+        return f"ERR {refused}"
+
+
+for protocol in (2, 3):
+    client = redis.Redis(port=int(sys.argv[1]), protocol=protocol, decode_responses=True)
+    key = f"redis-py-{protocol}"
+    say("PONG" if client.ping() else None)
+    say(client.execute_command("CL.THROTTLE", key, 2, 1, 3600))
+    with client.pipeline(transaction=False) as burst:
+        for _ in range(3):
+            burst.execute_command("TG.CHECK", "login", key)
+        say([five[2] for five in burst.execute()])
+    say(error(client))
+    client.close()
+    say("OK")

@@ -1,0 +1,83 @@
+//! A limit that comes with the question, instead of from a policy.
+
+use tidegate_core::{Limit, Mode, Timestamp};
+
+use super::Engine;
+use crate::clock::Clock;
+use crate::reply::Reply;
+use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Trouble};
+
+impl<C: Clock + 'static> Engine<C> {
+    /// Answers for a limit that the caller brings: for doors whose clients say with each request what they may do.
+    /// While the store fails, this node's share of the limit is enforced in process, as for a policy that says nothing
+    /// else. Counted apart from all policies, as long as the scope is not named like one.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, KeyedLimit, Limit, Op, Scope};
+    /// let engine = Engine::builder().build()?; // no policy is needed
+    /// let (scope, limit): (_, Limit) = (Scope::named("", "by request"), "5/h".parse()?);
+    /// let given = KeyedLimit { scope: &scope, key: b"user-42", limit: &limit };
+    /// let settled = engine.ask_given(&given, 2, Op::Take).now()?;
+    /// assert_eq!(settled.verdict.decision.remaining(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn ask_given(
+        &self,
+        given: &KeyedLimit<'_>,
+        cost: u64,
+        op: Op,
+    ) -> Reply<'_, Settled, StoreError> {
+        let now = self.shared.clock.now();
+        let ask = Ask { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
+        match self.shared.stores.plain.asked_by_default().answer(&ask, now).split() {
+            Ok(Ok(settled)) => Reply::ready(Ok(settled)),
+            Ok(Err(error)) => Reply::ready(self.stand_in_given(given, cost, op, now, error)),
+            Err(later) => {
+                // Kept only for the case that the store fails.
+                let kept = Kept::of(given);
+                Reply::later(async move {
+                    match later.await {
+                        Ok(settled) => Ok(settled),
+                        Err(error) => self.stand_in_given(&kept.given(), cost, op, now, error),
+                    }
+                })
+            }
+        }
+    }
+
+    /// This node's share instead of the store. Only a check can be stood in for.
+    fn stand_in_given(
+        &self,
+        given: &KeyedLimit<'_>,
+        cost: u64,
+        op: Op,
+        now: Timestamp,
+        error: StoreError,
+    ) -> Result<Settled, StoreError> {
+        if !matches!(op, Op::Take | Op::Peek) || error.trouble() == Trouble::BadAsk {
+            return Err(error);
+        }
+        let limit = &given.limit.share(self.nodes());
+        let ask = Ask { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
+        let settled = self.shared.local.answer(&ask, now).now()?;
+        Ok(Settled { source: Source::Local, ..settled })
+    }
+}
+
+/// A question that outlives whoever asked it.
+struct Kept {
+    scope: Scope,
+    key: Box<[u8]>,
+    limit: Limit,
+}
+
+impl Kept {
+    fn of(given: &KeyedLimit<'_>) -> Self {
+        Self { scope: given.scope.clone(), key: given.key.into(), limit: given.limit.clone() }
+    }
+
+    fn given(&self) -> KeyedLimit<'_> {
+        KeyedLimit { scope: &self.scope, key: &self.key, limit: &self.limit }
+    }
+}
