@@ -3,3 +3,4 @@
 
 pub(crate) mod http;
 pub(crate) mod resp;
+pub(crate) mod rls;

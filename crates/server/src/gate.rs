@@ -7,6 +7,8 @@ use tidegate::{Engine, EngineBuilder};
 
 use crate::config::{Config, DoorRules, Secret, SecretSource};
 
+use crate::doors::rls::Rls;
+
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -22,6 +24,8 @@ pub(crate) struct Snapshot {
     pub(crate) rules: DoorRules,
     /// What admin calls have to show.
     pub(crate) admin_token: Option<Secret>,
+    /// What Envoy's descriptors mean.
+    pub(crate) rls: Arc<Rls>,
 }
 
 impl Snapshot {
@@ -30,7 +34,7 @@ impl Snapshot {
         let policies = config.policies.iter();
         let builder = policies
             .fold(builder, |builder, (name, policy)| builder.policy(name.clone(), policy.clone()));
-        let engine = builder.build().map_err(|error| error.to_string())?;
+        let engine = config.rls.rules.add_to(builder).build().map_err(|error| error.to_string())?;
         for policy in engine.policies() {
             if let Some(problem) = policy.lease_problem() {
                 tracing::warn!(policy = policy.name(), %problem, "runs without leases");
@@ -39,7 +43,8 @@ impl Snapshot {
         let rules = config.doors.clone();
         let admin_token = rules.admin_token.as_ref().map(SecretSource::read).transpose();
         let admin_token = admin_token.map_err(|why| format!("admin.token_file: {why}"))?;
-        Ok(Self { engine, rules, admin_token })
+        let rls = config.rls.clone();
+        Ok(Self { engine, rules, admin_token, rls })
     }
 }
 

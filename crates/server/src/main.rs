@@ -4,6 +4,7 @@
 //! - [`doors`] are what the outside speaks to. A door decodes, asks the engine and encodes; wire types stay
 //!   inside it.
 //! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
+//! - [`envoy`] reads the configuration of envoyproxy/ratelimit.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
@@ -17,6 +18,7 @@ mod demo;
 #[cfg(test)]
 mod docs;
 mod doors;
+mod envoy;
 mod exact;
 mod gate;
 mod headers;

@@ -14,7 +14,7 @@ use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
 use self::identity::Identity;
-use crate::config::{Config, Problems};
+use crate::config::Config;
 use crate::gate::{Gate, Snapshot};
 
 /// How often the file is looked at. One that changes is taken once it has rested for as long.
@@ -22,10 +22,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a configuration comes from, and comes from again.
 pub(crate) struct Source {
-    /// The file that is looked at; none if there is none.
-    pub(crate) file: Option<PathBuf>,
-    /// Reads it, with what the command line says on top.
-    pub(crate) read: Box<dyn Fn() -> Result<Config, Problems> + Send + Sync>,
+    /// The files and folders that are looked at; none for the demo.
+    pub(crate) files: Vec<PathBuf>,
+    /// Reads them, with what the command line says on top; or tells everything that is wrong.
+    pub(crate) read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
 }
 
 /// How reloads went, since the start.
@@ -93,12 +93,12 @@ impl Reloader {
     async fn look(&self) -> Option<Identity> {
         let source = self.source.clone();
         // A file system may hang, and must not hold up requests.
-        let looked = tokio::task::spawn_blocking(move || Identity::of(source.file.as_deref()?));
+        let looked = tokio::task::spawn_blocking(move || Identity::of(&source.files));
         looked.await.ok().flatten()
     }
 
     async fn reload(&self, why: &str) {
-        let Some(file) = &self.source.file else {
+        let Some(file) = self.source.files.first() else {
             tracing::info!("{why}, and there is no configuration file to read again");
             return;
         };
@@ -123,7 +123,7 @@ impl Reloader {
         let source = self.source.clone();
         let read = tokio::task::spawn_blocking(move || (source.read)()).await;
         let read = read.map_err(|error| vec![error.to_string()])?;
-        let config = read.map_err(|problems| problems.lines())?;
+        let config = read?;
         for field in needs_restart(&self.running, &config) {
             tracing::warn!(field, "has changed, and needs a restart to take effect");
         }
@@ -150,5 +150,5 @@ fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
 
 /// What the file is now, to compare with what it will be.
 pub(crate) fn identity(source: &Source) -> Option<Identity> {
-    Identity::of(source.file.as_deref()?)
+    Identity::of(&source.files)
 }

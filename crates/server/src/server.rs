@@ -58,6 +58,11 @@ impl Ending {
         *self.0.borrow() >= Phase::Farewell
     }
 
+    /// Ready when clients are to be told so.
+    pub(crate) async fn farewell(&mut self) {
+        let _ = self.0.wait_for(|phase| *phase >= Phase::Farewell).await;
+    }
+
     /// Ready when a connection is to be closed: at once if nothing is under way on it, else after that.
     pub(crate) async fn closing(&mut self) {
         // An error means that the server itself is gone.

@@ -57,12 +57,12 @@ pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String
     if !is_redis(url) {
         return Err(unknown(url));
     }
-    let Purpose { key_prefix, deadline, replays, breaker, serves } = purpose;
+    let Purpose { key_prefix, deadline, replays, breaker, serves: announces } = purpose;
     let options = RedisOptions {
         key_prefix,
         deadline,
         replays,
-        announces: serves,
+        announces,
         breaker,
         ..RedisOptions::new(url)
     };

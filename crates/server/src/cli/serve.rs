@@ -11,11 +11,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
-use crate::config::{Config, Listen, Problems, SecretSource};
+use crate::config::{Config, Listen, SecretSource};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
+use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener};
 use crate::reload::{self, Reloader};
@@ -29,6 +31,7 @@ Examples:
   tidegate serve                          ./tidegate.yaml, else a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
+  tidegate serve --grpc 127.0.0.1:8081 --envoy-config /etc/ratelimit   for Envoy
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
@@ -46,16 +49,18 @@ pub(crate) struct Args {
     /// `unix:/run/tidegate.sock`; port 0 takes any free one
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     listen: Option<Address>,
-    /// Also speak the Redis protocol on this address: CL.THROTTLE and TG.CHECK
+    /// Where the Redis protocol is spoken, instead of what the configuration says: CL.THROTTLE and TG.CHECK
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     resp: Option<Address>,
     /// Clients of the Redis protocol have to know the password on the first line of this file
-    #[arg(long, value_name = "FILE", requires = "resp")]
+    #[arg(long, value_name = "FILE")]
     resp_password_file: Option<PathBuf>,
     /// Where to count, instead of what the configuration says: memory: is this process,
     /// <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    #[command(flatten)]
+    envoy: EnvoyArgs,
     /// Listen on an address that others can reach, without TLS and without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -73,33 +78,35 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let source = source::of(args);
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
-    let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
+    let config = (source.read)().map_err(|lines| Failure::new(told(&lines)))?;
     for door in config.listen.iter().filter(|_| !args.insecure_bind) {
         may_be_bound(door)?;
     }
     let snapshot = built(&config)?;
-    let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = bound(config.listen.http.as_ref()).await?;
-    let resp = bound(config.listen.resp.as_ref()).await?;
+    let listens = config.listen.clone();
+    let (http, grpc) = (bind(listens.http).await?, bind(listens.grpc).await?);
+    let resp = bind(listens.resp).await?;
+    let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let gate = Gate::new(snapshot);
     let mut house = House::default();
-    if let Some((listener, door)) = http {
-        let addr = listener.address().map_err(|error| not_bound(&door.address, &error))?;
-        tracing::info!(%addr, "listening");
-        welcome(&addr, config.policies.keys().next());
+    if let Some((listener, bounds)) = http {
+        welcome(&listener, config.policies.keys().next());
         let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
-        house.open(listener, http, bounds_of(door));
+        house.open(listener, http, bounds);
     }
-    if let Some((listener, door)) = resp {
-        let addr = listener.address().map_err(|error| not_bound(&door.address, &error))?;
-        tracing::info!(%addr, "listening for the Redis protocol");
-        welcome_resp(&addr);
-        let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
-        house.open(listener, resp, bounds_of(door));
+    if let Some((listener, bounds)) = resp {
+        welcome_resp(&listener);
+        house.open(listener, RespDoor::new(gate.clone(), password, RespBounds::default()), bounds);
+    }
+    if let Some((listener, bounds)) = grpc {
+        welcome_grpc(&listener);
+        let service = Service::new(gate.clone());
+        let service = service.map_err(|error| Failure::new(error.to_string()))?;
+        house.open(listener, GrpcDoor::new(service, GrpcBounds::default()), bounds);
     }
     let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
@@ -128,8 +135,8 @@ fn built(config: &Config) -> Result<Snapshot, Failure> {
     Snapshot::build(config, builder).map_err(Failure::new)
 }
 
-fn told(problems: &Problems) -> String {
-    format!("the configuration is wrong:\n{problems}")
+fn told(lines: &[String]) -> String {
+    format!("the configuration is wrong:\n{}", lines.join("\n"))
 }
 
 fn bounds_of(door: &Listen) -> Bounds {
@@ -179,16 +186,12 @@ impl House {
     }
 }
 
-/// The listener of a door, if it is open.
-async fn bound(door: Option<&Listen>) -> Result<Option<(Listener, &Listen)>, Failure> {
-    match door {
-        Some(door) => Ok(Some((bind(&door.address).await?, door))),
-        None => Ok(None),
-    }
-}
-
-async fn bind(address: &Address) -> Result<Listener, Failure> {
-    Listener::bind(address).await.map_err(|error| not_bound(address, &error))
+/// The listener of a door that is to be open.
+async fn bind(door: Option<Listen>) -> Result<Option<(Listener, Bounds)>, Failure> {
+    let Some(door) = door else { return Ok(None) };
+    let listener = Listener::bind(&door.address).await;
+    let listener = listener.map_err(|error| not_bound(&door.address, &error))?;
+    Ok(Some((listener, bounds_of(&door))))
 }
 
 /// Ready when the process is told to stop.
@@ -204,11 +207,13 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(addr: &Address, policy: Option<&String>) {
+fn welcome(listener: &Listener, policy: Option<&String>) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening");
     let policy = policy.map_or("api", String::as_str);
     let check =
         format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
-    let text = match addr {
+    let text = match &addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
              try it:  curl -s --unix-socket {} http://tidegate{check}\n\
@@ -221,12 +226,18 @@ fn welcome(addr: &Address, policy: Option<&String>) {
              or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
+    say(&text);
+}
+
+fn say(text: &str) {
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
 
-fn welcome_resp(addr: &Address) {
-    let text = match addr {
+fn welcome_resp(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for the Redis protocol");
+    let text = match &addr {
         Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
         Address::Tcp(addr) => {
             format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
@@ -235,6 +246,12 @@ fn welcome_resp(addr: &Address) {
     let text = format!("and the Redis protocol on {addr}:  {text}");
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
+fn welcome_grpc(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for gRPC");
+    say(&format!("for Envoy: gRPC on {addr}\n"));
 }
 
 fn refused(addr: &Address) -> Failure {

@@ -277,7 +277,6 @@ fn only_the_redis_protocol_has_a_password() {
         "listen:\n  http: { address: '127.0.0.1:80', password: x }\n  grpc: 127.0.0.1:81\n  resp: { address: 'unix:/r', password: '', password_file: y }",
         &[
             "f:2:9: listen.http: has no password: only `resp` has",
-            "f:3:9: listen.grpc: is not available in this version: leave it out",
             "f:4:60: listen.resp.password_file: and `password` are both given: give one of them",
         ],
     );
@@ -344,7 +343,7 @@ fn the_example_is_right_and_names_every_key() {
         .map(|key| key.rsplit('.').next().unwrap_or(key))
         .filter(|name| !EXAMPLE.contains(&format!("{name}:")))
         .collect();
-    let not_shown = ["any", "grpc", "buckets", "password"];
+    let not_shown = ["any", "buckets", "password"];
     assert!(missing.iter().all(|name| not_shown.contains(name)), "{missing:?}");
 }
 

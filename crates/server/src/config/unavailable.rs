@@ -27,9 +27,6 @@ pub(crate) fn refuse(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>
     let spot = top.of("listen");
     for (name, door) in [("http", &listen.http), ("grpc", &listen.grpc), ("resp", &listen.resp)] {
         let spot = spot.of(name);
-        if door.is_some() && name == "grpc" {
-            found.push(spot.problem(NOT_YET));
-        }
         if let Some(Door::Map(options)) = door {
             if options.tls.is_some() {
                 found.push(spot.of("tls").problem(NOT_YET));

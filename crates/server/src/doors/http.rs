@@ -29,6 +29,7 @@ pub(crate) use self::connection::{HttpBounds, HttpDoor};
 use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
+use crate::doors::rls;
 use crate::gate::Gate;
 use crate::headers;
 use crate::listen::Peer;
@@ -47,6 +48,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .route("/v1/refund", post(refund))
         .route("/v1/reserve", post(reserve))
         .route("/v1/reset", post(reset))
+        .merge(rls::router())
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .with_state(gate)

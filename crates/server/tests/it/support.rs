@@ -80,6 +80,8 @@ pub(crate) struct Server {
     pub(crate) resp: Option<SocketAddr>,
     /// What it printed on start.
     pub(crate) welcome: String,
+    /// Where Envoy is answered, if it is.
+    pub(crate) grpc: Option<String>,
 }
 
 impl Server {
@@ -109,7 +111,11 @@ impl Server {
             let (_, place) = welcome.rsplit_once("Redis protocol on ").expect("an address");
             place.split(":  ").next().unwrap().parse().unwrap()
         });
-        Self { child: Some(child), addr, resp, welcome }
+        let grpc = args.contains(&"--grpc").then(move || {
+            let line = stdout.lines().map_while(Result::ok).find(|line| line.contains("gRPC on"));
+            line.and_then(|line| line.split(" on ").nth(1).map(str::to_owned)).expect("an address")
+        });
+        Self { child: Some(child), addr, resp, welcome, grpc }
     }
 
     pub(crate) fn pid(&self) -> u32 {
