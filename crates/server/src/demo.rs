@@ -25,7 +25,8 @@ mod tests {
     #[test]
     fn every_policy_of_the_demo_can_be_built() {
         let names: Vec<_> = config().unwrap().policies.into_keys().collect();
-        let expected = ["api", "export", "login", "monthly", "plan", "search", "signup", "upload"];
+        let expected =
+            ["api", "export", "login", "monthly", "plan", "report", "search", "signup", "upload"];
         assert_eq!(names, expected);
     }
 }

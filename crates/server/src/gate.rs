@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tidegate::{Engine, EngineBuilder};
 
-use crate::config::{Config, DoorRules, Secret, SecretSource};
+use crate::config::{Config, DoorRules};
+use crate::doors::http::Settings;
 
 use crate::doors::rls::Rls;
 
@@ -20,10 +21,10 @@ pub(crate) struct Gate {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) engine: Engine,
-    /// What doors go by besides the policies.
+    /// What the HTTP doors go by besides the policies.
+    pub(crate) http: Settings,
+    /// What all doors go by.
     pub(crate) rules: DoorRules,
-    /// What admin calls have to show.
-    pub(crate) admin_token: Option<Secret>,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
 }
@@ -41,10 +42,8 @@ impl Snapshot {
             }
         }
         let rules = config.doors.clone();
-        let admin_token = rules.admin_token.as_ref().map(SecretSource::read).transpose();
-        let admin_token = admin_token.map_err(|why| format!("admin.token_file: {why}"))?;
         let rls = config.rls.clone();
-        Ok(Self { engine, rules, admin_token, rls })
+        Ok(Self { engine, http: Settings::of(&rules)?, rules, rls })
     }
 }
 

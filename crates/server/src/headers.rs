@@ -6,7 +6,7 @@ use tidegate::{Answer, Timestamp};
 
 /// Adds what an answer tells the client. Where no limit had a say, because the key is allowed or blocked as
 /// such, there is nothing to tell but when to come back.
-pub(crate) fn add(headers: &mut HeaderMap, answer: &Answer<'_>, now: Timestamp) {
+pub(crate) fn add(headers: &mut HeaderMap, dialect: Headers, answer: &Answer<'_>, now: Timestamp) {
     let decision = answer.decision;
     let Some(limit) = &answer.limit else {
         if !decision.allowed() {
@@ -15,7 +15,7 @@ pub(crate) fn add(headers: &mut HeaderMap, answer: &Answer<'_>, now: Timestamp) 
         return;
     };
     let label = Label::new(answer.binding, limit);
-    Report { headers: Headers::LegacyEpoch, label, decision, now }.write(headers);
+    Report { headers: dialect, label, decision, now }.write(headers);
 }
 
 #[cfg(test)]
@@ -32,7 +32,12 @@ mod tests {
         let engine = Engine::builder().clock(clock).policy("p\"ö", policy).build().unwrap();
         let mut headers = HeaderMap::new();
         let answer = engine.check("p\"ö", "k").now().unwrap();
-        add(&mut headers, &answer, Timestamp::from_micros(1_700_000_000_250_000));
+        add(
+            &mut headers,
+            Headers::LegacyEpoch,
+            &answer,
+            Timestamp::from_micros(1_700_000_000_250_000),
+        );
         let got: Vec<_> =
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(got, expected);

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 /// Where to listen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,6 +131,42 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// Closes it, and gives those whom the kernel has connected already: with the listener, they would be reset.
+    pub(crate) fn close(self) -> Vec<(Stream, Peer)> {
+        match self {
+            Self::Tcp(listener) => match listener.into_std() {
+                Ok(listener) => queued(&listener),
+                Err(_) => Vec::new(),
+            },
+            Self::Unix(listener, file) => {
+                // Nobody else finds it.
+                drop(file);
+                let Ok(listener) = listener.into_std() else { return Vec::new() };
+                let accepted = std::iter::from_fn(|| listener.accept().ok());
+                let streams = accepted.filter_map(|(stream, _)| {
+                    stream.set_nonblocking(true).ok()?;
+                    UnixStream::from_std(stream).ok()
+                });
+                streams.map(|stream| (Stream::Unix(stream), Peer::Unix)).collect()
+            }
+        }
+    }
+}
+
+fn queued(listener: &std::net::TcpListener) -> Vec<(Stream, Peer)> {
+    // From now on the kernel lets at most one more in.
+    let _ = socket2::SockRef::from(listener).listen(0);
+    let accepted = std::iter::from_fn(|| listener.accept().ok());
+    let streams = accepted.filter_map(|(stream, peer)| {
+        stream.set_nonblocking(true).ok()?;
+        let stream = TcpStream::from_std(stream).ok()?;
+        let _ = stream.set_nodelay(true);
+        Some((Stream::Tcp(stream), Peer::Ip(peer.ip().to_canonical())))
+    });
+    streams.collect()
+}
+
 /// A process that was killed leaves its socket's file behind, and nobody can bind it again. One that somebody answers
 /// at is left alone, and so is a file that is no socket.
 async fn remove_stale(path: &Path) -> io::Result<()> {
@@ -146,6 +183,8 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// Any of the others, encrypted.
+    Tls(Box<TlsStream<Stream>>),
 }
 
 impl Stream {
@@ -154,6 +193,11 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Unix(stream) => stream.readable().await,
+            Self::Tls(stream) => match stream.get_ref() {
+                // What was read with the record before is there already.
+                (_, session) if !session.wants_read() => Ok(()),
+                (inner, _) => Box::pin(inner.readable()).await,
+            },
         }
     }
 }
@@ -168,6 +212,10 @@ macro_rules! either {
             }
             Stream::Unix(inner) => {
                 let $inner = Pin::new(inner);
+                $call
+            }
+            Stream::Tls(inner) => {
+                let $inner = Pin::new(&mut **inner);
                 $call
             }
         }

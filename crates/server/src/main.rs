@@ -5,7 +5,10 @@
 //!   inside it.
 //! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
 //! - [`envoy`] reads the configuration of envoyproxy/ratelimit.
+//! - [`identity`] says whose request it is, and what it is counted by.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
+//! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
+//! - [`observed`] keeps what callers say about the services behind them.
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
@@ -22,12 +25,16 @@ mod envoy;
 mod exact;
 mod gate;
 mod headers;
+mod identity;
 mod listen;
 mod logs;
+mod observed;
 mod reload;
 mod server;
 mod store;
 mod text;
+mod threshold;
+mod tls;
 
 use std::process::ExitCode;
 

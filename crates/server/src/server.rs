@@ -6,9 +6,10 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::listen::{Listener, Peer, Stream};
@@ -43,7 +44,11 @@ pub(crate) trait Door: Clone + Send + 'static {
 
 /// How far the end of the server has come, for those who serve a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Ending(watch::Receiver<Phase>);
+pub(crate) struct Ending {
+    phase: watch::Receiver<Phase>,
+    /// The same for those who ask with every answer, and have no time for a lock.
+    is_farewell: Arc<AtomicBool>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 enum Phase {
@@ -55,18 +60,18 @@ enum Phase {
 impl Ending {
     /// Whether clients are to be told, where the protocol can, that they should connect elsewhere.
     pub(crate) fn is_farewell(&self) -> bool {
-        *self.0.borrow() >= Phase::Farewell
+        self.is_farewell.load(Ordering::Relaxed)
     }
 
-    /// Ready when clients are to be told so.
+    /// Ready when that begins.
     pub(crate) async fn farewell(&mut self) {
-        let _ = self.0.wait_for(|phase| *phase >= Phase::Farewell).await;
+        let _ = self.phase.wait_for(|phase| *phase >= Phase::Farewell).await;
     }
 
     /// Ready when a connection is to be closed: at once if nothing is under way on it, else after that.
     pub(crate) async fn closing(&mut self) {
         // An error means that the server itself is gone.
-        let _ = self.0.wait_for(|phase| *phase >= Phase::Closing).await;
+        let _ = self.phase.wait_for(|phase| *phase >= Phase::Closing).await;
     }
 }
 
@@ -83,7 +88,9 @@ pub(crate) async fn run(
 ) {
     let (phase, ending) = watch::channel(Phase::Serving);
     let slots = Arc::new(Semaphore::new(bounds.connections_max));
-    let mut hall = Hall { door, slots, ending: Ending(ending), connections: JoinSet::new() };
+    let is_farewell = Arc::new(AtomicBool::new(false));
+    let ending = Ending { phase: ending, is_farewell: is_farewell.clone() };
+    let mut hall = Hall { door, slots, ending, connections: JoinSet::new() };
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
@@ -91,6 +98,7 @@ pub(crate) async fn run(
             () = hall.next(&listener) => {}
         }
     }
+    is_farewell.store(true, Ordering::Relaxed);
     phase.send_replace(Phase::Farewell);
     // Whoever connects now is served, and told to go elsewhere.
     let mut farewell = pin!(tokio::time::sleep(bounds.farewell));
@@ -100,7 +108,9 @@ pub(crate) async fn run(
             () = hall.next(&listener) => {}
         }
     }
-    drop(listener);
+    for (stream, peer) in listener.close() {
+        hall.serve(stream, peer, None);
+    }
     hall.emptied(bounds.farewell).await;
     phase.send_replace(Phase::Closing);
     hall.emptied(bounds.drain).await;
@@ -128,17 +138,19 @@ impl<D: Door> Hall<D> {
         };
         tokio::select! {
             (slot, accepted) = accepted => match accepted {
-                Ok((stream, peer)) => {
-                    let serving = self.door.clone().serve(stream, peer, self.ending.clone());
-                    self.connections.spawn(async move {
-                        serving.await;
-                        drop(slot);
-                    });
-                }
+                Ok((stream, peer)) => self.serve(stream, peer, slot),
                 Err(error) => pause_after(&error).await,
             },
             Some(_) = self.connections.join_next() => {}
         }
+    }
+
+    fn serve(&mut self, stream: Stream, peer: Peer, slot: Option<OwnedSemaphorePermit>) {
+        let serving = self.door.clone().serve(stream, peer, self.ending.clone());
+        self.connections.spawn(async move {
+            serving.await;
+            drop(slot);
+        });
     }
 
     /// Ready when nobody is left, or after `at_most`.

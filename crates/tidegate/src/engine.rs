@@ -29,7 +29,7 @@ pub use together::Together;
 pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Held, Permit};
+use crate::permit::{Acquired, Held, Permit, PermitId};
 use crate::policy::{Compiled, CompiledKind, Instead, Policy, PolicyProblem};
 use crate::reply::Reply;
 #[cfg(feature = "leases")]
@@ -382,33 +382,88 @@ impl<C: Clock + 'static> Engine<C> {
         policy: &str,
         key: impl AsRef<[u8]>,
     ) -> Reply<'_, Acquired<Answer<'_>>, CheckError> {
-        let key = key.as_ref();
-        let (name, policy) = match self.policy(policy) {
+        self.acquire_for(&Check { policy, key: Key::One(key.as_ref()), cost: 1 })
+    }
+
+    /// [`Engine::acquire`], for several identifiers or several places at once.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key};
+    /// let engine = Engine::builder().policy("export", "concurrency 3 lease 30s").build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 2 };
+    /// let held = engine.acquire_for(&check).now()?;
+    /// assert_eq!(held.answer.decision.remaining(), 1);
+    /// assert!(engine.acquire_for(&check).now()?.permit.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn acquire_for(&self, check: &Check<'_>) -> Reply<'_, Acquired<Answer<'_>>, CheckError> {
+        let (name, policy) = match self.policy(check.policy) {
             Ok(found) => found,
             Err(error) => return Reply::ready(Err(error)),
         };
-        let check = Check { policy: name, key: Key::One(key), cost: 1 };
-        let key: Box<[u8]> = key.into();
-        self.decide(name, policy, &check, Op::Take).then(move |decided| {
+        let keys: Vec<_> = held_keys(name, policy, check.key).collect();
+        self.decide(name, policy, check, Op::Take).then(move |decided| {
             let decided = decided?;
             let held = |(index, id): (usize, u64)| {
                 let (scope, member) = policy.members().get(index)?;
-                Some(Held {
-                    scope: scope.clone(),
-                    key: key.clone(),
-                    limit: member.limit.clone(),
-                    id,
-                })
+                let (scope, limit) = (scope.clone(), member.limit.clone());
+                Some(Held { index, scope, key: keys.get(index)?.clone()?, limit, id })
             };
             let answer = decided.answer;
-            let store: Arc<dyn Store> = match answer.source {
-                Source::Local => self.shared.local.clone(),
-                _ => self.shared.stores.plain.store.clone(),
-            };
+            let stands_in = answer.source == Source::Local;
             let held = decided.permits.into_iter().filter_map(held).collect();
-            let permit = answer.decision.allowed().then(|| Permit::new(store, held));
-            Ok(Acquired { answer, permit })
+            let permit = || Permit::new(self.holder(stands_in), held);
+            let permit = answer.decision.allowed().then(permit);
+            Ok(Acquired { answer, permit: permit.map(|permit| permit.standing_in(stands_in)) })
         })
+    }
+
+    /// Gives back what a permit held. To do so twice does no harm, as ids do not repeat; so a release that failed may be
+    /// sent again.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Permit};
+    /// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+    /// let id = engine.acquire_for(&check).now()?.permit.map(Permit::into_id).unwrap();
+    /// engine.release(&check, &id).now()?;
+    /// engine.release(&check, &id).now()?;
+    /// assert!(engine.acquire_for(&check).now()?.answer.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self, check: &Check<'_>, permit: &PermitId) -> Reply<'_, (), CheckError> {
+        let (name, policy) = match self.policy(check.policy) {
+            Ok(found) => found,
+            Err(error) => return Reply::ready(Err(error)),
+        };
+        let keys: Vec<_> = held_keys(name, policy, check.key).collect();
+        let store = self.holder(permit.stands_in());
+        let mut under_way = Vec::new();
+        for &(index, id) in permit.places() {
+            // A limit that the policy has no more is forgotten with its lease.
+            let Some((scope, member)) = policy.members().get(index) else { continue };
+            let Some(Some(key)) = keys.get(index).cloned() else { continue };
+            let (scope, limit) = (scope.clone(), member.limit.clone());
+            match (Held { index, scope, key, limit, id }).release(&*store).split() {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Reply::ready(Err(CheckError::Store(error))),
+                Err(later) => under_way.push(later),
+            }
+        }
+        if under_way.is_empty() {
+            return Reply::ready(Ok(()));
+        }
+        Reply::later(async {
+            for later in under_way {
+                later.await.map_err(CheckError::Store)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The store that permits are kept in.
+    fn holder(&self, stands_in: bool) -> Arc<dyn Store> {
+        if stands_in { self.shared.local.clone() } else { self.shared.stores.plain.store.clone() }
     }
 
     /// Takes a place in a shaper's queue. The caller waits, unless the policy is a [shadow](Policy::shadow): then every
@@ -469,8 +524,25 @@ impl<C: Clock + 'static> Engine<C> {
         self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
     }
 
-    /// How many nodes share the store.
-    fn nodes(&self) -> NonZeroU32 {
+    /// Whether all is counted in this process.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// assert!(Engine::builder().build()?.is_local());
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub fn is_local(&self) -> bool {
+        self.shared.stores.plain.store.is_local()
+    }
+
+    /// How many nodes share the store, as far as is known.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// assert_eq!(Engine::builder().nodes("3".parse()?).build()?.nodes().get(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn nodes(&self) -> NonZeroU32 {
         let Shared { nodes, stores, .. } = &*self.shared;
         nodes.or_else(|| stores.plain.store.nodes()).unwrap_or(NonZeroU32::MIN)
     }
@@ -490,4 +562,14 @@ impl<C: Clock + 'static> Engine<C> {
             .map(|(name, policy)| (name.as_str(), policy))
             .ok_or_else(|| CheckError::UnknownPolicy(name.to_owned()))
     }
+}
+
+/// The key that each limit of a policy counts.
+fn held_keys<'a>(
+    name: &'a str,
+    policy: &'a Compiled,
+    key: Key<'a>,
+) -> impl Iterator<Item = Option<Box<[u8]>>> + use<'a> {
+    let members = policy.members().iter();
+    members.map(move |(_, member)| key.find(name, member.key.as_deref()).ok().map(Into::into))
 }

@@ -53,7 +53,7 @@ pub use engine::{
     PolicyView, RunTimeOverrides, Together,
 };
 pub use limiter::Limiter;
-pub use permit::{Acquired, Permit};
+pub use permit::{Acquired, BadPermitId, Permit, PermitId};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;

@@ -233,6 +233,7 @@ impl<C: Clock> Limiter<C> {
         self.with_limit(key, |limit, now| {
             let (answer, grant) = place.store.take_state(fingerprint, limit, now, 1);
             let held = grant.map(|grant| Held {
+                index: 0,
                 scope: place.scope.clone(),
                 key: key.into(),
                 limit: limit.clone(),

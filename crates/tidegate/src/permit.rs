@@ -1,9 +1,12 @@
 //! Permits: places of a concurrency limit, given back by themselves.
 
+mod id;
+
 use std::sync::Arc;
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
+pub use self::id::{BadPermitId, PermitId};
 use crate::reply::Reply;
 use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Store, StoreError};
 
@@ -46,11 +49,15 @@ pub struct Acquired<A> {
 pub struct Permit {
     store: Arc<dyn Store>,
     held: Vec<Held>,
+    /// Whether the store is the one that stands in for a store that fails.
+    stands_in: bool,
 }
 
 /// Places held under one limit.
 #[derive(Debug)]
 pub(crate) struct Held {
+    /// Which limit of its policy.
+    pub(crate) index: usize,
     pub(crate) scope: Scope,
     pub(crate) key: Box<[u8]>,
     pub(crate) limit: Limit,
@@ -59,7 +66,33 @@ pub(crate) struct Held {
 
 impl Permit {
     pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>) -> Self {
-        Self { store, held }
+        Self { store, held, stands_in: false }
+    }
+
+    /// The same, from the store that stands in.
+    pub(crate) fn standing_in(mut self, stands_in: bool) -> Self {
+        self.stands_in = stands_in;
+        self
+    }
+
+    /// What is held, as something that can be written down: nobody gives it back but
+    /// [`Engine::release`](crate::Engine::release), or the end of its lease.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key};
+    /// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+    /// let Some(permit) = engine.acquire("export", "user-42").now()?.permit else { panic!("refused") };
+    /// let text = permit.into_id().to_string(); // to another process, and back
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+    /// assert!(engine.acquire("export", "user-42").now()?.permit.is_none());
+    /// engine.release(&check, &text.parse()?).now()?;
+    /// assert!(engine.acquire("export", "user-42").now()?.permit.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_id(mut self) -> PermitId {
+        let held = std::mem::take(&mut self.held);
+        let places = held.into_iter().map(|held| (held.index, held.id)).collect();
+        PermitId::new(self.stands_in, places)
     }
 }
 
@@ -77,8 +110,8 @@ impl Drop for Permit {
 }
 
 impl Held {
-    fn release(&self, store: &dyn Store) -> Reply<'static, Settled, StoreError> {
-        let Self { scope, key, limit, id } = self;
+    pub(crate) fn release(&self, store: &dyn Store) -> Reply<'static, Settled, StoreError> {
+        let Self { scope, key, limit, id, .. } = self;
         let limits = [KeyedLimit { scope, key, limit }];
         let op = Op::Release { permit_id: *id };
         // Giving back takes no memory, so that no time is needed to find some.

@@ -5,6 +5,7 @@ mod source;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
-use crate::config::{Config, Listen, SecretSource};
+use crate::config::{Config, Listen, Listens, SecretSource};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
@@ -24,6 +25,8 @@ use crate::reload::{self, Reloader};
 use crate::server::{self, Bounds, Door};
 use crate::store::{self, Purpose};
 use crate::text::printable;
+use crate::threshold::{ProxyProtocol, Threshold};
+use crate::tls;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +64,7 @@ pub(crate) struct Args {
     store: Option<String>,
     #[command(flatten)]
     envoy: EnvoyArgs,
-    /// Listen on an address that others can reach, without TLS and without authentication
+    /// Listen on an address that others can reach, without TLS or without authentication
     #[arg(long)]
     insecure_bind: bool,
 }
@@ -79,34 +82,39 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|lines| Failure::new(told(&lines)))?;
-    for door in config.listen.iter().filter(|_| !args.insecure_bind) {
-        may_be_bound(door)?;
-    }
     let snapshot = built(&config)?;
+    let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
+    let Listens { http, grpc, resp } = &config.listen;
+    let has_token = snapshot.http.admin.has_token();
+    let secured = [(http, has_token), (grpc, has_token), (resp, password.is_some())];
+    for (door, has_secret) in secured.into_iter().filter(|_| !args.insecure_bind) {
+        door.as_ref().map_or(Ok(()), |door| may_be_bound(door, has_secret))?;
+    }
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let listens = config.listen.clone();
-    let (http, grpc) = (bind(listens.http).await?, bind(listens.grpc).await?);
-    let resp = bind(listens.resp).await?;
-    let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
+    let (http, grpc, resp) = (
+        bind(http.as_ref(), tls::HTTP, &config).await?,
+        bind(grpc.as_ref(), tls::GRPC, &config).await?,
+        bind(resp.as_ref(), &[], &config).await?,
+    );
     let gate = Gate::new(snapshot);
     let mut house = House::default();
-    if let Some((listener, bounds)) = http {
-        welcome(&listener, config.policies.keys().next());
+    if let Some(place) = http {
+        welcome(&place, config.policies.keys().next());
         let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
-        house.open(listener, http, bounds);
+        house.open(place, http.with_checks(gate.clone()));
     }
-    if let Some((listener, bounds)) = resp {
-        welcome_resp(&listener);
-        house.open(listener, RespDoor::new(gate.clone(), password, RespBounds::default()), bounds);
+    if let Some(place) = resp {
+        welcome_resp(&place.listener);
+        house.open(place, RespDoor::new(gate.clone(), password, RespBounds::default()));
     }
-    if let Some((listener, bounds)) = grpc {
-        welcome_grpc(&listener);
+    if let Some(place) = grpc {
+        welcome_grpc(&place.listener);
         let service = Service::new(gate.clone());
         let service = service.map_err(|error| Failure::new(error.to_string()))?;
-        house.open(listener, GrpcDoor::new(service, GrpcBounds::default()), bounds);
+        house.open(place, GrpcDoor::new(service, GrpcBounds::default()));
     }
     let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
     stop(interrupt, terminate).await;
@@ -154,12 +162,24 @@ fn password_of(door: &Listen) -> Result<Option<Password>, Failure> {
     password.transpose().map_err(Failure::new)
 }
 
-/// Others may only come in over TLS, unless the network is trusted.
-fn may_be_bound(door: &Listen) -> Result<(), Failure> {
-    if door.address.is_private() || door.tls.is_some() {
-        return Ok(());
-    }
-    Err(refused(&door.address))
+/// Others may only come in over TLS, and change nothing without a token, unless the network is trusted.
+fn may_be_bound(door: &Listen, has_token: bool) -> Result<(), Failure> {
+    let missing = match (door.tls.is_some(), has_token) {
+        _ if door.address.is_private() => return Ok(()),
+        (true, true) => return Ok(()),
+        (false, false) => "there is neither TLS nor authentication",
+        (false, true) => "there is no TLS, so that the token could be overheard",
+        (true, false) => "there is no authentication",
+    };
+    Err(refused(&door.address, missing))
+}
+
+/// Where a door is to be, and what is in front of it.
+struct DoorPlace {
+    listener: Listener,
+    bounds: Bounds,
+    proxy_protocol: Option<Arc<ProxyProtocol>>,
+    tls: Option<Arc<tls::Acceptor>>,
 }
 
 /// The doors that are open.
@@ -170,7 +190,9 @@ struct House {
 }
 
 impl House {
-    fn open(&mut self, listener: Listener, door: impl Door + Sync, bounds: Bounds) {
+    fn open(&mut self, place: DoorPlace, door: impl Door + Sync) {
+        let DoorPlace { listener, bounds, proxy_protocol, tls } = place;
+        let door = Threshold { proxy_protocol, tls, door };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
@@ -186,12 +208,20 @@ impl House {
     }
 }
 
-/// The listener of a door that is to be open.
-async fn bind(door: Option<Listen>) -> Result<Option<(Listener, Bounds)>, Failure> {
+/// The place of a door that is to be open, and what it speaks over TLS.
+async fn bind(
+    door: Option<&Listen>,
+    protocols: &'static [&'static [u8]],
+    config: &Config,
+) -> Result<Option<DoorPlace>, Failure> {
     let Some(door) = door else { return Ok(None) };
+    let tls = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
+    let tls = tls.transpose().map_err(Failure::new)?;
+    let trusted = || config.doors.trusted_proxies.clone();
+    let proxy_protocol = door.proxy_protocol.then(|| Arc::new(ProxyProtocol::from(trusted())));
     let listener = Listener::bind(&door.address).await;
     let listener = listener.map_err(|error| not_bound(&door.address, &error))?;
-    Ok(Some((listener, bounds_of(&door))))
+    Ok(Some(DoorPlace { listener, bounds: bounds_of(door), proxy_protocol, tls }))
 }
 
 /// Ready when the process is told to stop.
@@ -207,9 +237,10 @@ fn on(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(listener: &Listener, policy: Option<&String>) {
-    let Ok(addr) = listener.address() else { return };
+fn welcome(place: &DoorPlace, policy: Option<&String>) {
+    let Ok(addr) = place.listener.address() else { return };
     tracing::info!(%addr, "listening");
+    let scheme = if place.tls.is_some() { "https" } else { "http" };
     let policy = policy.map_or("api", String::as_str);
     let check =
         format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
@@ -221,9 +252,9 @@ fn welcome(listener: &Listener, policy: Option<&String>) {
             path.display()
         ),
         Address::Tcp(addr) => format!(
-            "tidegate listens on http://{addr}\n\
-             try it:  curl -s http://{addr}{check}\n\
-             or open  http://{addr}/ in a browser; Ctrl-C stops it\n"
+            "tidegate listens on {scheme}://{addr}\n\
+             try it:  curl -s {scheme}://{addr}{check}\n\
+             or open  {scheme}://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
     say(&text);
@@ -243,9 +274,7 @@ fn welcome_resp(listener: &Listener) {
             format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
         }
     };
-    let text = format!("and the Redis protocol on {addr}:  {text}");
-    // Nobody has to read it.
-    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+    say(&format!("and the Redis protocol on {addr}:  {text}"));
 }
 
 fn welcome_grpc(listener: &Listener) {
@@ -254,11 +283,11 @@ fn welcome_grpc(listener: &Listener) {
     say(&format!("for Envoy: gRPC on {addr}\n"));
 }
 
-fn refused(addr: &Address) -> Failure {
+fn refused(addr: &Address, missing: &str) -> Failure {
     Failure::new(format!(
-        "will not listen on {addr}: others could reach it, and there is neither TLS nor authentication, so \
-         whoever can connect could spend everybody's limits. Listen on 127.0.0.1 behind a proxy, or \
-         say --insecure-bind if the network around it is trusted"
+        "will not listen on {addr}: others could reach it, and {missing}. Listen on 127.0.0.1 behind a proxy, give \
+         `listen.http.tls` and `admin.token_file` in a configuration, or say --insecure-bind if the network around \
+         it is trusted"
     ))
 }
 

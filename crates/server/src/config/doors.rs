@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use tidegate::Cidr;
 use tidegate::tower::{ClientIp, Headers};
 
-use super::key::KeyParts;
 use super::node::Spot;
 use super::overrides::unknown_policy;
 use super::problem::Problem;
-use super::route::{Pattern, Route, methods};
 use super::secret::SecretSource;
-use super::text::{self, Dialect, Legacy};
+use super::text::{self, Dialect, Legacy, OneOrMany};
+use crate::doors::forward_auth::{BadMatch, Match, Route};
 use crate::doors::rls::Manner;
+use crate::identity::{KeyParts, UnknownPart};
 
 /// What doors go by: everything in it can change while they are open.
 #[allow(dead_code, reason = "for the doors that go by it")]
@@ -47,9 +47,11 @@ impl Default for DoorRules {
 /// Checks what doors go by; what is wrong is noted.
 pub(crate) fn doors(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>) -> DoorRules {
     let policy_keys = policy_keys(file, &top.of("policies"), found);
-    let routes = file.routes.iter().enumerate().filter_map(|(index, text)| {
-        route(text, file, &policy_keys, &top.of("routes").item(index), found)
-    });
+    let routes = file
+        .routes
+        .iter()
+        .enumerate()
+        .filter_map(|(index, text)| route(text, file, &top.of("routes").item(index), found));
     let routes = routes.collect();
     let client = file.client_ip.as_ref();
     let (client_ip, trusted_proxies) = match client {
@@ -83,7 +85,7 @@ fn policy_keys(
     let key = |(name, policy): (&String, &text::Policy)| {
         let text::Policy::Map(options) = policy else { return None };
         let spot = spot.of(name).of("key");
-        let parts = spot.note(KeyParts::read(options.key.as_ref()?), found)?;
+        let parts = spot.note(key_parts(options.key.as_ref()?), found)?;
         Some((name.clone(), parts))
     };
     file.policies.iter().filter_map(key).collect()
@@ -92,7 +94,6 @@ fn policy_keys(
 fn route(
     text: &text::Route,
     file: &text::File,
-    policy_keys: &BTreeMap<String, KeyParts>,
     spot: &Spot<'_>,
     found: &mut Vec<Problem>,
 ) -> Option<Route> {
@@ -100,23 +101,22 @@ fn route(
         let names = file.policies.keys().map(String::as_str);
         found.push(spot.of("policy").problem(unknown_policy(&text.policy, names)));
     }
-    let count_before = found.len();
     let matches = text.matches.clone().unwrap_or_default();
-    let inside = spot.of("match");
-    let path = matches.path.and_then(|it| inside.of("path").note(Pattern::path(&it), found));
-    let host = matches.host.and_then(|it| inside.of("host").note(Pattern::host(&it), found));
-    let of_method = matches.method.and_then(|it| inside.of("method").note(methods(&it), found));
-    let key = text.key.as_ref().and_then(|it| spot.of("key").note(KeyParts::read(it), found));
-    let key = key.or_else(|| policy_keys.get(&text.policy).cloned()).unwrap_or_default();
-    let route = Route {
-        path,
-        methods: of_method.unwrap_or_default(),
-        host,
-        policy: text.policy.clone(),
-        key,
-        cost: text.cost.unwrap_or(1),
+    let methods = matches.method.as_ref().map_or(&[][..], OneOrMany::as_slice);
+    let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+    let (path, host) = (matches.path.as_deref(), matches.host.as_deref());
+    let key = text.key.as_ref().map(|key| spot.of("key").note(key_parts(key), found));
+    let matched = Match { path, methods: &methods, host };
+    let has_key = !matches!(key, Some(None));
+    let route = Route::new(matched, &text.policy, key.flatten(), text.cost.unwrap_or(1));
+    let note = |bad: Vec<BadMatch>| {
+        found.extend(bad.iter().map(|bad| spot.of("match").of(bad.field).problem(bad)));
     };
-    (found.len() == count_before).then_some(route)
+    route.map_err(note).ok().filter(|_| has_key)
+}
+
+fn key_parts(text: &OneOrMany) -> Result<KeyParts, UnknownPart> {
+    KeyParts::read(text.as_slice().iter().map(String::as_str))
 }
 
 fn client_ip(

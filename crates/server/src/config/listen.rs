@@ -1,12 +1,11 @@
 //! Where the doors are.
 
-use std::path::PathBuf;
-
 use super::node::Spot;
 use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, DoorOptions};
 use crate::listen::Address;
+use crate::tls;
 
 /// The doors that are open.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +19,7 @@ pub(crate) struct Listens {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Listen {
     pub(crate) address: Address,
-    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) tls: Option<tls::Files>,
     /// Whether a PROXY header names the client of each connection.
     pub(crate) proxy_protocol: bool,
     pub(crate) connections_max: Option<usize>,
@@ -28,24 +27,10 @@ pub(crate) struct Listen {
     pub(crate) password: Option<SecretSource>,
 }
 
-/// Files for TLS, in PEM.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct TlsFiles {
-    pub(crate) cert: PathBuf,
-    pub(crate) key: PathBuf,
-    pub(crate) client_ca: Option<PathBuf>,
-}
-
 impl Default for Listens {
     fn default() -> Self {
         let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
         Self { http: Some(Listen::on(address)), grpc: None, resp: None }
-    }
-}
-
-impl Listens {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Listen> {
-        [&self.http, &self.grpc, &self.resp].into_iter().flatten()
     }
 }
 
@@ -111,7 +96,7 @@ fn password(
 }
 
 fn with_options(options: &DoorOptions, address: Address, password: Option<SecretSource>) -> Listen {
-    let tls = options.tls.as_ref().map(|tls| TlsFiles {
+    let tls = options.tls.as_ref().map(|tls| tls::Files {
         cert: tls.cert.clone().into(),
         key: tls.key.clone().into(),
         client_ca: tls.client_ca.clone().map(Into::into),

@@ -3,7 +3,7 @@
 use super::amount::{rate, span};
 use super::node::Spot;
 use super::problem::Problem;
-use super::text::{self, Door, Policy, Ramp};
+use super::text::{self, Policy, Ramp};
 
 const NOT_YET: &str = "is not available in this version: leave it out";
 
@@ -21,19 +21,6 @@ pub(crate) fn refuse(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>
         refuse("priority", options.priority.is_some());
         if let Some(adaptive) = &options.adaptive {
             check_ramp(&adaptive.ramp, &spot.of("adaptive").of("ramp"), found);
-        }
-    }
-    let Some(listen) = &file.listen else { return };
-    let spot = top.of("listen");
-    for (name, door) in [("http", &listen.http), ("grpc", &listen.grpc), ("resp", &listen.resp)] {
-        let spot = spot.of(name);
-        if let Some(Door::Map(options)) = door {
-            if options.tls.is_some() {
-                found.push(spot.of("tls").problem(NOT_YET));
-            }
-            if options.proxy_protocol == Some(true) {
-                found.push(spot.of("proxy_protocol").problem(NOT_YET));
-            }
         }
     }
 }

@@ -3,100 +3,175 @@
 //! A refusal is an answer like any other, with status 200; other statuses are trouble, told as
 //! `application/problem+json`. Nothing is charged unless the answer is a 200.
 
+mod admin;
 mod answer;
 mod body;
 mod connection;
-mod local;
+mod hold;
+mod openapi;
 mod page;
 mod policies;
+mod pressure;
 mod problem;
 mod question;
 mod request;
+mod settings;
+mod status;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Extension, State};
-use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, FromRef, Path, Request as AxumRequest, State};
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Method, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use tidegate::tower::write_retry_after;
-use tidegate::{Answer, CheckError, Clock, Op, Source, SystemClock};
+use axum::routing::{MethodRouter, any, get, post, put};
+use http_body_util::Full;
+use hyper::body::{Body as _, Incoming};
+use tidegate::tower::{Headers, write_retry_after};
+use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
 
 pub(crate) use self::connection::{HttpBounds, HttpDoor};
-use self::problem::Problem;
+pub(crate) use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
-use crate::doors::rls;
+pub(crate) use self::settings::Settings;
+use super::{forward_auth, rls};
 use crate::gate::Gate;
 use crate::headers;
 use crate::listen::Peer;
+use crate::observed::Observed;
 
 type Answered = Result<Response, Problem>;
 
-/// The routes of the API.
+/// What handlers know. Only the gate's snapshot changes with the configuration.
+#[derive(Clone, Debug)]
+struct Api {
+    gate: Arc<Gate>,
+    observed: Arc<Observed>,
+    started: Timestamp,
+}
+
+impl FromRef<Api> for Arc<Gate> {
+    fn from_ref(api: &Api) -> Self {
+        api.gate.clone()
+    }
+}
+
+/// The API.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
-    Router::new()
-        .route("/", get(page::page))
-        .route("/healthz", get(async || "ok\n"))
-        .route("/v1/check", post(check))
-        .route("/v1/check/batch", post(check_batch))
-        .route("/v1/peek", post(peek))
-        .route("/v1/policies", get(policies))
-        .route("/v1/refund", post(refund))
-        .route("/v1/reserve", post(reserve))
-        .route("/v1/reset", post(reset))
+    let api = Api { gate, observed: Arc::default(), started: SystemClock.now() };
+    let add = |router: Router<Api>, (path, methods)| router.route(path, methods);
+    routes()
+        .into_iter()
+        .fold(Router::new(), add)
         .merge(rls::router())
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
-        .with_state(gate)
+        .with_state(api)
+}
+
+/// Every path that there is; a test compares them with `openapi.json`.
+fn routes() -> [(&'static str, MethodRouter<Api>); 18] {
+    [
+        ("/", get(page::page)),
+        ("/healthz", get(async || "ok\n")),
+        ("/openapi.json", get(openapi::show)),
+        ("/v1/acquire", post(hold::acquire)),
+        ("/v1/auth", any(auth)),
+        ("/v1/auth/{policy}", any(auth_by)),
+        ("/v1/check", post(check)),
+        ("/v1/check/batch", post(check_batch)),
+        ("/v1/observe", post(pressure::observe)),
+        ("/v1/peek", post(peek)),
+        ("/v1/policies", get(policies)),
+        ("/v1/pressure", get(pressure::show)),
+        ("/v1/pressure/{target}", put(pressure::set)),
+        ("/v1/refund", post(refund)),
+        ("/v1/release", post(hold::release)),
+        ("/v1/reserve", post(reserve)),
+        ("/v1/reset", post(reset)),
+        ("/v1/status", get(status::show)),
+    ]
+}
+
+/// [`check`], for a door that has no time for a router.
+async fn check_now(gate: &Gate, body: Incoming) -> hyper::Response<Full<Bytes>> {
+    match decide(gate, body, Op::Take).await {
+        Ok(response) => response,
+        Err(problem) => problem.whole(),
+    }
 }
 
 async fn check(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Take).await
+    decide(&gate, body, Op::Take).await.map(|response| response.map(Body::new))
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Peek).await
+    decide(&gate, body, Op::Peek).await.map(|response| response.map(Body::new))
 }
 
-async fn refund(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Refund).await
+/// Gives units back, which is to hand out new ones: for those who run the service only.
+async fn refund(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Answered {
+    administer(&gate, *peer, request, Op::Refund).await
 }
 
-/// Forgets what a key has used: for those who run this machine only.
-async fn reset(
-    State(gate): State<Arc<Gate>>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    local::only(peer, &headers)?;
-    decide(&gate, body, Op::Reset).await
+/// Forgets what a key has used: for those who run the service only.
+async fn reset(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Answered {
+    administer(&gate, *peer, request, Op::Reset).await
+}
+
+async fn administer(gate: &Gate, peer: Peer, request: AxumRequest, op: Op) -> Answered {
+    gate.now().http.admin.admit(peer, request.headers())?;
+    decide(gate, request.into_body(), op).await.map(|response| response.map(Body::new))
+}
+
+/// Whether a request that a proxy has may pass, by the routes.
+async fn auth(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Response {
+    let (parts, body) = request.into_parts();
+    forward_auth::answer(&gate.now(), *peer, None, &parts, !body.is_end_stream()).await
+}
+
+/// The same, by one policy.
+async fn auth_by(
+    gate: State<Arc<Gate>>,
+    peer: Extension<Peer>,
+    Path(policy): Path<String>,
+    request: AxumRequest,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    forward_auth::answer(&gate.now(), *peer, Some(&policy), &parts, !body.is_end_stream()).await
 }
 
 async fn policies(State(gate): State<Arc<Gate>>) -> Response {
     policies::render(&gate.now().engine).into_response()
 }
 
-async fn decide(gate: &Gate, body: Body, op: Op) -> Answered {
+async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<hyper::Response<Full<Bytes>>, Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
     let body = body::read(body).await?;
-    let engine = &gate.now().engine;
+    let snapshot = gate.now();
+    let engine = &snapshot.engine;
     let request: Request<'_> = body::decode(&body)?;
     let question = request.question()?;
     let answer = engine.ask(&question.check(), op).await;
-    answer.map(|answer| decision(&answer)).map_err(|error| Problem::unanswered(engine, &error))
+    let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
+    Ok(decision(&answer, snapshot.http.headers))
 }
 
-/// Independent checks in order. All are looked at before the first is charged: a batch with a bad element is
-/// refused whole.
+/// Checks in order, each on its own or all in one step. All are looked at before the first is charged: a batch with a
+/// bad element is refused whole.
 async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
     let engine = &gate.now().engine;
+    if batch.atomic {
+        return check_together(engine, &questions).await;
+    }
     let unanswered = |(index, error): (usize, CheckError)| {
         Problem::unanswered(engine, &error).within_batch(index)
     };
@@ -111,6 +186,19 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
         let answer = reply.await.map_err(|error| unanswered((index, error)))?;
         decisions.push(answer::Decision::from(&answer));
     }
+    Ok(json(&answer::BatchAnswer { decisions }))
+}
+
+/// All are charged, or none is.
+async fn check_together(engine: &Engine, questions: &[Question<'_>]) -> Answered {
+    let checks: Vec<_> = questions.iter().map(Question::check).collect();
+    for (index, check) in checks.iter().enumerate() {
+        let valid = engine.validate(check, Op::Take);
+        valid.map_err(|error| Problem::unanswered(engine, &error).within_batch(index))?;
+    }
+    let together = engine.ask_together(&checks, Op::Take).await;
+    let together = together.map_err(|error| Problem::not_together(engine, &error))?;
+    let decisions = together.answers.iter().map(answer::Decision::from).collect();
     Ok(json(&answer::BatchAnswer { decisions }))
 }
 
@@ -138,23 +226,39 @@ async fn unknown_path(uri: Uri) -> Problem {
     Problem::unknown_path(uri.path())
 }
 
-fn decision(answer: &Answer<'_>) -> Response {
-    if answer.source == Source::FailClosed {
-        let detail = format!("policy `{}` admits nothing while its store fails", answer.policy);
-        let mut response = Problem::unavailable(&detail).into_response();
+fn decision(answer: &Answer<'_>, dialect: Headers) -> hyper::Response<Full<Bytes>> {
+    problem_if_closed(answer)
+        .unwrap_or_else(|| decision_json(&answer::Decision::from(answer), answer, dialect))
+}
+
+/// A policy that admits nothing while its store fails has no decision to tell.
+fn problem_if_closed(answer: &Answer<'_>) -> Option<hyper::Response<Full<Bytes>>> {
+    (answer.source == Source::FailClosed).then(|| {
+        let mut response = Problem::fails_closed(answer.policy).whole();
         write_retry_after(response.headers_mut(), answer.decision.retry_after());
-        return response;
-    }
-    let mut response = json(&answer::Decision::from(answer));
-    headers::add(response.headers_mut(), answer, SystemClock.now());
+        response
+    })
+}
+
+fn decision_json(
+    shown: &impl serde::Serialize,
+    answer: &Answer<'_>,
+    dialect: Headers,
+) -> hyper::Response<Full<Bytes>> {
+    let mut response = whole_json(shown);
+    headers::add(response.headers_mut(), dialect, answer, SystemClock.now());
     response
 }
 
 fn json(answer: &impl serde::Serialize) -> Response {
+    whole_json(answer).map(Body::new)
+}
+
+fn whole_json(answer: &impl serde::Serialize) -> hyper::Response<Full<Bytes>> {
     // An answer is about 150 bytes: one allocation holds it. Plain structs cannot fail to be written.
     let mut body = Vec::with_capacity(192);
     let _ = serde_json::to_writer(&mut body, answer);
-    let mut response = Response::new(body.into());
+    let mut response = hyper::Response::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -3,11 +3,18 @@
 
 mod check;
 mod config;
+mod docs;
 mod doctor;
+mod forward_auth;
 mod http;
+mod http2;
 mod http_errors;
+mod http_hold;
+mod openapi;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
+mod programs;
+mod proxies;
 mod reload;
 mod resp;
 mod resp_clients;
@@ -15,6 +22,9 @@ mod resp_docs;
 mod resp_errors;
 mod resp_redis;
 mod resp_support;
+mod rls;
+mod rls_envoy;
+mod rls_grpc;
 mod serve;
 mod serve_redis;
 mod simulate;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "leases")]
 use tidegate_core::Limit;
 
 use crate::clock::Clock;
@@ -151,18 +152,14 @@ impl<C: Clock + 'static> Stack<C> {
     }
 
     /// What the store keeps of a policy's limit, if that is another one: `own` is leased together with `all`.
+    #[cfg(feature = "leases")]
     pub(super) fn kept<'a>(
         &self,
         policy: &Compiled,
         own: &Limit,
         all: impl IntoIterator<Item = &'a Limit> + Clone,
     ) -> Option<Limit> {
-        #[cfg(feature = "leases")]
-        if self.leases.is_some() && policy.lease {
-            return kept(own, all);
-        }
-        let _ = (policy, own, all);
-        None
+        if self.leases.is_some() && policy.lease { kept(own, all) } else { None }
     }
 
     /// What a policy asks.

@@ -239,12 +239,18 @@ impl<C: Clock + 'static> Engine<C> {
         Ok(Ok(Limits { name, policy, mode: *mode, members, own }))
     }
 
+    #[cfg_attr(not(feature = "leases"), allow(clippy::unused_self, reason = "nothing is leased"))]
     fn count_of<'e>(&self, limits: &Limits<'e>, scope: &'e Scope, member: &'e Member) -> Count<'e> {
         let (policy, limit) = (limits.policy, limits.binding(member));
-        // By the policy's own way to the store, whichever way all of them take now.
-        let stack = self.shared.stores.of(policy);
-        let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
-        Count { scope, kept: stack.kept(policy, &limit, all), limit, policy, cost: 0 }
+        #[cfg(feature = "leases")]
+        let kept = {
+            let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
+            // By the policy's own way to the store, whichever way all of them take now.
+            self.shared.stores.of(policy).kept(policy, &limit, all)
+        };
+        #[cfg(not(feature = "leases"))]
+        let kept = None;
+        Count { scope, kept, limit, policy, cost: 0 }
     }
 
     /// Asks the store, once, and settles what it answers.

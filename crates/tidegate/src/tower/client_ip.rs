@@ -157,16 +157,46 @@ impl ClientIp {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn find(&self, request: &Parts) -> Option<IpAddr> {
-        let peer = self.peer.ask(&request.extensions)?.to_canonical();
-        Some(if self.trusts(peer) { self.behind(peer, &request.headers) } else { peer })
+        Some(self.of(self.peer.ask(&request.extensions)?, &request.headers))
     }
 
-    /// What a client is counted by: `203.0.113.7`, or `2001:db8::/64`.
-    pub(super) fn key(&self, request: &Parts) -> Option<String> {
-        self.find(request).map(|ip| match ip {
+    /// The client's whole address, for those who know the peer of the connection themselves.
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use http::{HeaderMap, HeaderValue};
+    /// # use tidegate::tower::ClientIp;
+    /// let client_ip = ClientIp::new().trust("10.0.0.0/8")?;
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("x-forwarded-for", HeaderValue::from_static("203.0.113.7"));
+    /// let (proxy, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([198, 51, 100, 1]));
+    /// assert_eq!(client_ip.of(proxy, &headers), IpAddr::from([203, 0, 113, 7]));
+    /// assert_eq!(client_ip.of(other, &headers), other);
+    /// # Ok::<(), tidegate::tower::SetupError>(())
+    /// ```
+    pub fn of(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.to_canonical();
+        if self.trusts(peer) { self.behind(peer, headers) } else { peer }
+    }
+
+    /// What a client is counted by.
+    ///
+    /// ```
+    /// # use tidegate::tower::ClientIp;
+    /// let client_ip = ClientIp::new();
+    /// assert_eq!(client_ip.name("203.0.113.7".parse()?), "203.0.113.7");
+    /// assert_eq!(client_ip.name("2001:db8::7".parse()?), "2001:db8::/64");
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn name(&self, ip: IpAddr) -> String {
+        match ip.to_canonical() {
             IpAddr::V6(ip) if self.ipv6_prefix < 128 => self.network_of(ip),
             ip => ip.to_string(),
-        })
+        }
+    }
+
+    pub(super) fn key(&self, request: &Parts) -> Option<String> {
+        self.find(request).map(|ip| self.name(ip))
     }
 
     fn network_of(&self, ip: Ipv6Addr) -> String {
@@ -175,8 +205,20 @@ impl ClientIp {
         format!("{}/{prefix}", Ipv6Addr::from_bits(ip.to_bits() & mask))
     }
 
-    /// The first address from the right that is not trusted, or the last that could be read.
-    fn behind(&self, proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
+    /// The client of a proxy that is trusted, whatever its address, as one at the other end of a Unix socket may be:
+    /// the first address from the right that is not trusted, or the last that could be read.
+    ///
+    /// ```
+    /// # use std::net::{IpAddr, Ipv4Addr};
+    /// # use http::{HeaderMap, HeaderValue};
+    /// # use tidegate::tower::ClientIp;
+    /// let (client_ip, here) = (ClientIp::new(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    /// let mut headers = HeaderMap::new();
+    /// assert_eq!(client_ip.behind(here, &headers), here);
+    /// headers.insert("x-forwarded-for", HeaderValue::from_static("1.1.1.1, 203.0.113.7"));
+    /// assert_eq!(client_ip.behind(here, &headers), IpAddr::from([203, 0, 113, 7]));
+    /// ```
+    pub fn behind(&self, proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut nearest = proxy;
         for line in headers.get_all(self.source.header()).iter().rev() {
             for entry in from_right(&text(line), ',') {
@@ -191,7 +233,17 @@ impl ClientIp {
         nearest
     }
 
-    fn trusts(&self, ip: IpAddr) -> bool {
+    /// Whether what a peer at this address writes is believed.
+    ///
+    /// ```
+    /// # use tidegate::tower::ClientIp;
+    /// let client_ip = ClientIp::new().trust("10.0.0.0/8")?;
+    /// assert!(client_ip.trusts("::ffff:10.1.2.3".parse()?));
+    /// assert!(!client_ip.trusts("203.0.113.7".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn trusts(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
         self.trusted.iter().any(|network| network.contains(ip))
     }
 }

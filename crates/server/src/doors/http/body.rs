@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use axum::body::Bytes;
+use http_body_util::BodyExt;
 use serde::Deserialize;
 
 use super::problem::Problem;
@@ -18,26 +18,52 @@ const DRAIN_BYTES_MAX: usize = 8 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads a body whole.
-pub(super) async fn read(body: Body) -> Result<Bytes, Problem> {
+pub(super) async fn read<B>(body: B) -> Result<Bytes, Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
     let read = tokio::time::timeout(BODY_TIMEOUT, read_bounded(body)).await;
     read.unwrap_or_else(|_| Err(Problem::body_timeout(BODY_TIMEOUT)))
 }
 
-async fn read_bounded(mut body: Body) -> Result<Bytes, Problem> {
-    match Limited::new(&mut body, BODY_BYTES_MAX).collect().await {
-        Ok(whole) => Ok(whole.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
+async fn read_bounded<B>(mut body: B) -> Result<Bytes, Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    // Nearly all bodies are one frame, which nobody has to copy.
+    let (mut first, mut more) = (Bytes::new(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|_| Problem::bad_input("the body ended early or was not well framed"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + more.len() + data.len() > BODY_BYTES_MAX {
             drain(body).await;
-            Err(Problem::body_too_large(BODY_BYTES_MAX))
+            return Err(Problem::body_too_large(BODY_BYTES_MAX));
         }
-        Err(_) => Err(Problem::bad_input("the body ended early or was not well framed")),
+        if first.is_empty() {
+            first = data;
+        } else {
+            more.extend_from_slice(&data);
+        }
+        if body.is_end_stream() {
+            break;
+        }
     }
+    if more.is_empty() {
+        return Ok(first);
+    }
+    more.splice(..0, first);
+    Ok(more.into())
 }
 
 /// Reads to the end or the bound, and keeps nothing.
-async fn drain(body: Body) {
-    let mut rest = Limited::new(body, DRAIN_BYTES_MAX);
-    while let Some(Ok(_)) = rest.frame().await {}
+async fn drain(mut body: impl hyper::body::Body<Data = Bytes> + Unpin) {
+    let mut left = DRAIN_BYTES_MAX;
+    while let Some(Ok(frame)) = body.frame().await {
+        let size = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(size) else { return };
+        left = rest;
+    }
 }
 
 /// Decodes a body. Straight from the bytes; only a body that turns out to be bad is read again, slowly, to
@@ -78,6 +104,7 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
+    use axum::body::Body;
     use axum::http::StatusCode;
     use axum::response::IntoResponse;
     use hyper::body::Frame;

@@ -1,71 +1,150 @@
-//! One HTTP connection: how large and how slow its heads may be, and how it ends.
+//! One HTTP connection, of version 1.1 or 2: how much and how slowly it may send, and how it ends.
+
+mod line;
+mod patient;
 
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::header::{CONNECTION, HeaderValue};
-use axum::response::Response;
+use axum::http::{Method, Response, Version};
+use http_body_util::{Either, Full};
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 
+use self::line::Line;
+use self::patient::Patient;
+use crate::gate::Gate;
 use crate::listen::{Peer, Stream};
 use crate::server::{Door, Ending};
 
 /// What one connection may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpBounds {
-    /// How long a request head may take, and so how long a connection may idle.
+    /// How long a request head may take; the first one from when the connection is there.
     pub(crate) head_timeout: Duration,
+    /// How long a connection may stay without a request, at least; at most twice that.
+    pub(crate) idle_timeout: Duration,
+    /// How long a client may take none of its answer.
+    pub(crate) write_timeout: Duration,
     /// How large a request head may be. How many headers it has, at most 100, is hyper's default: a number of
     /// our own would cost an allocation per request.
     pub(crate) head_bytes_max: usize,
+    /// How many requests of HTTP/2 may be under way at once.
+    pub(crate) streams_max: u32,
 }
 
 impl Default for HttpBounds {
     fn default() -> Self {
-        Self { head_timeout: Duration::from_secs(5), head_bytes_max: 32 << 10 }
+        Self {
+            head_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            head_bytes_max: 32 << 10,
+            streams_max: 256,
+        }
     }
 }
+
+/// How many requests of HTTP/2 may have been taken back before we knew of them: who opens and resets streams by the
+/// hundred wants work done that nobody waits for.
+const RESETS_MAX: usize = 20;
+/// How often, and for how long, a peer of HTTP/2 is asked whether it is still there.
+const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 /// A router behind HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpDoor {
     router: TowerToHyperService<Router>,
-    http: http1::Builder,
+    /// For the one path that is too hot for a router.
+    checks: Option<Arc<Gate>>,
+    http: auto::Builder<TokioExecutor>,
+    bounds: HttpBounds,
 }
+
+type Answer = Response<Either<Full<Bytes>, Body>>;
 
 impl HttpDoor {
     pub(crate) fn new(router: Router, bounds: HttpBounds) -> Self {
-        let mut http = http1::Builder::new();
-        // Without the timer the timeout would be a number that nobody looks at.
-        http.timer(TokioTimer::new()).header_read_timeout(bounds.head_timeout);
-        // The buffer bounds the head, also one that never ends; hyper's `max_header_size` looks at whole heads only.
-        http.max_buf_size(bounds.head_bytes_max);
-        // Answers are small: one buffer and a plain write, instead of two gathered by the kernel.
-        http.writev(false);
-        Self { router: TowerToHyperService::new(router), http }
+        let mut http = auto::Builder::new(TokioExecutor::new());
+        http.http1()
+            // hyper's timeout would end idle connections as well, and cost a timer per request: see `Patient`.
+            .header_read_timeout(None)
+            // The buffer bounds the head, also one that never ends; hyper's `max_header_size` looks at whole heads only.
+            .max_buf_size(bounds.head_bytes_max)
+            // Answers are small: one buffer and a plain write, instead of two gathered by the kernel.
+            .writev(false);
+        http.http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(bounds.streams_max)
+            .max_header_list_size(u32::try_from(bounds.head_bytes_max).unwrap_or(u32::MAX))
+            .max_pending_accept_reset_streams(RESETS_MAX)
+            .max_local_error_reset_streams(RESETS_MAX)
+            .keep_alive_interval(PING.0)
+            .keep_alive_timeout(PING.1);
+        Self { router: TowerToHyperService::new(router), checks: None, http, bounds }
+    }
+
+    /// Answers `POST /v1/check` itself, past the router, which costs as much as the check.
+    pub(crate) fn with_checks(mut self, gate: Arc<Gate>) -> Self {
+        self.checks = Some(gate);
+        self
     }
 }
 
 impl Door for HttpDoor {
     async fn serve(self, stream: Stream, peer: Peer, mut ending: Ending) {
-        let Self { router, http } = self;
-        let last = ending.clone();
-        let service =
-            service_fn(move |request| answer(router.clone(), peer, last.clone(), request));
-        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-        let ended = tokio::select! {
-            ended = &mut connection => ended,
-            () = ending.closing() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+        let Self { router, checks, http, bounds } = self;
+        let line = Arc::new(Line::default());
+        let patient = Patient::new(stream, line.clone(), bounds);
+        // One count of references per request, not one for each of these.
+        let session =
+            Arc::new(Session { router, checks, peer, line: line.clone(), ending: ending.clone() });
+        let service = service_fn(move |request| {
+            let session = session.clone();
+            session.line.begin();
+            async move { Ok::<_, Infallible>(session.answer(request).await) }
+        });
+        let mut connection = pin!(http.serve_connection(TokioIo::new(patient), service));
+        let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
+        let mut seen = 0;
+        let mut is_farewell = false;
+        let ended = loop {
+            let stop = async {
+                match is_farewell {
+                    false => ending.farewell().await,
+                    true => ending.closing().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => break ended,
+                () = stop => {
+                    // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
+                    if is_farewell || line.is_http2() {
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    if is_farewell {
+                        break connection.await;
+                    }
+                    is_farewell = true;
+                }
+                () = idle.as_mut() => {
+                    if line.is_idle_since(&mut seen) {
+                        connection.as_mut().graceful_shutdown();
+                        break connection.await;
+                    }
+                    let deadline = tokio::time::Instant::now() + bounds.idle_timeout;
+                    idle.as_mut().reset(deadline);
+                }
             }
         };
         if let Err(error) = ended {
@@ -74,168 +153,44 @@ impl Door for HttpDoor {
     }
 }
 
-async fn answer(
+/// What the requests of one connection share.
+struct Session {
     router: TowerToHyperService<Router>,
+    checks: Option<Arc<Gate>>,
     peer: Peer,
+    line: Arc<Line>,
     ending: Ending,
-    request: Request<Incoming>,
-) -> Result<Response, Infallible> {
-    let mut request = request.map(Body::new);
-    request.extensions_mut().insert(peer);
-    let mut response = hyper::service::Service::call(&router, request).await?;
-    if ending.is_farewell() {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+impl Session {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let _under_way = self.line.under_way();
+        let version = request.version();
+        let mut response = match &self.checks {
+            Some(gate) if is_check(&request) => {
+                super::check_now(gate, request.into_body()).await.map(Either::Left)
+            }
+            _ => self.routed(request).await.map(Either::Right),
+        };
+        if self.ending.is_farewell() && version < Version::HTTP_2 {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
-    Ok(response)
+
+    async fn routed(&self, request: Request<Incoming>) -> Response<Body> {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(self.peer);
+        match hyper::service::Service::call(&self.router, request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
+fn is_check(request: &Request<Incoming>) -> bool {
+    request.uri().path() == "/v1/check" && request.method() == Method::POST
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-    use std::sync::Arc;
-
-    use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
-    use tokio::sync::{Semaphore, mpsc, oneshot};
-    use tokio::task::JoinHandle;
-
-    use super::*;
-    use crate::listen::{Address, Listener};
-    use crate::server::{self, Bounds};
-
-    const SHORT: (Bounds, HttpBounds) = (
-        Bounds {
-            connections_max: 2,
-            farewell: Duration::from_millis(50),
-            drain: Duration::from_secs(5),
-        },
-        HttpBounds { head_timeout: Duration::from_millis(50), head_bytes_max: 8 << 10 },
-    );
-
-    struct Running {
-        addr: SocketAddr,
-        stop: oneshot::Sender<()>,
-        done: JoinHandle<()>,
-    }
-
-    async fn start(router: Router, (bounds, http): (Bounds, HttpBounds)) -> Running {
-        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
-        let (stop, stopped) = oneshot::channel();
-        let stopped = async { stopped.await.unwrap_or_default() };
-        let door = HttpDoor::new(router, http);
-        let done = tokio::spawn(server::run(listener, door, bounds, stopped));
-        Running { addr, stop, done }
-    }
-
-    fn hello() -> Router {
-        Router::new().route("/", get(async || "hello"))
-    }
-
-    /// Sends `head` and reads until the server closes, for at most five seconds.
-    async fn until_closed(addr: SocketAddr, head: impl AsRef<[u8]>) -> String {
-        let mut stream = TcpStream::connect(addr).await.unwrap();
-        stream.write_all(head.as_ref()).await.unwrap();
-        let mut answer = Vec::new();
-        let read = stream.read_to_end(&mut answer);
-        tokio::time::timeout(Duration::from_secs(5), read).await.unwrap().unwrap();
-        String::from_utf8(answer).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_head_that_never_ends_is_cut_off() {
-        let server = start(hello(), SHORT).await;
-        for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n"] {
-            let answer = until_closed(server.addr, head).await;
-            assert!(!answer.contains("hello"), "{head:?} got {answer:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_head_that_is_too_large_is_refused() {
-        let server = start(hello(), SHORT).await;
-        let large = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(9 << 10));
-        let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: y\r\n".repeat(101));
-        for head in [large, many] {
-            let answer = until_closed(server.addr, head).await;
-            assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-        }
-    }
-
-    #[tokio::test]
-    async fn idle_connections_over_the_cap_give_way_in_the_end() {
-        let server = start(hello(), SHORT).await;
-        let mut idle = Vec::new();
-        for _ in 0..SHORT.0.connections_max {
-            idle.push(TcpStream::connect(server.addr).await.unwrap());
-        }
-        let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        assert!(until_closed(server.addr, request).await.ends_with("hello"));
-    }
-
-    /// A route that says when it was reached, and answers once it gets a permit.
-    fn gated() -> (Router, Arc<Semaphore>, mpsc::Receiver<()>) {
-        let (reached, was_reached) = mpsc::channel(1);
-        let gate = Arc::new(Semaphore::new(0));
-        let opened = gate.clone();
-        let handler = get(async move || {
-            reached.send(()).await.unwrap();
-            let _ = opened.acquire().await;
-            "finished"
-        });
-        (Router::new().route("/", handler), gate, was_reached)
-    }
-
-    #[tokio::test]
-    async fn a_request_in_flight_is_finished_before_the_end() {
-        let (router, gate, mut reached) = gated();
-        let server = start(router, SHORT).await;
-        let client = tokio::spawn(until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
-        reached.recv().await.unwrap();
-        server.stop.send(()).unwrap();
-        gate.add_permits(1);
-        assert!(client.await.unwrap().ends_with("finished"));
-        server.done.await.unwrap();
-        assert!(TcpStream::connect(server.addr).await.is_err(), "still accepting");
-    }
-
-    #[tokio::test]
-    async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
-        let long = Duration::from_secs(5);
-        let server = start(
-            hello(),
-            (Bounds { farewell: long, ..SHORT.0 }, HttpBounds { head_timeout: long, ..SHORT.1 }),
-        )
-        .await;
-        let mut kept = TcpStream::connect(server.addr).await.unwrap();
-        let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-        kept.write_all(request).await.unwrap();
-        let mut first = Vec::new();
-        while !first.ends_with(b"hello") {
-            assert_ne!(kept.read_buf(&mut first).await.unwrap(), 0);
-        }
-        server.stop.send(()).unwrap();
-        // The server cannot end while a connection is open, so that these are answered whenever they come.
-        let fresh =
-            until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        assert!(fresh.await.ends_with("hello"));
-        kept.write_all(request).await.unwrap();
-        let mut last = String::new();
-        kept.read_to_string(&mut last).await.unwrap();
-        assert!(last.contains("connection: close") && last.ends_with("hello"), "{last}");
-        tokio::time::timeout(long, server.done).await.unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_request_that_never_finishes_does_not_keep_the_server_up() {
-        let (router, _gate, mut reached) = gated();
-        let server =
-            start(router, (Bounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1)).await;
-        let mut stream = TcpStream::connect(server.addr).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        reached.recv().await.unwrap();
-        server.stop.send(()).unwrap();
-        tokio::time::timeout(Duration::from_secs(5), server.done).await.unwrap().unwrap();
-    }
-}
+mod tests;

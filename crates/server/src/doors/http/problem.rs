@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use http_body_util::Full;
 use serde::Serialize;
-use tidegate::{CheckError, Engine};
+use tidegate::{Answer, CheckError, Engine, Trouble};
 
 use crate::text::{closest, printable};
 
 /// Why a request has no answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     #[serde(rename = "type")]
     kind: &'static str,
     title: &'static str,
@@ -44,12 +46,12 @@ impl Problem {
     }
 
     /// Input that makes no sense.
-    pub(super) fn bad_input(detail: &str) -> Self {
+    pub(crate) fn bad_input(detail: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "urn:tidegate:bad-input", "Bad input", detail)
     }
 
     /// A field whose value makes no sense; `what` follows its name.
-    pub(super) fn bad_field(field: &str, what: &str) -> Self {
+    pub(crate) fn bad_field(field: &str, what: &str) -> Self {
         Self::bad_input(&format!("`{field}` {what}")).at(field)
     }
 
@@ -80,6 +82,30 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "urn:tidegate:not-local", "Only local", &detail)
     }
 
+    /// A call that needs a token.
+    pub(super) fn unauthorized(why: &str) -> Self {
+        let detail = format!("this call needs the admin token: {why}");
+        Self::new(StatusCode::UNAUTHORIZED, "urn:tidegate:unauthorized", "Unauthorized", &detail)
+    }
+
+    /// A refusal, where a status has to tell it.
+    pub(crate) fn limited(status: StatusCode, answer: &Answer<'_>) -> Self {
+        let detail = match answer.decision.retry_after() {
+            Some(wait) => format!(
+                "policy `{}` admits the next one in {} s",
+                answer.policy,
+                wait.as_millis().div_ceil(1000)
+            ),
+            None => format!("policy `{}` will not admit this", answer.policy),
+        };
+        Self::new(status, "urn:tidegate:limited", "Too many requests", &detail)
+    }
+
+    /// A policy that rather turns everybody away than count wrongly.
+    pub(crate) fn fails_closed(policy: &str) -> Self {
+        Self::unavailable(&format!("policy `{policy}` admits nothing while its store fails"))
+    }
+
     /// A path that leads nowhere.
     pub(super) fn unknown_path(path: &str) -> Self {
         let detail = format!("there is nothing at `{path}`; GET / shows what there is");
@@ -94,7 +120,7 @@ impl Problem {
     }
 
     /// A question that the engine has no answer to.
-    pub(super) fn unanswered(engine: &Engine, error: &CheckError) -> Self {
+    pub(crate) fn unanswered(engine: &Engine, error: &CheckError) -> Self {
         match error {
             CheckError::UnknownPolicy(name) => Self::unknown_policy(engine, name),
             CheckError::MissingKey { policy, key } if key == "key" => Self::bad_input(&format!(
@@ -113,12 +139,30 @@ impl Problem {
                 "policy `{policy}` is no leaky bucket, so there is no queue to reserve in: ask POST /v1/check"
             ))
             .at("policy"),
+            CheckError::NeedsAcquire(policy) => Self::bad_input(&format!(
+                "policy `{policy}` limits concurrency, which has to be given back: ask POST /v1/acquire"
+            ))
+            .at("policy"),
+            CheckError::Store(error) if error.trouble() == Trouble::BadAsk => {
+                Self::bad_input(&error.to_string())
+            }
             // Only the kind: where the store is, is nothing to callers.
             CheckError::Store(error) => Self::unavailable(&format!(
                 "the store did not answer ({}), and nothing can stand in for it",
                 error.trouble().as_str()
             )),
             other => Self::bad_input(&other.to_string()).at("policy"),
+        }
+    }
+
+    /// Checks that cannot be one step.
+    pub(super) fn not_together(engine: &Engine, error: &CheckError) -> Self {
+        match error {
+            CheckError::TooManyTogether => Self::bad_field("checks", &format!(": {error}")),
+            CheckError::Store(bad) if bad.trouble() == Trouble::BadAsk => {
+                Self::bad_field("atomic", &format!("cannot be kept: {bad}"))
+            }
+            other => Self::unanswered(engine, other),
         }
     }
 
@@ -140,11 +184,24 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// The answer, with its body at hand.
+    pub(super) fn whole(self) -> hyper::Response<Full<Bytes>> {
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = hyper::Response::new(Full::new(body.into()));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.kind == "urn:tidegate:unauthorized" {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
-        let json = HeaderValue::from_static("application/problem+json");
-        let body = serde_json::to_vec(&self).unwrap_or_default();
-        (status, [(CONTENT_TYPE, json)], body).into_response()
+        self.whole().map(Body::new)
     }
 }

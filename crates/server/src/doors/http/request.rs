@@ -36,6 +36,9 @@ pub(super) struct Request<'a> {
 pub(super) struct BatchRequest<'a> {
     #[serde(borrow)]
     pub(super) checks: Checks<'a>,
+    /// Whether all are charged or none.
+    #[serde(default)]
+    pub(super) atomic: bool,
 }
 
 /// At most [`BATCH_MAX`] checks: nothing is allocated for what comes after.

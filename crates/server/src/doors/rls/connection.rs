@@ -83,11 +83,14 @@ impl Door for GrpcDoor {
             async { Ok::<_, Infallible>(answer.await) }
         });
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
+        // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
+        // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
+        let leave = async {
+            if ending.is_farewell() { ending.closing().await } else { ending.farewell().await }
+        };
         let ended = tokio::select! {
             ended = &mut connection => ended,
-            // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
-            // elsewhere: no reason to wait until nobody may connect here.
-            () = ending.farewell() => {
+            () = leave => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

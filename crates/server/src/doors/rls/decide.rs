@@ -208,3 +208,108 @@ fn until_next(unit: Unit) -> u64 {
     let unit_us = unit.seconds() * 1_000_000;
     unit_us - SystemClock.now().as_micros() % unit_us
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tidegate::{
+        Ask, Decision, Engine, OnStoreError, Place, Policy, Reply, Settled, Store, StoreError,
+        Takes, Timestamp, Turn,
+    };
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::config::DoorRules;
+    use crate::doors::http::Settings;
+    use crate::doors::rls::Rls;
+    use crate::doors::rls::request::{Descriptor, OwnLimit};
+    use crate::envoy::Entry;
+
+    /// A store that never answers.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Store for Silent {
+        fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+            Reply::later(std::future::pending())
+        }
+
+        fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+            Reply::later(std::future::pending())
+        }
+
+        fn take_each(
+            &self,
+            _: &Takes<'_>,
+            _: Timestamp,
+        ) -> Reply<'static, Vec<Decision>, StoreError> {
+            Reply::later(std::future::pending())
+        }
+    }
+
+    fn descriptor<'a>(policy: &'a str, user: &'a str) -> Descriptor<'a> {
+        let entry = |key, value| Entry { key, value };
+        let entries = [entry("policy", policy), entry("user", user)];
+        Descriptor { entries: SmallVec::from_iter(entries), ..Descriptor::default() }
+    }
+
+    fn snapshot() -> Snapshot {
+        let limit = || Policy::all().limit("", "fixed-window 3/h");
+        let engine = Engine::builder()
+            .store(Silent)
+            .policy("local", limit())
+            .policy("open", limit().on_store_error(OnStoreError::Allow))
+            .policy("closed", limit().on_store_error(OnStoreError::DENY));
+        over(engine.build().unwrap(), Rls::default())
+    }
+
+    fn over(engine: Engine, rls: Rls) -> Snapshot {
+        let (http, rules) = (Settings::default(), DoorRules::default());
+        Snapshot { engine, http, rules, rls: Arc::new(rls) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_no_time_left_is_answered_by_the_policies() {
+        let snapshot = snapshot();
+        for (policies, expected) in [
+            (&["local"][..], Ok(vec![2])),
+            (&["local", "open"], Ok(vec![1, 3])),
+            (&["closed"], Err(())),
+            (&["local", "closed"], Err(())),
+            (&["local"], Ok(vec![0])),
+        ] {
+            let descriptors = policies.iter().map(|policy| descriptor(policy, "ann")).collect();
+            let request = Request { domain: "tidegate", descriptors };
+            let start = Instant::now();
+            let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+            let decided = decide(&snapshot, &request, asker).await;
+            assert_eq!(start.elapsed().as_millis(), 15, "{policies:?}");
+            let seen = decided.map(|ruling| {
+                ruling.statuses.iter().map(|status| status.remaining).collect::<Vec<_>>()
+            });
+            let seen = seen.map_err(|error| assert!(matches!(error, Trouble::Unavailable(_))));
+            assert_eq!(seen, expected, "{policies:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_of_the_requests_own_is_answered_without_the_store_too() {
+        let path = std::env::temp_dir().join(format!("tidegate-{}.yaml", std::process::id()));
+        std::fs::write(&path, "domain: edge").unwrap();
+        let rules = crate::envoy::load(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let engine = rules.add_to(Engine::builder().store(Silent)).build().unwrap();
+        let snapshot = over(engine, Rls { rules, ..Rls::default() });
+        let limit = Some(OwnLimit { requests_per_unit: 5, unit: Unit::Hour });
+        for left in [4, 3] {
+            let descriptors =
+                SmallVec::from_iter([Descriptor { limit, ..descriptor("any", "ann") }]);
+            let request = Request { domain: "edge", descriptors };
+            let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+            let ruling = decide(&snapshot, &request, asker).await.unwrap();
+            assert_eq!(ruling.statuses[0].remaining, left);
+        }
+    }
+}

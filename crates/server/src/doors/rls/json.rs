@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -29,7 +29,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 type Refusal = (StatusCode, String);
 
 /// The routes, for the HTTP door.
-pub(crate) fn router() -> Router<Arc<Gate>> {
+pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S>
+where
+    Arc<Gate>: FromRef<S>,
+{
     Router::new().route("/json", post(answer)).route("/healthcheck", get(async || "OK"))
 }
 

@@ -1,0 +1,103 @@
+//! Forward-auth: a proxy asks, for each request, whether it may pass. The answer is a status and headers.
+//!
+//! The proxy's request is only looked at, never read: its body belongs to somebody else, and may not even come.
+
+mod pattern;
+mod route;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::http::header::{CONNECTION, HeaderName, HeaderValue};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Version};
+use axum::response::{IntoResponse, Response};
+use tidegate::tower::write_retry_after;
+use tidegate::{Answer, Check, Clock, Key, Op, Source, SystemClock};
+
+pub(crate) use self::route::{BadMatch, Match, Route, Routes};
+use super::http::Problem;
+use crate::gate::Snapshot;
+use crate::headers;
+use crate::identity::Seen;
+use crate::listen::Peer;
+
+/// What a refusal is, whatever status the proxy wants it told with.
+const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
+const LIMITED: HeaderValue = HeaderValue::from_static("429");
+
+/// Answers a proxy by the routes, or by one policy if the path names it.
+pub(crate) async fn answer(
+    snapshot: &Snapshot,
+    peer: Peer,
+    policy: Option<&str>,
+    request: &Parts,
+    has_body: bool,
+) -> Response {
+    let mut response =
+        decide(snapshot, peer, policy, request).await.unwrap_or_else(IntoResponse::into_response);
+    // Nobody reads the body, so that what follows on the connection could be taken for a request.
+    if has_body && request.version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+async fn decide(
+    snapshot: &Snapshot,
+    peer: Peer,
+    policy: Option<&str>,
+    request: &Parts,
+) -> Result<Response, Problem> {
+    let (engine, settings) = (&snapshot.engine, &snapshot.http);
+    let denied = deny_status(request.uri.query().unwrap_or_default())?;
+    warn_of_strangers(snapshot, peer, request);
+    let seen = Seen::forwarded(&settings.client_ip, peer, request)
+        .map_err(|doubt| Problem::bad_input(&doubt.to_string()))?;
+    let Some(found) = settings.routes.find(&seen, policy) else {
+        return Ok(StatusCode::OK.into_response()); // nothing limits it
+    };
+    let key = found.key.of(&seen, found.route);
+    let check = Check { policy: found.policy, key: Key::One(&key), cost: found.cost };
+    let answer = engine.ask(&check, Op::Take).await;
+    let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
+    Ok(told(snapshot, &answer, denied))
+}
+
+fn told(snapshot: &Snapshot, answer: &Answer<'_>, denied: StatusCode) -> Response {
+    let decision = answer.decision;
+    if answer.source == Source::FailClosed {
+        let mut response = Problem::fails_closed(answer.policy).into_response();
+        write_retry_after(response.headers_mut(), decision.retry_after());
+        return response;
+    }
+    let mut response = if decision.allowed() {
+        StatusCode::OK.into_response()
+    } else {
+        let mut response = Problem::limited(denied, answer).into_response();
+        response.headers_mut().insert(STATUS, LIMITED);
+        response
+    };
+    headers::add(response.headers_mut(), snapshot.http.headers, answer, SystemClock.now());
+    response
+}
+
+/// The status of a refusal. Some proxies append the client's own query, so that it can only choose among refusals.
+fn deny_status(query: &str) -> Result<StatusCode, Problem> {
+    let given = query.split('&').find_map(|pair| pair.strip_prefix("deny_status="));
+    match given {
+        None | Some("429") => Ok(StatusCode::TOO_MANY_REQUESTS),
+        Some("403") => Ok(StatusCode::FORBIDDEN),
+        Some("401") => Ok(StatusCode::UNAUTHORIZED),
+        Some(_) => Err(Problem::bad_field("deny_status", "is not 401, 403 or 429")),
+    }
+}
+
+/// Says once that a proxy writes headers which nobody believes: all its clients then count as one.
+fn warn_of_strangers(snapshot: &Snapshot, peer: Peer, request: &Parts) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let Peer::Ip(ip) = peer else { return };
+    let is_proxy = request.headers.contains_key("x-forwarded-for");
+    if is_proxy && !snapshot.http.client_ip.trusts(ip) && !SAID.swap(true, Ordering::Relaxed) {
+        tracing::warn!(peer = %ip, "ignored X-Forwarded-*: the peer is not among client_ip.trusted_proxies");
+    }
+}

@@ -1,0 +1,134 @@
+//! Calls that only those who run the service may make: with a token, or where none is set, on this machine.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::http::Uri;
+use axum::http::header::{AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, ORIGIN};
+use subtle::ConstantTimeEq;
+
+use super::problem::Problem;
+use crate::listen::Peer;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Who may make such calls.
+#[derive(Clone, Default)]
+pub(crate) struct Admin {
+    token: Option<Arc<[u8]>>,
+}
+
+impl Admin {
+    /// Whoever has the token, from anywhere.
+    pub(crate) fn with_token(token: &str) -> Result<Self, &'static str> {
+        let token = token.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("expected a token of visible ASCII characters, without spaces");
+        }
+        Ok(Self { token: Some(token.as_bytes().into()) })
+    }
+
+    /// Whether there is a token.
+    pub(crate) const fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Refuses whoever may not call.
+    pub(super) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(token) = &self.token else { return only_local(peer, headers) };
+        let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        let given = given.and_then(|given| {
+            let (scheme, rest) = given.split_at_checked(7)?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then(|| rest.trim_ascii())
+        });
+        // In constant time: how long it takes must not tell how much of a guess was right.
+        match given {
+            Some(given) if bool::from(given.ct_eq(token)) => Ok(()),
+            Some(_) => Err(Problem::unauthorized("the token is not the right one")),
+            None => Err(Problem::unauthorized("give it as `Authorization: Bearer TOKEN`")),
+        }
+    }
+}
+
+/// Refuses whoever is not on this machine: by address, behind a proxy on this machine, or as a page of another
+/// site in a browser on this machine (which may post here, or have its own name point here).
+fn only_local(peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
+    if !peer.is_local() {
+        return Err(Problem::not_local("the connection comes from elsewhere"));
+    }
+    if headers.contains_key(FORWARDED) || headers.contains_key(X_FORWARDED_FOR) {
+        return Err(Problem::not_local("the request was forwarded by a proxy"));
+    }
+    match headers.get(ORIGIN) {
+        Some(origin) if !origin.to_str().is_ok_and(is_local_origin) => {
+            Err(Problem::not_local("the request was made by a page of another site"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_local_origin(origin: &str) -> bool {
+    let uri: Option<Uri> = origin.parse().ok();
+    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+impl std::fmt::Debug for Admin {
+    /// Never the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("has_token", &self.has_token()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn check(admin: &Admin, peer: &str, header: Option<(HeaderName, &'static str)>, allowed: bool) {
+        let header = header.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        let headers: HeaderMap = header.into_iter().collect();
+        let answer = admin.admit(Peer::Ip(peer.parse().unwrap()), &headers);
+        assert_eq!(answer.is_ok(), allowed, "{peer} {headers:?}");
+    }
+
+    #[test]
+    fn without_a_token_only_this_machine_may_call() {
+        let check = |peer, header, allowed| check(&Admin::default(), peer, header, allowed);
+        check("127.0.0.1", None, true);
+        check("::1", None, true);
+        check("192.0.2.7", None, false);
+        check("192.0.2.7", Some((AUTHORIZATION, "Bearer ")), false);
+        check("127.0.0.1", Some((X_FORWARDED_FOR, "192.0.2.7")), false);
+        check("127.0.0.1", Some((FORWARDED, "for=192.0.2.7")), false);
+        check("127.0.0.1", Some((ORIGIN, "http://127.0.0.1:8080")), true);
+        check("127.0.0.1", Some((ORIGIN, "http://localhost:8080")), true);
+        check("::1", Some((ORIGIN, "http://[::1]:8080")), true);
+        check("127.0.0.1", Some((ORIGIN, "https://evil.example")), false);
+        check("127.0.0.1", Some((ORIGIN, "http://127.0.0.1.evil.example:8080")), false);
+        check("127.0.0.1", Some((ORIGIN, "null")), false);
+    }
+
+    #[test]
+    fn with_a_token_only_who_has_it_may_call() {
+        let admin = Admin::with_token("s3cret-token").unwrap();
+        let check = |peer, header, allowed| check(&admin, peer, header, allowed);
+        check("127.0.0.1", None, false);
+        check("192.0.2.7", Some((AUTHORIZATION, "Bearer s3cret-token")), true);
+        check("192.0.2.7", Some((AUTHORIZATION, "bearer  s3cret-token ")), true);
+        for wrong in ["Bearer s3cret-tokem", "Bearer s3cret", "Bearer", "s3cret-token", "Basic x"] {
+            check("127.0.0.1", Some((AUTHORIZATION, wrong)), false);
+        }
+        assert!(!format!("{admin:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_token_can_be_sent_in_a_header() {
+        for bad in ["", " ", "a b", "ä", "a\nb"] {
+            assert!(Admin::with_token(bad).is_err(), "{bad}");
+        }
+        assert!(Admin::with_token("abc\n").is_ok(), "the end of a file's line is no part of it");
+    }
+}

@@ -1,0 +1,153 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::routing::get;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::listen::{Address, Listener};
+use crate::server::{self, Bounds};
+
+const SHORT: (Bounds, HttpBounds) = (
+    Bounds {
+        connections_max: 2,
+        farewell: Duration::from_millis(50),
+        drain: Duration::from_secs(5),
+    },
+    HttpBounds {
+        head_timeout: Duration::from_millis(50),
+        idle_timeout: Duration::from_secs(5),
+        write_timeout: Duration::from_secs(5),
+        head_bytes_max: 8 << 10,
+        streams_max: 4,
+    },
+);
+
+struct Running {
+    addr: SocketAddr,
+    stop: oneshot::Sender<()>,
+    done: JoinHandle<()>,
+}
+
+async fn start(router: Router, (bounds, http): (Bounds, HttpBounds)) -> Running {
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async { stopped.await.unwrap_or_default() };
+    let door = HttpDoor::new(router, http);
+    let done = tokio::spawn(server::run(listener, door, bounds, stopped));
+    Running { addr, stop, done }
+}
+
+fn hello() -> Router {
+    Router::new().route("/", get(async || "hello"))
+}
+
+/// Sends `head` and reads until the server closes, for at most five seconds.
+async fn until_closed(addr: SocketAddr, head: impl AsRef<[u8]>) -> String {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(head.as_ref()).await.unwrap();
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer);
+    tokio::time::timeout(Duration::from_secs(5), read).await.unwrap().unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut_off() {
+    let server = start(hello(), SHORT).await;
+    for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n"] {
+        let answer = until_closed(server.addr, head).await;
+        assert!(!answer.contains("hello"), "{head:?} got {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let server = start(hello(), SHORT).await;
+    let large = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(9 << 10));
+    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: y\r\n".repeat(101));
+    for head in [large, many] {
+        let answer = until_closed(server.addr, head).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_over_the_cap_give_way_in_the_end() {
+    let server = start(hello(), SHORT).await;
+    let mut idle = Vec::new();
+    for _ in 0..SHORT.0.connections_max {
+        idle.push(TcpStream::connect(server.addr).await.unwrap());
+    }
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    assert!(until_closed(server.addr, request).await.ends_with("hello"));
+}
+
+/// A route that says when it was reached, and answers once it gets a permit.
+fn gated() -> (Router, Arc<Semaphore>, mpsc::Receiver<()>) {
+    let (reached, was_reached) = mpsc::channel(1);
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = gate.clone();
+    let handler = get(async move || {
+        reached.send(()).await.unwrap();
+        let _ = opened.acquire().await;
+        "finished"
+    });
+    (Router::new().route("/", handler), gate, was_reached)
+}
+
+#[tokio::test]
+async fn a_request_in_flight_is_finished_before_the_end() {
+    let (router, gate, mut reached) = gated();
+    let server = start(router, SHORT).await;
+    let client = tokio::spawn(until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+    reached.recv().await.unwrap();
+    server.stop.send(()).unwrap();
+    gate.add_permits(1);
+    assert!(client.await.unwrap().ends_with("finished"));
+    server.done.await.unwrap();
+    assert!(TcpStream::connect(server.addr).await.is_err(), "still accepting");
+}
+
+#[tokio::test]
+async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
+    let long = Duration::from_secs(5);
+    let server = start(
+        hello(),
+        (Bounds { farewell: long, ..SHORT.0 }, HttpBounds { head_timeout: long, ..SHORT.1 }),
+    )
+    .await;
+    let mut kept = TcpStream::connect(server.addr).await.unwrap();
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    kept.write_all(request).await.unwrap();
+    let mut first = Vec::new();
+    while !first.ends_with(b"hello") {
+        assert_ne!(kept.read_buf(&mut first).await.unwrap(), 0);
+    }
+    server.stop.send(()).unwrap();
+    // The server cannot end while a connection is open, so that these are answered whenever they come.
+    let fresh =
+        until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(fresh.await.ends_with("hello"));
+    kept.write_all(request).await.unwrap();
+    let mut last = String::new();
+    kept.read_to_string(&mut last).await.unwrap();
+    assert!(last.contains("connection: close") && last.ends_with("hello"), "{last}");
+    tokio::time::timeout(long, server.done).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_never_finishes_does_not_keep_the_server_up() {
+    let (router, _gate, mut reached) = gated();
+    let server =
+        start(router, (Bounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1)).await;
+    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    reached.recv().await.unwrap();
+    server.stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(5), server.done).await.unwrap().unwrap();
+}

@@ -1,0 +1,29 @@
+//! `GET /openapi.json`: the API for machines. Tests run every example in it, and look for every route.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+
+const DOCUMENT: &str = include_str!("openapi.json");
+
+pub(super) async fn show() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], DOCUMENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn every_route_is_in_the_document_and_nothing_else() {
+        let document: Value = serde_json::from_str(DOCUMENT).unwrap();
+        let told: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
+        let there: BTreeSet<_> =
+            super::super::routes().iter().map(|(path, _)| (*path).to_owned()).collect();
+        assert_eq!(told, there);
+        assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    }
+}

@@ -1,0 +1,51 @@
+//! `GET /v1/status`: what runs here.
+
+use axum::extract::State;
+use axum::response::Response;
+use serde::Serialize;
+use tidegate::{Clock, SystemClock};
+
+use super::{Api, json};
+
+#[derive(Serialize)]
+struct Status {
+    version: &'static str,
+    uptime_ms: u64,
+    /// Where it is counted.
+    store: &'static str,
+    /// How many nodes share that, as far as is known.
+    nodes: u32,
+    policies: usize,
+    leases: Leases,
+}
+
+/// What was taken ahead, and what became of it.
+#[derive(Serialize)]
+struct Leases {
+    keys: u64,
+    requests: u64,
+    granted: u64,
+    returned: u64,
+    decided: u64,
+}
+
+pub(super) async fn show(State(api): State<Api>) -> Response {
+    let snapshot = api.gate.now();
+    let engine = &snapshot.engine;
+    let stats = engine.lease_stats();
+    let up_us = SystemClock.now().as_micros().saturating_sub(api.started.as_micros());
+    json(&Status {
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_ms: up_us / 1000,
+        store: if engine.is_local() { "memory" } else { "redis" },
+        nodes: engine.nodes().get(),
+        policies: engine.policies().count(),
+        leases: Leases {
+            keys: stats.keys as u64,
+            requests: stats.requests,
+            granted: stats.granted,
+            returned: stats.returned,
+            decided: stats.decided,
+        },
+    })
+}

@@ -1,0 +1,16 @@
+//! Whose request it is, and for what: told from the connection, and from what trusted proxies write.
+//!
+//! - [`ClientIp`] finds the client's address, [`Seen`] the whole request, as it reached the first proxy.
+//! - [`Path`] is the one normaliser: routes and keys see every path in one spelling.
+//! - [`KeyParts`] makes of a request the key that it is counted by.
+
+mod forwarded;
+mod hops;
+mod key;
+mod path;
+
+pub(crate) use tidegate::tower::ClientIp;
+
+pub(crate) use self::forwarded::Seen;
+pub(crate) use self::key::{KeyParts, UnknownPart};
+pub(crate) use self::path::Path;

@@ -1,0 +1,119 @@
+use axum::http::Request;
+
+use super::*;
+
+const PROXY: &str = "10.0.0.1";
+const STRANGER: &str = "198.51.100.9";
+
+/// What is seen of a request from `peer`, as `client method host path query`.
+fn seen(peer: &str, headers: &[(&str, &str)]) -> Result<String, Doubtful> {
+    let client_ip = ClientIp::new().trust("10.0.0.0/8").unwrap();
+    let mut request = Request::get("/v1/auth?own=1").header("host", "tidegate");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let peer = match peer {
+        "unix" => Peer::Unix,
+        ip => Peer::Ip(ip.parse().unwrap()),
+    };
+    Seen::forwarded(&client_ip, peer, &parts).map(|seen| {
+        let Seen { client, method, host, path, query, .. } = &seen;
+        format!("{client} {method} {host} {} {query}", path.as_str())
+    })
+}
+
+fn check(peer: &str, headers: &[(&str, &str)], expected: &str) {
+    assert_eq!(seen(peer, headers).as_deref(), Ok(expected), "{peer} {headers:?}");
+}
+
+#[test]
+fn a_trusted_proxy_is_believed() {
+    check(
+        PROXY,
+        &[
+            ("x-forwarded-for", "192.0.2.7"),
+            ("x-forwarded-method", "post"),
+            ("x-forwarded-host", "Shop.Example.:8443"),
+            ("x-forwarded-uri", "/api//login?next=%2F"),
+        ],
+        "192.0.2.7 POST shop.example /api/login next=%2F",
+    );
+    check(
+        PROXY,
+        &[
+            ("x-forwarded-for", "192.0.2.7"),
+            ("x-original-method", "PUT"),
+            ("x-original-uri", "http://shop.example/a?b"),
+        ],
+        "192.0.2.7 PUT tidegate /a b",
+    );
+    check(PROXY, &[("x-original-uri", "http://shop.example")], "10.0.0.1 GET tidegate / ");
+}
+
+#[test]
+fn a_stranger_is_not() {
+    let all = [
+        ("x-forwarded-for", "192.0.2.7"),
+        ("forwarded", "for=192.0.2.7"),
+        ("x-forwarded-method", "POST"),
+        ("x-forwarded-host", "shop.example"),
+        ("x-forwarded-uri", "/api/login"),
+        ("x-original-uri", "/api/other"),
+    ];
+    check(STRANGER, &all, "198.51.100.9 GET tidegate /v1/auth own=1");
+}
+
+#[test]
+fn made_up_addresses_are_left_of_the_real_one() {
+    let chain = |text| [("x-forwarded-for", text)];
+    check(PROXY, &chain("1.1.1.1, 192.0.2.7"), "192.0.2.7 GET tidegate /v1/auth own=1");
+    check(PROXY, &chain("1.1.1.1, 192.0.2.7, 10.0.0.9"), "192.0.2.7 GET tidegate /v1/auth own=1");
+    check(PROXY, &chain("::ffff:192.0.2.7"), "192.0.2.7 GET tidegate /v1/auth own=1");
+    check(PROXY, &chain("192.0.2.7, rubbish"), "10.0.0.1 GET tidegate /v1/auth own=1");
+}
+
+#[test]
+fn a_socket_of_this_machine_needs_no_trust() {
+    check("unix", &[], "127.0.0.1 GET tidegate /v1/auth own=1");
+    let forwarded = [("x-forwarded-for", "1.1.1.1, 192.0.2.7"), ("x-forwarded-uri", "/a")];
+    check("unix", &forwarded, "192.0.2.7 GET tidegate /a ");
+}
+
+#[test]
+fn headers_that_connection_names_are_not_read() {
+    let named = [("connection", "X-Forwarded-For"), ("x-forwarded-for", "192.0.2.7")];
+    check(PROXY, &named, "10.0.0.1 GET tidegate /v1/auth own=1");
+}
+
+#[test]
+fn two_tales_are_no_tale() {
+    let tales = |one, other| [("x-forwarded-uri", one), ("x-original-uri", other)];
+    check(PROXY, &tales("/a", "/a"), "10.0.0.1 GET tidegate /a ");
+    let doubt = seen(PROXY, &tales("/cheap", "/dear"));
+    assert_eq!(doubt, Err(Doubtful::TwoTales("x-forwarded-uri", "x-original-uri")));
+    let methods = [("x-forwarded-method", "GET"), ("x-original-method", "POST")];
+    assert!(matches!(seen(PROXY, &methods), Err(Doubtful::TwoTales(..))));
+}
+
+#[test]
+fn a_path_without_one_meaning_is_doubtful() {
+    for uri in ["/a%00", "/a%2F..%2Fb", "relative"] {
+        let doubt = seen(PROXY, &[("x-forwarded-uri", uri)]);
+        assert!(matches!(doubt, Err(Doubtful::Path(_))), "{uri}: {doubt:?}");
+    }
+}
+
+#[test]
+fn hosts_have_one_spelling() {
+    for (host, expected) in [
+        ("Example.com", "example.com"),
+        ("example.com:80", "example.com"),
+        ("example.com.", "example.com"),
+        ("[2001:DB8::1]:80", "[2001:db8::1]"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("", ""),
+    ] {
+        assert_eq!(host_name(host), expected);
+    }
+}

@@ -1,0 +1,58 @@
+//! What a connection passes before its door: a proxy's word on where it comes from, and TLS. Both take as long as the
+//! other end does, so that there is a bound, and both in the connection's own task.
+
+mod proxy_protocol;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use self::proxy_protocol::ProxyProtocol;
+use crate::listen::{Peer, Stream};
+use crate::server::{Door, Ending};
+use crate::tls;
+
+/// How long all of it may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A door, and what is in front of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Threshold<D> {
+    /// Whether connections begin with the PROXY protocol. Where they do, all have to.
+    pub(crate) proxy_protocol: Option<Arc<ProxyProtocol>>,
+    pub(crate) tls: Option<Arc<tls::Acceptor>>,
+    pub(crate) door: D,
+}
+
+impl<D: Door + Sync> Door for Threshold<D> {
+    async fn serve(self, stream: Stream, peer: Peer, mut ending: Ending) {
+        let Self { proxy_protocol, tls, door } = self;
+        if proxy_protocol.is_none() && tls.is_none() {
+            return door.serve(stream, peer, ending).await;
+        }
+        let crossed = tokio::select! {
+            crossed = tokio::time::timeout(TIMEOUT, cross(proxy_protocol, tls, stream, peer)) => crossed,
+            () = ending.closing() => return,
+        };
+        match crossed {
+            Ok(Ok((stream, peer))) => door.serve(stream, peer, ending).await,
+            Ok(Err(error)) => tracing::debug!(%error, "connection refused"),
+            Err(_) => tracing::debug!("connection refused: it took too long to begin"),
+        }
+    }
+}
+
+async fn cross(
+    proxy_protocol: Option<Arc<ProxyProtocol>>,
+    tls: Option<Arc<tls::Acceptor>>,
+    mut stream: Stream,
+    mut peer: Peer,
+) -> io::Result<(Stream, Peer)> {
+    if let Some(proxy_protocol) = proxy_protocol {
+        peer = proxy_protocol.read(&mut stream, peer).await?;
+    }
+    if let Some(tls) = tls {
+        stream = tls.accept(stream).await?;
+    }
+    Ok((stream, peer))
+}

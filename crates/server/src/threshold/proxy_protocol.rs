@@ -1,0 +1,119 @@
+//! The PROXY protocol, versions 1 and 2: a load balancer that speaks no HTTP says first whom it forwards for.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tidegate::Cidr;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::listen::Peer;
+
+/// How version 2 begins.
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// How long a line of version 1 may be, with its end.
+const LINE_BYTES_MAX: usize = 107;
+/// What is read and thrown away behind the addresses of version 2, at most.
+const REST_BYTES_MAX: usize = 4096;
+
+/// From whom it is believed.
+#[derive(Clone, Debug)]
+pub(crate) struct ProxyProtocol {
+    trusted: Vec<Cidr>,
+}
+
+impl ProxyProtocol {
+    /// From peers in these networks, and over Unix sockets. All others are turned away.
+    pub(crate) fn from(trusted: Vec<Cidr>) -> Self {
+        Self { trusted }
+    }
+
+    /// Reads what stands before the connection's own bytes, and not one byte more.
+    pub(crate) async fn read(
+        &self,
+        stream: &mut (impl AsyncRead + Unpin),
+        peer: Peer,
+    ) -> io::Result<Peer> {
+        if let Peer::Ip(ip) = peer
+            && !self.trusted.iter().any(|network| network.contains(ip))
+        {
+            return Err(bad("the PROXY protocol is not believed from this peer"));
+        }
+        let source = header(stream).await?;
+        Ok(source.map_or(peer, |ip| Peer::Ip(ip.to_canonical())))
+    }
+}
+
+/// The address that is forwarded for; `None` where the proxy speaks for itself.
+async fn header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<IpAddr>> {
+    // Both versions have at least 15 bytes.
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).await?;
+    if start == *SIGNATURE {
+        let mut fixed = [0; 4];
+        stream.read_exact(&mut fixed).await?;
+        let length = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        if length > REST_BYTES_MAX {
+            return Err(bad("the PROXY header is too long"));
+        }
+        let mut rest = vec![0; length];
+        stream.read_exact(&mut rest).await?;
+        return version_2(fixed[0], fixed[1], &rest).ok_or_else(|| bad("bad PROXY header"));
+    }
+    if !start.starts_with(b"PROXY ") {
+        return Err(bad("no PROXY header"));
+    }
+    let mut line = start.to_vec();
+    // Byte by byte: whatever follows the line is not ours to take.
+    while !line.ends_with(b"\r\n") {
+        if line.len() == LINE_BYTES_MAX {
+            return Err(bad("the PROXY line is too long"));
+        }
+        line.push(stream.read_u8().await?);
+    }
+    version_1(&line).ok_or_else(|| bad("bad PROXY line"))
+}
+
+/// Reads `PROXY TCP4 192.0.2.7 198.51.100.1 4711 443`; `None` if it is not well formed.
+fn version_1(line: &[u8]) -> Option<Option<IpAddr>> {
+    let text = str::from_utf8(line).ok()?.strip_suffix("\r\n")?.strip_prefix("PROXY ")?;
+    let words: Vec<&str> = text.split(' ').collect();
+    let port = |text: &str| text.parse::<u16>().is_ok();
+    match *words {
+        ["UNKNOWN", ..] => Some(None),
+        ["TCP4", from, to, from_port, to_port] if port(from_port) && port(to_port) => {
+            to.parse::<Ipv4Addr>().ok()?;
+            Some(Some(IpAddr::V4(from.parse().ok()?)))
+        }
+        ["TCP6", from, to, from_port, to_port] if port(from_port) && port(to_port) => {
+            to.parse::<Ipv6Addr>().ok()?;
+            Some(Some(IpAddr::V6(from.parse().ok()?)))
+        }
+        _ => None,
+    }
+}
+
+/// Reads version and command, family, and the addresses; `None` if they are not well formed.
+fn version_2(command: u8, family: u8, rest: &[u8]) -> Option<Option<IpAddr>> {
+    match (command, family) {
+        // LOCAL: a health check of the proxy's own.
+        (0x20, _) => Some(None),
+        (0x21, 0x11 | 0x12) => {
+            let ip: [u8; 4] = rest.get(..12)?.first_chunk().copied()?;
+            Some(Some(Ipv4Addr::from(ip).into()))
+        }
+        (0x21, 0x21 | 0x22) => {
+            let ip: [u8; 16] = rest.get(..36)?.first_chunk().copied()?;
+            Some(Some(Ipv6Addr::from(ip).into()))
+        }
+        // Of a Unix socket, or of nothing that is known.
+        (0x21, 0x00 | 0x31 | 0x32) => Some(None),
+        _ => None,
+    }
+}
+
+fn bad(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests;

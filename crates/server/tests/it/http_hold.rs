@@ -1,0 +1,173 @@
+//! Places that are held over the wire, services that are observed, and what is only for those who run it.
+
+use serde_json::{Value, json};
+
+use crate::programs::Folder;
+use crate::support::{Reply, Server};
+
+const REPORT: &str = r#"{"policy":"report","key":"ann"}"#;
+
+fn permit(reply: &Reply) -> Option<String> {
+    reply.json()["permit"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn places_are_held_until_they_are_given_back() {
+    let server = Server::start();
+    let acquire = || server.post("/v1/acquire", REPORT);
+    let (first, second, third) = (acquire(), acquire(), acquire());
+    assert_eq!((first.status, &first.json()["remaining"]), (200, &json!(1)));
+    assert_eq!(second.json()["allowed"], true);
+    assert_eq!((&third.json()["allowed"], permit(&third)), (&json!(false), None));
+    assert!(third.header("retry-after").is_some());
+    let (first, second) = (permit(&first).unwrap(), permit(&second).unwrap());
+    assert_ne!(first, second);
+    let release = |permit: &str| {
+        let body = json!({"policy": "report", "key": "ann", "permit": permit}).to_string();
+        server.post("/v1/release", &body)
+    };
+    for _ in 0..2 {
+        let released = release(&first);
+        assert_eq!((released.status, released.body.as_str()), (200, r#"{"released":true}"#));
+        assert_eq!(server.remaining("report", "ann"), 1, "twice is once");
+    }
+    assert!(permit(&acquire()).is_some());
+}
+
+#[test]
+fn what_cannot_be_held_is_said() {
+    let server = Server::start();
+    for (path, body, status, field) in [
+        ("/v1/acquire", r#"{"policy":"api","key":"k"}"#, 400, "policy"),
+        ("/v1/acquire", r#"{"policy":"reprot","key":"k"}"#, 404, "policy"),
+        ("/v1/acquire", r#"{"policy":"report"}"#, 400, "key"),
+        ("/v1/acquire", r#"{"policy":"report","key":"k","cost":-1}"#, 400, "cost"),
+        ("/v1/check", REPORT, 400, "policy"),
+        ("/v1/release", REPORT, 400, "permit"),
+        ("/v1/release", r#"{"policy":"report","key":"k","permit":"x"}"#, 400, "permit"),
+        ("/v1/release", r#"{"policy":"report","key":"k","permit":7}"#, 400, "permit"),
+        ("/v1/release", r#"{"policy":"report","key":"k","permit":"p0.1","cost":1}"#, 400, "cost"),
+        ("/v1/release", r#"{"policy":"api","key":"k","permit":"p0.1"}"#, 400, "policy"),
+    ] {
+        let reply = server.post(path, body);
+        assert_eq!(reply.status, status, "{path} {body}: {}", reply.body);
+        assert_eq!(reply.json()["field"], field, "{path} {body}: {}", reply.body);
+    }
+    assert_eq!(server.remaining("report", "ann"), 2);
+}
+
+#[test]
+fn an_atomic_batch_charges_all_or_none() {
+    let server = Server::start();
+    let batch = |cost: u64| {
+        let checks =
+            json!([{"policy":"api","key":"ann"}, {"policy":"login","key":"ann","cost":cost}]);
+        server.post("/v1/check/batch", &json!({"checks": checks, "atomic": true}).to_string())
+    };
+    let refused = batch(6).json();
+    assert_eq!(refused["decisions"][1]["allowed"], false, "{refused}");
+    assert_eq!((server.remaining("api", "ann"), server.remaining("login", "ann")), (20, 5));
+    let admitted = batch(5).json();
+    assert_eq!(admitted["decisions"][1]["remaining"], 0, "{admitted}");
+    assert_eq!((server.remaining("api", "ann"), server.remaining("login", "ann")), (19, 0));
+    let one = json!({"policy":"api","key":"k"});
+    let many: Vec<Value> =
+        (0..65).map(|key| json!({"policy":"api","key":key.to_string()})).collect();
+    for (body, field) in [
+        (
+            json!({"checks": [one, {"policy":"report","key":"k"}], "atomic": true}),
+            "checks[1].policy",
+        ),
+        (json!({"checks": [one, {"policy":"apj","key":"k"}], "atomic": true}), "checks[1].policy"),
+        (json!({"checks": [one], "atomic": 1}), "atomic"),
+        (json!({"checks": many, "atomic": true}), "checks"),
+    ] {
+        let reply = server.post("/v1/check/batch", &body.to_string());
+        assert!(matches!(reply.status, 400 | 404), "{body}: {}", reply.body);
+        assert_eq!(reply.json()["field"], field, "{}", reply.body);
+    }
+    assert_eq!(server.remaining("api", "k"), 20);
+}
+
+#[test]
+fn services_are_observed_for_a_minute() {
+    let server = Server::start();
+    for body in [
+        r#"{"target":"db","latency_ms":12,"ok":true}"#,
+        r#"{"target":"db","latency_ms":8.5}"#,
+        r#"{"target":"db","latency_ms":0,"ok":false}"#,
+    ] {
+        let reply = server.post("/v1/observe", body);
+        assert_eq!((reply.status, reply.body.as_str()), (204, ""), "{body}");
+    }
+    assert_eq!(server.send("PUT", "/v1/pressure/cache", &[], br#"{"pressure":0.7}"#).status, 204);
+    let targets = server.get("/v1/pressure").json()["targets"].clone();
+    assert_eq!((&targets["db"]["count"], &targets["db"]["errors"]), (&json!(3), &json!(1)));
+    assert_eq!(targets["db"]["mean_ms"], 6.833);
+    assert!(targets["db"]["p99_ms"].as_f64().is_some_and(|ms| (12.0..15.0).contains(&ms)));
+    assert_eq!(targets["cache"]["pressure"], 0.7);
+    assert_eq!(server.send("PUT", "/v1/pressure/cache", &[], br#"{"pressure":null}"#).status, 204);
+    assert_eq!(server.get("/v1/pressure").json()["targets"]["cache"], Value::Null);
+}
+
+#[test]
+fn bad_observations_are_not_counted() {
+    let server = Server::start();
+    let long = format!(r#"{{"target":"{}","latency_ms":1}}"#, "x".repeat(101));
+    for (body, field) in [
+        ("{}", "target"),
+        (r#"{"target":"db"}"#, "latency_ms"),
+        (r#"{"target":"","latency_ms":1}"#, "target"),
+        (r#"{"target":"a\nb","latency_ms":1}"#, "target"),
+        (&long, "target"),
+        (r#"{"target":"db","latency_ms":-1}"#, "latency_ms"),
+        (r#"{"target":"db","latency_ms":1e400}"#, "latency_ms"),
+        (r#"{"target":"db","latency_ms":9007199254740993}"#, "latency_ms"),
+        (r#"{"target":"db","latency_ms":NaN}"#, "latency_ms"),
+        (r#"{"target":"db","latency_ms":"1"}"#, "latency_ms"),
+        (r#"{"target":"db","latency_ms":1,"ok":"yes"}"#, "ok"),
+        (r#"{"target":"db","latency_ms":1,"x":1}"#, "x"),
+    ] {
+        let reply = server.post("/v1/observe", body);
+        assert_eq!((reply.status, &reply.json()["field"]), (400, &json!(field)), "{body}");
+    }
+    for body in ["{}", r#"{"pressure":-0.1}"#, r#"{"pressure":1.1}"#, r#"{"pressure":"1"}"#] {
+        let reply = server.send("PUT", "/v1/pressure/db", &[], body.as_bytes());
+        assert_eq!((reply.status, &reply.json()["field"]), (400, &json!("pressure")), "{body}");
+    }
+    assert_eq!(server.get("/v1/pressure").body, r#"{"targets":{}}"#);
+}
+
+#[test]
+fn the_status_says_what_runs() {
+    let status = Server::start().get("/v1/status").json();
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&status["store"], &status["nodes"]), (&json!("memory"), &json!(1)));
+    assert_eq!(status["policies"], 9);
+    assert!(status["uptime_ms"].is_u64());
+}
+
+#[test]
+fn a_token_opens_what_changes_things_and_is_never_repeated() {
+    let folder = Folder::new();
+    let config = "policies: { api: { limit: 100/min } }\nadmin: { token: correct-horse-battery }\n";
+    let server = Server::with_config(&folder, config);
+    let call = |path: &str, method: &str, token: Option<&str>| {
+        let headers: Vec<_> = token.into_iter().map(|token| ("Authorization", token)).collect();
+        let body =
+            if method == "PUT" { r#"{"pressure":1}"# } else { r#"{"policy":"api","key":"k"}"# };
+        server.send(method, path, &headers, body.as_bytes())
+    };
+    for (path, method, done) in
+        [("/v1/reset", "POST", 200), ("/v1/refund", "POST", 200), ("/v1/pressure/db", "PUT", 204)]
+    {
+        for wrong in [None, Some("Bearer correct-horse-batterx"), Some("correct-horse-battery")] {
+            let refused = call(path, method, wrong);
+            assert_eq!(refused.status, 401, "{path} {wrong:?}: {}", refused.body);
+            assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+            assert!(!refused.body.contains("correct-horse"), "{}", refused.body);
+        }
+        assert_eq!(call(path, method, Some("Bearer correct-horse-battery")).status, done, "{path}");
+    }
+    assert_eq!(call("/v1/check", "POST", None).status, 200, "checks need no token");
+}

@@ -1,0 +1,83 @@
+//! Every example of `openapi.json`, against the real server.
+
+use serde_json::Value;
+
+use crate::support::Server;
+
+/// What an example answer has, the real one has too, of the same kind.
+pub(crate) fn same_shape(example: &Value, real: &Value, place: &str) {
+    match (example, real) {
+        (Value::Object(example), Value::Object(real)) => {
+            for (name, value) in example {
+                let found =
+                    real.get(name).unwrap_or_else(|| panic!("{place}: no {name} in {real:?}"));
+                same_shape(value, found, &format!("{place}.{name}"));
+            }
+        }
+        (Value::Array(example), Value::Array(real)) => {
+            assert_eq!(example.len(), real.len(), "{place}");
+            for (example, real) in example.iter().zip(real) {
+                same_shape(example, real, place);
+            }
+        }
+        _ => assert_eq!(
+            std::mem::discriminant(example),
+            std::mem::discriminant(real),
+            "{place}: {example} and {real}"
+        ),
+    }
+}
+
+fn path_with_examples(path: &str, operation: &Value) -> String {
+    let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+    parameters.iter().filter(|parameter| parameter["in"] == "path").fold(
+        path.to_owned(),
+        |path, parameter| {
+            let name = format!("{{{}}}", parameter["name"].as_str().unwrap());
+            path.replace(&name, parameter["example"].as_str().unwrap())
+        },
+    )
+}
+
+#[test]
+fn every_example_works() {
+    let server = Server::start();
+    let document = server.get("/openapi.json").json();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut count = 0;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let target = path_with_examples(path, operation);
+            let sent = &operation["requestBody"]["content"]["application/json"]["example"];
+            let body = if sent.is_null() { String::new() } else { sent.to_string() };
+            let method = method.to_uppercase();
+            let reply = server.send(&method, &target, &[], body.as_bytes());
+            let responses = operation["responses"].as_object().unwrap();
+            let status = reply.status.to_string();
+            let told = responses.get(&status);
+            let told = told.unwrap_or_else(|| panic!("{method} {target}: {status} {}", reply.body));
+            assert!(reply.status < 300, "{method} {target} {body}: {}", reply.body);
+            let example = &told["content"]["application/json"]["example"];
+            if !example.is_null() {
+                same_shape(example, &reply.json(), &target);
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 12, "only {count} examples");
+}
+
+#[test]
+fn no_path_answers_a_method_that_is_not_told() {
+    let server = Server::start();
+    let document = server.get("/openapi.json").json();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let told = |method: &str| operations.get(method.to_lowercase());
+        for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
+            let any = operations.as_object().unwrap().values().next().unwrap();
+            let target = path_with_examples(path, told(method).unwrap_or(any));
+            let is_there = server.send(method, &target, &[], b"").status != 405;
+            assert_eq!(is_there, told(method).is_some(), "{method} {target}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Other people's programs: started for one test, ended with it, and missed loudly.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::processes::{DEADLINE, wait_until};
+use crate::support::{Server, tidegate};
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A folder of a test's own, gone with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.file(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program that runs until this is dropped.
+pub(crate) struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Starts it, with what it says in a file of the folder.
+    pub(crate) fn start(command: &mut Command, folder: &Folder) -> Self {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let log = folder.file("program.log");
+        let file = File::create(&log).unwrap();
+        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        Self { child: spawn(command, &name), log }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
+        }
+    }
+}
+
+fn spawn(command: &mut Command, name: &str) -> Child {
+    command.spawn().unwrap_or_else(|error| {
+        panic!("cannot start {name}: {error}; `./dev test` installs what the tests need")
+    })
+}
+
+/// The app behind the proxies, and its port.
+pub(crate) struct App {
+    child: Child,
+    pub(crate) port: u16,
+}
+
+impl App {
+    pub(crate) fn start() -> Self {
+        let script = root().join("crates/server/tests/clients/echo_app.py");
+        let mut command = Command::new("python3");
+        let mut child =
+            spawn(command.arg(script).stdout(Stdio::piped()).stderr(Stdio::null()), "python3");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { child, port: line.trim().parse().unwrap() }
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nobody listens on now.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until somebody listens.
+pub(crate) fn wait_for_port(port: u16) {
+    let connects = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    wait_until("a program listens", DEADLINE, connects);
+}
+
+/// A program of the virtual environment that `./dev` makes.
+pub(crate) fn of_venv(program: &str) -> PathBuf {
+    let path = root().join("target/clients/proxies/bin").join(program);
+    let also = std::env::var_os("TIDEGATE_PROXIES").map(|dir| Path::new(&dir).join(program));
+    let found = also.filter(|path| path.exists()).unwrap_or(path);
+    assert!(found.exists(), "{} is missing: `./dev test` installs it", found.display());
+    found
+}
+
+/// Runs curl, and gives what it printed.
+pub(crate) fn curl(args: &[&str]) -> String {
+    let ran = Command::new("curl").args(["-sS", "--max-time", "20"]).args(args).output();
+    let ran = ran.expect("cannot start curl; `./dev test` installs what the tests need");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "curl {args:?}: {said}");
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+impl Server {
+    /// A server with a configuration; `LISTEN` in it is where to listen.
+    pub(crate) fn with_config(folder: &Folder, config: &str) -> Self {
+        let path = folder.write("tidegate.yaml", config);
+        Self::start_with(&["serve", "-c", path.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+    }
+}
+
+/// The binary on a Unix socket, once it answers.
+pub(crate) fn on_socket(folder: &Folder, config: &str) -> (Program, PathBuf) {
+    let (path, socket) = (folder.write("tidegate.yaml", config), folder.file("http.sock"));
+    let address = format!("unix:{}", socket.display());
+    let mut command = tidegate(&["serve", "-c", path.to_str().unwrap(), "--listen", &address]);
+    let program = Program::start(&mut command, folder);
+    wait_until("the socket is there", DEADLINE, || socket.exists());
+    (program, socket)
+}
