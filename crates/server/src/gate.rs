@@ -1,12 +1,15 @@
 //! What every door asks: the engine with everything that the configuration says, swapped whole on reload.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use tidegate::{Engine, EngineBuilder};
 
 use crate::config::{Config, DoorRules};
 use crate::doors::http::Settings;
+use crate::logs::Events;
+use crate::metrics::Metrics;
 
 use crate::doors::rls::Rls;
 
@@ -14,6 +17,9 @@ use crate::doors::rls::Rls;
 #[derive(Debug)]
 pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
+    metrics: Arc<Metrics>,
+    events: Events,
+    is_draining: AtomicBool,
 }
 
 /// One configuration, checked and built. It never changes.
@@ -49,7 +55,10 @@ impl Snapshot {
 
 impl Gate {
     pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
-        Arc::new(Self { current: ArcSwap::from_pointee(snapshot) })
+        let metrics = Arc::<Metrics>::default();
+        metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
+        let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
+        Arc::new(Self { current, metrics, events: Events::new(), is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
@@ -57,8 +66,28 @@ impl Gate {
         self.current.load()
     }
 
+    /// Where doors tell what is worth a line.
+    pub(crate) const fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// From now on whoever asks is told that the server is about to end. It serves on.
+    pub(crate) fn drains(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Where doors tell what they did.
+    pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
     /// Puts another configuration in force. What the old engine has taken ahead goes back to the store.
     pub(crate) fn swap(&self, next: Snapshot) {
+        self.metrics.policies_are(next.engine.policies().map(|policy| policy.name()));
         let before = self.current.swap(Arc::new(next));
         before.engine.release_leases();
     }

@@ -9,9 +9,11 @@
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
 //! - [`observed`] keeps what callers say about the services behind them.
+//! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
+//! - [`systemd`] takes sockets over, and says how the service does.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
@@ -28,10 +30,12 @@ mod headers;
 mod identity;
 mod listen;
 mod logs;
+mod metrics;
 mod observed;
 mod reload;
 mod server;
 mod store;
+mod systemd;
 mod text;
 mod threshold;
 mod tls;
@@ -47,7 +51,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return cli::usage(&error),
     };
-    logs::start();
+    let lines = logs::start();
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
@@ -57,5 +61,8 @@ fn main() -> ExitCode {
         Command::Validate(args) => cli::validate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };
+    if let Some(lines) = lines {
+        lines.flush();
+    }
     done.unwrap_or_else(|error| cli::failed(&error))
 }

@@ -7,7 +7,6 @@ mod identity;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::signal::unix::Signal;
@@ -28,21 +27,6 @@ pub(crate) struct Source {
     pub(crate) read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
 }
 
-/// How reloads went, since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Reloads {
-    ok: AtomicU64,
-    error: AtomicU64,
-}
-
-impl Reloads {
-    /// Those that were taken, and those that were refused.
-    #[allow(dead_code, reason = "for those who show metrics")]
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.ok.load(Ordering::Relaxed), self.error.load(Ordering::Relaxed))
-    }
-}
-
 /// Takes a new configuration whenever there is one.
 pub(crate) struct Reloader {
     source: Arc<Source>,
@@ -50,7 +34,6 @@ pub(crate) struct Reloader {
     /// What was built at the start, and can only be built anew.
     running: Config,
     taken: Option<Identity>,
-    pub(crate) reloads: Arc<Reloads>,
 }
 
 impl Reloader {
@@ -61,8 +44,7 @@ impl Reloader {
         running: Config,
         before: Option<Identity>,
     ) -> Self {
-        let reloads = Arc::default();
-        Self { source: Arc::new(source), gate, running, taken: before, reloads }
+        Self { source: Arc::new(source), gate, running, taken: before }
     }
 
     /// Never ends. Cancelled, the configuration in force stays.
@@ -106,11 +88,11 @@ impl Reloader {
         match self.next().await {
             Ok(next) => {
                 self.gate.swap(next);
-                self.reloads.ok.fetch_add(1, Ordering::Relaxed);
+                self.gate.metrics().reloaded(true);
                 tracing::info!(%file, "{why}: the new configuration is in force");
             }
             Err(problems) => {
-                self.reloads.error.fetch_add(1, Ordering::Relaxed);
+                self.gate.metrics().reloaded(false);
                 for problem in problems {
                     tracing::error!("{problem}");
                 }

@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::listen::{Listener, Peer, Stream};
+
+/// How long those who were at the door when it closed have to come in: a round trip, and to be accepted.
+const HANDSHAKE: Duration = Duration::from_millis(100);
 
 /// The bounds of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -78,10 +81,10 @@ impl Ending {
 /// Serves until `stop` is ready, then ends without failing anybody.
 ///
 /// A connection that is kept alive cannot simply be closed: its next request may be on its way. So first every
-/// answer says that it is the last, and new connections are still served; then the listener goes; then what is
-/// left is idle, and is closed.
+/// answer says that it is the last, and new connections are still served; then nobody new is let in, and the listener
+/// goes once those who were at the door are inside; then what is left is idle, and is closed.
 pub(crate) async fn run(
-    listener: Listener,
+    mut listener: Listener,
     door: impl Door,
     bounds: Bounds,
     stop: impl Future<Output = ()>,
@@ -101,16 +104,10 @@ pub(crate) async fn run(
     is_farewell.store(true, Ordering::Relaxed);
     phase.send_replace(Phase::Farewell);
     // Whoever connects now is served, and told to go elsewhere.
-    let mut farewell = pin!(tokio::time::sleep(bounds.farewell));
-    while !hall.connections.is_empty() {
-        tokio::select! {
-            () = &mut farewell => break,
-            () = hall.next(&listener) => {}
-        }
-    }
-    for (stream, peer) in listener.close() {
-        hall.serve(stream, peer, None);
-    }
+    hall.serve_until_empty(&listener, bounds.farewell).await;
+    listener.hush();
+    hall.serve_for(&listener, HANDSHAKE).await;
+    drop(listener);
     hall.emptied(bounds.farewell).await;
     phase.send_replace(Phase::Closing);
     hall.emptied(bounds.drain).await;
@@ -138,19 +135,36 @@ impl<D: Door> Hall<D> {
         };
         tokio::select! {
             (slot, accepted) = accepted => match accepted {
-                Ok((stream, peer)) => self.serve(stream, peer, slot),
+                Ok((stream, peer)) => {
+                    let serving = self.door.clone().serve(stream, peer, self.ending.clone());
+                    self.connections.spawn(async move {
+                        serving.await;
+                        drop(slot);
+                    });
+                }
                 Err(error) => pause_after(&error).await,
             },
             Some(_) = self.connections.join_next() => {}
         }
     }
 
-    fn serve(&mut self, stream: Stream, peer: Peer, slot: Option<OwnedSemaphorePermit>) {
-        let serving = self.door.clone().serve(stream, peer, self.ending.clone());
-        self.connections.spawn(async move {
-            serving.await;
-            drop(slot);
-        });
+    /// Serves whoever is there and whoever comes, until nobody is left, or for `at_most`.
+    async fn serve_until_empty(&mut self, listener: &Listener, at_most: Duration) {
+        let served = async {
+            while !self.connections.is_empty() {
+                self.next(listener).await;
+            }
+        };
+        let _ = tokio::time::timeout(at_most, served).await;
+    }
+
+    async fn serve_for(&mut self, listener: &Listener, span: Duration) {
+        let served = async {
+            loop {
+                self.next(listener).await;
+            }
+        };
+        let _: Result<(), _> = tokio::time::timeout(span, served).await;
     }
 
     /// Ready when nobody is left, or after `at_most`.

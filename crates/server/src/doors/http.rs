@@ -9,11 +9,14 @@ mod body;
 mod connection;
 mod hold;
 mod openapi;
+mod operations;
+mod overrides;
 mod page;
 mod policies;
 mod pressure;
 mod problem;
 mod question;
+mod ready;
 mod request;
 mod settings;
 mod status;
@@ -33,6 +36,7 @@ use tidegate::tower::{Headers, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
 
 pub(crate) use self::connection::{HttpBounds, HttpDoor};
+use self::operations::Told;
 pub(crate) use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
@@ -73,17 +77,24 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
 }
 
 /// Every path that there is; a test compares them with `openapi.json`.
-fn routes() -> [(&'static str, MethodRouter<Api>); 18] {
+fn routes() -> [(&'static str, MethodRouter<Api>); 22] {
     [
         ("/", get(page::page)),
         ("/healthz", get(async || "ok\n")),
+        ("/metrics", get(operations::metrics)),
         ("/openapi.json", get(openapi::show)),
+        ("/readyz", get(ready::ready)),
         ("/v1/acquire", post(hold::acquire)),
         ("/v1/auth", any(auth)),
         ("/v1/auth/{policy}", any(auth_by)),
         ("/v1/check", post(check)),
         ("/v1/check/batch", post(check_batch)),
         ("/v1/observe", post(pressure::observe)),
+        ("/v1/overrides", get(overrides::list)),
+        (
+            "/v1/overrides/{policy}/{key}",
+            get(overrides::show).put(overrides::set).delete(overrides::remove),
+        ),
         ("/v1/peek", post(peek)),
         ("/v1/policies", get(policies)),
         ("/v1/pressure", get(pressure::show)),
@@ -153,11 +164,15 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let body = body::read(body).await?;
+    let told = Told::begin(gate);
     let snapshot = gate.now();
     let engine = &snapshot.engine;
     let request: Request<'_> = body::decode(&body)?;
     let question = request.question()?;
     let answer = engine.ask(&question.check(), op).await;
+    if op == Op::Take {
+        told.decided(&question.check(), &answer);
+    }
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
     Ok(decision(&answer, snapshot.http.headers))
 }
@@ -166,6 +181,7 @@ where
 /// bad element is refused whole.
 async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
+    let told = Told::begin(&gate);
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
     let engine = &gate.now().engine;
@@ -182,8 +198,10 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     // All are under way before the first is waited for, so that a store may take them in one round trip.
     let under_way: Vec<_> = numbered().map(|(_, check)| engine.ask(&check, Op::Take)).collect();
     let mut decisions = Vec::with_capacity(under_way.len());
-    for (index, reply) in under_way.into_iter().enumerate() {
-        let answer = reply.await.map_err(|error| unanswered((index, error)))?;
+    for ((index, check), reply) in numbered().zip(under_way) {
+        let answer = reply.await;
+        told.decided(&check, &answer);
+        let answer = answer.map_err(|error| unanswered((index, error)))?;
         decisions.push(answer::Decision::from(&answer));
     }
     Ok(json(&answer::BatchAnswer { decisions }))
@@ -205,12 +223,13 @@ async fn check_together(engine: &Engine, questions: &[Question<'_>]) -> Answered
 /// Takes a place in a leaky bucket's queue. The caller waits.
 async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
+    let told = Told::begin(&gate);
     let request: Request<'_> = body::decode(&body)?;
     let engine = &gate.now().engine;
-    let reservation = engine
-        .reserve(&request.question()?.check())
-        .await
-        .map_err(|error| Problem::unanswered(engine, &error))?;
+    let question = request.question()?;
+    let reservation = engine.reserve(&question.check()).await;
+    told.reserved(&question.check(), &reservation);
+    let reservation = reservation.map_err(|error| Problem::unanswered(engine, &error))?;
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {
         write_retry_after(response.headers_mut(), reservation.retry_after());

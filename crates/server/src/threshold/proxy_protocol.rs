@@ -38,13 +38,22 @@ impl ProxyProtocol {
         {
             return Err(bad("the PROXY protocol is not believed from this peer"));
         }
-        let source = header(stream).await?;
-        Ok(source.map_or(peer, |ip| Peer::Ip(ip.to_canonical())))
+        Ok(match header(stream).await? {
+            Source::Proxy => peer,
+            Source::Client(ip) => Peer::Ip(ip.to_canonical()),
+        })
     }
 }
 
-/// The address that is forwarded for; `None` where the proxy speaks for itself.
-async fn header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<IpAddr>> {
+/// Whom a proxy speaks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// Itself, or somebody who has no address.
+    Proxy,
+    Client(IpAddr),
+}
+
+async fn header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Source> {
     // Both versions have at least 15 bytes.
     let mut start = [0; 12];
     stream.read_exact(&mut start).await?;
@@ -74,39 +83,37 @@ async fn header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<IpAd
 }
 
 /// Reads `PROXY TCP4 192.0.2.7 198.51.100.1 4711 443`; `None` if it is not well formed.
-fn version_1(line: &[u8]) -> Option<Option<IpAddr>> {
+fn version_1(line: &[u8]) -> Option<Source> {
     let text = str::from_utf8(line).ok()?.strip_suffix("\r\n")?.strip_prefix("PROXY ")?;
     let words: Vec<&str> = text.split(' ').collect();
     let port = |text: &str| text.parse::<u16>().is_ok();
     match *words {
-        ["UNKNOWN", ..] => Some(None),
+        ["UNKNOWN", ..] => Some(Source::Proxy),
         ["TCP4", from, to, from_port, to_port] if port(from_port) && port(to_port) => {
             to.parse::<Ipv4Addr>().ok()?;
-            Some(Some(IpAddr::V4(from.parse().ok()?)))
+            Some(Source::Client(IpAddr::V4(from.parse().ok()?)))
         }
         ["TCP6", from, to, from_port, to_port] if port(from_port) && port(to_port) => {
             to.parse::<Ipv6Addr>().ok()?;
-            Some(Some(IpAddr::V6(from.parse().ok()?)))
+            Some(Source::Client(IpAddr::V6(from.parse().ok()?)))
         }
         _ => None,
     }
 }
 
 /// Reads version and command, family, and the addresses; `None` if they are not well formed.
-fn version_2(command: u8, family: u8, rest: &[u8]) -> Option<Option<IpAddr>> {
+fn version_2(command: u8, family: u8, rest: &[u8]) -> Option<Source> {
     match (command, family) {
-        // LOCAL: a health check of the proxy's own.
-        (0x20, _) => Some(None),
         (0x21, 0x11 | 0x12) => {
             let ip: [u8; 4] = rest.get(..12)?.first_chunk().copied()?;
-            Some(Some(Ipv4Addr::from(ip).into()))
+            Some(Source::Client(Ipv4Addr::from(ip).into()))
         }
         (0x21, 0x21 | 0x22) => {
             let ip: [u8; 16] = rest.get(..36)?.first_chunk().copied()?;
-            Some(Some(Ipv6Addr::from(ip).into()))
+            Some(Source::Client(Ipv6Addr::from(ip).into()))
         }
-        // Of a Unix socket, or of nothing that is known.
-        (0x21, 0x00 | 0x31 | 0x32) => Some(None),
+        // A health check of the proxy's own; of a Unix socket, or of nothing that is known.
+        (0x20, _) | (0x21, 0x00 | 0x31 | 0x32) => Some(Source::Proxy),
         _ => None,
     }
 }

@@ -54,7 +54,7 @@ fn many_streams_on_few_connections_are_all_answered() {
         .args(["-n", "5000", "-c", "4", "-m", "64", "-d", body.to_str().unwrap()])
         .arg(format!("{}/v1/check", server.url()))
         .output()
-        .expect("cannot start h2load; `./dev test` installs what the tests need");
+        .expect("cannot start h2load; `./dev clients` installs what the tests need");
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(said.contains("5000 succeeded, 0 failed, 0 errored"), "{said}");
     assert_eq!(server.remaining("monthly", "ann"), 95_000);

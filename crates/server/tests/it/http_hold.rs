@@ -171,3 +171,48 @@ fn a_token_opens_what_changes_things_and_is_never_repeated() {
     }
     assert_eq!(call("/v1/check", "POST", None).status, 200, "checks need no token");
 }
+
+#[test]
+fn overrides_are_set_shown_and_taken_back() {
+    let server = Server::start();
+    let send = |method: &str, path: &str, body: &str| {
+        server.send(method, &format!("/v1/overrides{path}"), &[], body.as_bytes())
+    };
+    assert_eq!(send("GET", "", "").body, r#"{"overrides":[]}"#);
+    assert_eq!(send("GET", "/api/partner-7", "").status, 404);
+    assert_eq!(send("PUT", "/api/partner-7", r#"{"limit":"5000/min"}"#).status, 204);
+    let shown = send("GET", "/api/partner-7", "").json();
+    let expected = json!({"policy":"api","key":"partner-7","limit":"5000/min","ttl_ms":null});
+    assert_eq!(shown, expected);
+    assert_eq!(server.remaining("api", "partner-7"), 5000);
+    assert_eq!(send("PUT", "/api/10.0.0.0%2F8", r#"{"block":true,"ttl_ms":60000}"#).status, 204);
+    let blocked = server.post("/v1/check", r#"{"policy":"api","key":"10.1.2.3"}"#).json();
+    assert_eq!((&blocked["allowed"], &blocked["retry_after_ms"]), (&json!(false), &Value::Null));
+    assert_eq!(send("GET", "", "").json()["overrides"].as_array().unwrap().len(), 2);
+    assert_eq!(send("DELETE", "/api/partner-7", "").status, 204);
+    assert_eq!(send("DELETE", "/api/partner-7", "").status, 404);
+    assert_eq!(server.remaining("api", "partner-7"), 20);
+}
+
+#[test]
+fn overrides_that_make_no_sense_are_not_kept() {
+    let server = Server::start();
+    for (path, body, status, field) in [
+        ("/apj/k", r#"{"limit":"5/s"}"#, 404, "policy"),
+        ("/api/k", "{}", 400, "limit"),
+        ("/api/k", r#"{"limit":"5/fortnight"}"#, 400, "limit"),
+        ("/api/k", r#"{"limit":5}"#, 400, "limit"),
+        ("/api/k", r#"{"limit":"5/s","allow":true}"#, 400, "limit"),
+        ("/plan/k", r#"{"limit":"5/s"}"#, 400, "limit"),
+        ("/api/k", r#"{"allow":true,"ttl_ms":-1}"#, 400, "ttl_ms"),
+        ("/api/k", r#"{"alow":true}"#, 400, "alow"),
+    ] {
+        let reply = server.send("PUT", &format!("/v1/overrides{path}"), &[], body.as_bytes());
+        assert_eq!(reply.status, status, "{path} {body}: {}", reply.body);
+        assert_eq!(reply.json()["field"], field, "{path} {body}: {}", reply.body);
+    }
+    let forwarded = [("X-Forwarded-For", "192.0.2.1")];
+    let reply = server.send("PUT", "/v1/overrides/api/k", &forwarded, br#"{"allow":true}"#);
+    assert_eq!(reply.status, 403, "{}", reply.body);
+    assert_eq!(server.get("/v1/overrides").body, r#"{"overrides":[]}"#);
+}

@@ -74,7 +74,7 @@ impl Drop for Program {
 
 fn spawn(command: &mut Command, name: &str) -> Child {
     command.spawn().unwrap_or_else(|error| {
-        panic!("cannot start {name}: {error}; `./dev test` installs what the tests need")
+        panic!("cannot start {name}: {error}; `./dev clients` installs what the tests need")
     })
 }
 
@@ -117,16 +117,14 @@ pub(crate) fn wait_for_port(port: u16) {
 /// A program of the virtual environment that `./dev` makes.
 pub(crate) fn of_venv(program: &str) -> PathBuf {
     let path = root().join("target/clients/proxies/bin").join(program);
-    let also = std::env::var_os("TIDEGATE_PROXIES").map(|dir| Path::new(&dir).join(program));
-    let found = also.filter(|path| path.exists()).unwrap_or(path);
-    assert!(found.exists(), "{} is missing: `./dev test` installs it", found.display());
-    found
+    assert!(path.exists(), "{} is missing: `./dev clients` installs it", path.display());
+    path
 }
 
 /// Runs curl, and gives what it printed.
 pub(crate) fn curl(args: &[&str]) -> String {
     let ran = Command::new("curl").args(["-sS", "--max-time", "20"]).args(args).output();
-    let ran = ran.expect("cannot start curl; `./dev test` installs what the tests need");
+    let ran = ran.expect("cannot start curl; `./dev clients` installs what the tests need");
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "curl {args:?}: {said}");
     String::from_utf8(ran.stdout).unwrap()

@@ -128,7 +128,7 @@ fn small_talk_is_answered() {
         assert_eq!(server.resp_line(line), expected, "{line}");
     }
     let info = server.resp_line("INFO");
-    for part in ["redis_version:7.0.0\r\n", "loading:0\r\n", "# Tidegate\r\n", "policies:8\r\n"] {
+    for part in ["redis_version:7.0.0\r\n", "loading:0\r\n", "# Tidegate\r\n", "policies:9\r\n"] {
         assert!(info.contains(part), "{part} in {info}");
     }
     assert!(!server.resp_line("INFO persistence").contains("redis_version"));

@@ -40,7 +40,7 @@ pub(crate) struct BadMatch {
 /// All routes in order, and the keys of policies that have one of their own.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Routes {
-    routes: Vec<Route>,
+    in_order: Vec<Route>,
     policy_keys: BTreeMap<String, KeyParts>,
     /// Of all others.
     usual_key: KeyParts,
@@ -101,8 +101,8 @@ impl Route {
 }
 
 impl Routes {
-    pub(crate) fn new(routes: Vec<Route>, policy_keys: BTreeMap<String, KeyParts>) -> Self {
-        Self { routes, policy_keys, usual_key: KeyParts::default() }
+    pub(crate) fn new(in_order: Vec<Route>, policy_keys: BTreeMap<String, KeyParts>) -> Self {
+        Self { in_order, policy_keys, usual_key: KeyParts::default() }
     }
 
     /// How a request is counted: by the first route that matches, or by `policy` if that is given.
@@ -114,7 +114,7 @@ impl Routes {
         if let Some(policy) = policy {
             return Some(Found { policy, key: self.key_of(policy), cost: 1, route: None });
         }
-        let route = self.routes.iter().find(|route| route.matches(request))?;
+        let route = self.in_order.iter().find(|route| route.matches(request))?;
         let key = route.key.as_ref().unwrap_or_else(|| self.key_of(&route.policy));
         Some(Found { policy: &route.policy, key, cost: route.cost, route: Some(&route.name) })
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::Uri;
-use axum::http::header::{AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, ORIGIN};
+use axum::http::header::{AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use subtle::ConstantTimeEq;
 
 use super::problem::Problem;
@@ -36,7 +36,7 @@ impl Admin {
     /// Refuses whoever may not call.
     pub(super) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(token) = &self.token else { return only_local(peer, headers) };
-        let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let given = given.and_then(|given| {
             let (scheme, rest) = given.split_at_checked(7)?;
             scheme.eq_ignore_ascii_case(b"bearer ").then(|| rest.trim_ascii())
@@ -83,8 +83,6 @@ impl std::fmt::Debug for Admin {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn check(admin: &Admin, peer: &str, header: Option<(HeaderName, &'static str)>, allowed: bool) {

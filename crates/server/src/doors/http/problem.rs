@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::Full;
 use serde::Serialize;
-use tidegate::{Answer, CheckError, Engine, Trouble};
+use tidegate::{Answer, CheckError, Engine, StoreError, Trouble};
 
 use crate::text::{closest, printable};
 
@@ -146,11 +146,7 @@ impl Problem {
             CheckError::Store(error) if error.trouble() == Trouble::BadAsk => {
                 Self::bad_input(&error.to_string())
             }
-            // Only the kind: where the store is, is nothing to callers.
-            CheckError::Store(error) => Self::unavailable(&format!(
-                "the store did not answer ({}), and nothing can stand in for it",
-                error.trouble().as_str()
-            )),
+            CheckError::Store(error) => Self::store_failed(error),
             other => Self::bad_input(&other.to_string()).at("policy"),
         }
     }
@@ -172,7 +168,22 @@ impl Problem {
         Self::new(status, "urn:tidegate:store-unavailable", "Store unavailable", detail)
     }
 
-    fn unknown_policy(engine: &Engine, name: &str) -> Self {
+    /// Only the kind of trouble: where the store is, is nothing to callers.
+    pub(super) fn store_failed(error: &StoreError) -> Self {
+        let kind = error.trouble().as_str();
+        Self::unavailable(&format!(
+            "the store did not answer ({kind}), and nothing can stand in for it"
+        ))
+    }
+
+    /// A key that gets what its policy says.
+    pub(super) fn no_override(policy: &str, key: &str) -> Self {
+        let (policy, key) = (printable(policy), printable(key));
+        let detail = format!("`{key}` has no override of policy `{policy}` that was set here");
+        Self::new(StatusCode::NOT_FOUND, "urn:tidegate:no-override", "No override", &detail)
+    }
+
+    pub(super) fn unknown_policy(engine: &Engine, name: &str) -> Self {
         let meant = closest(name, engine.policies().map(|policy| policy.name()));
         let hint = match meant {
             Some(meant) => format!("did you mean `{meant}`?"),

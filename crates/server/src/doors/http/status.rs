@@ -41,7 +41,7 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         nodes: engine.nodes().get(),
         policies: engine.policies().count(),
         leases: Leases {
-            keys: stats.keys as u64,
+            keys: stats.keys,
             requests: stats.requests,
             granted: stats.granted,
             returned: stats.returned,

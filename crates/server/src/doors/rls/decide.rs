@@ -266,7 +266,8 @@ mod tests {
     }
 
     fn over(engine: Engine, rls: Rls) -> Snapshot {
-        let (http, rules) = (Settings::default(), DoorRules::default());
+        let rules = DoorRules::default();
+        let http = Settings::of(&rules).unwrap();
         Snapshot { engine, http, rules, rls: Arc::new(rls) }
     }
 

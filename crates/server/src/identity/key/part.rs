@@ -4,7 +4,7 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 
 use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName, HeaderValue, USER_AGENT,
 };
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -63,7 +63,6 @@ impl Part {
             ("header" | "cookie" | "query", _) => {
                 return Err(Unread::Argument("expected a name after it, like header:x-user"));
             }
-            (_, Some(_)) => return Err(Unread::Name),
             ("client_ip", None) => Self::ClientIp,
             ("host", None) => Self::Host,
             ("method", None) => Self::Method,
@@ -106,7 +105,7 @@ fn is_token(name: &str) -> bool {
 
 /// All lines of a header as one, as HTTP has it.
 fn header(request: &Seen<'_>, name: &HeaderName) -> Vec<u8> {
-    let lines: Vec<_> = request.headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
+    let lines: Vec<_> = request.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
     lines.join(&b", "[..]).trim_ascii().to_vec()
 }
 

@@ -151,3 +151,88 @@ async fn a_request_that_never_finishes_does_not_keep_the_server_up() {
     server.stop.send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(5), server.done).await.unwrap().unwrap();
 }
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// A connection that has had its first answer.
+async fn kept(addr: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    greeted(&mut stream).await;
+    stream
+}
+
+async fn greeted(stream: &mut TcpStream) {
+    stream.write_all(GET).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"hello") {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "closed");
+    }
+}
+
+async fn is_closed(stream: &mut TcpStream) {
+    let mut rest = Vec::new();
+    let read = stream.read_to_end(&mut rest);
+    // Reset or ended.
+    let _ = tokio::time::timeout(Duration::from_secs(5), read).await.expect("still open");
+}
+
+#[tokio::test]
+async fn a_connection_may_idle_longer_than_a_head_may_take() {
+    let server = start(hello(), (Bounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
+    let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    is_closed(&mut slow).await; // and with it as much time has passed
+    greeted(&mut idle).await;
+}
+
+#[tokio::test]
+async fn a_connection_does_not_idle_for_ever() {
+    let idle_timeout = Duration::from_millis(20);
+    let server = start(hello(), (SHORT.0, HttpBounds { idle_timeout, ..SHORT.1 })).await;
+    is_closed(&mut kept(server.addr).await).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
+    let large = get(async || vec![b'x'; 64 << 20]);
+    let router = hello().route("/large", large);
+    let bounds = Bounds { connections_max: 1, ..SHORT.0 };
+    let write_timeout = Duration::from_millis(50);
+    let server = start(router, (bounds, HttpBounds { write_timeout, ..SHORT.1 })).await;
+    let mut deaf = TcpStream::connect(server.addr).await.unwrap();
+    deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    // Served only once the other has lost its place.
+    let mut next = TcpStream::connect(server.addr).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), greeted(&mut next)).await.unwrap();
+    drop(deaf);
+}
+
+/// Connects again and again, until nobody listens any more; everybody who is let in gets an answer.
+async fn reconnects(addr: SocketAddr) -> usize {
+    let mut answered = 0;
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    while let Ok(mut stream) = TcpStream::connect(addr).await {
+        let mut answer = String::new();
+        let asked = async {
+            stream.write_all(request).await?;
+            stream.read_to_string(&mut answer).await
+        };
+        asked.await.unwrap_or_else(|error| panic!("after {answered} answers: {error}"));
+        assert!(answer.ends_with("hello"), "{answer:?}");
+        answered += 1;
+    }
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_resets_nobody_who_was_let_in() {
+    let (bounds, http) = SHORT;
+    let server = start(hello(), (Bounds { connections_max: 100, ..bounds }, http)).await;
+    let clients: Vec<_> = (0..8).map(|_| tokio::spawn(reconnects(server.addr))).collect();
+    tokio::task::yield_now().await;
+    server.stop.send(()).unwrap();
+    for client in clients {
+        client.await.unwrap();
+    }
+    server.done.await.unwrap();
+}

@@ -1,0 +1,159 @@
+//! `/v1/overrides`: what single keys and networks get instead of their policy, on every node. For those who run the
+//! service.
+
+use std::time::Duration;
+
+use axum::extract::{Extension, Path, Request as AxumRequest, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde::{Deserialize, Serialize};
+use tidegate::{Engine, OverrideError, StoredOverride, Trouble};
+
+use super::problem::Problem;
+use super::request::Text;
+use super::{Answered, Api, body, json};
+use crate::exact::Exact;
+use crate::listen::Peer;
+
+/// What a key gets: one of the first three.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted<'a> {
+    #[serde(borrow)]
+    limit: Option<Text<'a>>,
+    #[serde(default)]
+    allow: bool,
+    #[serde(default)]
+    block: bool,
+    /// How long it holds; for ever unless given.
+    ttl_ms: Option<Exact>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    policy: String,
+    key: String,
+    #[serde(flatten)]
+    instead: Instead,
+    ttl_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Instead {
+    Limit(String),
+    Allow(bool),
+    Block(bool),
+}
+
+#[derive(Serialize)]
+struct All {
+    overrides: Vec<Shown>,
+}
+
+/// The policy and the key of a path.
+type Place = Path<(String, String)>;
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    request: AxumRequest,
+) -> Answered {
+    let snapshot = api.gate.now();
+    snapshot.http.admin.admit(peer, request.headers())?;
+    let engine = &snapshot.engine;
+    let found = engine.overrides().list().await;
+    let found = found.map_err(|error| unchanged(engine, error))?;
+    Ok(json(&All { overrides: found.into_iter().map(Shown::from).collect() }))
+}
+
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Path((policy, key)): Place,
+    request: AxumRequest,
+) -> Answered {
+    let snapshot = api.gate.now();
+    snapshot.http.admin.admit(peer, request.headers())?;
+    let engine = &snapshot.engine;
+    let found = engine.overrides().get(&policy, &key).await;
+    let found = found.map_err(|error| unchanged(engine, error))?;
+    found.map(|found| json(&Shown::from(found))).ok_or_else(|| Problem::no_override(&policy, &key))
+}
+
+pub(super) async fn set(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Path((policy, key)): Place,
+    request: AxumRequest,
+) -> Answered {
+    api.gate.now().http.admin.admit(peer, request.headers())?;
+    let body = body::read(request.into_body()).await?;
+    let wanted: Wanted<'_> = body::decode(&body)?;
+    let text = wanted.text()?;
+    let life = wanted.ttl_ms.map(|Exact(ms)| Duration::from_millis(ms));
+    let snapshot = api.gate.now();
+    let engine = &snapshot.engine;
+    let set = engine.overrides().set(&policy, &key, &text, life).await;
+    set.map_err(|error| unchanged(engine, error))?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Path((policy, key)): Place,
+    request: AxumRequest,
+) -> Answered {
+    let snapshot = api.gate.now();
+    snapshot.http.admin.admit(peer, request.headers())?;
+    let engine = &snapshot.engine;
+    let removed = engine.overrides().remove(&policy, &key).await;
+    if !removed.map_err(|error| unchanged(engine, error))? {
+        return Err(Problem::no_override(&policy, &key));
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+impl Wanted<'_> {
+    /// In the words of the engine.
+    fn text(&self) -> Result<String, Problem> {
+        match (&self.limit, self.allow, self.block) {
+            (Some(limit), false, false) => Ok(limit.0.clone().into_owned()),
+            (None, true, false) => Ok("allow".to_owned()),
+            (None, false, true) => Ok("block".to_owned()),
+            _ => Err(Problem::bad_field(
+                "limit",
+                "or `\"allow\":true` or `\"block\":true`: give one of them",
+            )),
+        }
+    }
+}
+
+fn unchanged(engine: &Engine, error: OverrideError) -> Problem {
+    let what = format!(": {error}");
+    match error {
+        OverrideError::UnknownPolicy(name) => Problem::unknown_policy(engine, &name),
+        OverrideError::LongKey(_) => Problem::bad_field("key", &what),
+        OverrideError::BadLimit(_) | OverrideError::DoesNotFit(_) => {
+            Problem::bad_field("limit", &what)
+        }
+        OverrideError::Store(error) if error.trouble() != Trouble::BadAsk => {
+            Problem::store_failed(&error)
+        }
+        _ => Problem::bad_input(&what),
+    }
+}
+
+impl From<StoredOverride> for Shown {
+    fn from(stored: StoredOverride) -> Self {
+        let StoredOverride { policy, key, text, life } = stored;
+        let instead = match text.as_str() {
+            "allow" => Instead::Allow(true),
+            "block" => Instead::Block(true),
+            _ => Instead::Limit(text),
+        };
+        let ttl_ms = life.map(|life| u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
+        Self { policy, key: String::from_utf8_lossy(&key).into_owned(), instead, ttl_ms }
+    }
+}
