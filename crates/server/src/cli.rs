@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod envoy;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod validate;

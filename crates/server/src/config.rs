@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use tidegate::Policy;
 
@@ -43,9 +44,13 @@ pub(crate) use self::reference::table as reference;
 pub(crate) use self::schema::SCHEMA;
 pub(crate) use self::secret::SecretSource;
 pub(crate) use self::store::StoreChoice;
+use crate::doors::rls::Rls;
 
 /// Every key, with comments.
 pub(crate) const EXAMPLE: &str = include_str!("config/example.yaml");
+
+/// What every key in a store begins with, unless told.
+const KEY_PREFIX: &str = "tg";
 
 /// A file that has been checked.
 #[derive(Clone, Debug)]
@@ -55,6 +60,22 @@ pub(crate) struct Config {
     pub(crate) key_prefix: String,
     pub(crate) policies: BTreeMap<String, Policy>,
     pub(crate) doors: DoorRules,
+    /// What Envoy's descriptors mean.
+    pub(crate) rls: Arc<Rls>,
+}
+
+impl Default for Config {
+    /// What an empty file says.
+    fn default() -> Self {
+        Self {
+            store: StoreChoice::by_url("memory:".to_owned()),
+            listen: Listens::default(),
+            key_prefix: KEY_PREFIX.to_owned(),
+            policies: BTreeMap::new(),
+            doors: DoorRules::default(),
+            rls: Arc::default(),
+        }
+    }
 }
 
 impl Config {
@@ -89,6 +110,7 @@ impl Config {
             key_prefix: key_prefix(file, &top.of("key_prefix"), found),
             policies,
             doors: doors::doors(file, top, found),
+            rls: Arc::new(Rls { manner: doors::manner(file.envoy.as_ref()), ..Rls::default() }),
         }
     }
 }
@@ -132,7 +154,7 @@ fn contents(path: &Path) -> Result<String, Problem> {
 }
 
 fn key_prefix(file: &text::File, spot: &Spot<'_>, found: &mut Vec<Problem>) -> String {
-    let Some(prefix) = &file.key_prefix else { return "tg".to_owned() };
+    let Some(prefix) = &file.key_prefix else { return KEY_PREFIX.to_owned() };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
         found.push(spot.problem("expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`"));

@@ -4,3 +4,4 @@
 pub(crate) mod forward_auth;
 pub(crate) mod http;
 pub(crate) mod resp;
+pub(crate) mod rls;

@@ -1,17 +1,25 @@
 //! What every door asks: the engine with everything that the configuration says, swapped whole on reload.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use tidegate::{Engine, EngineBuilder};
 
 use crate::config::{Config, DoorRules};
 use crate::doors::http::Settings;
+use crate::logs::Events;
+use crate::metrics::Metrics;
+
+use crate::doors::rls::Rls;
 
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
 pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
+    metrics: Arc<Metrics>,
+    events: Events,
+    is_draining: AtomicBool,
 }
 
 /// One configuration, checked and built. It never changes.
@@ -23,6 +31,8 @@ pub(crate) struct Snapshot {
     pub(crate) http: Settings,
     /// What all doors go by.
     pub(crate) rules: DoorRules,
+    /// What Envoy's descriptors mean.
+    pub(crate) rls: Arc<Rls>,
 }
 
 impl Snapshot {
@@ -31,20 +41,24 @@ impl Snapshot {
         let policies = config.policies.iter();
         let builder = policies
             .fold(builder, |builder, (name, policy)| builder.policy(name.clone(), policy.clone()));
-        let engine = builder.build().map_err(|error| error.to_string())?;
+        let engine = config.rls.rules.add_to(builder).build().map_err(|error| error.to_string())?;
         for policy in engine.policies() {
             if let Some(problem) = policy.lease_problem() {
                 tracing::warn!(policy = policy.name(), %problem, "runs without leases");
             }
         }
         let rules = config.doors.clone();
-        Ok(Self { engine, http: Settings::of(&rules)?, rules })
+        let rls = config.rls.clone();
+        Ok(Self { engine, http: Settings::of(&rules)?, rules, rls })
     }
 }
 
 impl Gate {
     pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
-        Arc::new(Self { current: ArcSwap::from_pointee(snapshot) })
+        let metrics = Arc::<Metrics>::default();
+        metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
+        let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
+        Arc::new(Self { current, metrics, events: Events::new(), is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
@@ -52,8 +66,28 @@ impl Gate {
         self.current.load()
     }
 
+    /// Where doors tell what is worth a line.
+    pub(crate) const fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// From now on whoever asks is told that the server is about to end. It serves on.
+    pub(crate) fn drains(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Where doors tell what they did.
+    pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
     /// Puts another configuration in force. What the old engine has taken ahead goes back to the store.
     pub(crate) fn swap(&self, next: Snapshot) {
+        self.metrics.policies_are(next.engine.policies().map(|policy| policy.name()));
         let before = self.current.swap(Arc::new(next));
         before.engine.release_leases();
     }

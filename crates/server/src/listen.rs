@@ -81,17 +81,38 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
+    /// Bound by whoever started us, who goes on listening.
+    InheritedTcp(TcpListener),
     /// With the file that is to be removed in the end.
     Unix(UnixListener, SocketFile),
 }
 
-/// The file of a Unix socket, removed with it.
+/// A listener that was bound before this process began.
 #[derive(Debug)]
-pub(crate) struct SocketFile(PathBuf);
+pub(crate) enum Inherited {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
+}
+
+/// The file of a Unix socket, removed once: by then another server may have bound its own under the same name.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    is_removed: bool,
+}
+
+impl SocketFile {
+    fn remove(&mut self) {
+        if !self.is_removed {
+            self.is_removed = true;
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        self.remove();
     }
 }
 
@@ -102,7 +123,23 @@ impl Listener {
             Address::Unix(path) => {
                 remove_stale(path).await?;
                 let listener = UnixListener::bind(path)?;
-                Ok(Self::Unix(listener, SocketFile(path.clone())))
+                Ok(Self::Unix(listener, SocketFile { path: path.clone(), is_removed: false }))
+            }
+        }
+    }
+
+    /// Takes over a socket that others keep: in the end nothing is done to it.
+    pub(crate) fn inherited(socket: Inherited) -> io::Result<Self> {
+        match socket {
+            Inherited::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener).map(Self::InheritedTcp)
+            }
+            Inherited::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                let path = listener.local_addr()?.as_pathname().map(PathBuf::from);
+                let file = SocketFile { path: path.unwrap_or_default(), is_removed: true };
+                Ok(Self::Unix(UnixListener::from_std(listener)?, file))
             }
         }
     }
@@ -110,14 +147,28 @@ impl Listener {
     /// Where it really listens: port 0 has become a port.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
-            Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Self::Unix(_, file) => Ok(Address::Unix(file.0.clone())),
+            Self::Tcp(listener) | Self::InheritedTcp(listener) => {
+                listener.local_addr().map(Address::Tcp)
+            }
+            Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
+        }
+    }
+
+    /// Lets nobody begin to connect any more, while those who have begun can still be accepted: to close a listener
+    /// resets whoever is in its queue, and they would have to guess whether they were heard.
+    pub(crate) fn hush(&mut self) {
+        match self {
+            // Whoever knocks now hears nothing, knocks again a second later, and is refused.
+            Self::Tcp(listener) => ignore_knocks(listener),
+            // Who is not accepted waits for whoever comes after us.
+            Self::InheritedTcp(_) => {}
+            Self::Unix(_, file) => file.remove(),
         }
     }
 
     pub(crate) async fn accept(&self) -> io::Result<(Stream, Peer)> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener) | Self::InheritedTcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // An answer is one small write: waiting for more would only delay it.
                 let _ = stream.set_nodelay(true);
@@ -131,41 +182,23 @@ impl Listener {
     }
 }
 
-impl Listener {
-    /// Closes it, and gives those whom the kernel has connected already: with the listener, they would be reset.
-    pub(crate) fn close(self) -> Vec<(Stream, Peer)> {
-        match self {
-            Self::Tcp(listener) => match listener.into_std() {
-                Ok(listener) => queued(&listener),
-                Err(_) => Vec::new(),
-            },
-            Self::Unix(listener, file) => {
-                // Nobody else finds it.
-                drop(file);
-                let Ok(listener) = listener.into_std() else { return Vec::new() };
-                let accepted = std::iter::from_fn(|| listener.accept().ok());
-                let streams = accepted.filter_map(|(stream, _)| {
-                    stream.set_nonblocking(true).ok()?;
-                    UnixStream::from_std(stream).ok()
-                });
-                streams.map(|stream| (Stream::Unix(stream), Peer::Unix)).collect()
-            }
-        }
-    }
+/// Has the kernel drop every `SYN`; all else passes, such as the end of a handshake. Where it cannot, a handshake at the
+/// wrong instant is reset.
+#[cfg(target_os = "linux")]
+fn ignore_knocks(listener: &TcpListener) {
+    use socket2::{SockFilter, SockRef};
+    // A filter sees a segment from its TCP header on: the flags are in byte 13, and SYN is 2.
+    let filter = [
+        SockFilter::new(0x30, 0, 0, 13),     // load the byte
+        SockFilter::new(0x45, 0, 1, 2),      // without the bit, skip one
+        SockFilter::new(0x06, 0, 0, 0),      // drop
+        SockFilter::new(0x06, 0, 0, 0xffff), // pass
+    ];
+    let _ = SockRef::from(listener).attach_filter(&filter);
 }
 
-fn queued(listener: &std::net::TcpListener) -> Vec<(Stream, Peer)> {
-    // From now on the kernel lets at most one more in.
-    let _ = socket2::SockRef::from(listener).listen(0);
-    let accepted = std::iter::from_fn(|| listener.accept().ok());
-    let streams = accepted.filter_map(|(stream, peer)| {
-        stream.set_nonblocking(true).ok()?;
-        let stream = TcpStream::from_std(stream).ok()?;
-        let _ = stream.set_nodelay(true);
-        Some((Stream::Tcp(stream), Peer::Ip(peer.ip().to_canonical())))
-    });
-    streams.collect()
-}
+#[cfg(not(target_os = "linux"))]
+fn ignore_knocks(_: &TcpListener) {}
 
 /// A process that was killed leaves its socket's file behind, and nobody can bind it again. One that somebody answers
 /// at is left alone, and so is a file that is no socket.

@@ -1,5 +1,9 @@
 //! Logs: to stderr, as text on a terminal and as JSON lines otherwise.
 
+mod events;
+mod lines;
+pub(crate) mod trace;
+
 use std::io::{self, IsTerminal};
 
 use tracing::level_filters::LevelFilter;
@@ -8,9 +12,13 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts logging. `RUST_LOG` says what is logged, `info` unless set.
-pub(crate) fn start() {
-    let lines = fmt::layer().with_writer(io::stderr).with_target(false);
+pub(crate) use self::events::Events;
+pub(crate) use self::lines::Lines;
+
+/// Starts logging. `RUST_LOG` says what is logged, `info` unless set. Nothing is logged where no thread can be had.
+pub(crate) fn start() -> Option<Lines> {
+    let writer = Lines::start().ok()?;
+    let lines = fmt::layer().with_writer(writer.clone()).with_target(false);
     let layer = if io::stderr().is_terminal() {
         lines.with_ansi(wants_color()).boxed()
     } else {
@@ -18,6 +26,7 @@ pub(crate) fn start() {
     };
     // Fails only where a logger runs already, and then that one is as good.
     let _ = tracing_subscriber::registry().with(layer.with_filter(filter())).try_init();
+    Some(writer)
 }
 
 /// <https://no-color.org>: set and not empty turns colours off.

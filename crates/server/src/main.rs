@@ -4,13 +4,16 @@
 //! - [`doors`] are what the outside speaks to. A door decodes, asks the engine and encodes; wire types stay
 //!   inside it.
 //! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
+//! - [`envoy`] reads the configuration of envoyproxy/ratelimit.
 //! - [`identity`] says whose request it is, and what it is counted by.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
 //! - [`observed`] keeps what callers say about the services behind them.
+//! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
+//! - [`systemd`] takes sockets over, and says how the service does.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
@@ -20,16 +23,19 @@ mod demo;
 #[cfg(test)]
 mod docs;
 mod doors;
+mod envoy;
 mod exact;
 mod gate;
 mod headers;
 mod identity;
 mod listen;
 mod logs;
+mod metrics;
 mod observed;
 mod reload;
 mod server;
 mod store;
+mod systemd;
 mod text;
 mod threshold;
 mod tls;
@@ -45,7 +51,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return cli::usage(&error),
     };
-    logs::start();
+    let lines = logs::start();
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
@@ -55,5 +61,8 @@ fn main() -> ExitCode {
         Command::Validate(args) => cli::validate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
     };
+    if let Some(lines) = lines {
+        lines.flush();
+    }
     done.unwrap_or_else(|error| cli::failed(&error))
 }

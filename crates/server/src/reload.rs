@@ -7,14 +7,13 @@ mod identity;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
 use self::identity::Identity;
-use crate::config::{Config, Problems};
+use crate::config::Config;
 use crate::gate::{Gate, Snapshot};
 
 /// How often the file is looked at. One that changes is taken once it has rested for as long.
@@ -22,25 +21,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a configuration comes from, and comes from again.
 pub(crate) struct Source {
-    /// The file that is looked at; none if there is none.
-    pub(crate) file: Option<PathBuf>,
-    /// Reads it, with what the command line says on top.
-    pub(crate) read: Box<dyn Fn() -> Result<Config, Problems> + Send + Sync>,
-}
-
-/// How reloads went, since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Reloads {
-    ok: AtomicU64,
-    error: AtomicU64,
-}
-
-impl Reloads {
-    /// Those that were taken, and those that were refused.
-    #[allow(dead_code, reason = "for those who show metrics")]
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.ok.load(Ordering::Relaxed), self.error.load(Ordering::Relaxed))
-    }
+    /// The files and folders that are looked at; none for the demo.
+    pub(crate) files: Vec<PathBuf>,
+    /// Reads them, with what the command line says on top; or tells everything that is wrong.
+    pub(crate) read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
 }
 
 /// Takes a new configuration whenever there is one.
@@ -50,7 +34,6 @@ pub(crate) struct Reloader {
     /// What was built at the start, and can only be built anew.
     running: Config,
     taken: Option<Identity>,
-    pub(crate) reloads: Arc<Reloads>,
 }
 
 impl Reloader {
@@ -61,8 +44,7 @@ impl Reloader {
         running: Config,
         before: Option<Identity>,
     ) -> Self {
-        let reloads = Arc::default();
-        Self { source: Arc::new(source), gate, running, taken: before, reloads }
+        Self { source: Arc::new(source), gate, running, taken: before }
     }
 
     /// Never ends. Cancelled, the configuration in force stays.
@@ -93,12 +75,12 @@ impl Reloader {
     async fn look(&self) -> Option<Identity> {
         let source = self.source.clone();
         // A file system may hang, and must not hold up requests.
-        let looked = tokio::task::spawn_blocking(move || Identity::of(source.file.as_deref()?));
+        let looked = tokio::task::spawn_blocking(move || Identity::of(&source.files));
         looked.await.ok().flatten()
     }
 
     async fn reload(&self, why: &str) {
-        let Some(file) = &self.source.file else {
+        let Some(file) = self.source.files.first() else {
             tracing::info!("{why}, and there is no configuration file to read again");
             return;
         };
@@ -106,11 +88,11 @@ impl Reloader {
         match self.next().await {
             Ok(next) => {
                 self.gate.swap(next);
-                self.reloads.ok.fetch_add(1, Ordering::Relaxed);
+                self.gate.metrics().reloaded(true);
                 tracing::info!(%file, "{why}: the new configuration is in force");
             }
             Err(problems) => {
-                self.reloads.error.fetch_add(1, Ordering::Relaxed);
+                self.gate.metrics().reloaded(false);
                 for problem in problems {
                     tracing::error!("{problem}");
                 }
@@ -123,7 +105,7 @@ impl Reloader {
         let source = self.source.clone();
         let read = tokio::task::spawn_blocking(move || (source.read)()).await;
         let read = read.map_err(|error| vec![error.to_string()])?;
-        let config = read.map_err(|problems| problems.lines())?;
+        let config = read?;
         for field in needs_restart(&self.running, &config) {
             tracing::warn!(field, "has changed, and needs a restart to take effect");
         }
@@ -150,5 +132,5 @@ fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
 
 /// What the file is now, to compare with what it will be.
 pub(crate) fn identity(source: &Source) -> Option<Identity> {
-    Identity::of(source.file.as_deref()?)
+    Identity::of(&source.files)
 }

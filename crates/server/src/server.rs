@@ -6,12 +6,16 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::listen::{Listener, Peer, Stream};
+
+/// How long those who were at the door when it closed have to come in: a round trip, and to be accepted.
+const HANDSHAKE: Duration = Duration::from_millis(100);
 
 /// The bounds of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +47,11 @@ pub(crate) trait Door: Clone + Send + 'static {
 
 /// How far the end of the server has come, for those who serve a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Ending(watch::Receiver<Phase>);
+pub(crate) struct Ending {
+    phase: watch::Receiver<Phase>,
+    /// The same for those who ask with every answer, and have no time for a lock.
+    is_farewell: Arc<AtomicBool>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 enum Phase {
@@ -54,38 +62,38 @@ enum Phase {
 
 impl Ending {
     /// Whether clients are to be told, where the protocol can, that they should connect elsewhere.
-    ///
-    /// Asked with every answer, so that it only looks whether there was news at all: the first is the farewell.
     pub(crate) fn is_farewell(&self) -> bool {
-        self.0.has_changed().unwrap_or(true)
+        self.is_farewell.load(Ordering::Relaxed)
     }
 
     /// Ready when that begins.
     pub(crate) async fn farewell(&mut self) {
-        let _ = self.0.wait_for(|phase| *phase >= Phase::Farewell).await;
+        let _ = self.phase.wait_for(|phase| *phase >= Phase::Farewell).await;
     }
 
     /// Ready when a connection is to be closed: at once if nothing is under way on it, else after that.
     pub(crate) async fn closing(&mut self) {
         // An error means that the server itself is gone.
-        let _ = self.0.wait_for(|phase| *phase >= Phase::Closing).await;
+        let _ = self.phase.wait_for(|phase| *phase >= Phase::Closing).await;
     }
 }
 
 /// Serves until `stop` is ready, then ends without failing anybody.
 ///
 /// A connection that is kept alive cannot simply be closed: its next request may be on its way. So first every
-/// answer says that it is the last, and new connections are still served; then the listener goes; then what is
-/// left is idle, and is closed.
+/// answer says that it is the last, and new connections are still served; then nobody new is let in, and the listener
+/// goes once those who were at the door are inside; then what is left is idle, and is closed.
 pub(crate) async fn run(
-    listener: Listener,
+    mut listener: Listener,
     door: impl Door,
     bounds: Bounds,
     stop: impl Future<Output = ()>,
 ) {
     let (phase, ending) = watch::channel(Phase::Serving);
     let slots = Arc::new(Semaphore::new(bounds.connections_max));
-    let mut hall = Hall { door, slots, ending: Ending(ending), connections: JoinSet::new() };
+    let is_farewell = Arc::new(AtomicBool::new(false));
+    let ending = Ending { phase: ending, is_farewell: is_farewell.clone() };
+    let mut hall = Hall { door, slots, ending, connections: JoinSet::new() };
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
@@ -93,18 +101,13 @@ pub(crate) async fn run(
             () = hall.next(&listener) => {}
         }
     }
+    is_farewell.store(true, Ordering::Relaxed);
     phase.send_replace(Phase::Farewell);
     // Whoever connects now is served, and told to go elsewhere.
-    let mut farewell = pin!(tokio::time::sleep(bounds.farewell));
-    while !hall.connections.is_empty() {
-        tokio::select! {
-            () = &mut farewell => break,
-            () = hall.next(&listener) => {}
-        }
-    }
-    for (stream, peer) in listener.close() {
-        hall.serve(stream, peer, None);
-    }
+    hall.serve_until_empty(&listener, bounds.farewell).await;
+    listener.hush();
+    hall.serve_for(&listener, HANDSHAKE).await;
+    drop(listener);
     hall.emptied(bounds.farewell).await;
     phase.send_replace(Phase::Closing);
     hall.emptied(bounds.drain).await;
@@ -132,19 +135,36 @@ impl<D: Door> Hall<D> {
         };
         tokio::select! {
             (slot, accepted) = accepted => match accepted {
-                Ok((stream, peer)) => self.serve(stream, peer, slot),
+                Ok((stream, peer)) => {
+                    let serving = self.door.clone().serve(stream, peer, self.ending.clone());
+                    self.connections.spawn(async move {
+                        serving.await;
+                        drop(slot);
+                    });
+                }
                 Err(error) => pause_after(&error).await,
             },
             Some(_) = self.connections.join_next() => {}
         }
     }
 
-    fn serve(&mut self, stream: Stream, peer: Peer, slot: Option<OwnedSemaphorePermit>) {
-        let serving = self.door.clone().serve(stream, peer, self.ending.clone());
-        self.connections.spawn(async move {
-            serving.await;
-            drop(slot);
-        });
+    /// Serves whoever is there and whoever comes, until nobody is left, or for `at_most`.
+    async fn serve_until_empty(&mut self, listener: &Listener, at_most: Duration) {
+        let served = async {
+            while !self.connections.is_empty() {
+                self.next(listener).await;
+            }
+        };
+        let _ = tokio::time::timeout(at_most, served).await;
+    }
+
+    async fn serve_for(&mut self, listener: &Listener, span: Duration) {
+        let served = async {
+            loop {
+                self.next(listener).await;
+            }
+        };
+        let _: Result<(), _> = tokio::time::timeout(span, served).await;
     }
 
     /// Ready when nobody is left, or after `at_most`.

@@ -1,13 +1,16 @@
 //! Stores by their URL, and how a URL is told to people: never with its password.
 
+mod view;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore, Scope,
-    Store, StoreError, Timestamp, Trouble,
+    Ask, BreakerOptions, KeyedLimit, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Store,
+    StoreError, Timestamp, Trouble,
 };
 
+pub(crate) use self::view::View;
 use crate::text::printable;
 
 /// What a store is opened for.
@@ -51,8 +54,13 @@ const REDIS: [&str; 7] = [
 
 /// The store behind a URL. It connects when it is first asked. Needs a running tokio runtime.
 pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String> {
+    open_in_view(url, purpose).map(|view| view.store())
+}
+
+/// The same, for those who also look after it.
+pub(crate) fn open_in_view(url: &str, purpose: Purpose) -> Result<View, String> {
     if url == "memory:" {
-        return Ok(Arc::new(MemoryStore::default()));
+        return Ok(View::Memory(Arc::default()));
     }
     if !is_redis(url) {
         return Err(unknown(url));
@@ -68,7 +76,7 @@ pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String
     };
     let store =
         RedisStore::new(options).map_err(|error| format!("store {}: {error}", shown(url)))?;
-    Ok(Arc::new(store))
+    Ok(View::Redis(Arc::new(store)))
 }
 
 /// Asks once and spends nothing, to learn whether a store answers at all.

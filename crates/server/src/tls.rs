@@ -24,6 +24,8 @@ const LOOK_EVERY_US: u64 = 2_000_000;
 
 /// What HTTP speaks over TLS, the best first.
 pub(crate) const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// What gRPC does.
+pub(crate) const GRPC: &[&[u8]] = &[b"h2"];
 
 /// Where certificate and key are, as PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]

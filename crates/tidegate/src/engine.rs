@@ -35,7 +35,7 @@ use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
 use crate::store::memory::MemoryStore;
-use crate::store::{Op, Source, Store, Turn};
+use crate::store::{Op, Source, Store, Trouble, Turn};
 
 /// Named policies over one store. Clones share everything.
 ///
@@ -81,7 +81,7 @@ struct Shared<C> {
 /// assert!(answer.decision.allowed());
 /// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
 /// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
-/// assert_eq!(answer.source, Source::Store);
+/// assert_eq!((answer.source, answer.trouble), (Source::Store, None));
 /// assert!(!answer.shadow_denied); // the policy means it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -98,6 +98,8 @@ pub struct Answer<'a> {
     pub limit: Option<BindingLimit<'a>>,
     /// Who decided.
     pub source: Source,
+    /// What was wrong with the store, where it should have decided and did not.
+    pub trouble: Option<Trouble>,
     /// Whether it was allowed only because the policy is a [shadow](Policy::shadow).
     pub shadow_denied: bool,
 }

@@ -64,7 +64,7 @@ pub use store::deny_cache::DenyCache;
 pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
-pub use store::redis::{NodeBreaker, RedisOptions, RedisStats, RedisStore};
+pub use store::redis::{CallTimes, NodeBreaker, RedisOptions, RedisStats, RedisStore};
 pub use store::{
     Ask, Changed, Charge, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Ran, Replicas,
     Scope, Settled, Source, Store, StoreError, StoredOverride, Take, Takes, Trouble, Turn,

@@ -192,6 +192,17 @@ pub trait Store: Send + Sync + fmt::Debug {
         Reply::ready(Err(no_overrides()))
     }
 
+    /// Told that an ask for this key comes soon. A store in memory starts to load what that will read; others need not
+    /// do anything.
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, Scope, Store};
+    /// MemoryStore::default().hint(&Scope::named("api", ""), b"user-42");
+    /// ```
+    fn hint(&self, scope: &Scope, key: &[u8]) {
+        let _ = (scope, key);
+    }
+
     /// How many nodes share the state, this one included, as far as the store knows: the last count that it heard.
     ///
     /// ```
@@ -246,6 +257,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
         (**self).change_override(change, now)
+    }
+
+    fn hint(&self, scope: &Scope, key: &[u8]) {
+        (**self).hint(scope, key);
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {
@@ -465,6 +480,7 @@ pub struct Place {
 /// use Source::{DenyCache, FailClosed, FailOpen, Lease, Local};
 /// let others = [Lease, DenyCache, Local, FailOpen, FailClosed].map(Source::as_str);
 /// assert_eq!(others, ["lease", "deny-cache", "local", "fail-open", "fail-closed"]);
+/// assert_eq!(Source::ALL.map(|source| source as usize), [0, 1, 2, 3, 4, 5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -485,6 +501,10 @@ pub enum Source {
 }
 
 impl Source {
+    /// All there are, in order: for those who count them.
+    pub const ALL: [Self; 6] =
+        [Self::Store, Self::Lease, Self::DenyCache, Self::Local, Self::FailOpen, Self::FailClosed];
+
     /// The source's name, as doors report it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -14,16 +14,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
-use crate::config::{Config, Listen, Listens, Problems};
+use crate::config::{Config, Listen, Listens};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
+use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::gate::{Gate, Snapshot};
-use crate::listen::{Address, Listener};
+use crate::listen::{Address, Listener, Peer, Stream};
+use crate::metrics::{DoorName, Metrics};
 use crate::reload::{self, Reloader};
-use crate::server::{self, Bounds, Door};
-use crate::store::{self, Purpose};
+use crate::server::{self, Bounds, Door, Ending};
+use crate::store::{self, Purpose, View};
+use crate::systemd::{Notifier, Sockets};
 use crate::text::printable;
 use crate::threshold::{ProxyProtocol, Threshold};
 use crate::tls;
@@ -34,11 +38,12 @@ Examples:
   tidegate serve                          ./tidegate.yaml, else a demo on http://127.0.0.1:8080
   tidegate serve --listen 127.0.0.1:0     on any free port; the URL is printed
   tidegate serve --listen '[::1]:8080'    on IPv6
+  tidegate serve --grpc 127.0.0.1:8081 --envoy-config /etc/ratelimit   for Envoy
   tidegate serve --store redis://127.0.0.1:6379   limits shared by every process on that Redis
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
 The file is read again when it changes and on SIGHUP; a bad one is refused, and the old one stays.
-Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
+Ctrl-C or SIGTERM: /readyz says 503, requests in flight are finished, then it exits with 0.";
 
 /// Serve what a configuration says, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
@@ -61,6 +66,8 @@ pub(crate) struct Args {
     /// <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    #[command(flatten)]
+    envoy: EnvoyArgs,
     /// Listen on an address that others can reach, without TLS or without authentication
     #[arg(long)]
     insecure_bind: bool,
@@ -68,18 +75,20 @@ pub(crate) struct Args {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    // Before there is a second thread: it takes what it reads out of the environment.
+    let sockets = Sockets::from_env().map_err(Failure::new)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(args))?;
+    runtime.block_on(serve(args, sockets))?;
     Ok(ExitCode::from(OK))
 }
 
-async fn serve(args: &Args) -> Result<(), Failure> {
+async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let source = source::of(args);
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
-    let config = (source.read)().map_err(|problems| Failure::new(told(&problems)))?;
-    let snapshot = built(&config)?;
+    let config = (source.read)().map_err(|lines| Failure::new(told(&lines)))?;
+    let (snapshot, store) = built(&config)?;
     let password = args.resp_password_file.as_deref().map(Password::read).transpose();
     let password = password.map_err(Failure::new)?;
     let Listens { http, grpc, resp } = &config.listen;
@@ -92,31 +101,55 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let http = bind(http.as_ref(), tls::HTTP, &config).await?;
-    let resp = bind(resp.as_ref(), &[], &config).await?;
+    let (http, grpc, resp) = (
+        open(DoorName::Http, http.as_ref(), tls::HTTP, &config, &mut sockets).await?,
+        open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &config, &mut sockets).await?,
+        open(DoorName::Resp, resp.as_ref(), &[], &config, &mut sockets).await?,
+    );
+    for place in [&http, &grpc, &resp].into_iter().flatten().filter(|_| !args.insecure_bind) {
+        handed_over_safely(place)?;
+    }
     let gate = Gate::new(snapshot);
-    let mut house = House::default();
+    gate.metrics().watches(store);
+    let mut house = House::new(gate.metrics().clone());
     if let Some(place) = http {
         welcome(&place, config.policies.keys().next());
         let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
-        house.open(place, http.with_checks(gate.clone()));
+        house.open(DoorName::Http, place, http.with_checks(gate.clone()));
     }
     if let Some(place) = resp {
         welcome_resp(&place.listener);
-        house.open(place, RespDoor::new(gate.clone(), password, RespBounds::default()));
+        let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
+        house.open(DoorName::Resp, place, resp);
+    }
+    if let Some(place) = grpc {
+        welcome_grpc(&place.listener);
+        let service = Service::new(gate.clone());
+        let service = service.map_err(|error| Failure::new(error.to_string()))?;
+        house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
     let refresher = tokio::spawn(refresh_overrides(gate.clone()));
-    let reloader = tokio::spawn(Reloader::new(source, gate, config, identity).run(hangup));
-    stop(interrupt, terminate).await;
+    let deadline = config.store.deadline;
+    let reloader = Reloader::new(source, gate.clone(), config, identity);
+    let reloader = tokio::spawn(reloader.run(hangup));
+    let systemd = Notifier::from_env();
+    systemd.ready();
+    tokio::select! {
+        () = stop(interrupt, terminate) => {}
+        () = systemd.keep_alive() => {}
+    }
+    gate.drains();
+    systemd.stopping();
     reloader.abort();
     refresher.abort();
     house.close().await;
+    give_back(&gate.now().engine, deadline).await;
     tracing::info!("stopped");
     Ok(())
 }
 
 /// Opens the store, and builds what is asked over it.
-fn built(config: &Config) -> Result<Snapshot, Failure> {
+fn built(config: &Config) -> Result<(Snapshot, View), Failure> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
     let purpose = Purpose {
@@ -125,17 +158,18 @@ fn built(config: &Config) -> Result<Snapshot, Failure> {
         breaker: choice.breaker.clone(),
         ..Purpose::serving()
     };
-    let store = store::open(&url.0, purpose).map_err(Failure::new)?;
-    let builder = Engine::builder().store(store);
+    let store = store::open_in_view(&url.0, purpose).map_err(Failure::new)?;
+    let builder = Engine::builder().store(store.store());
     let builder = match choice.nodes {
         Some(nodes) => builder.nodes(nodes),
         None => builder,
     };
-    Snapshot::build(config, builder).map_err(Failure::new)
+    let snapshot = Snapshot::build(config, builder).map_err(Failure::new)?;
+    Ok((snapshot, store))
 }
 
-fn told(problems: &Problems) -> String {
-    format!("the configuration is wrong:\n{problems}")
+fn told(lines: &[String]) -> String {
+    format!("the configuration is wrong:\n{}", lines.join("\n"))
 }
 
 fn bounds_of(door: &Listen) -> Bounds {
@@ -178,16 +212,22 @@ async fn refresh_overrides(gate: Arc<Gate>) {
 }
 
 /// The doors that are open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct House {
+    metrics: Arc<Metrics>,
     stop: watch::Sender<bool>,
     servers: JoinSet<()>,
 }
 
 impl House {
-    fn open(&mut self, place: DoorPlace, door: impl Door + Sync) {
+    fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
+    }
+
+    fn open(&mut self, name: DoorName, place: DoorPlace, door: impl Door + Sync) {
         let DoorPlace { listener, bounds, proxy_protocol, tls } = place;
         let door = Threshold { proxy_protocol, tls, door };
+        let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
@@ -203,20 +243,76 @@ impl House {
     }
 }
 
-/// The place of a door that is to be open, and what it speaks over TLS.
-async fn bind(
+/// A door whose connections are counted.
+#[derive(Clone, Debug)]
+struct Counted<D> {
+    door: D,
+    name: DoorName,
+    metrics: Arc<Metrics>,
+}
+
+impl<D: Door + Sync> Door for Counted<D> {
+    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
+        let _connected = self.metrics.connected(self.name);
+        self.door.serve(stream, peer, ending).await;
+    }
+}
+
+/// Gives leases back, so that others can have what is left of them. What is not on its way within a deadline of the
+/// store never will be: leases end by themselves.
+async fn give_back(engine: &Engine, deadline: Duration) {
+    if engine.lease_stats().keys > 0 {
+        engine.release_leases();
+        tokio::time::sleep(deadline).await;
+    }
+}
+
+/// The place of a door that is to be open: the socket that was handed over for it, or a new one; and what it speaks over
+/// TLS.
+async fn open(
+    name: DoorName,
     door: Option<&Listen>,
     protocols: &'static [&'static [u8]],
     config: &Config,
+    sockets: &mut Sockets,
 ) -> Result<Option<DoorPlace>, Failure> {
-    let Some(door) = door else { return Ok(None) };
+    let handed = sockets.take(name.as_str()).transpose();
+    let handed = handed.map_err(|error| of_socket(name, &error))?;
+    let Some(door) = door else {
+        let bare = |listener| DoorPlace {
+            listener,
+            bounds: Bounds::default(),
+            proxy_protocol: None,
+            tls: None,
+        };
+        return Ok(handed.map(bare));
+    };
     let tls = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
     let tls = tls.transpose().map_err(Failure::new)?;
     let trusted = || config.doors.trusted_proxies.clone();
     let proxy_protocol = door.proxy_protocol.then(|| Arc::new(ProxyProtocol::from(trusted())));
-    let listener = Listener::bind(&door.address).await;
-    let listener = listener.map_err(|error| not_bound(&door.address, &error))?;
+    let listener = match handed {
+        Some(listener) => listener,
+        None => {
+            let bound = Listener::bind(&door.address).await;
+            bound.map_err(|error| not_bound(&door.address, &error))?
+        }
+    };
     Ok(Some(DoorPlace { listener, bounds: bounds_of(door), proxy_protocol, tls }))
+}
+
+fn of_socket(name: DoorName, error: &io::Error) -> Failure {
+    Failure::new(format!("the socket for `{}`: {error}", name.as_str()))
+}
+
+/// A socket that was handed over is where somebody else has put it.
+fn handed_over_safely(place: &DoorPlace) -> Result<(), Failure> {
+    match place.listener.address() {
+        Ok(address) if !address.is_private() && place.tls.is_none() => {
+            Err(refused(&address, "there is no TLS"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Ready when the process is told to stop.
@@ -252,6 +348,10 @@ fn welcome(place: &DoorPlace, policy: Option<&String>) {
              or open  {scheme}://{addr}/ in a browser; Ctrl-C stops it\n"
         ),
     };
+    say(&text);
+}
+
+fn say(text: &str) {
     // Nobody has to read it.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
@@ -265,9 +365,13 @@ fn welcome_resp(listener: &Listener) {
             format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
         }
     };
-    let text = format!("and the Redis protocol on {addr}:  {text}");
-    // Nobody has to read it.
-    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+    say(&format!("and the Redis protocol on {addr}:  {text}"));
+}
+
+fn welcome_grpc(listener: &Listener) {
+    let Ok(addr) = listener.address() else { return };
+    tracing::info!(%addr, "listening for gRPC");
+    say(&format!("for Envoy: gRPC on {addr}\n"));
 }
 
 fn refused(addr: &Address, missing: &str) -> Failure {

@@ -11,6 +11,7 @@ use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, Dialect, Legacy, OneOrMany};
 use crate::doors::forward_auth::{BadMatch, Match, Route};
+use crate::doors::rls::Manner;
 use crate::identity::{KeyParts, UnknownPart};
 
 /// What doors go by: everything in it can change while they are open.
@@ -28,8 +29,6 @@ pub(crate) struct DoorRules {
     /// What admin calls have to show; none: they are answered on this machine only.
     pub(crate) admin_token: Option<SecretSource>,
     pub(crate) headers: Headers,
-    /// Whether all descriptors of a request to Envoy's service are one atomic step.
-    pub(crate) envoy_atomic: bool,
 }
 
 impl Default for DoorRules {
@@ -41,7 +40,6 @@ impl Default for DoorRules {
             trusted_proxies: Vec::new(),
             admin_token: None,
             headers: Headers::default(),
-            envoy_atomic: true,
         }
     }
 }
@@ -65,15 +63,17 @@ pub(crate) fn doors(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>)
         .headers
         .as_ref()
         .map_or(Headers::default(), |text| headers(text, &top.of("headers"), found));
-    let envoy_atomic = file.envoy.as_ref().and_then(|envoy| envoy.atomic).unwrap_or(true);
-    DoorRules {
-        routes,
-        policy_keys,
-        client_ip,
-        trusted_proxies,
-        admin_token,
-        headers,
-        envoy_atomic,
+    DoorRules { routes, policy_keys, client_ip, trusted_proxies, admin_token, headers }
+}
+
+/// How Envoy's service answers.
+pub(crate) fn manner(text: Option<&text::Envoy>) -> Manner {
+    let usual = Manner::default();
+    let Some(text) = text else { return usual };
+    Manner {
+        is_atomic: text.atomic.unwrap_or(usual.is_atomic),
+        adds_headers: text.headers.unwrap_or(usual.adds_headers),
+        is_shadow: text.mode == Some(text::Mode::Shadow),
     }
 }
 

@@ -19,17 +19,8 @@ pub(crate) fn refuse(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>
         };
         refuse("adaptive", options.adaptive.is_some());
         refuse("priority", options.priority.is_some());
-        refuse("deadline", options.deadline.is_some());
         if let Some(adaptive) = &options.adaptive {
             check_ramp(&adaptive.ramp, &spot.of("adaptive").of("ramp"), found);
-        }
-    }
-    let Some(listen) = &file.listen else { return };
-    let spot = top.of("listen");
-    for (name, door) in [("http", &listen.http), ("grpc", &listen.grpc), ("resp", &listen.resp)] {
-        let spot = spot.of(name);
-        if door.is_some() && name != "http" {
-            found.push(spot.problem(NOT_YET));
         }
     }
 }

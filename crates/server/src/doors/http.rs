@@ -9,12 +9,14 @@ mod body;
 mod connection;
 mod hold;
 mod openapi;
+mod operations;
 mod overrides;
 mod page;
 mod policies;
 mod pressure;
 mod problem;
 mod question;
+mod ready;
 mod request;
 mod settings;
 mod status;
@@ -34,11 +36,12 @@ use tidegate::tower::{Headers, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
 
 pub(crate) use self::connection::{HttpBounds, HttpDoor};
+pub(crate) use self::operations::Told;
 pub(crate) use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
 pub(crate) use self::settings::Settings;
-use super::forward_auth;
+use super::{forward_auth, rls};
 use crate::gate::Gate;
 use crate::headers;
 use crate::listen::Peer;
@@ -67,17 +70,20 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
     routes()
         .into_iter()
         .fold(Router::new(), add)
+        .merge(rls::router())
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .with_state(api)
 }
 
 /// Every path that there is; a test compares them with `openapi.json`.
-fn routes() -> [(&'static str, MethodRouter<Api>); 20] {
+fn routes() -> [(&'static str, MethodRouter<Api>); 22] {
     [
         ("/", get(page::page)),
         ("/healthz", get(async || "ok\n")),
+        ("/metrics", get(operations::metrics)),
         ("/openapi.json", get(openapi::show)),
+        ("/readyz", get(ready::ready)),
         ("/v1/acquire", post(hold::acquire)),
         ("/v1/auth", any(auth)),
         ("/v1/auth/{policy}", any(auth_by)),
@@ -135,7 +141,7 @@ async fn administer(gate: &Gate, peer: Peer, request: AxumRequest, op: Op) -> An
 /// Whether a request that a proxy has may pass, by the routes.
 async fn auth(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Response {
     let (parts, body) = request.into_parts();
-    forward_auth::answer(&gate.now(), *peer, None, &parts, !body.is_end_stream()).await
+    forward_auth::answer(&gate, *peer, None, &parts, !body.is_end_stream()).await
 }
 
 /// The same, by one policy.
@@ -146,7 +152,7 @@ async fn auth_by(
     request: AxumRequest,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    forward_auth::answer(&gate.now(), *peer, Some(&policy), &parts, !body.is_end_stream()).await
+    forward_auth::answer(&gate, *peer, Some(&policy), &parts, !body.is_end_stream()).await
 }
 
 async fn policies(State(gate): State<Arc<Gate>>) -> Response {
@@ -158,11 +164,15 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let body = body::read(body).await?;
+    let told = Told::begin(gate);
     let snapshot = gate.now();
     let engine = &snapshot.engine;
     let request: Request<'_> = body::decode(&body)?;
     let question = request.question()?;
     let answer = engine.ask(&question.check(), op).await;
+    if op == Op::Take {
+        told.decided(&question.check(), &answer);
+    }
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
     Ok(decision(&answer, snapshot.http.headers))
 }
@@ -171,6 +181,7 @@ where
 /// bad element is refused whole.
 async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
+    let told = Told::begin(&gate);
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
     let engine = &gate.now().engine;
@@ -187,8 +198,10 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     // All are under way before the first is waited for, so that a store may take them in one round trip.
     let under_way: Vec<_> = numbered().map(|(_, check)| engine.ask(&check, Op::Take)).collect();
     let mut decisions = Vec::with_capacity(under_way.len());
-    for (index, reply) in under_way.into_iter().enumerate() {
-        let answer = reply.await.map_err(|error| unanswered((index, error)))?;
+    for ((index, check), reply) in numbered().zip(under_way) {
+        let answer = reply.await;
+        told.decided(&check, &answer);
+        let answer = answer.map_err(|error| unanswered((index, error)))?;
         decisions.push(answer::Decision::from(&answer));
     }
     Ok(json(&answer::BatchAnswer { decisions }))
@@ -210,12 +223,13 @@ async fn check_together(engine: &Engine, questions: &[Question<'_>]) -> Answered
 /// Takes a place in a leaky bucket's queue. The caller waits.
 async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
+    let told = Told::begin(&gate);
     let request: Request<'_> = body::decode(&body)?;
     let engine = &gate.now().engine;
-    let reservation = engine
-        .reserve(&request.question()?.check())
-        .await
-        .map_err(|error| Problem::unanswered(engine, &error))?;
+    let question = request.question()?;
+    let reservation = engine.reserve(&question.check()).await;
+    told.reserved(&question.check(), &reservation);
+    let reservation = reservation.map_err(|error| Problem::unanswered(engine, &error))?;
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {
         write_retry_after(response.headers_mut(), reservation.retry_after());

@@ -1,7 +1,8 @@
 //! The Redis protocol: `CL.THROTTLE` as redis-cell answers it, `TG.CHECK` for policies, and what clients say before
 //! they ask.
 //!
-//! - [`connection`] reads bursts and writes their answers, within bounds; [`frame`] finds commands in what was read.
+//! - [`connection`] reads and writes, within bounds; [`burst`] answers what was read at once, and [`frame`] finds the
+//!   commands in it.
 //! - [`command`] is the table of commands; [`throttle`] and [`check`] ask the engine, [`greeting`], [`client`] and
 //!   [`about`] are the small talk.
 //! - [`waiting`] keeps answers in order where a store makes them wait; [`out`] is how they are written.
@@ -11,6 +12,7 @@
 
 mod about;
 mod auth;
+mod burst;
 mod check;
 mod client;
 mod command;

@@ -42,6 +42,30 @@ pub(crate) fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Said {
     Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
 }
 
+/// Starts a server and waits until it listens: the process, and what it printed.
+pub(crate) fn launch(command: &mut Command) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut welcome = String::new();
+    for _ in 0..2 {
+        stdout.read_line(&mut welcome).unwrap();
+    }
+    (child, welcome)
+}
+
+/// Sends a signal by name.
+pub(crate) fn kill(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+}
+
+/// Waits for the end of a process.
+pub(crate) fn ended(mut child: Child) -> ExitStatus {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait().unwrap()));
+    ended.recv_timeout(DEADLINE).expect("the server did not end")
+}
+
 /// A folder of its own, removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
@@ -80,6 +104,8 @@ pub(crate) struct Server {
     pub(crate) resp: Option<SocketAddr>,
     /// What it printed on start.
     pub(crate) welcome: String,
+    /// Where Envoy is answered, if it is.
+    pub(crate) grpc: Option<String>,
 }
 
 impl Server {
@@ -97,19 +123,30 @@ impl Server {
     }
 
     fn start_saying(args: &[&str], log: Stdio) -> Self {
-        let mut child = tidegate(args).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        Self::launched(tidegate(args).stderr(log))
+    }
+
+    /// Whatever runs one on TCP.
+    pub(crate) fn launched(command: &mut Command) -> Self {
+        let has = |flag: &str| command.get_args().any(|arg| arg == flag);
+        let (has_resp, has_grpc) = (has("--resp"), has("--grpc"));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut welcome = String::new();
         stdout.read_line(&mut welcome).unwrap();
         let addr = welcome.trim().split("http://").nth(1).expect("a URL").parse().unwrap();
         stdout.read_line(&mut welcome).unwrap();
-        let resp = args.contains(&"--resp").then(|| {
+        let resp = has_resp.then(|| {
             stdout.read_line(&mut welcome).unwrap();
             stdout.read_line(&mut welcome).unwrap();
             let (_, place) = welcome.rsplit_once("Redis protocol on ").expect("an address");
             place.split(":  ").next().unwrap().parse().unwrap()
         });
-        Self { child: Some(child), addr, resp, welcome }
+        let grpc = has_grpc.then(move || {
+            let line = stdout.lines().map_while(Result::ok).find(|line| line.contains("gRPC on"));
+            line.and_then(|line| line.split(" on ").nth(1).map(str::to_owned)).expect("an address")
+        });
+        Self { child: Some(child), addr, resp, welcome, grpc }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -129,10 +166,12 @@ impl Server {
     /// Sends a signal by name, and waits for the end.
     pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
         self.signal(signal);
-        let mut child = self.child.take().unwrap();
-        let (done, ended) = mpsc::channel();
-        std::thread::spawn(move || done.send(child.wait().unwrap()));
-        ended.recv_timeout(DEADLINE).expect("the server did not end")
+        self.ended()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        ended(self.child.take().unwrap())
     }
 
     pub(crate) fn post(&self, path: &str, body: &str) -> Reply {
@@ -175,6 +214,13 @@ impl Server {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         stream
+    }
+
+    /// A figure of `/metrics`, by its name with labels as they are written there.
+    pub(crate) fn metric(&self, series: &str) -> Option<f64> {
+        let page = self.get("/metrics").body;
+        let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+        Some(line.parse().expect(series))
     }
 
     /// What is left of a key, without spending.

@@ -46,6 +46,22 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
+    /// Says that [`Engine::ask_given`] will be asked for this key soon, so that what it needs can be brought closer: for
+    /// those who ask for many keys in a row. Spends nothing.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Scope};
+    /// let (engine, scope) = (Engine::builder().build()?, Scope::named("", "by request"));
+    /// for key in ["ann", "ben", "cem"] {
+    ///     engine.hint_given(&scope, key.as_bytes());
+    /// }
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    #[inline]
+    pub fn hint_given(&self, scope: &Scope, key: &[u8]) {
+        self.shared.stores.plain.asked_by_default().hint(scope, key);
+    }
+
     /// This node's share instead of the store. Only a check can be stood in for.
     fn stand_in_given(
         &self,

@@ -95,8 +95,13 @@ impl<C: Clock + 'static> Engine<C> {
         if !matches!(op, Op::Take | Op::Peek) || error.trouble().is_of_the_ask() {
             return Err(CheckError::Store(error));
         }
+        let trouble = Some(error.trouble());
+        let in_trouble = |decided: Decided<'e>| Decided {
+            answer: Answer { trouble, ..decided.answer },
+            ..decided
+        };
         if let Some(settled) = limits.assume(limits.policy.on_failure(&error)) {
-            return limits.answer(settled);
+            return limits.answer(settled).map(in_trouble);
         }
         let nodes = self.nodes();
         let share = |(_, member): &'e (Scope, Member)| limits.limit_of(member).share(nodes);
@@ -106,7 +111,7 @@ impl<C: Clock + 'static> Engine<C> {
             self.shared.local.answer(&Ask { mode, limits, cost, op }, now)
         });
         let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
-        limits.answer(Settled { source: Source::Local, ..settled })
+        limits.answer(Settled { source: Source::Local, ..settled }).map(in_trouble)
     }
 
     /// Asks the store for a place in a queue, and settles what it answers.
@@ -205,6 +210,7 @@ impl<'e> Limits<'e> {
             binding: if member.name.is_empty() { self.name } else { &member.name },
             limit: Some(self.binding(member)),
             source,
+            trouble: None,
             shadow_denied,
         };
         Ok(Decided { answer, permits })
@@ -218,5 +224,5 @@ pub(super) fn without_limit<'e>(
 ) -> Answer<'e> {
     let (decision, shadow_denied) = policy.shadowed(decision);
     let (source, limit) = (Source::Store, None);
-    Answer { decision, policy: name, binding: name, limit, source, shadow_denied }
+    Answer { decision, policy: name, binding: name, limit, source, trouble: None, shadow_denied }
 }

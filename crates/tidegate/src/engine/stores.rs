@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "leases")]
 use tidegate_core::Limit;
 
 use crate::clock::Clock;
@@ -105,11 +106,14 @@ impl<C: Clock + 'static> Stores<C> {
         found.map_or(&self.plain, |(_, stack)| stack)
     }
 
-    /// As the strictest of several policies wants it: who would rather turn callers away, then who wants the most copies.
+    /// As the strictest of several policies wants it: who would rather turn callers away, then who wants the most copies,
+    /// then who names the shortest deadline.
     pub(super) fn of_all<'a>(&self, policies: impl Iterator<Item = &'a Compiled>) -> &Stack<C> {
+        let copies = |Replicas { wait, timeout, unconfirmed }| {
+            (unconfirmed == Unconfirmed::Deny, wait, timeout)
+        };
         let strictness = |policy: &&Compiled| {
-            let Replicas { wait, timeout, unconfirmed } = policy.replicas?;
-            Some((unconfirmed == Unconfirmed::Deny, wait, timeout))
+            (policy.replicas.map(copies), policy.deadline.map(std::cmp::Reverse))
         };
         policies.max_by_key(strictness).map_or(&self.plain, |policy| self.of(policy))
     }
@@ -151,18 +155,14 @@ impl<C: Clock + 'static> Stack<C> {
     }
 
     /// What the store keeps of a policy's limit, if that is another one: `own` is leased together with `all`.
+    #[cfg(feature = "leases")]
     pub(super) fn kept<'a>(
         &self,
         policy: &Compiled,
         own: &Limit,
         all: impl IntoIterator<Item = &'a Limit> + Clone,
     ) -> Option<Limit> {
-        #[cfg(feature = "leases")]
-        if self.leases.is_some() && policy.lease {
-            return kept(own, all);
-        }
-        let _ = (policy, own, all);
-        None
+        if self.leases.is_some() && policy.lease { kept(own, all) } else { None }
     }
 
     /// What a policy asks.

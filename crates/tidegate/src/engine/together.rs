@@ -8,7 +8,7 @@ use tidegate_core::{Decision, Limit, Mode, Timestamp};
 use self::step::{Count, Part, Step};
 use self::trial::Trial;
 use super::settle::{Limits, without_limit};
-use super::{Answer, Check, CheckError, Engine};
+use super::{Answer, BindingLimit, Check, CheckError, Engine};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
@@ -84,19 +84,32 @@ impl<C: Clock + 'static> Engine<C> {
         checks: &[Check<'_>],
         op: Op,
     ) -> Reply<'_, Together<'_>, CheckError> {
-        let charge = match op {
-            Op::Take => Charge::IfAllAdmit,
-            Op::Peek => Charge::Never,
-            _ => {
-                let why = "several checks can be taken or peeked in one step, and nothing else";
-                return Reply::ready(Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why))));
-            }
-        };
-        if let [only] = checks {
+        if let ([only], Op::Take | Op::Peek) = (checks, op) {
             let alone = |answer| Together { answers: vec![answer] };
             return self.ask(only, op).then(move |answer| answer.map(alone));
         }
-        match self.gather_all(checks, charge) {
+        let plain: Vec<_> = checks.iter().map(|check| (*check, None)).collect();
+        self.ask_together_with(&plain, op)
+    }
+
+    /// The same, where a check may bring a limit of its own, instead of the only one of its policy.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Limit, Op};
+    /// let engine = Engine::builder().policy("route", "100/s").policy("client", "1/h").build()?;
+    /// let route = Check { policy: "route", key: Key::One(b"/search"), cost: 1 };
+    /// let client = Check { policy: "client", key: Key::One(b"user-42"), cost: 3 };
+    /// let contract: Limit = "5/h".parse()?;
+    /// let together = engine.ask_together_with(&[(route, None), (client, Some(&contract))], Op::Take).now()?;
+    /// assert_eq!(together.answers[1].decision.remaining(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ask_together_with<'e>(
+        &'e self,
+        checks: &[(Check<'_>, Option<&'e Limit>)],
+        op: Op,
+    ) -> Reply<'e, Together<'e>, CheckError> {
+        match charge_of(op).and_then(|charge| self.gather_all(checks, charge)) {
             Ok(((step, keys), trials)) => {
                 let reply = self.decide_together(step, &keys);
                 if trials.is_empty() { reply } else { self.try_out(reply, trials) }
@@ -105,14 +118,40 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
+    /// What [`Engine::ask_together_with`] would answer while the store fails, without asking it: for those whose own time
+    /// is up before the store's.
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, OnStoreError, Op, Policy, Source};
+    /// let login = Policy::all().limit("", "5/h").on_store_error(OnStoreError::DENY);
+    /// let engine = Engine::builder().policy("login", login).policy("api", "10/h").build()?;
+    /// let check = |policy| (Check { policy, key: Key::One(b"user-42"), cost: 1 }, None);
+    /// let together = engine.answer_without_store(&[check("login"), check("api")], Op::Take)?;
+    /// let sources: Vec<_> = together.answers.iter().map(|answer| answer.source).collect();
+    /// assert_eq!(sources, [Source::FailClosed, Source::Local]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn answer_without_store<'e>(
+        &'e self,
+        checks: &[(Check<'_>, Option<&'e Limit>)],
+        op: Op,
+    ) -> Result<Together<'e>, CheckError> {
+        let ((step, keys), trials) = self.gather_all(checks, charge_of(op)?)?;
+        let now = self.shared.clock.now();
+        let error = || StoreError::new(Trouble::Timeout, "the asker's time is up");
+        let together = self.stand_in_together(&step, &keys, now, error())?;
+        together.with_trials(trials, |step, keys| self.stand_in_together(step, keys, now, error()))
+    }
+
     /// The step of all checks that have a say, and those that are tried out beside it.
     fn gather_all<'e, 'c>(
         &'e self,
-        checks: &[Check<'c>],
+        checks: &[(Check<'c>, Option<&'e Limit>)],
         charge: Charge,
     ) -> Result<(Gathered<'e, 'c>, Vec<Trial<'e>>), CheckError> {
-        let is_trial =
-            |check: &Check<'_>| self.policy(check.policy).is_ok_and(|(_, policy)| policy.shadow);
+        let is_trial = |(check, _): &(Check<'_>, Option<&Limit>)| {
+            self.policy(check.policy).is_ok_and(|(_, policy)| policy.shadow)
+        };
         let gathered = self.gather(checks.iter().filter(|check| !is_trial(check)), charge)?;
         let mut trials = Vec::new();
         for (place, check) in checks.iter().enumerate().filter(|(_, check)| is_trial(check)) {
@@ -127,16 +166,17 @@ impl<C: Clock + 'static> Engine<C> {
     /// Looks all checks up before anything is asked.
     fn gather<'e, 'c, 'l>(
         &'e self,
-        checks: impl IntoIterator<Item = &'l Check<'c>>,
+        checks: impl IntoIterator<Item = &'l (Check<'c>, Option<&'e Limit>)>,
         charge: Charge,
     ) -> Result<Gathered<'e, 'c>, CheckError>
     where
         'c: 'l,
+        'e: 'l,
     {
         let mut step = Step { parts: Vec::new(), counts: Vec::new(), charge };
         let mut keys = Vec::new();
-        for check in checks {
-            let limits = match self.part_of(check)? {
+        for (check, own) in checks {
+            let limits = match self.part_of(check, *own)? {
                 Ok(limits) => limits,
                 Err(known) => {
                     if !known.decision.allowed() {
@@ -170,6 +210,7 @@ impl<C: Clock + 'static> Engine<C> {
     fn part_of<'e>(
         &'e self,
         check: &Check<'_>,
+        own: Option<&'e Limit>,
     ) -> Result<Result<Limits<'e>, Answer<'e>>, CheckError> {
         let (name, policy) = self.policy(check.policy)?;
         let CompiledKind::Limits { mode, members } = &policy.kind else {
@@ -181,8 +222,12 @@ impl<C: Clock + 'static> Engine<C> {
         if *mode == Mode::Any {
             return Err(CheckError::Chooses(name.to_owned()));
         }
+        if own.is_some() && members.len() > 1 {
+            let why = "a limit of its own goes with a policy of one limit";
+            return Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why)));
+        }
         let own = match policy.instead_for(check.key, &self.shared.clock) {
-            None => None,
+            None => own.map(BindingLimit::of_policy),
             Some(Instead::Limit(limit)) => Some(limit),
             Some(Instead::Allow) => {
                 return Ok(Err(without_limit(name, policy, Decision::unlimited())));
@@ -194,12 +239,18 @@ impl<C: Clock + 'static> Engine<C> {
         Ok(Ok(Limits { name, policy, mode: *mode, members, own }))
     }
 
+    #[cfg_attr(not(feature = "leases"), allow(clippy::unused_self, reason = "nothing is leased"))]
     fn count_of<'e>(&self, limits: &Limits<'e>, scope: &'e Scope, member: &'e Member) -> Count<'e> {
         let (policy, limit) = (limits.policy, limits.binding(member));
-        // By the policy's own way to the store, whichever way all of them take now.
-        let stack = self.shared.stores.of(policy);
-        let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
-        Count { scope, kept: stack.kept(policy, &limit, all), limit, policy, cost: 0 }
+        #[cfg(feature = "leases")]
+        let kept = {
+            let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
+            // By the policy's own way to the store, whichever way all of them take now.
+            self.shared.stores.of(policy).kept(policy, &limit, all)
+        };
+        #[cfg(not(feature = "leases"))]
+        let kept = None;
+        Count { scope, kept, limit, policy, cost: 0 }
     }
 
     /// Asks the store, once, and settles what it answers.
@@ -292,5 +343,17 @@ impl<C: Clock + 'static> Engine<C> {
             }
         }
         step.answers(&decisions, Source::Local, |limits| limits.assume(instead(limits.policy)))
+    }
+}
+
+/// Several checks can be taken or peeked in one step, and nothing else.
+fn charge_of(op: Op) -> Result<Charge, CheckError> {
+    match op {
+        Op::Take => Ok(Charge::IfAllAdmit),
+        Op::Peek => Ok(Charge::Never),
+        _ => {
+            let why = "several checks can be taken or peeked in one step, and nothing else";
+            Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why)))
+        }
     }
 }

@@ -45,12 +45,16 @@ macro_rules! troubles {
         ///
         /// assert_eq!(Trouble::OutOfMemory.as_str(), "oom");
         /// assert_eq!(Trouble::OutOfMemory.ran(), Ran::No);
+        /// assert_eq!(Trouble::ALL[Trouble::Timeout as usize], Trouble::Timeout);
         /// ```
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum Trouble { $($(#[$doc])* $name,)* }
 
         impl Trouble {
+            /// All there are: for those who count them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
             /// The name it is counted under.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }

@@ -30,6 +30,7 @@ mod slots;
 mod stats;
 mod ticket;
 mod timer;
+mod times;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod url;
@@ -48,6 +49,7 @@ use self::key::Keys;
 use self::nodes::Nodes;
 use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
+pub use self::times::CallTimes;
 use super::breaker::BreakerOptions;
 use super::owned::{OwnedAsk, OwnedTakes};
 use super::{
@@ -197,6 +199,22 @@ impl RedisStore {
     /// ```
     pub fn stats(&self) -> RedisStats {
         self.client.stats()
+    }
+
+    /// How long script calls took so far.
+    ///
+    /// ```no_run
+    /// # use tidegate::{RedisOptions, RedisStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tidegate::StoreError> {
+    /// let store = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?;
+    /// let times = store.call_times();
+    /// println!("{} µs a call", times.total_us / times.counts.iter().sum::<u64>().max(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn call_times(&self) -> CallTimes {
+        self.client.call_times()
     }
 
     /// What the breaker of each node does: of all that are known. None where [`RedisOptions::breaker`] is none.

@@ -354,3 +354,39 @@ async fn leases_and_steps_together_never_admit_more_than_the_limit() {
         assert_eq!(together.answers[1], alone, "{limit}");
     }
 }
+
+#[tokio::test]
+async fn a_limit_of_ones_own_stands_for_the_policys_only_one() {
+    let plan = Policy::all().limit("second", "9/s").limit("day", "fixed-window 20/day");
+    let policies = [("api", of("fixed-window 10/h")), ("plan", plan)];
+    let engine = engine(MemoryStore::default(), &policies);
+    let own: tidegate::Limit = "fixed-window 2/h".parse().unwrap();
+    let with = |checks: &[(Check<'_>, Option<&tidegate::Limit>)]| -> Vec<(bool, u64)> {
+        seen(&engine.ask_together_with(checks, Op::Take).now().unwrap())
+    };
+    assert_eq!(with(&[(check("api", "a", 1), Some(&own))]), [(true, 1)]);
+    let both = [(check("api", "a", 2), Some(&own)), (check("api", "b", 1), None)];
+    assert_eq!(with(&both), [(false, 1), (true, 10)]);
+    assert_eq!(left(&engine, "api", "a").await, 9); // counted in one place
+    let of_two = engine.ask_together_with(&[(check("plan", "a", 1), Some(&own))], Op::Take).now();
+    assert!(of_two.is_err_and(|error| error.to_string().contains("policy of one limit")));
+}
+
+#[tokio::test]
+async fn without_the_store_each_policy_answers_as_when_it_fails() {
+    let policies = [
+        ("open", of("10/h").on_store_error(OnStoreError::Allow)),
+        ("local", of("10/h")),
+        ("shadow", of("1/h").shadow(true)),
+    ];
+    let engine = engine(MemoryStore::default(), &policies);
+    let checks = ["shadow", "open", "local"].map(|policy| (check(policy, "a", 1), None));
+    for expected in [[(true, 0), (true, 10), (true, 4)], [(true, 0), (true, 10), (true, 3)]] {
+        let together = engine.answer_without_store(&checks, Op::Take).unwrap();
+        assert_eq!(seen(&together), expected);
+        let sources: Vec<_> = together.answers.iter().map(|answer| answer.source).collect();
+        assert_eq!(sources, [Source::Local, Source::FailOpen, Source::Local]);
+    }
+    assert_eq!(left(&engine, "local", "a").await, 10); // the store was not asked
+    assert!(engine.answer_without_store(&checks, Op::Reset).is_err());
+}

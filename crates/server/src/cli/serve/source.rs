@@ -10,22 +10,33 @@ use crate::reload::Source;
 /// What is served without being told, if it is there.
 const USUAL: &str = "tidegate.yaml";
 
-/// The file that is named, the usual one if there is one, or the demo.
+/// The file that is named, the usual one if there is one, or the demo; none of these where Envoy's rules are all that
+/// is wanted.
 pub(super) fn of(args: &Args) -> Source {
     let usual = || Path::new(USUAL).exists().then(|| PathBuf::from(USUAL));
     let file = args.config.clone().or_else(usual);
-    let (args, path) = (args.clone(), file.clone());
+    let rules = args.envoy.path();
+    let files = file.iter().chain(rules).cloned().collect();
+    let (args, has_rules) = (args.clone(), rules.is_some());
     let read = move || {
-        let config = path.as_deref().map_or_else(demo::config, Config::read)?;
-        Ok(with_typed(config, &args))
+        let written = match &file {
+            Some(path) => Config::read(path),
+            None if has_rules => Ok(Config::default()),
+            None => demo::config(),
+        };
+        with_typed(written.map_err(|problems| problems.lines())?, &args)
     };
-    Source { file, read: Box::new(read) }
+    Source { files, read: Box::new(read) }
 }
 
 /// What was typed wins over what is written.
-fn with_typed(mut config: Config, args: &Args) -> Config {
+fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
     let listens = &mut config.listen;
-    for (written, typed) in [(&mut listens.http, &args.listen), (&mut listens.resp, &args.resp)] {
+    for (written, typed) in [
+        (&mut listens.http, &args.listen),
+        (&mut listens.grpc, &args.envoy.grpc),
+        (&mut listens.resp, &args.resp),
+    ] {
         if let Some(address) = typed {
             let options = written.take().unwrap_or_else(|| Listen::on(address.clone()));
             *written = Some(Listen { address: address.clone(), ..options });
@@ -34,5 +45,6 @@ fn with_typed(mut config: Config, args: &Args) -> Config {
     if let Some(url) = &args.store {
         config.store = StoreChoice::by_url(url.clone());
     }
-    config
+    config.rls = args.envoy.rls(config.rls.manner)?.into();
+    Ok(config)
 }

@@ -105,4 +105,8 @@ pub(crate) struct Envoy {
     /// Whether all descriptors of a request are one atomic step. `false` is the behaviour of envoyproxy/ratelimit, where a
     /// refused request still spends its other limits. Default: true.
     pub(crate) atomic: Option<bool>,
+    /// Whether answers tell the tightest limit in `RateLimit-Limit`, `-Remaining` and `-Reset`. Default: false.
+    pub(crate) headers: Option<bool>,
+    /// `shadow`: every request is admitted in the end, and what would have been refused is reported.
+    pub(crate) mode: Option<super::Mode>,
 }

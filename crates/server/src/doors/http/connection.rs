@@ -19,11 +19,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use tracing::Instrument;
 
 use self::line::Line;
 use self::patient::Patient;
 use crate::gate::Gate;
 use crate::listen::{Peer, Stream};
+use crate::logs::trace;
 use crate::server::{Door, Ending};
 
 /// What one connection may do.
@@ -167,16 +169,24 @@ impl Session {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let _under_way = self.line.under_way();
         let version = request.version();
-        let mut response = match &self.checks {
-            Some(gate) if is_check(&request) => {
-                super::check_now(gate, request.into_body()).await.map(Either::Left)
-            }
-            _ => self.routed(request).await.map(Either::Right),
+        let span = trace::span(request.headers());
+        let mut response = match span {
+            Some(span) => self.reached(request).instrument(span).await,
+            None => self.reached(request).await,
         };
         if self.ending.is_farewell() && version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+
+    async fn reached(&self, request: Request<Incoming>) -> Answer {
+        match &self.checks {
+            Some(gate) if is_check(&request) => {
+                super::check_now(gate, request.into_body()).await.map(Either::Left)
+            }
+            _ => self.routed(request).await.map(Either::Right),
+        }
     }
 
     async fn routed(&self, request: Request<Incoming>) -> Response<Body> {

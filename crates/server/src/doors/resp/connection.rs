@@ -6,12 +6,12 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate::Engine;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::command::{self, Next, Turn};
-use super::frame::{self, Command, FRAME_BYTES_MAX, Places};
+use super::burst::{Burst, Pause};
+use super::command::Next;
+use super::frame::FRAME_BYTES_MAX;
 use super::out::Out;
 use super::session::Session;
 use super::waiting::{self, Queue};
@@ -19,10 +19,6 @@ use super::{House, spare};
 use crate::listen::Stream;
 use crate::server::Ending;
 
-/// Answers are written once there are so many bytes, whatever else was read: a few bytes can ask for many.
-const OUT_BYTES_MAX: usize = 64 << 10;
-/// And asks under way are waited for once there are so many: a millisecond of Redis, of the 20 that each may take.
-const WAITING_MAX: usize = 256;
 /// A first output buffer: a pipeline of a hundred checks.
 const OUT_BYTES: usize = 4 << 10;
 /// How much, and for how long, is still read from somebody who was hung up on. Closing with bytes unread would take
@@ -40,17 +36,6 @@ pub(super) struct Connection<'h> {
     out: Out,
     /// When the command that has begun has to be whole.
     frame_due: Option<Instant>,
-}
-
-/// Why commands are not looked at any further.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pause {
-    /// There is no other whole one.
-    NoMore,
-    /// What there is has to be written first.
-    Full,
-    /// The conversation is over.
-    Close,
 }
 
 impl<'h> Connection<'h> {
@@ -143,46 +128,16 @@ impl<'h> Connection<'h> {
     async fn answer(&mut self, used: &mut usize) -> Pause {
         let snapshot = self.house.gate.now();
         let mut waiting = Queue::new();
-        let pause = self.decide(&snapshot.engine, used, &mut waiting);
-        if !waiting.is_empty() {
-            waiting::fill(&mut self.out, waiting, &snapshot.engine).await;
-        }
-        pause
-    }
-
-    fn decide<'e>(
-        &mut self,
-        engine: &'e Engine,
-        used: &mut usize,
-        waiting: &mut Queue<'e>,
-    ) -> Pause {
         let Self { house, session, input, out, .. } = self;
         if out.0.capacity() == 0 {
             out.0 = spare::take(OUT_BYTES);
         }
-        let mut places = Places::new();
-        while out.len() < OUT_BYTES_MAX && waiting.len() < WAITING_MAX {
-            let bytes = &input[*used..];
-            match frame::next(bytes, &mut places) {
-                Ok(None) => return Pause::NoMore,
-                Ok(Some(len)) => {
-                    *used += len;
-                    let (command, scope) = (Command::new(bytes, &places), &house.scope);
-                    if command.len() == 0 {
-                        continue;
-                    }
-                    let mut turn = Turn { command, engine, house, scope, session, out, waiting };
-                    if command::answer(&mut turn) == Next::Close {
-                        return Pause::Close;
-                    }
-                }
-                Err(broken) => {
-                    out.error(&format!("ERR Protocol error: {}", broken.0));
-                    return Pause::Close;
-                }
-            }
+        let burst = Burst { house, engine: &snapshot.engine, session, out, waiting: &mut waiting };
+        let pause = burst.answer(input, used);
+        if !waiting.is_empty() {
+            waiting::fill(&mut self.out, waiting, &snapshot.engine).await;
         }
-        Pause::Full
+        pause
     }
 
     /// Writes all answers, at once if the client reads them, and otherwise only for so long.

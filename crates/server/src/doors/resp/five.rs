@@ -8,15 +8,17 @@ use super::out::Out;
 /// long has waited long enough. To retry is −1 where there is nothing to wait for: allowed, or never.
 #[inline]
 pub(super) fn write(out: &mut Out, decision: &Decision) {
-    out.0.extend_from_slice(b"*5\r\n");
-    out.integer(i64::from(!decision.allowed()));
-    out.integer(count(decision.limit()));
-    out.integer(count(decision.remaining()));
-    out.integer(match decision.retry_after_us() {
+    let retry = match decision.retry_after_us() {
         Some(us) if !decision.allowed() => seconds_up(us),
         _ => -1,
-    });
-    out.integer(seconds_up(decision.reset_after_us()));
+    };
+    out.integers([
+        i64::from(!decision.allowed()),
+        count(decision.limit()),
+        count(decision.remaining()),
+        retry,
+        seconds_up(decision.reset_after_us()),
+    ]);
 }
 
 /// A key without a limit has as much as the other doors say.

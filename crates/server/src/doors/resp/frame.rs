@@ -17,22 +17,52 @@ const LENGTH_BYTES_MAX: usize = 32;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Broken(pub(super) String);
 
-/// Where the arguments of one command lie. Kept from command to command, so that it is only made once.
+/// Room for the arguments of some commands: sixteen of the usual ones, and then the longest.
+const SPANS: usize = 16 * 6 + ARGUMENTS_MAX;
+
+/// Where the arguments of some commands lie. Kept from burst to burst, so that it is only made once.
 #[derive(Debug)]
 pub(super) struct Places {
-    spans: [(u32, u32); ARGUMENTS_MAX],
+    spans: [(u32, u32); SPANS],
+    /// Where those of the command that is being read begin, and how many there are.
+    first: usize,
+    count: usize,
+}
+
+/// Which places are those of one command.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Kept {
+    first: usize,
     count: usize,
 }
 
 impl Places {
     pub(super) const fn new() -> Self {
-        Self { spans: [(0, 0); ARGUMENTS_MAX], count: 0 }
+        Self { spans: [(0, 0); SPANS], first: 0, count: 0 }
+    }
+
+    /// Forgets all commands.
+    pub(super) fn clear(&mut self) {
+        (self.first, self.count) = (0, 0);
+    }
+
+    /// Whether another command fits, however many arguments it has.
+    pub(super) const fn has_room(&self) -> bool {
+        self.first + ARGUMENTS_MAX <= SPANS
+    }
+
+    /// Keeps the command that was read, and makes ready for the next.
+    pub(super) fn keep(&mut self) -> Kept {
+        let kept = Kept { first: self.first, count: self.count };
+        (self.first, self.count) = (self.first + self.count, 0);
+        kept
     }
 
     /// One more argument, from and to its offsets in the frame.
     #[expect(clippy::cast_possible_truncation, reason = "a frame is far below 4 GiB")]
     pub(super) fn add(&mut self, from: usize, to: usize) -> Result<(), Broken> {
-        let Some(span) = self.spans.get_mut(self.count) else {
+        let room = self.count < ARGUMENTS_MAX;
+        let Some(span) = self.spans.get_mut(self.first + self.count).filter(|_| room) else {
             return broken(format!("more than {ARGUMENTS_MAX} arguments"));
         };
         *span = (from as u32, to as u32);
@@ -49,8 +79,10 @@ pub(super) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    pub(super) fn new(bytes: &'a [u8], places: &'a Places) -> Self {
-        Self { bytes, spans: &places.spans[..places.count] }
+    /// A command that was kept, in the bytes that it was found in.
+    pub(super) fn new(bytes: &'a [u8], places: &'a Places, kept: Kept) -> Self {
+        let spans = places.spans.get(kept.first..kept.first + kept.count).unwrap_or_default();
+        Self { bytes, spans }
     }
 
     /// How many arguments there are, the name included.

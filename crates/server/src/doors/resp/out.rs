@@ -62,28 +62,52 @@ impl Out {
         self.number(kind, i64::try_from(len).unwrap_or(i64::MAX));
     }
 
-    /// The digits of a number, written from the last to the first.
     #[inline]
     fn number(&mut self, kind: u8, number: i64) {
-        let mut text = [0; 23];
-        let mut at = text.len() - 2;
-        text[at..].copy_from_slice(b"\r\n");
-        let mut rest = number.unsigned_abs();
-        loop {
-            at -= 1;
-            text[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        if number < 0 {
-            at -= 1;
-            text[at] = b'-';
-        }
-        self.0.push(kind);
+        let mut text = [0; NUMBER_BYTES];
+        let at = digits(&mut text, kind, number);
         self.0.extend_from_slice(&text[at..]);
     }
+
+    /// An array of five integers, in one piece: what most answers are.
+    #[inline]
+    pub(super) fn integers(&mut self, numbers: [i64; 5]) {
+        let mut text = [0; 4 + 5 * NUMBER_BYTES];
+        // From the last to the first, as digits come.
+        let mut at = text.len();
+        for number in numbers.into_iter().rev() {
+            at = digits(&mut text[..at], b':', number);
+        }
+        at -= 4;
+        text[at..at + 4].copy_from_slice(b"*5\r\n");
+        self.0.extend_from_slice(&text[at..]);
+    }
+}
+
+/// The most bytes of a number with its kind and its line break.
+const NUMBER_BYTES: usize = 23;
+
+/// Writes a number to the end of `text`, with its kind before and a line break after it, and answers where it begins.
+#[inline]
+fn digits(text: &mut [u8], kind: u8, number: i64) -> usize {
+    let mut at = text.len() - 2;
+    text[at..].copy_from_slice(b"\r\n");
+    let mut rest = number.unsigned_abs();
+    loop {
+        at -= 1;
+        text[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        text[at] = b'-';
+    }
+    at -= 1;
+    text[at] = kind;
+    at
 }
 
 /// What came from outside, fit for a line of ours: escaped, and no longer than a name is.
@@ -107,6 +131,9 @@ mod tests {
             let mut out = Out::default();
             out.integer(number);
             assert_eq!(out.0, format!(":{number}\r\n").as_bytes());
+            out.0.clear();
+            out.integers([number; 5]);
+            assert_eq!(out.0, format!("*5\r\n{}", format!(":{number}\r\n").repeat(5)).as_bytes());
         }
     }
 

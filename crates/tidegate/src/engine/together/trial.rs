@@ -73,7 +73,23 @@ impl<C: Clock + 'static> Engine<C> {
     }
 }
 
-impl Together<'_> {
+impl<'e> Together<'e> {
+    /// The same with those that are tried out, each answered by itself.
+    pub(super) fn with_trials(
+        mut self,
+        trials: Vec<Trial<'e>>,
+        answer: impl Fn(&Step<'e>, &[Box<[u8]>]) -> Result<Self, CheckError>,
+    ) -> Result<Self, CheckError> {
+        let admitted = self.admitted();
+        for Trial { place, mut step, keys } in trials {
+            if !admitted {
+                step.charge = Charge::Refused;
+            }
+            self.insert(place, answer(&step, &keys)?);
+        }
+        Ok(self)
+    }
+
     fn insert(&mut self, place: usize, tried: Self) {
         for answer in tried.answers {
             self.answers.insert(place.min(self.answers.len()), answer);

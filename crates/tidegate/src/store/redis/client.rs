@@ -12,6 +12,7 @@ use super::lane::Lane;
 use super::question::Question;
 use super::stats::{Counters, RedisStats};
 use super::ticket::{Answer, gone, told};
+use super::times::CallTimes;
 use super::url::{Servers, Target};
 use crate::store::breaker::BreakerOptions;
 use crate::store::{Replicas, StoreError, Trouble};
@@ -152,5 +153,9 @@ impl Client {
 
     pub(super) fn stats(&self) -> RedisStats {
         self.inner.counters.read()
+    }
+
+    pub(super) fn call_times(&self) -> CallTimes {
+        self.inner.counters.times.read()
     }
 }

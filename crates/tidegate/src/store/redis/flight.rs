@@ -30,7 +30,7 @@ pub(super) struct Flights {
 pub(super) struct Call {
     pub(super) tickets: Vec<Ticket>,
     reply: Pending,
-    since: Instant,
+    pub(super) since: Instant,
     /// How much the connection had written before.
     written_before: u64,
     ends_flight: bool,

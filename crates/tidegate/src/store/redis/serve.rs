@@ -58,6 +58,9 @@ impl Node {
                         link.meter().reply_ends();
                         heard = true;
                         worked |= reply.is_ok();
+                        if reply.is_ok() && !call.confirms {
+                            self.shared.counters.times.add(call.since.elapsed());
+                        }
                         self.settle(call, reply, link, &mut flights, since)
                     }
                 },

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::times::Times;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// How often things have happened since the store was made.
@@ -28,7 +30,7 @@ macro_rules! counters {
         pub struct RedisStats { $($(#[$doc])* pub $name: u64,)* }
 
         #[derive(Debug, Default)]
-        pub(super) struct Counters { $(pub(super) $name: Counter,)* }
+        pub(super) struct Counters { $(pub(super) $name: Counter,)* pub(super) times: Times }
 
         impl Counters {
             pub(super) fn read(&self) -> RedisStats {

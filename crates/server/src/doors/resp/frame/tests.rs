@@ -5,11 +5,15 @@ fn read(mut bytes: &[u8]) -> (Vec<Vec<String>>, Option<String>) {
     let mut places = Places::new();
     let mut commands = Vec::new();
     loop {
+        if !places.has_room() {
+            places.clear();
+        }
         match next(bytes, &mut places) {
             Ok(None) => return (commands, None),
             Err(broken) => return (commands, Some(broken.0)),
             Ok(Some(len)) => {
-                let command = Command::new(bytes, &places);
+                let kept = places.keep();
+                let command = Command::new(bytes, &places, kept);
                 let text = |index| String::from_utf8_lossy(command.argument(index)).into_owned();
                 commands.push((0..command.len()).map(text).collect());
                 bytes = &bytes[len..];

@@ -1,0 +1,176 @@
+//! Servers to measure: each a process of its own, on the first processor.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::load::Wire;
+
+const TIDEGATE: &str = "target/release/tidegate";
+const THROTTLECRAB: &str = "target/peers/bin/throttlecrab-server";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Tidegate,
+    Throttlecrab,
+    /// The least that a door costs: one process for each.
+    Floor(&'static str),
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tidegate => "tidegate",
+            Self::Throttlecrab => "throttlecrab-server 0.4",
+            Self::Floor("resp") => "floor: tokio",
+            Self::Floor("http") => "floor: hyper",
+            Self::Floor(_) => "floor: tonic",
+        }
+    }
+}
+
+pub(crate) struct Contender {
+    kind: Kind,
+    child: Child,
+    resp: Option<u16>,
+    http: Option<u16>,
+    grpc: Option<u16>,
+}
+
+impl Contender {
+    pub(crate) const fn all() -> [Kind; 5] {
+        let floor = Kind::Floor;
+        [Kind::Tidegate, Kind::Throttlecrab, floor("resp"), floor("http"), floor("grpc")]
+    }
+
+    pub(crate) fn start(kind: Kind) -> Self {
+        let (mut resp, mut http, mut grpc) = (None, None, None);
+        let mut args: Vec<String> = Vec::new();
+        let mut open = |door: &mut Option<u16>, flag: &dyn Fn(u16) -> Vec<String>| {
+            let port = free_port();
+            *door = Some(port);
+            args.extend(flag(port));
+        };
+        let program = match kind {
+            Kind::Tidegate => {
+                let help = Command::new(TIDEGATE).args(["serve", "--help"]).output();
+                let help = help.expect("target/release/tidegate was built");
+                let help = String::from_utf8_lossy(&help.stdout).into_owned();
+                let at = |flag: &str, port| vec![flag.to_owned(), format!("127.0.0.1:{port}")];
+                open(&mut http, &|port| [vec!["serve".to_owned()], at("--listen", port)].concat());
+                for (door, flag) in [(&mut resp, "--resp"), (&mut grpc, "--grpc")] {
+                    if help.contains(&format!("{flag} ")) {
+                        open(door, &|port| at(flag, port));
+                    }
+                }
+                TIDEGATE.to_owned()
+            }
+            Kind::Throttlecrab => {
+                for (door, name) in [(&mut resp, "redis"), (&mut http, "http"), (&mut grpc, "grpc")]
+                {
+                    open(door, &|port| {
+                        let flags =
+                            [format!("--{name}"), format!("--{name}-host"), "127.0.0.1".to_owned()];
+                        [&flags[..], &[format!("--{name}-port"), port.to_string()]].concat()
+                    });
+                }
+                THROTTLECRAB.to_owned()
+            }
+            Kind::Floor(wire) => {
+                let door = match wire {
+                    "resp" => &mut resp,
+                    "http" => &mut http,
+                    _ => &mut grpc,
+                };
+                open(door, &|port| ["floor", wire, &port.to_string()].map(str::to_owned).to_vec());
+                std::env::current_exe().expect("this program").display().to_string()
+            }
+        };
+        let child = pinned(&program)
+            .args(args)
+            .env("RUST_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program}: {error}"));
+        for port in [resp, http, grpc].into_iter().flatten() {
+            wait_for(&program, port);
+        }
+        Self { kind, child, resp, http, grpc }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.kind == Kind::Tidegate
+    }
+
+    pub(crate) const fn is_floor(&self) -> bool {
+        matches!(self.kind, Kind::Floor(_))
+    }
+
+    pub(crate) fn is_throttlecrab(&self) -> bool {
+        self.kind == Kind::Throttlecrab
+    }
+
+    /// Where it speaks that, if it does.
+    pub(crate) const fn port(&self, wire: Wire) -> Option<u16> {
+        match wire {
+            Wire::Resp(_) => self.resp,
+            Wire::Http => self.http,
+            Wire::Grpc => self.grpc,
+        }
+    }
+
+    /// Processor time so far.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        let stat = self.proc("stat");
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
+        (ticks(11) + ticks(12)) / 100.0
+    }
+
+    pub(crate) fn resident_mb(&self) -> f64 {
+        let status = self.proc("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kb = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        kb.expect("a size") / 1024.0
+    }
+
+    fn proc(&self, file: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("a process")
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// On the first processor, where there is a way to say so. `taskset` becomes the program, so that its number is ours.
+fn pinned(program: &str) -> Command {
+    if Command::new("taskset").arg("--version").output().is_err() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0", program]);
+    command
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("its address").port()
+}
+
+fn wait_for(program: &str, port: u16) {
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{program} does not listen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,20 @@
+//! The floors: doors that read a request as one has to, and always give the same answer.
+
+mod grpc;
+mod http;
+mod resp;
+
+use tokio::net::TcpListener;
+
+pub(crate) fn run(wire: &str, port: u16) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("a port");
+        match wire {
+            "resp" => resp::serve(listener).await,
+            "http" => http::serve(listener).await,
+            "grpc" => grpc::serve(listener).await,
+            other => panic!("no floor is called {other}"),
+        }
+    });
+}

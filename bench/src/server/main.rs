@@ -1,0 +1,121 @@
+//! `./dev bench server`: the doors beside the least that such a door costs, and beside throttlecrab-server, in one run.
+//!
+//! The floors are this program again, as a process of its own: frames are parsed and a fixed answer is written. All
+//! servers run on one processor and the load on the others; rounds alternate, so that a noisy minute hits all alike.
+//! Figures are medians, and a ratio is the median of the rounds' ratios. With `QUICK=1` it only shows that all works.
+
+mod contender;
+mod floor;
+mod load;
+mod table;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use contender::Contender;
+use load::{Load, Wire};
+use table::Figures;
+
+const WIRES: [Wire; 5] = [Wire::Resp(1), Wire::Resp(16), Wire::Resp(64), Wire::Http, Wire::Grpc];
+
+/// How much is measured.
+struct Effort {
+    rounds: usize,
+    round: Duration,
+    keys: usize,
+}
+
+impl Effort {
+    fn wanted() -> Self {
+        match std::env::var_os("QUICK") {
+            Some(_) => Self { rounds: 1, round: Duration::from_millis(300), keys: 50_000 },
+            None => Self { rounds: 5, round: Duration::from_millis(1500), keys: 1_000_000 },
+        }
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["floor", wire, port] => floor::run(wire, port.parse().expect("a port")),
+        ["apart"] => measure(&Effort::wanted()),
+        _ => apart(),
+    }
+}
+
+/// Leaves the first processor to the servers, where there is more than one and a way to say so.
+fn apart() -> ! {
+    let me = std::env::current_exe().expect("this program");
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    if count > 1 {
+        let others = format!("1-{}", count - 1);
+        let _ = Command::new("taskset").args(["-c", &others]).arg(&me).arg("apart").exec();
+    }
+    panic!("{}", Command::new(me).arg("apart").exec());
+}
+
+fn measure(effort: &Effort) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    runtime.block_on(async {
+        let contenders: Vec<Contender> =
+            Contender::all().into_iter().map(Contender::start).collect();
+        for wire in WIRES {
+            throughput(&contenders, wire, effort).await;
+        }
+        memory(effort).await;
+    });
+}
+
+async fn throughput(contenders: &[Contender], wire: Wire, effort: &Effort) {
+    let able: Vec<&Contender> = contenders.iter().filter(|it| it.port(wire).is_some()).collect();
+    println!("\n## {wire}\n");
+    if !able.iter().any(|it| it.is_ours()) {
+        println!("This build of tidegate has no such door.\n");
+    }
+    let mut rows = vec![Figures::default(); able.len()];
+    for round in 0..=effort.rounds {
+        for (contender, row) in able.iter().zip(&mut rows) {
+            let lines = Load::lines(contender, wire).await;
+            let before = contender.cpu_s();
+            let load = Load::closed(lines, effort.round).await;
+            let cpu_us = (contender.cpu_s() - before) / load.count() as f64 * 1e6;
+            // The first is to get warm.
+            if round > 0 {
+                row.add(load.rate(), load.at(0.5), load.at(0.99), cpu_us);
+            }
+        }
+    }
+    for (contender, row) in able.iter().zip(&mut rows) {
+        // Where requests wait for a whole batch, half of the load says nothing.
+        if matches!(wire, Wire::Resp(2..)) {
+            continue;
+        }
+        for _ in 0..effort.rounds {
+            let half = row.rate() / 2.0;
+            let lines = Load::lines(contender, wire).await;
+            row.half_us.push(Load::paced(lines, half, effort.round).await.at(0.99));
+        }
+    }
+    table::print(&able, &rows);
+}
+
+/// Memory of fresh processes: at rest, and with a million keys.
+async fn memory(effort: &Effort) {
+    println!("\n## Memory, MB\n\n| | at rest | {} keys |\n|---|--:|--:|", effort.keys);
+    for kind in Contender::all() {
+        let name = kind.name();
+        let contender = Contender::start(kind);
+        let idle = contender.resident_mb();
+        let wire = Wire::Resp(64);
+        let full = match contender.port(wire).filter(|_| !contender.is_floor()) {
+            Some(_) => {
+                load::fill(&contender, effort.keys).await;
+                format!("{:.1}", contender.resident_mb())
+            }
+            None => "–".to_owned(),
+        };
+        println!("| {name} | {idle:.1} | {full} |");
+    }
+}

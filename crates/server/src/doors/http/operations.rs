@@ -1,0 +1,53 @@
+//! What operators ask, and what they are told of every check.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use tidegate::{Answer, Check, CheckError, Clock, Reservation, SystemClock};
+
+use crate::gate::Gate;
+use crate::metrics::{self, DoorName};
+
+/// `GET /metrics`, for Prometheus.
+pub(super) async fn metrics(State(gate): State<Arc<Gate>>) -> impl IntoResponse {
+    let page = gate.metrics().render(&gate.now().engine, gate.events());
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
+}
+
+/// Tells what became of the checks of one request.
+pub(crate) struct Told<'a> {
+    gate: &'a Gate,
+    since_us: u64,
+}
+
+impl<'a> Told<'a> {
+    /// Once the request was read: how long it took to arrive is its sender's doing.
+    pub(crate) fn begin(gate: &'a Gate) -> Self {
+        Self { gate, since_us: SystemClock.steady_us() }
+    }
+
+    pub(crate) fn decided(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
+        match answer {
+            Ok(answer) => {
+                self.gate.metrics().decided(answer, 1);
+                self.gate.events().decided(check, answer);
+            }
+            Err(error) => self.gate.metrics().errored(check.policy, error, 1),
+        }
+        self.took();
+    }
+
+    pub(super) fn reserved(&self, check: &Check<'_>, place: &Result<Reservation, CheckError>) {
+        match place {
+            Ok(reservation) => self.gate.metrics().reserved(check.policy, reservation),
+            Err(error) => self.gate.metrics().errored(check.policy, error, 1),
+        }
+        self.took();
+    }
+
+    fn took(&self) {
+        self.gate.metrics().took(DoorName::Http, self.since_us, 1);
+    }
+}

@@ -1,0 +1,117 @@
+//! All commands that were read at once: found, and answered where they lie.
+
+use tidegate::Engine;
+
+use super::House;
+use super::command::{self, Next, Turn};
+use super::frame::{self, Command, Kept, Places};
+use super::out::Out;
+use super::session::Session;
+use super::waiting::Queue;
+
+/// Answers are written once there are so many bytes, whatever else was read: a few bytes can ask for many.
+const OUT_BYTES_MAX: usize = 64 << 10;
+/// And asks under way are waited for once there are so many: a millisecond of Redis, of the 20 that each may take.
+const WAITING_MAX: usize = 256;
+/// So many commands are found before the first of them is answered, so that what they need comes from memory at once:
+/// with 100,000 keys, 315 ns of the server per check instead of the 380 with a hint after each command that is found.
+const TOGETHER: usize = 16;
+
+/// Why commands are not looked at any further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pause {
+    /// There is no other whole one.
+    NoMore,
+    /// What there is has to be written first.
+    Full,
+    /// The conversation is over.
+    Close,
+}
+
+/// What it takes to answer a burst.
+pub(super) struct Burst<'b, 'e> {
+    pub(super) house: &'b House,
+    pub(super) engine: &'e Engine,
+    pub(super) session: &'b mut Session,
+    pub(super) out: &'b mut Out,
+    pub(super) waiting: &'b mut Queue<'e>,
+}
+
+/// A command that was found: where its bytes are, and its arguments in them.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    from: usize,
+    to: usize,
+    kept: Kept,
+}
+
+impl Burst<'_, '_> {
+    /// Answers commands, from `used` on, until there is a reason to pause. Whatever was answered is used.
+    pub(super) fn answer(mut self, input: &[u8], used: &mut usize) -> Pause {
+        let (mut places, mut found) = (Places::new(), [Found::default(); TOGETHER]);
+        loop {
+            let (count, end) = Self::find(input, *used, &mut places, &mut found);
+            // In a row, with little between them: loads only overlap while the processor has room for what is between.
+            for Found { from, to, kept } in &found[..count] {
+                self.hint(Command::new(&input[*from..*to], &places, *kept));
+            }
+            for Found { from, to, kept } in found.into_iter().take(count) {
+                if self.out.len() >= OUT_BYTES_MAX || self.waiting.len() >= WAITING_MAX {
+                    return Pause::Full;
+                }
+                *used = to;
+                let command = Command::new(&input[from..to], &places, kept);
+                if command.len() > 0 && self.turn(command) == Next::Close {
+                    return Pause::Close;
+                }
+            }
+            match end {
+                Some(Ok(())) => return Pause::NoMore,
+                Some(Err(broken)) => {
+                    self.out.error(&format!("ERR Protocol error: {}", broken.0));
+                    return Pause::Close;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Finds the next few commands: how many, and why there are no more of them, if there are not.
+    fn find(
+        input: &[u8],
+        mut from: usize,
+        places: &mut Places,
+        found: &mut [Found; TOGETHER],
+    ) -> (usize, Option<Result<(), frame::Broken>>) {
+        places.clear();
+        for (count, slot) in found.iter_mut().enumerate() {
+            if !places.has_room() {
+                return (count, None);
+            }
+            match frame::next(&input[from..], places) {
+                Ok(None) => return (count, Some(Ok(()))),
+                Err(broken) => return (count, Some(Err(broken))),
+                Ok(Some(len)) => {
+                    *slot = Found { from, to: from + len, kept: places.keep() };
+                    from += len;
+                }
+            }
+        }
+        (TOGETHER, None)
+    }
+
+    /// Has the key of a command that looks like `CL.THROTTLE` brought closer. To be wrong costs nothing.
+    #[inline]
+    fn hint(&self, command: Command<'_>) {
+        if matches!(command.len(), 5 | 6) {
+            self.engine.hint_given(&self.house.scope, command.argument(1));
+        }
+    }
+
+    #[inline]
+    fn turn(&mut self, command: Command<'_>) -> Next {
+        let Self { house, engine, session, out, waiting } = self;
+        let scope = &house.scope;
+        command::answer(&mut Turn { command, engine, house, scope, session, out, waiting })
+    }
+}

@@ -1,0 +1,50 @@
+//! Envoy's rate limit service, over gRPC: `envoy.service.ratelimit.v3.RateLimitService`, with health and reflection
+//! beside it, and the same questions as JSON over HTTP.
+//!
+//! The way of a call: [`connection`] → [`service`] picks the method → [`wire`] reads the request within bounds →
+//! [`targets`] finds what each descriptor means → [`decide`] asks the engine → [`answer`] is what it said → [`wire`].
+
+mod answer;
+mod connection;
+mod decide;
+mod health;
+mod json;
+mod native;
+mod patience;
+mod reflection;
+mod request;
+mod service;
+mod spawn;
+mod targets;
+mod wire;
+
+pub(crate) use self::connection::{GrpcBounds, GrpcDoor};
+pub(crate) use self::json::router;
+pub(crate) use self::service::Service;
+
+use crate::envoy::Rules;
+
+/// What Envoy's descriptors mean, and how they are answered: the service's part of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Rls {
+    pub(crate) rules: Rules,
+    pub(crate) manner: Manner,
+}
+
+/// How the service answers, beyond what its rules say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// Whether all descriptors of a request are one atomic step, in which a refusal charges nothing. Otherwise each is
+    /// charged by itself, and one that refuses has what is left of it taken, as the original does.
+    pub(crate) is_atomic: bool,
+    /// Whether answers tell the tightest limit in `RateLimit-…` headers.
+    pub(crate) adds_headers: bool,
+    /// Whether everything is admitted in the end, whatever the rules say.
+    pub(crate) is_shadow: bool,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self { is_atomic: true, adds_headers: false, is_shadow: false }
+    }
+}

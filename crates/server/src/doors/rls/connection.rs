@@ -1,0 +1,102 @@
+//! One gRPC connection: how much it may ask for at once, how large and how slow, and how it ends.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
+
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+
+use super::service::Service;
+use super::spawn::Eager;
+use crate::listen::{Peer, Stream};
+use crate::server::{Door, Ending};
+
+/// What one connection may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GrpcBounds {
+    /// How many calls may be under way at once.
+    pub(crate) streams_max: u32,
+    /// How large the headers of a call may be.
+    pub(crate) head_bytes_max: u32,
+    /// How many calls may be given up by the client before we have looked at them. A client that opens calls only to
+    /// give them up costs us more than itself.
+    pub(crate) resets_max: usize,
+    /// How long a connection may be silent before it is asked whether it is still there.
+    pub(crate) idle: Duration,
+    /// How long it has to say so.
+    pub(crate) idle_answer: Duration,
+}
+
+impl Default for GrpcBounds {
+    fn default() -> Self {
+        Self {
+            streams_max: 1024,
+            head_bytes_max: 16 << 10,
+            resets_max: 64,
+            idle: Duration::from_secs(30),
+            idle_answer: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The smallest frame that HTTP/2 lets us ask for, and far more than a request needs.
+const FRAME_BYTES_MAX: u32 = 16 << 10;
+/// What a client may send of one call before we have read it; a request is at most sixteen of these.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+/// What a client may send of all calls together.
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+
+/// The rate limit service behind gRPC.
+#[derive(Clone, Debug)]
+pub(crate) struct GrpcDoor {
+    service: Service,
+    http: http2::Builder<Eager>,
+}
+
+impl GrpcDoor {
+    pub(crate) fn new(service: Service, bounds: GrpcBounds) -> Self {
+        let mut http = http2::Builder::new(Eager);
+        // Without the timer the timeouts would be numbers that nobody looks at.
+        http.timer(TokioTimer::new())
+            .keep_alive_interval(bounds.idle)
+            .keep_alive_timeout(bounds.idle_answer)
+            .max_concurrent_streams(bounds.streams_max)
+            .max_header_list_size(bounds.head_bytes_max)
+            .max_pending_accept_reset_streams(bounds.resets_max)
+            .max_local_error_reset_streams(bounds.resets_max)
+            .max_frame_size(FRAME_BYTES_MAX)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            // Nobody looks at it, and it costs a header per answer.
+            .auto_date_header(false);
+        Self { service, http }
+    }
+}
+
+impl Door for GrpcDoor {
+    async fn serve(self, stream: Stream, _: Peer, mut ending: Ending) {
+        let service = self.service.for_connection(ending.clone());
+        let service = service_fn(move |request| {
+            let answer = service.clone().answer(request);
+            async { Ok::<_, Infallible>(answer.await) }
+        });
+        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
+        // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
+        // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
+        let leave = async {
+            if ending.is_farewell() { ending.closing().await } else { ending.farewell().await }
+        };
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            () = leave => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "connection ended");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The decision on a whole request. All descriptors that bind are one atomic step. Quotas are asked before it, since one
+//! alone refuses nothing; what a refused request was charged there is given back.
+
+mod asker;
+
+use smallvec::SmallVec;
+use tidegate::{Clock, Op, SystemClock};
+
+pub(super) use self::asker::{Asker, Trouble};
+use super::Manner;
+use super::answer::{Code, Ruling, Status};
+use super::request::{Hits, Request};
+use super::targets::{self, Counted, Role, Target};
+use crate::envoy::Unit;
+use crate::gate::Snapshot;
+
+/// A counter, and which descriptor it is for.
+type Asked<'t, 'a> = (usize, &'t Counted<'a>);
+
+/// Answers a request.
+pub(super) async fn decide<'a>(
+    snapshot: &'a Snapshot,
+    request: &Request<'a>,
+    asker: Asker<'a>,
+) -> Result<Ruling<'a>, Trouble> {
+    let targets = targets::of(snapshot, request);
+    let manner = snapshot.rls.manner;
+    let statuses = targets.iter().map(known).collect();
+    let mut deciding = Deciding { asker, manner, statuses, refused: false };
+    deciding.decide(&targets).await?;
+    let Deciding { statuses, refused, .. } = deciding;
+    let overall = Code::of(!refused || manner.is_shadow);
+    let mut ruling = Ruling { overall, statuses, headers: SmallVec::new() };
+    ruling.add_headers(manner.adds_headers);
+    Ok(ruling)
+}
+
+/// A request that is being decided.
+struct Deciding<'a> {
+    asker: Asker<'a>,
+    manner: Manner,
+    statuses: SmallVec<[Status<'a>; 2]>,
+    /// Whether the whole is refused, as far as is known.
+    refused: bool,
+}
+
+impl<'a> Deciding<'a> {
+    async fn decide(&mut self, targets: &[Target<'a>]) -> Result<(), Trouble> {
+        if let [Target::Counted(only)] = targets
+            && only.role == Role::Binds
+            && only.hits.spends()
+        {
+            return self.take_together(&[(0, only)]).await;
+        }
+        let those = |wanted: fn(&Counted<'_>) -> bool| -> SmallVec<[Asked<'_, 'a>; 4]> {
+            let counted = targets.iter().enumerate().filter_map(|(index, target)| match target {
+                Target::Counted(counted) => Some((index, counted)),
+                Target::NoLimit | Target::Unlimited | Target::Blocked { .. } => None,
+            });
+            counted.filter(|(_, counted)| wanted(counted)).collect()
+        };
+        self.look(&those(|it| it.hits == Hits::Peek)).await?;
+        self.refused = self.is_over(targets, Role::Binds);
+        let quotas = those(|it| it.role == Role::Quota && it.hits.spends());
+        let takes = !self.refused || !self.manner.is_atomic;
+        self.take_each(&quotas).await?;
+        self.refused |= self.is_over(targets, Role::Quota);
+        self.take_together(&those(|it| it.role == Role::Binds && it.hits.spends())).await?;
+        if takes && self.refused && self.manner.is_atomic {
+            self.untake(&quotas).await?;
+        }
+        self.give_back(&those(|it| matches!(it.hits, Hits::GiveBack(_)))).await
+    }
+
+    /// Whether what is known refuses the whole: one that binds does, quotas only all together.
+    fn is_over(&self, targets: &[Target<'_>], role: Role) -> bool {
+        let those = targets.iter().zip(&self.statuses);
+        let mut over = those
+            .filter(|(target, _)| target.role() == Some(role))
+            .map(|(_, status)| status.code == Code::OverLimit)
+            .peekable();
+        match role {
+            Role::Binds => over.any(|over| over),
+            Role::Quota => over.peek().is_some() && over.all(|over| over),
+        }
+    }
+
+    /// Looks whether one more would be admitted, and spends nothing.
+    async fn look(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+        self.ask_each(asked, Op::Peek, |_| 1).await?;
+        self.uncharge(asked, |_| 1);
+        Ok(())
+    }
+
+    /// Spends what binds, all or nothing; a whole that is refused already only looks.
+    async fn take_together(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        if self.refused || !self.manner.is_atomic {
+            self.take_each(asked).await?;
+        } else {
+            let statuses = self.asker.together(asked).await?;
+            for ((index, _), status) in asked.iter().zip(statuses) {
+                self.statuses[*index] = status;
+            }
+        }
+        let over = |(index, _): &Asked<'_, '_>| self.statuses[*index].code == Code::OverLimit;
+        self.refused |= asked.iter().any(over);
+        Ok(())
+    }
+
+    /// Spends each by itself; for a whole that is refused already only looks.
+    async fn take_each(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+        if self.refused && self.manner.is_atomic {
+            self.ask_each(asked, Op::Peek, cost).await?;
+            self.uncharge(asked, cost);
+            return Ok(());
+        }
+        self.ask_each(asked, Op::Take, cost).await?;
+        if !self.manner.is_atomic {
+            self.drain(asked).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes what is left of limits that have refused more than that.
+    async fn drain(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+        for (index, counted) in asked {
+            let status = self.statuses[*index];
+            if status.code == Code::OverLimit && status.remaining > 0 {
+                let rest = u64::from(status.remaining);
+                self.asker.each(&[(*index, *counted)], Op::Take, |_| rest).await?;
+                self.statuses[*index].remaining = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what a request was charged before it turned out to be refused.
+    async fn untake(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+        let admitted = |(index, _): &&Asked<'_, '_>| self.statuses[*index].code == Code::Ok;
+        let admitted: SmallVec<[Asked<'_, 'a>; 4]> =
+            asked.iter().filter(admitted).copied().collect();
+        self.asker.each(&admitted, Op::Refund, cost).await?;
+        self.uncharge(&admitted, cost);
+        Ok(())
+    }
+
+    /// Gives back what the request wants given back; a refused one only looks.
+    async fn give_back(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+        if self.refused {
+            self.ask_each(asked, Op::Peek, |_| 0).await
+        } else {
+            self.ask_each(asked, Op::Refund, cost).await
+        }
+    }
+
+    async fn ask_each(
+        &mut self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+    ) -> Result<(), Trouble> {
+        let statuses = self.asker.each(asked, op, cost).await?;
+        for ((index, _), status) in asked.iter().zip(statuses) {
+            self.statuses[*index] = status;
+        }
+        Ok(())
+    }
+
+    /// Answers what is left now, where the answer was what would be left.
+    fn uncharge(&mut self, asked: &[Asked<'_, 'a>], cost: impl Fn(&Counted<'_>) -> u64) {
+        for (index, counted) in asked {
+            let status = &mut self.statuses[*index];
+            if status.code == Code::Ok && !status.shadow_denied {
+                let cost = u32::try_from(cost(counted)).unwrap_or(u32::MAX);
+                status.remaining = status.remaining.saturating_add(cost);
+            }
+        }
+    }
+}
+
+fn cost(counted: &Counted<'_>) -> u64 {
+    match counted.hits {
+        Hits::Spend(hits) | Hits::GiveBack(hits) => hits,
+        Hits::Peek => 0,
+    }
+}
+
+/// What can be answered without asking.
+fn known<'a>(target: &Target<'a>) -> Status<'a> {
+    match target {
+        Target::NoLimit | Target::Counted(_) => Status::NO_LIMIT,
+        Target::Unlimited => Status::UNLIMITED,
+        Target::Blocked { shown, unit, is_shadow, .. } => Status {
+            code: Code::of(*is_shadow),
+            limit: Some(*shown),
+            reset_after_us: until_next(*unit),
+            shadow_denied: *is_shadow,
+            ..Status::NO_LIMIT
+        },
+    }
+}
+
+/// How long the present unit lasts.
+fn until_next(unit: Unit) -> u64 {
+    let unit_us = unit.seconds() * 1_000_000;
+    unit_us - SystemClock.now().as_micros() % unit_us
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tidegate::{
+        Ask, Decision, Engine, OnStoreError, Place, Policy, Reply, Settled, Store, StoreError,
+        Takes, Timestamp, Turn,
+    };
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::config::DoorRules;
+    use crate::doors::http::Settings;
+    use crate::doors::rls::Rls;
+    use crate::doors::rls::request::{Descriptor, OwnLimit};
+    use crate::envoy::Entry;
+
+    /// A store that never answers.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Store for Silent {
+        fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+            Reply::later(std::future::pending())
+        }
+
+        fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+            Reply::later(std::future::pending())
+        }
+
+        fn take_each(
+            &self,
+            _: &Takes<'_>,
+            _: Timestamp,
+        ) -> Reply<'static, Vec<Decision>, StoreError> {
+            Reply::later(std::future::pending())
+        }
+    }
+
+    fn descriptor<'a>(policy: &'a str, user: &'a str) -> Descriptor<'a> {
+        let entry = |key, value| Entry { key, value };
+        let entries = [entry("policy", policy), entry("user", user)];
+        Descriptor { entries: SmallVec::from_iter(entries), ..Descriptor::default() }
+    }
+
+    fn snapshot() -> Snapshot {
+        let limit = || Policy::all().limit("", "fixed-window 3/h");
+        let engine = Engine::builder()
+            .store(Silent)
+            .policy("local", limit())
+            .policy("open", limit().on_store_error(OnStoreError::Allow))
+            .policy("closed", limit().on_store_error(OnStoreError::DENY));
+        over(engine.build().unwrap(), Rls::default())
+    }
+
+    fn over(engine: Engine, rls: Rls) -> Snapshot {
+        let rules = DoorRules::default();
+        let http = Settings::of(&rules).unwrap();
+        Snapshot { engine, http, rules, rls: Arc::new(rls) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_no_time_left_is_answered_by_the_policies() {
+        let snapshot = snapshot();
+        for (policies, expected) in [
+            (&["local"][..], Ok(vec![2])),
+            (&["local", "open"], Ok(vec![1, 3])),
+            (&["closed"], Err(())),
+            (&["local", "closed"], Err(())),
+            (&["local"], Ok(vec![0])),
+        ] {
+            let descriptors = policies.iter().map(|policy| descriptor(policy, "ann")).collect();
+            let request = Request { domain: "tidegate", descriptors };
+            let start = Instant::now();
+            let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+            let decided = decide(&snapshot, &request, asker).await;
+            assert_eq!(start.elapsed().as_millis(), 15, "{policies:?}");
+            let seen = decided.map(|ruling| {
+                ruling.statuses.iter().map(|status| status.remaining).collect::<Vec<_>>()
+            });
+            let seen = seen.map_err(|error| assert!(matches!(error, Trouble::Unavailable(_))));
+            assert_eq!(seen, expected, "{policies:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_of_the_requests_own_is_answered_without_the_store_too() {
+        let path = std::env::temp_dir().join(format!("tidegate-{}.yaml", std::process::id()));
+        std::fs::write(&path, "domain: edge").unwrap();
+        let rules = crate::envoy::load(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let engine = rules.add_to(Engine::builder().store(Silent)).build().unwrap();
+        let snapshot = over(engine, Rls { rules, ..Rls::default() });
+        let limit = Some(OwnLimit { requests_per_unit: 5, unit: Unit::Hour });
+        for left in [4, 3] {
+            let descriptors =
+                SmallVec::from_iter([Descriptor { limit, ..descriptor("any", "ann") }]);
+            let request = Request { domain: "edge", descriptors };
+            let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+            let ruling = decide(&snapshot, &request, asker).await.unwrap();
+            assert_eq!(ruling.statuses[0].remaining, left);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Asks the engine, within the time that the caller has.
+
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tidegate::{Answer, Check, CheckError, Engine, Op, Reply, Source};
+use tokio::time::Instant;
+
+use super::super::answer::{Shown, Status};
+use super::super::native;
+use super::super::patience::there;
+use super::super::targets::Counted;
+use super::{Asked, cost};
+
+/// Who asks for one call.
+#[derive(Debug)]
+pub(in super::super) struct Asker<'a> {
+    engine: &'a Engine,
+    /// How long the caller waits, if it said so.
+    patience: Option<Duration>,
+    /// When that ends. Known from the first answer on that does not come at once: to look at the clock costs more than
+    /// most answers.
+    until: Option<Instant>,
+}
+
+/// Why a call has no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) enum Trouble {
+    /// The question makes no sense.
+    Bad(String),
+    /// There is no such policy.
+    Unknown(String),
+    /// The store fails, and the policy then admits nothing. Never a refusal.
+    Unavailable(String),
+}
+
+type Statuses<'a> = SmallVec<[Status<'a>; 2]>;
+
+impl<'a> Asker<'a> {
+    pub(in super::super) const fn new(engine: &'a Engine, patience: Option<Duration>) -> Self {
+        Self { engine, patience, until: None }
+    }
+
+    /// Spends all or nothing, in one atomic step.
+    pub(super) async fn together(
+        &mut self,
+        asked: &[Asked<'_, 'a>],
+    ) -> Result<Statuses<'a>, Trouble> {
+        if asked.len() == 1 {
+            return self.each(asked, Op::Take, cost).await;
+        }
+        if asked.iter().any(|(_, counted)| counted.own.is_some()) {
+            return self.with_own(asked, Op::Take, cost).await;
+        }
+        let checks: SmallVec<[Check<'_>; 4]> =
+            asked.iter().map(|(_, counted)| counted.check(cost(counted))).collect();
+        let reply = self.engine.ask_together(&checks, Op::Take);
+        let answers = match self.in_time(reply).await {
+            Some(together) => together.map_err(|error| Trouble::of(&error))?.answers,
+            None => self.stand_in(asked, Op::Take, cost)?,
+        };
+        asked.iter().zip(&answers).map(|((_, counted), answer)| status(counted, answer)).collect()
+    }
+
+    /// Asks each by itself. All are under way before the first is waited for.
+    pub(super) async fn each(
+        &mut self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+    ) -> Result<Statuses<'a>, Trouble> {
+        let mut under_way = SmallVec::<[Option<Reply<'a, Answer<'a>, CheckError>>; 2]>::new();
+        for (_, counted) in asked {
+            let check = counted.check(cost(counted));
+            under_way.push(counted.own.is_none().then(|| self.engine.ask(&check, op)));
+        }
+        let mut statuses = Statuses::new();
+        for (one, reply) in asked.iter().zip(under_way) {
+            let Some(reply) = reply else {
+                statuses.extend(self.with_own(&[*one], op, &cost).await?);
+                continue;
+            };
+            let answer = match self.in_time(reply).await {
+                Some(answer) => answer.map_err(|error| Trouble::of(&error))?,
+                None => self.stand_in(&[*one], op, &cost)?.swap_remove(0),
+            };
+            statuses.push(status(one.1, &answer)?);
+        }
+        Ok(statuses)
+    }
+
+    /// The same where some have limits of their own. How those are shown is known before they are asked.
+    async fn with_own(
+        &mut self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+    ) -> Result<Statuses<'a>, Trouble> {
+        let checks: SmallVec<[_; 4]> = asked
+            .iter()
+            .map(|(_, counted)| (counted.check(cost(counted)), counted.own.as_deref()))
+            .collect();
+        let engine = self.engine;
+        let together = match self.in_time(engine.ask_together_with(&checks, op)).await {
+            Some(together) => together,
+            None => engine.answer_without_store(&checks, op),
+        };
+        let together = together.map_err(|error| Trouble::of(&error))?;
+        let told = asked.iter().zip(&together.answers);
+        told.map(|((_, counted), answer)| settled(counted, answer, counted.shown)).collect()
+    }
+
+    /// What the policies say by themselves, when the caller's time is up.
+    fn stand_in(
+        &self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+    ) -> Result<Vec<Answer<'a>>, Trouble> {
+        let checks: SmallVec<[_; 4]> =
+            asked.iter().map(|(_, counted)| (counted.check(cost(counted)), None)).collect();
+        let together = self.engine.answer_without_store(&checks, op);
+        together.map(|together| together.answers).map_err(|error| Trouble::of(&error))
+    }
+
+    /// The answer, unless the caller's time is up before it comes.
+    async fn in_time<T: Unpin>(
+        &mut self,
+        mut reply: Reply<'_, T, CheckError>,
+    ) -> Option<Result<T, CheckError>> {
+        match (there(Pin::new(&mut reply)).await, self.patience) {
+            (Poll::Ready(answer), _) => Some(answer),
+            (Poll::Pending, None) => Some(reply.await),
+            (Poll::Pending, Some(patience)) => {
+                let until = *self.until.get_or_insert_with(|| Instant::now() + patience);
+                tokio::time::timeout_at(until, reply).await.ok()
+            }
+        }
+    }
+}
+
+fn status<'a>(counted: &Counted<'a>, answer: &Answer<'a>) -> Result<Status<'a>, Trouble> {
+    settled(counted, answer, counted.shown.or_else(|| native::shown(answer)))
+}
+
+fn settled<'a>(
+    counted: &Counted<'_>,
+    answer: &Answer<'_>,
+    shown: Option<Shown<'a>>,
+) -> Result<Status<'a>, Trouble> {
+    if answer.source == Source::FailClosed && !answer.decision.allowed() {
+        let policy = crate::text::printable(counted.policy);
+        let why = format!("policy `{policy}` admits nothing while its store fails");
+        return Err(Trouble::Unavailable(why));
+    }
+    Ok(Status::of(answer, shown))
+}
+
+impl Trouble {
+    fn of(error: &CheckError) -> Self {
+        match error {
+            CheckError::UnknownPolicy(_) => Self::Unknown(error.to_string()),
+            CheckError::Store(error) if error.trouble() == tidegate::Trouble::BadAsk => {
+                Self::Bad(error.to_string())
+            }
+            // Only the kind: where the store is, is nothing to callers.
+            CheckError::Store(error) => Self::Unavailable(format!(
+                "the store did not answer ({}), and nothing can stand in for it",
+                error.trouble().as_str()
+            )),
+            other => Self::Bad(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The same questions as JSON over HTTP: `POST /json` as envoyproxy/ratelimit has it, and `/healthcheck`.
+
+mod read;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRef, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use self::read::JsonRequest;
+use self::write::JsonRuling;
+use super::answer::Code;
+use super::decide::{Asker, Trouble, decide};
+use crate::gate::Gate;
+
+/// As large as a request over gRPC may be.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// How long a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is no answer: plain text, as those who call it expect.
+type Refusal = (StatusCode, String);
+
+/// The routes, for the HTTP door.
+pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S>
+where
+    Arc<Gate>: FromRef<S>,
+{
+    Router::new().route("/json", post(answer)).route("/healthcheck", get(async || "OK"))
+}
+
+async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, Refusal> {
+    let body = tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await;
+    let body =
+        body.map_err(|_| (StatusCode::REQUEST_TIMEOUT, "the body took too long\n".to_owned()))?;
+    let body = body.map_err(|error| bad(&error.to_string()))?;
+    let json: JsonRequest<'_> =
+        serde_json::from_slice(&body).map_err(|error| bad(&error.to_string()))?;
+    let snapshot = gate.now();
+    let request = json.request().map_err(|error| bad(&error.0))?;
+    let decided = decide(&snapshot, &request, Asker::new(&snapshot.engine, None)).await;
+    let ruling = decided.map_err(|trouble| match trouble {
+        Trouble::Bad(why) | Trouble::Unknown(why) => bad(&why),
+        // Never a 429: a failure must not look like a refusal.
+        Trouble::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    })?;
+    let status = match ruling.overall {
+        Code::Ok => StatusCode::OK,
+        Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let body = serde_json::to_vec(&JsonRuling::from(&ruling)).unwrap_or_default();
+    let json = HeaderValue::from_static("application/json");
+    let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
+    for (name, value) in &ruling.headers {
+        response.headers_mut().insert(*name, HeaderValue::from(*value));
+    }
+    Ok(response)
+}
+
+fn bad(why: &str) -> Refusal {
+    (StatusCode::BAD_REQUEST, format!("{}\n", crate::text::printable(why)))
+}

@@ -1,0 +1,57 @@
+//! The policies of the configuration, asked by Envoy without rules of its own: `policy=NAME` is a descriptor's first
+//! entry, and who is asking the others.
+
+use smallvec::SmallVec;
+use tidegate::{Answer, Check, CheckError, Engine, Key, Op};
+
+use super::answer::Shown;
+use super::request::Descriptor;
+use super::targets::{Counted, Role, Target, Who};
+use crate::envoy::{CounterKey, Unit};
+
+/// What a descriptor means; nothing if it names no policy.
+pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target<'a> {
+    let Some((first, others)) = descriptor.entries.split_first() else { return Target::NoLimit };
+    if first.key != "policy" {
+        return Target::NoLimit;
+    }
+    let policy = first.value;
+    let named: SmallVec<[(&'a str, &'a [u8]); 4]> =
+        others.iter().map(|entry| (entry.key, entry.value.as_bytes())).collect();
+    let who = match &named[..] {
+        [] => Who::One(CounterKey::of(&[])),
+        [_] => Who::Named(named),
+        several if counts_one(engine, policy, several) => {
+            let values: SmallVec<[&[u8]; 4]> = several.iter().map(|(_, value)| *value).collect();
+            Who::One(CounterKey::of(&values))
+        }
+        _ => Who::Named(named),
+    };
+    Target::Counted(Counted {
+        policy,
+        who,
+        hits: descriptor.hits,
+        own: None,
+        shown: None,
+        role: Role::Binds,
+    })
+}
+
+/// Whether a policy counts callers by one identifier, and not by names.
+fn counts_one(engine: &Engine, policy: &str, keys: &[(&str, &[u8])]) -> bool {
+    let check = Check { policy, key: Key::Named(keys), cost: 1 };
+    let error = engine.validate(&check, Op::Take).err();
+    matches!(error, Some(CheckError::MissingKey { key, .. }) if key == "key")
+}
+
+/// The limit that had the last word, as Envoy can be told it.
+pub(super) fn shown<'a>(answer: &Answer<'a>) -> Option<Shown<'a>> {
+    let limit = answer.limit.as_deref()?;
+    let period = limit.period();
+    let unit = Some(period.as_secs()).filter(|_| period.subsec_nanos() == 0);
+    Some(Shown {
+        requests_per_unit: u32::try_from(limit.units()).unwrap_or(u32::MAX),
+        unit: unit.and_then(Unit::lasting),
+        name: answer.binding,
+    })
+}

@@ -1,0 +1,108 @@
+//! The methods of the service, by their paths.
+
+mod call;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Request, Response, StatusCode};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::Grpc;
+use tonic_prost::ProstCodec;
+
+use self::call::{Call, RlsCodec};
+use super::health::{Check, Watch};
+use super::patience::within;
+use super::reflection::{Reflection, SchemaError};
+use crate::gate::Gate;
+use crate::server::Ending;
+
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// Room for 64 descriptors of 64 entries with long values.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// How long a call may take, its message included, whatever the caller says: a slow one holds its place, and no more.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What all connections share.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    gate: Arc<Gate>,
+    reflection: Arc<Reflection>,
+}
+
+/// The service as one connection has it.
+#[derive(Debug)]
+pub(super) struct ServiceOfConnection {
+    shared: Service,
+    ending: Ending,
+}
+
+impl Service {
+    pub(crate) fn new(gate: Arc<Gate>) -> Result<Self, SchemaError> {
+        Ok(Self { gate, reflection: Arc::new(Reflection::new()?) })
+    }
+
+    pub(super) fn for_connection(self, ending: Ending) -> Arc<ServiceOfConnection> {
+        Arc::new(ServiceOfConnection { shared: self, ending })
+    }
+}
+
+impl ServiceOfConnection {
+    /// Answers one call.
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        if !is_grpc(&request) {
+            let mut response = Response::new(Body::default());
+            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return response;
+        }
+        if request.uri().path() != SHOULD_RATE_LIMIT {
+            // In a box, so that those that come all the time do not carry its room around.
+            return Box::pin(self.answer_other(request)).await;
+        }
+        let call = Call { gate: self.shared.gate.clone() };
+        let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        within(CALL_TIMEOUT, grpc.unary(call, request)).await.unwrap_or_else(too_slow)
+    }
+
+    async fn answer_other(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        let ending = self.ending.clone();
+        match path {
+            HEALTH_CHECK => {
+                let mut grpc =
+                    Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+                let answer = within(CALL_TIMEOUT, grpc.unary(Check(ending), request)).await;
+                answer.unwrap_or_else(too_slow)
+            }
+            HEALTH_WATCH => {
+                let mut grpc =
+                    Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+                let answer = within(CALL_TIMEOUT, grpc.server_streaming(Watch(ending), request));
+                answer.await.unwrap_or_else(too_slow)
+            }
+            path => {
+                let Some(method) = self.shared.reflection.method(path) else {
+                    let path = crate::text::printable(path);
+                    return Status::unimplemented(format!("there is no method at {path}"))
+                        .into_http();
+                };
+                method(request).await
+            }
+        }
+    }
+}
+
+fn is_grpc(request: &Request<Incoming>) -> bool {
+    let kind = request.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn too_slow() -> Response<Body> {
+    let why = format!("the call took longer than {CALL_TIMEOUT:?}");
+    Status::deadline_exceeded(why).into_http()
+}

@@ -1,0 +1,189 @@
+//! What each descriptor of a request means: which counter of which policy, and what its answer is good for.
+
+use smallvec::SmallVec;
+use tidegate::{Check, FixedWindow, Key, Limit};
+
+use super::answer::Shown;
+use super::native;
+use super::request::{Descriptor, Hits, OwnLimit, Request};
+use crate::envoy::{CounterKey, Domain, Quantity, Rule, Unit};
+use crate::gate::Snapshot;
+
+/// The domain that speaks of the configured policies, where no file has rules for it.
+const NATIVE_DOMAIN: &str = "tidegate";
+
+/// What a descriptor means.
+#[derive(Clone, Debug)]
+pub(super) enum Target<'a> {
+    NoLimit,
+    Unlimited,
+    /// Nothing is ever admitted.
+    Blocked {
+        shown: Shown<'a>,
+        unit: Unit,
+        role: Role,
+        /// Then it is only reported.
+        is_shadow: bool,
+    },
+    Counted(Counted<'a>),
+}
+
+/// A counter.
+#[derive(Clone, Debug)]
+pub(super) struct Counted<'a> {
+    pub(super) policy: &'a str,
+    pub(super) who: Who<'a>,
+    pub(super) hits: Hits,
+    /// A limit instead of the policy's.
+    pub(super) own: Option<Box<Limit>>,
+    /// `None` where the answer tells.
+    pub(super) shown: Option<Shown<'a>>,
+    pub(super) role: Role,
+}
+
+/// Who is counted.
+#[derive(Clone, Debug)]
+pub(super) enum Who<'a> {
+    One(CounterKey<'a>),
+    Named(SmallVec<[(&'a str, &'a [u8]); 4]>),
+}
+
+/// What a refusal does to the whole request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    /// It refuses the whole.
+    Binds,
+    /// Only all of this kind together refuse the whole.
+    Quota,
+}
+
+/// All that a request means, in the order of its descriptors.
+pub(super) type Targets<'a> = SmallVec<[Target<'a>; 2]>;
+
+/// Looks every descriptor up.
+pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Targets<'a> {
+    let Some(domain) = snapshot.rls.rules.domain(request.domain) else {
+        let is_native = request.domain == NATIVE_DOMAIN;
+        let target = |descriptor: &Descriptor<'a>| {
+            if is_native { native::target(&snapshot.engine, descriptor) } else { Target::NoLimit }
+        };
+        return request.descriptors.iter().map(target).collect();
+    };
+    let found: SmallVec<[Found<'a>; 2]> =
+        request.descriptors.iter().map(|descriptor| Found::of(domain, descriptor)).collect();
+    let is_replaced = |index: usize| {
+        let name = found[index].rule().map_or("", |rule| rule.name.as_str());
+        let replaces = |other: &Found<'_>| {
+            other.rule().is_some_and(|rule| rule.replaces.iter().any(|replaced| replaced == name))
+        };
+        !name.is_empty() && found.iter().any(replaces)
+    };
+    let replaced: SmallVec<[bool; 2]> = (0..found.len()).map(is_replaced).collect();
+    let targets = found.into_iter().zip(replaced).zip(&request.descriptors);
+    targets
+        .map(
+            |((found, is_replaced), descriptor)| {
+                if is_replaced { Target::NoLimit } else { found.target(domain, descriptor) }
+            },
+        )
+        .collect()
+}
+
+/// What is found for a descriptor.
+enum Found<'a> {
+    Nothing,
+    Rule(&'a Rule, CounterKey<'a>),
+    /// The descriptor has a limit of its own, and no rule is looked for.
+    Own(OwnLimit),
+}
+
+impl<'a> Found<'a> {
+    fn of(domain: &'a Domain, descriptor: &Descriptor<'a>) -> Self {
+        match descriptor.limit {
+            Some(own) => Self::Own(own),
+            None => domain
+                .find(&descriptor.entries)
+                .map_or(Self::Nothing, |(rule, key)| Self::Rule(rule, key)),
+        }
+    }
+
+    fn rule(&self) -> Option<&'a Rule> {
+        match self {
+            Self::Rule(rule, _) => Some(rule),
+            Self::Nothing | Self::Own(_) => None,
+        }
+    }
+
+    fn target(self, domain: &'a Domain, descriptor: &Descriptor<'a>) -> Target<'a> {
+        match self {
+            Self::Nothing => Target::NoLimit,
+            Self::Rule(rule, key) => of_rule(rule, key, descriptor.hits),
+            Self::Own(own) => with_own(domain, own, descriptor),
+        }
+    }
+}
+
+fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits) -> Target<'a> {
+    let Quantity::PerUnit { requests, unit, limit } = &rule.quantity else {
+        return Target::Unlimited;
+    };
+    // A shadow binds as any other: its policy knows that it refuses nothing.
+    let is_shadow = rule.is_shadow;
+    let role = if rule.is_quota && !is_shadow { Role::Quota } else { Role::Binds };
+    let shown = Shown { requests_per_unit: *requests, unit: Some(*unit), name: &rule.name };
+    match limit {
+        None => Target::Blocked { shown, unit: *unit, role, is_shadow },
+        Some(_) => Target::Counted(Counted {
+            policy: &rule.policy,
+            who: Who::One(key),
+            hits,
+            own: None,
+            shown: Some(shown),
+            role,
+        }),
+    }
+}
+
+/// A limit that came with the request has counters of its own, one for each unit and all that the descriptor says.
+fn with_own<'a>(domain: &'a Domain, own: OwnLimit, descriptor: &Descriptor<'a>) -> Target<'a> {
+    let OwnLimit { requests_per_unit, unit } = own;
+    let shown = Shown { requests_per_unit, unit: Some(unit), name: "" };
+    let period = std::time::Duration::from_secs(unit.seconds());
+    let limit = FixedWindow::new(requests_per_unit.into(), period).map(Limit::from);
+    let Ok(limit) = limit else {
+        return Target::Blocked { shown, unit, role: Role::Binds, is_shadow: false };
+    };
+    let mut values = SmallVec::<[&'a [u8]; 8]>::new();
+    values.push(unit.name().as_bytes());
+    let both = |entry: &crate::envoy::Entry<'a>| [entry.key.as_bytes(), entry.value.as_bytes()];
+    values.extend(descriptor.entries.iter().flat_map(both));
+    Target::Counted(Counted {
+        policy: &domain.own_limits,
+        who: Who::One(CounterKey::of(&values)),
+        hits: descriptor.hits,
+        own: Some(Box::new(limit)),
+        shown: Some(shown),
+        role: Role::Binds,
+    })
+}
+
+impl Target<'_> {
+    /// What its refusal does; `None` where nothing can refuse.
+    pub(super) const fn role(&self) -> Option<Role> {
+        match self {
+            Self::NoLimit | Self::Unlimited => None,
+            Self::Blocked { role, .. } | Self::Counted(Counted { role, .. }) => Some(*role),
+        }
+    }
+}
+
+impl Counted<'_> {
+    /// The question, as the engine takes it.
+    pub(super) fn check(&self, cost: u64) -> Check<'_> {
+        let key = match &self.who {
+            Who::One(key) => Key::One(key.as_bytes()),
+            Who::Named(keys) => Key::Named(keys),
+        };
+        Check { policy: self.policy, key, cost }
+    }
+}

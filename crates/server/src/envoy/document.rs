@@ -1,0 +1,157 @@
+//! A file as it is written, before anything is made of it. The keys are those of envoyproxy/ratelimit and three of
+//! ours within `rate_limit`: `algorithm`, `burst` and `on_store_error`.
+//!
+//! The original takes each of its keys anywhere, and silently does nothing with one in the wrong place. Such a file
+//! still loads, and the log says what does nothing.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_saphyr::{Location, Spanned};
+
+use super::error::Error;
+
+/// Deeper than any descriptor that a request can have.
+const DEPTH_MAX: usize = 200;
+
+/// One file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Document {
+    pub(super) domain: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Descriptor {
+    pub(super) key: Option<Spanned<String>>,
+    pub(super) value: Option<Spanned<String>>,
+    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
+    pub(super) shadow_mode: Option<bool>,
+    pub(super) quota_mode: Option<bool>,
+    pub(super) share_threshold: Option<Spanned<bool>>,
+    // What is counted and shown has bounded labels here, so that these change nothing.
+    #[serde(rename = "detailed_metric")]
+    _detailed_metric: Option<bool>,
+    #[serde(rename = "value_to_metric")]
+    _value_to_metric: Option<bool>,
+    #[serde(rename = "metadata")]
+    _metadata: Option<IgnoredAny>,
+
+    domain: Misplaced,
+    unit: Misplaced,
+    requests_per_unit: Misplaced,
+    unlimited: Misplaced,
+    name: Misplaced,
+    replaces: Misplaced,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RateLimit {
+    pub(super) requests_per_unit: Option<Spanned<u32>>,
+    pub(super) unit: Option<Spanned<String>>,
+    pub(super) unlimited: Option<Spanned<bool>>,
+    pub(super) name: Option<String>,
+    pub(super) replaces: Option<Vec<Spanned<Replaces>>>,
+    pub(super) algorithm: Option<Spanned<String>>,
+    pub(super) burst: Option<Spanned<u64>>,
+    pub(super) on_store_error: Option<OnStoreError>,
+
+    domain: Misplaced,
+    key: Misplaced,
+    value: Misplaced,
+    descriptors: Misplaced,
+    #[serde(rename = "rate_limit")]
+    nested: Misplaced,
+    shadow_mode: Misplaced,
+    quota_mode: Misplaced,
+    detailed_metric: Misplaced,
+    value_to_metric: Misplaced,
+    share_threshold: Misplaced,
+    metadata: Misplaced,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Replaces {
+    #[serde(default)]
+    pub(super) name: Option<String>,
+}
+
+/// What to answer while the store fails.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OnStoreError {
+    Allow,
+    Deny,
+    Local,
+}
+
+/// A key that belongs elsewhere.
+type Misplaced = Option<Spanned<IgnoredAny>>;
+
+/// Reads one file.
+pub(super) fn parse(file: &Path, text: &str) -> Result<Document, Error> {
+    let mut options = serde_saphyr::options! { with_snippet: false };
+    if let Some(budget) = &mut options.budget {
+        budget.max_depth = DEPTH_MAX;
+    }
+    let parsed: Result<Option<Document>, _> = serde_saphyr::from_str_with_options(text, options);
+    let document = parsed.map_err(|error| {
+        let place = error.location().unwrap_or(Location::UNKNOWN);
+        Error::at(file, place, without_place(&error.to_string()))
+    })?;
+    document.ok_or_else(|| Error::of_file(file, "is empty: expected `domain` and `descriptors`"))
+}
+
+/// The reader's own words, without the place that they end or begin with: it is told once, and as everywhere.
+fn without_place(text: &str) -> &str {
+    let text = text.lines().next().unwrap_or_default();
+    let end = text.find(" at line ").or_else(|| text.find(" (line ")).unwrap_or(text.len());
+    &text[..end]
+}
+
+impl Descriptor {
+    /// What does nothing where it stands.
+    pub(super) fn misplaced(&self) -> impl Iterator<Item = (&'static str, Location)> {
+        let Self { domain, unit, requests_per_unit, unlimited, name, replaces, .. } = self;
+        let all = [
+            ("domain", domain),
+            ("unit", unit),
+            ("requests_per_unit", requests_per_unit),
+            ("unlimited", unlimited),
+            ("name", name),
+            ("replaces", replaces),
+        ];
+        all.into_iter().filter_map(there)
+    }
+}
+
+impl RateLimit {
+    /// What does nothing where it stands.
+    pub(super) fn misplaced(&self) -> impl Iterator<Item = (&'static str, Location)> {
+        let all = [
+            ("domain", &self.domain),
+            ("key", &self.key),
+            ("value", &self.value),
+            ("descriptors", &self.descriptors),
+            ("rate_limit", &self.nested),
+            ("shadow_mode", &self.shadow_mode),
+            ("quota_mode", &self.quota_mode),
+            ("detailed_metric", &self.detailed_metric),
+            ("value_to_metric", &self.value_to_metric),
+            ("share_threshold", &self.share_threshold),
+            ("metadata", &self.metadata),
+        ];
+        all.into_iter().filter_map(there)
+    }
+}
+
+fn there((key, value): (&'static str, &Misplaced)) -> Option<(&'static str, Location)> {
+    value.as_ref().map(|value| (key, value.referenced))
+}

@@ -1,0 +1,124 @@
+//! What is worth a line about decisions: refusals, and checks that the store should have decided and did not.
+//!
+//! An attack is millions of them, and a log that an attacker can fill is a second attack: so many a second are written,
+//! the others are counted, and the next line says how many those were. A key is never written, only a hash of it that
+//! means nothing outside this process: lines about one caller can be told to belong together.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tidegate::{Answer, Check, Decision, Key, LimitError, Limiter, Source, SystemClock};
+
+use crate::text::printable;
+
+/// Lines of each kind.
+const RATE: &str = "10/s burst 20";
+
+/// Tells of decisions.
+#[derive(Debug)]
+pub(crate) struct Events {
+    hasher: RandomState,
+    refusals: Voice,
+    stand_ins: Voice,
+}
+
+/// One kind of line.
+#[derive(Debug)]
+struct Voice {
+    limiter: Option<Limiter<SystemClock>>,
+    /// Since the last line.
+    unsaid: AtomicU64,
+    unsaid_total: AtomicU64,
+}
+
+impl Events {
+    pub(crate) fn new() -> Self {
+        Self { hasher: RandomState::new(), refusals: Voice::new(RATE), stand_ins: Voice::new(RATE) }
+    }
+
+    /// To be told of every answer to a check. Costs nothing where it was admitted by the store.
+    pub(crate) fn decided(&self, check: &Check<'_>, answer: &Answer<'_>) {
+        if let Some(trouble) = answer.trouble
+            && let Some(unsaid) = self.stand_ins.speaks()
+        {
+            tracing::warn!(
+                policy = printable(answer.policy),
+                source = answer.source.as_str(),
+                trouble = trouble.as_str(),
+                allowed = answer.decision.allowed(),
+                unsaid,
+                "decided without the store"
+            );
+        }
+        if !answer.decision.allowed() && answer.source != Source::FailClosed {
+            self.refused(answer.policy, check.key, answer.decision);
+        }
+    }
+
+    fn refused(&self, policy: &str, key: Key<'_>, decision: Decision) {
+        let Some(unsaid) = self.refusals.speaks() else { return };
+        tracing::info!(
+            policy = printable(policy),
+            key = self.hashed(key),
+            retry_after_ms = decision.retry_after_us().map(|us| us.div_ceil(1000)),
+            unsaid,
+            "refused"
+        );
+    }
+
+    /// How many lines were not written so far: of refusals, and of stand-ins.
+    pub(crate) fn unsaid(&self) -> [(&'static str, u64); 2] {
+        let total = |voice: &Voice| voice.unsaid_total.load(Relaxed);
+        [("refused", total(&self.refusals)), ("without-store", total(&self.stand_ins))]
+    }
+
+    /// 64 bits of a hash under a key that was drawn when the process began.
+    fn hashed(&self, key: Key<'_>) -> String {
+        let hash = match key {
+            Key::One(key) => self.hasher.hash_one(key),
+            Key::Named(keys) => self.hasher.hash_one(keys),
+        };
+        format!("{hash:016x}")
+    }
+}
+
+impl Voice {
+    fn new(rate: &str) -> Self {
+        let limiter: Result<_, LimitError> = Limiter::new(rate);
+        Self { limiter: limiter.ok(), unsaid: AtomicU64::new(0), unsaid_total: AtomicU64::new(0) }
+    }
+
+    /// Whether to say it, and how much was left unsaid before.
+    fn speaks(&self) -> Option<u64> {
+        if self.limiter.as_ref().is_none_or(|limiter| limiter.check("").allowed()) {
+            return Some(self.unsaid.swap(0, Relaxed));
+        }
+        self.unsaid.fetch_add(1, Relaxed);
+        self.unsaid_total.fetch_add(1, Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_a_few_lines_and_a_count() {
+        let voice = Voice::new("1/h burst 20");
+        assert_eq!((0..1000).filter_map(|_| voice.speaks()).collect::<Vec<_>>(), [0; 20]);
+        assert_eq!(voice.unsaid.load(Relaxed), 980);
+        assert_eq!(voice.unsaid_total.load(Relaxed), 980);
+    }
+
+    #[test]
+    fn a_hash_tells_keys_apart_and_is_another_in_another_process() {
+        let (here, there) = (Events::new(), Events::new());
+        let ann = || Key::One(b"ann");
+        assert_eq!(here.hashed(ann()), here.hashed(ann()));
+        assert_ne!(here.hashed(ann()), here.hashed(Key::One(b"bob")));
+        assert_ne!(here.hashed(ann()), there.hashed(ann()));
+        let named: [(&str, &[u8]); 1] = [("ip", b"ann")];
+        assert_eq!(here.hashed(Key::Named(&named)).len(), 16);
+    }
+}

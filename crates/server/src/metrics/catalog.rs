@@ -1,0 +1,162 @@
+//! Every metric there is, once: its name, what kind it is, its labels and what it says. The page and docs/metrics.md are
+//! both written from here.
+
+/// Samples of one name.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) labels: &'static [&'static str],
+    pub(super) help: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+macro_rules! families {
+    ($($id:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(pub(super) const $id: Family =
+            Family { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
+
+        #[cfg(test)]
+        const ALL: &[Family] = &[$($id),*];
+    };
+}
+
+families! {
+    REQUESTS: Counter "rate_limit_requests_total" ["policy", "status"]
+        "Checks by policy and how they ended: allowed, denied, shadow_denied (allowed, because the policy is only tried out) or error (no answer, or the store failed and the policy then admits nothing).";
+    DECISIONS: Counter "tidegate_decisions_total" ["policy", "source"]
+        "Checks by policy and who decided: store, lease, deny-cache, or while the store fails local, fail-open, fail-closed.";
+    CHECK_DURATION: Histogram "tidegate_check_duration_seconds" ["door"]
+        "Time from a request that was read to its answer, by door.";
+    CONNECTIONS: Gauge "tidegate_connections" ["door"]
+        "Connections that are open, by door.";
+    CONNECTIONS_TOTAL: Counter "tidegate_connections_total" ["door"]
+        "Connections that were accepted, by door.";
+    STORE_ERRORS: Counter "tidegate_store_errors_total" ["kind"]
+        "Checks that the store should have decided and did not, by what was wrong.";
+    BREAKER_STATE: Gauge "tidegate_breaker_state" []
+        "Whether the store is asked: 0 closed (as ever), 1 probing, 2 open (left alone).";
+    BREAKER_OPENED: Counter "tidegate_breaker_opened_total" []
+        "How often the breaker has opened.";
+    LUA_DURATION: Histogram "redis_lua_duration_seconds" []
+        "Time of a script call, from when it left until its reply was read. Several checks may share a call.";
+    NOSCRIPT: Counter "tidegate_noscript_total" []
+        "Script calls that found the script gone from Redis, and went again with its source.";
+    UNREPLICATED: Counter "tidegate_unreplicated_total" []
+        "Charges that too few replicas had confirmed in time.";
+    REDIS_QUESTIONS: Counter "tidegate_redis_questions_total" []
+        "Questions that were written to Redis.";
+    REDIS_CALLS: Counter "tidegate_redis_calls_total" []
+        "Script calls that they left in.";
+    REDIS_RETRIES: Counter "tidegate_redis_retries_total" []
+        "Questions that went again, because they had certainly not run.";
+    REDIS_TIMEOUTS: Counter "tidegate_redis_timeouts_total" []
+        "Questions whose deadline passed: after they were written, or before.";
+    REDIS_CONNECTS: Counter "tidegate_redis_connects_total" ["result"]
+        "Attempts to connect to Redis.";
+    REDIS_DISCONNECTS: Counter "tidegate_redis_disconnects_total" []
+        "Connections to Redis that were lost or given up.";
+    REDIS_REFRESHES: Counter "tidegate_redis_refreshes_total" []
+        "Times that a cluster or a sentinel was asked who serves.";
+    KEYS: Gauge "tidegate_keys" []
+        "Keys with a state in memory, one per limit. Only where the store is in memory.";
+    MEMORY_BYTES: Gauge "tidegate_memory_bytes" []
+        "Memory that those keys take.";
+    GIVEN_UP: Counter "tidegate_keys_given_up_total" []
+        "Keys dropped before they were idle, because the byte cap left no other choice.";
+    LEASES_KEYS: Gauge "tidegate_leases_keys" []
+        "Keys that units are taken ahead for.";
+    LEASES_REQUESTS: Counter "tidegate_leases_requests_total" []
+        "Requests for units.";
+    LEASES_GRANTED: Counter "tidegate_leases_granted_units_total" []
+        "Units that the store has granted.";
+    LEASES_RETURNED: Counter "tidegate_leases_returned_units_total" []
+        "Units that were given back.";
+    LEASES_DECIDED: Counter "tidegate_leases_decided_total" []
+        "Checks decided by what was taken ahead.";
+    RELOADS: Counter "tidegate_config_reload_total" ["result"]
+        "Times that the configuration was read again: ok if it is in force, error if it was refused whole.";
+    UNSAID: Counter "tidegate_log_unsaid_total" ["event"]
+        "Lines that were not written, because there were too many of their kind: refused, or decided without the store.";
+    BUILD: Gauge "tidegate_build_info" ["version"]
+        "Always 1; the label says what runs.";
+    CPU: Counter "process_cpu_seconds_total" []
+        "Processor time of user and system.";
+    RESIDENT: Gauge "process_resident_memory_bytes" []
+        "Memory that is in use.";
+    OPEN_FDS: Gauge "process_open_fds" []
+        "File descriptors that are open.";
+    MAX_FDS: Gauge "process_max_fds" []
+        "File descriptors that may be open.";
+    START: Gauge "process_start_time_seconds" []
+        "When the process started, since 1970.";
+    THREADS: Gauge "process_threads" []
+        "Threads of the process.";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Set to write the page anew instead of comparing it.
+    const UPDATE: &str = "UPDATE_DOCS";
+
+    fn page() -> String {
+        let mut page = String::from(
+            "# Metrics\n\n\
+             What `GET /metrics` tells Prometheus. This page is written from the code: \
+             `UPDATE_DOCS=1 cargo test -p tidegate-server docs`.\n\n\
+             Labels are bounded: `policy` is a name of the configuration, `(unknown)` for all that are none, or \
+             `(request)` where the limit came with the request; never a key. Peeks, refunds and resets decide nothing, \
+             and are not counted.\n\n\
+             | name | kind | labels | |\n|---|---|---|---|\n",
+        );
+        for Family { name, kind, labels, help } in ALL {
+            let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+            let (kind, labels) = (kind.as_str(), labels.join(", "));
+            let _ = writeln!(page, "| `{name}` | {kind} | {labels} | {help} |");
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_in_docs_is_what_the_code_says() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        if std::env::var_os(UPDATE).is_some() {
+            std::fs::write(&path, page()).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            written == page(),
+            "docs/metrics.md is stale: set {UPDATE}=1 and run this test again"
+        );
+    }
+
+    #[test]
+    fn names_are_as_prometheus_wants_them() {
+        for Family { name, kind, help, .. } in ALL {
+            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert!(help.ends_with('.') && !help.contains(['\n', '\\', '|']), "{help}");
+            assert_eq!(ALL.iter().filter(|other| other.name == *name).count(), 1, "{name}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Prometheus' text format, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+use super::catalog::Family;
+
+/// What a scrape is told its body is.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A page that is being written. Writing to memory does not fail.
+#[derive(Debug, Default)]
+pub(super) struct Text(String);
+
+impl Text {
+    /// What a family is; its samples follow.
+    pub(super) fn family(&mut self, family: &Family) {
+        let Family { name, kind, help, .. } = family;
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str());
+    }
+
+    /// A family of one sample.
+    pub(super) fn single(&mut self, family: &Family, value: impl Display) {
+        self.family(family);
+        self.sample(family, &[], value);
+    }
+
+    pub(super) fn sample(&mut self, family: &Family, labels: &[&str], value: impl Display) {
+        self.line(
+            family.name,
+            "",
+            family.labels.iter().copied().zip(labels.iter().copied()),
+            value,
+        );
+    }
+
+    /// The samples of one histogram: counts by bucket, of which the last has no bound.
+    pub(super) fn histogram(
+        &mut self,
+        family: &Family,
+        labels: &[&str],
+        (bounds_s, counts): (&[f64], &[u64]),
+        sum_s: f64,
+    ) {
+        let labels = || family.labels.iter().copied().zip(labels.iter().copied());
+        let bounds = bounds_s.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        let mut so_far = 0;
+        for (bound, count) in bounds.zip(counts) {
+            so_far += count;
+            self.line(family.name, "_bucket", labels().chain([("le", bound.as_str())]), so_far);
+        }
+        self.line(family.name, "_sum", labels(), sum_s);
+        self.line(family.name, "_count", labels(), so_far);
+    }
+
+    fn line<'a>(
+        &mut self,
+        name: &str,
+        suffix: &str,
+        labels: impl Iterator<Item = (&'a str, &'a str)>,
+        value: impl Display,
+    ) {
+        let _ = write!(self.0, "{name}{suffix}");
+        let mut closing = "";
+        for (label, value) in labels {
+            let opening = if closing.is_empty() { '{' } else { ',' };
+            let _ = write!(self.0, "{opening}{label}=\"{}\"", escaped(value));
+            closing = "}";
+        }
+        let _ = writeln!(self.0, "{closing} {value}");
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.0
+    }
+}
+
+/// A label's value may hold anything, with these three escaped.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::catalog::Kind;
+    use super::*;
+
+    #[test]
+    fn samples_are_written_as_prometheus_reads_them() {
+        let mut text = Text::default();
+        let kind = Kind::Counter;
+        let plain = Family { name: "a_total", kind, labels: &[], help: "Help." };
+        text.single(&plain, 1);
+        let labelled = Family { name: "b", kind: Kind::Gauge, labels: &["x", "y"], help: "More." };
+        text.family(&labelled);
+        text.sample(&labelled, &["say \"\\\"", "two\nlines"], 2.5);
+        let expected = "# HELP a_total Help.\n# TYPE a_total counter\na_total 1\n\
+             # HELP b More.\n# TYPE b gauge\nb{x=\"say \\\"\\\\\\\"\",y=\"two\\nlines\"} 2.5\n";
+        assert_eq!(text.finish(), expected);
+    }
+
+    #[test]
+    fn the_buckets_of_a_histogram_add_up() {
+        let mut text = Text::default();
+        let kind = Kind::Histogram;
+        let family = Family { name: "t_seconds", kind, labels: &["door"], help: "Help." };
+        text.histogram(&family, &["http"], (&[0.000_002_5, 1.0], &[1, 2, 4]), 9.5);
+        let expected = "t_seconds_bucket{door=\"http\",le=\"0.0000025\"} 1\n\
+             t_seconds_bucket{door=\"http\",le=\"1\"} 3\n\
+             t_seconds_bucket{door=\"http\",le=\"+Inf\"} 7\n\
+             t_seconds_sum{door=\"http\"} 9.5\nt_seconds_count{door=\"http\"} 7\n";
+        assert_eq!(text.finish(), expected);
+    }
+}

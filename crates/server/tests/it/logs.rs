@@ -1,0 +1,122 @@
+//! What is logged of decisions: a few lines, nobody's key, and never at a decision's cost.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+
+use serde_json::Value;
+
+use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::support::{Server, tidegate};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// A server whose log goes to a file.
+struct Logged {
+    server: Server,
+    path: std::path::PathBuf,
+}
+
+impl Logged {
+    fn start(name: &str, args: &[&str]) -> Self {
+        let file = format!("tidegate-log-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        let mut command = tidegate(&args);
+        let server = Server::launched(command.stderr(File::create(&path).unwrap()));
+        Self { server, path }
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(&self.path).unwrap()
+    }
+
+    /// All events with a message.
+    fn events(&self, message: &str) -> Vec<Value> {
+        let text = self.text();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|event| event["message"] == message).collect()
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[test]
+fn a_flood_of_refusals_is_a_few_lines_without_a_key() {
+    let log = Logged::start("flood", &[]);
+    let one = r#"{"policy":"login","key":"canary\n{}"}"#;
+    let batch = format!(r#"{{"checks":[{}]}}"#, vec![one; 1000].join(","));
+    assert_eq!(log.server.post("/v1/check/batch", &batch).status, 200);
+    wait_until("refusals are logged", DEADLINE, || log.events("refused").len() >= 20);
+    let refused = log.events("refused");
+    assert!(refused.len() < 100, "{}", refused.len());
+    let first = &refused[0];
+    assert_eq!((&first["level"], &first["policy"]), (&"INFO".into(), &"login".into()));
+    assert!(first["retry_after_ms"].as_u64().unwrap() > 3_000_000, "{first}");
+    assert_eq!(first["key"].as_str().unwrap().len(), 16, "{first}");
+    assert_eq!(first["key"], refused[1]["key"], "one caller");
+    assert!(!log.text().contains("canary"), "{}", log.text());
+    let unsaid = log.server.metric("tidegate_log_unsaid_total{event=\"refused\"}").unwrap();
+    assert!(unsaid > 800.0, "{unsaid}");
+}
+
+#[test]
+fn a_line_names_the_trace_that_its_request_is_part_of() {
+    let log = Logged::start("trace", &[]);
+    let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    for _ in 0..7 {
+        let body = br#"{"policy":"login","key":"ann"}"#;
+        log.server.send("POST", "/v1/check", &[("traceparent", &parent)], body);
+    }
+    wait_until("refusals are logged", DEADLINE, || log.events("refused").len() == 2);
+    for event in log.events("refused") {
+        assert_eq!(event["span"]["trace_id"], TRACE, "{event}");
+    }
+}
+
+#[test]
+fn what_is_decided_without_the_store_is_told() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let log = Logged::start("store", &["--store", &url]);
+    redis.kill();
+    wait_until("it is told", DEADLINE, || {
+        log.server.post("/v1/check", r#"{"policy":"api","key":"canary"}"#);
+        !log.events("decided without the store").is_empty()
+    });
+    let event = &log.events("decided without the store")[0];
+    assert_eq!((&event["level"], &event["source"]), (&"WARN".into(), &"local".into()), "{event}");
+    assert!(event["trouble"].is_string() && event["allowed"] == true, "{event}");
+    assert!(!log.text().contains("canary"));
+}
+
+/// Refusals enough to fill whatever takes the lines.
+fn serves_on(server: &Server) {
+    for _ in 0..50 {
+        let reply = server.post("/v1/check", r#"{"policy":"login","key":"ann"}"#);
+        assert_eq!(reply.status, 200, "{}", reply.body);
+    }
+}
+
+#[test]
+fn a_log_disk_that_is_full_costs_lines_and_no_decision() {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut server = Server::launched(command.stderr(full));
+    serves_on(&server);
+    assert_eq!(server.stop("TERM").code(), Some(0));
+}
+
+#[test]
+fn a_log_that_nobody_reads_costs_lines_and_no_decision() {
+    let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0"]);
+    let (_unread, mut pipe) = std::io::pipe().unwrap();
+    // All that a pipe holds: the first line is one too many.
+    pipe.write_all(&vec![b' '; 64 << 10]).unwrap();
+    let mut server = Server::launched(command.stderr(pipe));
+    serves_on(&server);
+    assert_eq!(server.stop("TERM").code(), Some(0));
+}

@@ -1,0 +1,375 @@
+//! Rules of envoyproxy/ratelimit: what is matched, how it is answered, and what cannot be loaded. Asked as JSON, which
+//! goes the same way as gRPC.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, run};
+
+/// Every kind of rule.
+pub(crate) const RULES: &str = include_str!("rls/rules.yaml");
+
+/// A folder of rules, gone with the test.
+pub(crate) struct Rules(PathBuf);
+
+impl Rules {
+    pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("rls-{name}"));
+        let _ = std::fs::remove_dir_all(&folder);
+        for (file, text) in files {
+            let path = folder.join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn serve(&self, more: &[&str]) -> Server {
+        let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", self.path()];
+        Server::start_with(&[&args, more].concat())
+    }
+}
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `tier=gold,api_key=k`, as a descriptor.
+fn descriptor(text: &str) -> Value {
+    let entry = |entry: &str| {
+        let (key, value) = entry.split_once('=').unwrap();
+        json!({"key": key, "value": value})
+    };
+    let entries: Vec<_> = text.split(',').map(entry).collect();
+    json!({ "entries": entries })
+}
+
+/// Asks for descriptors, separated by blanks, of the domain `edge`.
+fn ask(server: &Server, descriptors: &str) -> (u16, Value) {
+    let descriptors: Vec<_> = descriptors.split(' ').map(descriptor).collect();
+    ask_for(server, &json!({"domain": "edge", "descriptors": descriptors}))
+}
+
+fn ask_for(server: &Server, request: &Value) -> (u16, Value) {
+    let reply = server.post("/json", &request.to_string());
+    (reply.status, serde_json::from_str(&reply.body).unwrap_or(Value::String(reply.body)))
+}
+
+/// Code and what is left, of every descriptor.
+fn seen(answer: &Value) -> Vec<(&str, u64)> {
+    let statuses = answer["statuses"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    let seen = |status: &'_ Value| status["limitRemaining"].as_u64().unwrap_or(0);
+    statuses.iter().map(|status| (status["code"].as_str().unwrap(), seen(status))).collect()
+}
+
+#[test]
+fn descriptors_meet_the_rules_that_the_original_finds() {
+    let rules = Rules::new("matching", &[("edge.yaml", RULES)]);
+    let server = rules.serve(&[]);
+    // What is left tells which rule was met: each has a limit of its own.
+    for (asked, left) in [
+        ("exact=a", Some(9)),
+        ("exact=b", None),
+        ("bare=anything", Some(19)),
+        ("bare=", Some(19)),
+        // Spelt out comes before patterns, patterns in the order of the file, and the key alone last.
+        ("order=exact", Some(29)),
+        ("order=exactly", Some(30)),
+        ("order=exotic", Some(31)),
+        ("order=other", Some(32)),
+        // A pattern has its star anywhere.
+        ("path=/api/7/users", Some(39)),
+        ("path=/api//users", Some(39)),
+        ("path=/api/7/users/", None),
+        // The depth of a descriptor is that of its rule.
+        ("deep=a", None),
+        ("deep=a,deeper=b", Some(49)),
+        ("deep=a,deeper=b,deepest=c", None),
+        ("deep=b,deeper=b", None),
+        ("both=a", Some(59)),
+        ("both=a,inner=b", Some(60)),
+        // An entry may match by what key and value spell together.
+        ("spelt=together", Some(69)),
+        ("allowed=anything", None),
+        ("unknown=anything", None),
+    ] {
+        let (status, answer) = ask(&server, asked);
+        assert_eq!((status, &answer["overallCode"]), (200, &json!("OK")), "{asked}");
+        let limited = answer["statuses"][0]["currentLimit"].is_object();
+        assert_eq!(limited.then(|| seen(&answer)[0].1), left, "{asked}: {answer}");
+    }
+}
+
+#[test]
+fn counters_are_by_runtime_value_or_shared() {
+    let rules = Rules::new("counters", &[("edge.yaml", RULES)]);
+    let server = rules.serve(&[]);
+    for (asked, left) in [
+        ("bare=x", 19),
+        ("bare=y", 19),
+        ("bare=x", 18),
+        ("order=exotic", 31),
+        ("order=exogenous", 31),
+        ("shared=/a/1", 79),
+        ("shared=/a/2", 78),
+        ("pair=a,second=bc", 89),
+        ("pair=ab,second=c", 89),
+        ("pair=a,second=bc", 88),
+    ] {
+        assert_eq!(seen(&ask(&server, asked).1), [("OK", left)], "{asked}");
+    }
+    // The same counters by their names, over HTTP.
+    assert_eq!(server.remaining("edge/bare", "x"), 18);
+    assert_eq!(server.remaining("edge/exact_a", "global"), 10);
+    assert_eq!(server.remaining("edge/shared_%2Fa%2F*", "global"), 78);
+    assert_eq!(server.remaining("edge/pair/second", "1:a2:bc"), 88);
+}
+
+#[test]
+fn every_kind_of_rule_answers_as_documented() {
+    let rules = Rules::new("kinds", &[("edge.yaml", RULES)]);
+    let server = rules.serve(&[]);
+    let ok = |answer: &Value| answer["overallCode"] == "OK";
+    let (_, unlimited) = ask(&server, "free=x");
+    assert_eq!(unlimited["statuses"][0], json!({"code": "OK", "limitRemaining": u32::MAX}));
+    let (status, never) = ask(&server, "never=x bare=never");
+    assert_eq!((status, seen(&never)), (429, vec![("OVER_LIMIT", 0), ("OK", 20)]));
+    // A shadow counts and says what is left, and refuses nothing.
+    for left in [0, 0, 0] {
+        assert_eq!(seen(&ask(&server, "shadow=x").1), [("OK", left)]);
+    }
+    assert_eq!(ask(&server, "shadownever=x").0, 200);
+    // Of two that are met the replaced one is not counted.
+    let (_, replaced) = ask(&server, "special=x general=x");
+    assert_eq!(seen(&replaced), [("OK", 4), ("OK", 0)]);
+    assert!(replaced["statuses"][1]["currentLimit"].is_null());
+    assert_eq!(seen(&ask(&server, "general=x").1), [("OK", 2)]);
+    // Quotas refuse only all together, and what they were charged for a refused request comes back.
+    assert!(ok(&ask(&server, "quota=a").1));
+    assert_eq!(seen(&ask(&server, "quota=a otherquota=b").1), [("OVER_LIMIT", 0), ("OK", 1)]);
+    assert!(ok(&ask(&server, "quota=a otherquota=b").1));
+    assert_eq!(ask(&server, "quota=a otherquota=b").0, 429);
+    assert_eq!(seen(&ask(&server, "otherquota=c never=x").1), [("OK", 2), ("OVER_LIMIT", 0)]);
+    assert_eq!(seen(&ask(&server, "otherquota=c").1), [("OK", 1)]);
+    // Named, with another algorithm, and a burst.
+    let (_, burst) = ask(&server, "burst=x");
+    let limit = json!({"name": "bursty", "requestsPerUnit": 100, "unit": "MINUTE"});
+    assert_eq!((&burst["statuses"][0]["currentLimit"], seen(&burst)[0].1), (&limit, 6));
+}
+
+#[test]
+fn a_refusal_charges_nobody_and_says_when_to_come_back() {
+    let rules = Rules::new("atomic", &[("edge.yaml", RULES)]);
+    let server = rules.serve(&["--envoy-headers"]);
+    assert_eq!(seen(&ask(&server, "bare=x tight=x").1), [("OK", 19), ("OK", 0)]);
+    for _ in 0..2 {
+        let (status, answer) = ask(&server, "bare=x tight=x");
+        assert_eq!((status, seen(&answer)), (429, vec![("OK", 19), ("OVER_LIMIT", 0)]));
+        let header = |name: &str| -> u64 {
+            let headers = answer["responseHeadersToAdd"].as_array().unwrap();
+            let found = headers.iter().find(|header| header["key"] == name).unwrap();
+            found["value"].as_str().unwrap().parse().unwrap()
+        };
+        assert!((1..=86_400).contains(&header("retry-after")), "{answer}");
+        assert_eq!((header("ratelimit-limit"), header("ratelimit-remaining")), (1, 0));
+        assert_eq!(header("ratelimit-reset"), header("retry-after"));
+    }
+    // As the original does, on request: who refuses takes what is left, and the others are charged.
+    let drains = rules.serve(&["--envoy-atomic", "false"]);
+    assert_eq!(ask(&drains, "bare=x tight=x").0, 200);
+    assert_eq!(seen(&ask(&drains, "bare=x tight=x").1), [("OK", 18), ("OVER_LIMIT", 0)]);
+    let three =
+        json!({"domain": "edge", "descriptors": [descriptor("special=x")], "hitsAddend": 3});
+    assert_eq!(ask_for(&drains, &three).0, 200);
+    assert_eq!(ask_for(&drains, &three).0, 429);
+    assert_eq!(ask(&drains, "special=x").0, 429);
+    // A global shadow flips the whole, and nothing else.
+    let shadow = rules.serve(&["--envoy-shadow"]);
+    let (status, answer) = ask(&shadow, "never=x");
+    assert_eq!((status, seen(&answer)), (200, vec![("OVER_LIMIT", 0)]));
+}
+
+#[test]
+fn hits_and_limits_may_come_with_the_request() {
+    let rules = Rules::new("request", &[("edge.yaml", RULES)]);
+    let server = rules.serve(&[]);
+    let with = |more: Value, hits: u64| {
+        let mut one = descriptor("bare=x");
+        for (key, value) in more.as_object().unwrap() {
+            one[key] = value.clone();
+        }
+        let request = json!({"domain": "edge", "descriptors": [one], "hitsAddend": hits});
+        let (status, answer) = ask_for(&server, &request);
+        (status, answer["statuses"][0]["limitRemaining"].as_u64().unwrap_or(0))
+    };
+    for (more, hits, expected) in [
+        (json!({}), 0, (200, 19)),
+        (json!({}), 4, (200, 15)),
+        (json!({"hitsAddend": "5"}), 4, (200, 10)),
+        (json!({"hits_addend": 0}), 4, (200, 10)),
+        (json!({"hitsAddend": 11}), 1, (429, 10)),
+        (json!({"hitsAddend": 3, "isNegativeHits": true}), 1, (200, 13)),
+        (json!({"hitsAddend": 13}), 1, (200, 0)),
+        // Nothing is left, so that one more would not be admitted.
+        (json!({"hitsAddend": 0}), 1, (429, 0)),
+        (json!({"limit": {"requestsPerUnit": 42, "unit": "HOUR"}}), 2, (200, 40)),
+        (json!({"limit": {"requests_per_unit": 42, "unit": 3}}), 1, (200, 39)),
+        (json!({"limit": {"requestsPerUnit": 42, "unit": "WEEK"}}), 1, (200, 41)),
+        (json!({"limit": {"requestsPerUnit": 0, "unit": "DAY"}}), 1, (429, 0)),
+    ] {
+        assert_eq!(with(more.clone(), hits), expected, "{more} {hits}");
+    }
+    let own = json!({"domain": "other", "descriptors": [{"limit": {"requestsPerUnit": 0, "unit": "DAY"}}]});
+    assert_eq!(ask_for(&server, &own).0, 200, "a domain that does not exist limits nothing");
+    // One counter that is asked for twice is charged for both.
+    assert_eq!(seen(&ask(&server, "exact=a exact=a").1), [("OK", 8), ("OK", 8)]);
+}
+
+#[test]
+fn what_makes_no_sense_is_400_and_health_is_200() {
+    let rules = Rules::new("bad", &[("edge.yaml", RULES)]);
+    let server = rules.serve(&[]);
+    let descriptors = |count: usize| vec!["{}"; count].join(",");
+    for (body, why) in [
+        ("", "EOF"),
+        ("{", "EOF"),
+        ("[]", "invalid"),
+        ("{}", "domain must not be empty"),
+        (r#"{"domain":"edge"}"#, "descriptor list must not be empty"),
+        (r#"{"domain":"edge","descriptors":[{"x":1}]}"#, "unknown field `x`"),
+        (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":"x"}"#, "no whole number"),
+        (r#"{"domain":"edge","descriptors":[{"hitsAddend":18446744073709551615}]}"#, "is above"),
+        (r#"{"domain":"edge","descriptors":[{"limit":{}}]}"#, "no unit"),
+        (&format!(r#"{{"domain":"edge","descriptors":[{}]}}"#, descriptors(65)), "at most 64"),
+    ] {
+        let reply = server.post("/json", body);
+        assert_eq!(reply.status, 400, "{body}");
+        assert!(reply.body.contains(why), "{} instead of {why}", reply.body);
+    }
+    let most = format!(r#"{{"domain":"edge","descriptors":[{}]}}"#, descriptors(64));
+    assert_eq!(server.post("/json", &most).status, 200);
+    assert_eq!(server.get("/healthcheck").status, 200);
+}
+
+#[test]
+fn native_policies_are_asked_by_name() {
+    let server = Server::start();
+    let ask = |descriptor_text: &str| {
+        let request = json!({"domain": "tidegate", "descriptors": [descriptor(descriptor_text)]});
+        ask_for(&server, &request)
+    };
+    let limit = json!({"name": "api", "requestsPerUnit": 100, "unit": "MINUTE"});
+    let (_, answer) = ask("policy=api,user=ann");
+    assert_eq!((&answer["statuses"][0]["currentLimit"], seen(&answer)[0].1), (&limit, 19));
+    assert_eq!(server.remaining("login", "ann"), 5);
+    assert_eq!(seen(&ask("policy=login,user=ann").1), [("OK", 4)]);
+    assert_eq!(server.remaining("login", "ann"), 4);
+    assert_eq!(seen(&ask("policy=login,user=ann,device=7").1), [("OK", 4)]);
+    assert_eq!(server.remaining("login", "3:ann1:7"), 4);
+    let (_, both) = ask("policy=signup,ip=192.0.2.1,email_domain=example.com");
+    assert_eq!(seen(&both), [("OK", 2)]);
+    assert_eq!(both["statuses"][0]["currentLimit"]["name"], "ip");
+    assert_eq!(seen(&ask("user=ann").1), [("OK", 0)]);
+    for (asked, why) in [
+        ("policy=apj,user=ann", "no policy is called `apj`"),
+        ("policy=export,user=ann", "leaky bucket"),
+        ("policy=signup,ip=192.0.2.1", "`email_domain`, which was not given"),
+    ] {
+        let (status, said) = ask(asked);
+        assert_eq!(status, 400, "{asked}");
+        assert!(said.to_string().contains(why), "{said} instead of {why}");
+    }
+}
+
+/// What a start with these files says.
+fn refused(name: &str, files: &[(&str, &str)]) -> String {
+    let rules = Rules::new(name, files);
+    let said = run(&["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
+    said.stderr.replace(rules.path(), "")
+}
+
+#[test]
+fn what_cannot_be_loaded_is_told_with_its_place() {
+    let descriptor = |text: &str| format!("domain: d\ndescriptors:\n  - {text}\n");
+    let limit = |text: &str| descriptor(&format!("{{ key: k, rate_limit: {{ {text} }} }}"));
+    for (number, (text, expected)) in [
+        (String::new(), "/f.yaml: is empty"),
+        ("descriptors: []".to_owned(), "/f.yaml: config file cannot have empty domain"),
+        ("domain: ''".to_owned(), "/f.yaml: config file cannot have empty domain"),
+        ("domain: d\nfoo: 1".to_owned(), "/f.yaml:2:1: unknown field `foo`"),
+        ("domain: [".to_owned(), "/f.yaml:"),
+        ("domain: d\ndescriptors: 5".to_owned(), "/f.yaml:2:14:"),
+        ("domain: d\ndescriptors: [a]".to_owned(), "/f.yaml:2:15:"),
+        (descriptor("{ value: v }"), "/f.yaml:3:5: descriptor has empty key"),
+        (descriptor("{ key: '' }"), "/f.yaml:3:5: descriptor has empty key"),
+        (descriptor("{ key: k, ratelimit: 1 }"), "/f.yaml:3:15: unknown field `ratelimit`"),
+        (
+            descriptor("{ key: k, value: v }\n  - { key: k_v }"),
+            "/f.yaml:4:12: duplicate descriptor composite key 'd/k_v'",
+        ),
+        (
+            descriptor("{ key: k, descriptors: [ { key: a }, { key: a } ] }"),
+            "/f.yaml:3:49: duplicate descriptor composite key 'd/k/a'",
+        ),
+        (limit("requests_per_unit: 1"), "invalid rate limit unit ''"),
+        (limit("unit: fortnight, requests_per_unit: 1"), "invalid rate limit unit 'fortnight'"),
+        (limit("unit: unknown, requests_per_unit: 1"), "invalid rate limit unit 'unknown'"),
+        (limit("unit: day, unlimited: true"), "should not specify rate limit unit when unlimited"),
+        (limit("unit: day, requests_per_unit: -1"), "/f.yaml:3:"),
+        (limit("unit: day, requests_per_unit: 4294967296"), "/f.yaml:3:"),
+        (limit("unit: day, replaces: [ { name: '' } ]"), "should not have an empty replaces entry"),
+        (
+            limit("unit: day, name: n, replaces: [ { name: n } ]"),
+            "replaces should not contain name of same descriptor",
+        ),
+        (limit("unit: day, requests_per_unit: 1, algorithm: magic"), "unknown algorithm `magic`"),
+        (limit("unit: day, requests_per_unit: 1, burst: 5"), "burst"),
+        (limit("unit: day, requests_per_unit: 1, on_store_error: maybe"), "`maybe`"),
+        (
+            descriptor("{ key: k, value: v, share_threshold: true }"),
+            "share_threshold needs a '*' in the value of 'd/k_v'",
+        ),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let said = refused(&format!("errors-{number}"), &[("f.yaml", text)]);
+        assert!(said.contains(expected), "{said} instead of {expected}");
+    }
+}
+
+#[test]
+fn a_folder_is_read_to_its_depth_and_told_as_a_whole() {
+    let domain = |name: &str| {
+        format!(
+            "domain: {name}\ndescriptors: [{{ key: k, rate_limit: {{ unit: Day, requests_per_unit: 2 }} }}]\n"
+        )
+    };
+    let (one, two) = (domain("one"), domain("two"));
+    let twice = refused("twice", &[("a.yaml", &one), ("deep/er/b.yml", &one), ("c.yaml", "x: 1")]);
+    assert!(twice.contains("/deep/er/b.yml:1:9: duplicate domain 'one' in config file"), "{twice}");
+    assert!(twice.contains("/c.yaml:1:1: unknown field `x`"), "{twice}");
+    let nothing = refused("nothing", &[("readme.txt", "hello")]);
+    assert!(nothing.contains("no *.yaml or *.yml file"), "{nothing}");
+    let gone = run(&["serve", "--envoy-config", "/does/not/exist"]);
+    assert!(gone.code == Some(1) && gone.stderr.contains("/does/not/exist: cannot be read"));
+
+    // As Kubernetes mounts a ConfigMap: every file is a link through `..data`, and is read once.
+    let rules = Rules::new("links", &[("..2026/one.yaml", &one), ("deep/two.yaml", &two)]);
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, format!("{}/{name}", rules.path())).unwrap();
+    };
+    link("..2026", "..data");
+    link("..data/one.yaml", "one.yaml");
+    let server = rules.serve(&[]);
+    let policies = server.get("/v1/policies").json();
+    assert!(policies["one/k"].is_object() && policies["two/k"].is_object(), "{policies}");
+}

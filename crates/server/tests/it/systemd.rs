@@ -1,0 +1,124 @@
+//! What systemd hands over and wants to hear, with a parent and a socket that do as it does.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::support::{DEADLINE, ended, kill, launch, tidegate};
+
+/// Becomes the server, with what it got as standard input as the first socket: only then does the number fit.
+const HAND_OVER: &str = "import os, sys
+os.dup2(0, 3)
+os.environ.update(LISTEN_FDS='1', LISTEN_FDNAMES=sys.argv[1], LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[2], sys.argv[2:])";
+
+fn start_on(socket: OwnedFd, name: &str) -> (Child, String) {
+    let mut command = Command::new("python3");
+    command.args(["-c", HAND_OVER, name, env!("CARGO_BIN_EXE_tidegate"), "serve"]);
+    launch(command.stdin(Stdio::from(socket)).stderr(Stdio::null()))
+}
+
+fn ask(mut stream: impl Read + Write) -> String {
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_restart_on_a_socket_of_systemd_refuses_nobody() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    // Before any server runs.
+    let early = TcpStream::connect(addr).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (mut child, welcome) = start_on(socket.try_clone().unwrap().into(), "http");
+        assert!(welcome.contains(&addr.to_string()), "{welcome}");
+        assert!(ask(early).ends_with("ok\n"));
+        let client = scope.spawn(|| {
+            let mut answered = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let stream = TcpStream::connect(addr).unwrap();
+                stream.set_read_timeout(Some(DEADLINE)).unwrap();
+                assert!(ask(stream).ends_with("ok\n"));
+                answered += 1;
+            }
+            answered
+        });
+        for _ in 0..2 {
+            kill(&child, "TERM");
+            assert_eq!(ended(child).code(), Some(0));
+            child = start_on(socket.try_clone().unwrap().into(), "tidegate.socket").0;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(client.join().unwrap() > 0);
+        kill(&child, "TERM");
+        assert_eq!(ended(child).code(), Some(0));
+    });
+}
+
+#[test]
+fn a_unix_socket_of_systemd_keeps_its_file() {
+    let path = std::env::temp_dir().join(format!("tidegate-handed-{}.sock", std::process::id()));
+    let socket = UnixListener::bind(&path).unwrap();
+    let (child, _) = start_on(socket.try_clone().unwrap().into(), "http");
+    let stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    assert!(ask(stream).ends_with("ok\n"));
+    kill(&child, "TERM");
+    assert_eq!(ended(child).code(), Some(0));
+    assert!(path.exists(), "it is not ours to remove");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_public_socket_of_systemd_is_refused_as_any_other() {
+    let socket = TcpListener::bind("0.0.0.0:0").unwrap();
+    let mut command = Command::new("python3");
+    command.args(["-c", HAND_OVER, "http", env!("CARGO_BIN_EXE_tidegate"), "serve"]);
+    let said = command.stdin(Stdio::from(OwnedFd::from(socket))).output().unwrap();
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("--insecure-bind"));
+}
+
+/// The next message, as `systemd` would read it.
+fn heard(socket: &UnixDatagram) -> String {
+    let mut bytes = [0; 1024];
+    let count = socket.recv(&mut bytes).expect("a message");
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+fn is_told(socket: &UnixDatagram, name: &str) {
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("NOTIFY_SOCKET", name).env("WATCHDOG_USEC", "40000");
+    let (child, _) = launch(command.stderr(Stdio::null()));
+    assert!(heard(socket).starts_with("READY=1\n"));
+    for _ in 0..3 {
+        assert_eq!(heard(socket), "WATCHDOG=1");
+    }
+    kill(&child, "TERM");
+    let stopping = std::iter::repeat_with(|| heard(socket)).find(|it| it != "WATCHDOG=1");
+    assert!(stopping.unwrap().starts_with("STOPPING=1\n"));
+    assert_eq!(ended(child).code(), Some(0));
+}
+
+#[test]
+fn systemd_is_told_how_the_service_does() {
+    let path = std::env::temp_dir().join(format!("tidegate-notify-{}.sock", std::process::id()));
+    let socket = UnixDatagram::bind(&path).unwrap();
+    is_told(&socket, path.to_str().unwrap());
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn systemd_is_told_over_a_socket_without_a_file() {
+    let name = format!("tidegate-notify-{}", std::process::id());
+    let addr = SocketAddr::from_abstract_name(&name).unwrap();
+    is_told(&UnixDatagram::bind_addr(&addr).unwrap(), &format!("@{name}"));
+}
