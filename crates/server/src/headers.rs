@@ -1,8 +1,19 @@
 //! The headers that tell a client about its limit, on every HTTP door.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use axum::http::HeaderMap;
 use tidegate::tower::{Headers, Label, Report, write_retry_after};
-use tidegate::{Answer, Timestamp};
+use tidegate::{Answer, Limit, Timestamp};
+
+/// How many labels a thread remembers.
+const LABELS_MAX: usize = 256;
+
+thread_local! {
+    /// A label takes longer to write than a check takes to decide, and hardly ever changes.
+    static LABELS: RefCell<HashMap<Box<str>, (Limit, Label)>> = RefCell::default();
+}
 
 /// Adds what an answer tells the client. Where no limit had a say, because the key is allowed or blocked as
 /// such, there is nothing to tell but when to come back.
@@ -14,8 +25,23 @@ pub(crate) fn add(headers: &mut HeaderMap, dialect: Headers, answer: &Answer<'_>
         }
         return;
     };
-    let label = Label::new(answer.binding, limit);
+    let label = label(answer.binding, limit);
     Report { headers: dialect, label, decision, now }.write(headers);
+}
+
+/// The label of a limit, written anew only if the limit of this name is another one now.
+fn label(name: &str, limit: &Limit) -> Label {
+    LABELS.with_borrow_mut(|labels| match labels.get(name) {
+        Some((known, label)) if known == limit => label.clone(),
+        _ => {
+            if labels.len() == LABELS_MAX {
+                labels.clear();
+            }
+            let label = Label::new(name, limit);
+            labels.insert(name.into(), (limit.clone(), label.clone()));
+            label
+        }
+    })
 }
 
 #[cfg(test)]

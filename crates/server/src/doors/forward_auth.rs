@@ -15,8 +15,8 @@ use tidegate::tower::write_retry_after;
 use tidegate::{Answer, Check, Clock, Key, Op, Source, SystemClock};
 
 pub(crate) use self::route::{BadMatch, Match, Route, Routes};
-use super::http::Problem;
-use crate::gate::Snapshot;
+use super::http::{Problem, Told};
+use crate::gate::{Gate, Snapshot};
 use crate::headers;
 use crate::identity::Seen;
 use crate::listen::Peer;
@@ -27,14 +27,14 @@ const LIMITED: HeaderValue = HeaderValue::from_static("429");
 
 /// Answers a proxy by the routes, or by one policy if the path names it.
 pub(crate) async fn answer(
-    snapshot: &Snapshot,
+    gate: &Gate,
     peer: Peer,
     policy: Option<&str>,
     request: &Parts,
     has_body: bool,
 ) -> Response {
     let mut response =
-        decide(snapshot, peer, policy, request).await.unwrap_or_else(IntoResponse::into_response);
+        decide(gate, peer, policy, request).await.unwrap_or_else(IntoResponse::into_response);
     // Nobody reads the body, so that what follows on the connection could be taken for a request.
     if has_body && request.version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -43,14 +43,16 @@ pub(crate) async fn answer(
 }
 
 async fn decide(
-    snapshot: &Snapshot,
+    gate: &Gate,
     peer: Peer,
     policy: Option<&str>,
     request: &Parts,
 ) -> Result<Response, Problem> {
+    let counted = Told::begin(gate);
+    let snapshot = gate.now();
     let (engine, settings) = (&snapshot.engine, &snapshot.http);
     let denied = deny_status(request.uri.query().unwrap_or_default())?;
-    warn_of_strangers(snapshot, peer, request);
+    warn_of_strangers(&snapshot, peer, request);
     let seen = Seen::forwarded(&settings.client_ip, peer, request)
         .map_err(|doubt| Problem::bad_input(&doubt.to_string()))?;
     let Some(found) = settings.routes.find(&seen, policy) else {
@@ -59,8 +61,9 @@ async fn decide(
     let key = found.key.of(&seen, found.route);
     let check = Check { policy: found.policy, key: Key::One(&key), cost: found.cost };
     let answer = engine.ask(&check, Op::Take).await;
+    counted.decided(&check, &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
-    Ok(told(snapshot, &answer, denied))
+    Ok(told(&snapshot, &answer, denied))
 }
 
 fn told(snapshot: &Snapshot, answer: &Answer<'_>, denied: StatusCode) -> Response {

@@ -36,7 +36,7 @@ use tidegate::tower::{Headers, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
 
 pub(crate) use self::connection::{HttpBounds, HttpDoor};
-use self::operations::Told;
+pub(crate) use self::operations::Told;
 pub(crate) use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
@@ -141,7 +141,7 @@ async fn administer(gate: &Gate, peer: Peer, request: AxumRequest, op: Op) -> An
 /// Whether a request that a proxy has may pass, by the routes.
 async fn auth(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Response {
     let (parts, body) = request.into_parts();
-    forward_auth::answer(&gate.now(), *peer, None, &parts, !body.is_end_stream()).await
+    forward_auth::answer(&gate, *peer, None, &parts, !body.is_end_stream()).await
 }
 
 /// The same, by one policy.
@@ -152,7 +152,7 @@ async fn auth_by(
     request: AxumRequest,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    forward_auth::answer(&gate.now(), *peer, Some(&policy), &parts, !body.is_end_stream()).await
+    forward_auth::answer(&gate, *peer, Some(&policy), &parts, !body.is_end_stream()).await
 }
 
 async fn policies(State(gate): State<Arc<Gate>>) -> Response {

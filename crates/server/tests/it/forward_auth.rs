@@ -184,3 +184,17 @@ fn a_proxy_on_a_socket_needs_no_trust() {
     let asked = ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2"].map(ask);
     assert_eq!(asked, ["200", "200", "429", "200"]);
 }
+
+#[test]
+fn what_proxies_ask_is_counted_like_any_check() {
+    let folder = Folder::new();
+    let server = Server::with_config(&folder, CONFIG);
+    let login = [("x-forwarded-uri", "/api/login"), ("x-forwarded-method", "POST")];
+    assert_eq!(admitted(&server, "192.0.2.1", &login), 2);
+    let page = server.get("/metrics").body;
+    for (status, count) in [("allowed", 2), ("denied", 1)] {
+        let line =
+            format!(r#"rate_limit_requests_total{{policy="login",status="{status}"}} {count}"#);
+        assert!(page.contains(&line), "{line} in {page}");
+    }
+}

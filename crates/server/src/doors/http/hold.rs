@@ -9,7 +9,7 @@ use tidegate::{Engine, Limit, Permit, PermitId};
 
 use super::problem::Problem;
 use super::request::{Named, Request, Text};
-use super::{Answered, answer, body, decision_json, json, problem_if_closed};
+use super::{Answered, Told, answer, body, decision_json, json, problem_if_closed};
 use crate::exact::Exact;
 use crate::gate::Gate;
 
@@ -48,16 +48,20 @@ pub(super) async fn acquire(State(gate): State<Arc<Gate>>, body: Body) -> Answer
     let (check, snapshot) = (question.check(), gate.now());
     let engine = &snapshot.engine;
     limits_concurrency(engine, check.policy)?;
+    let told = Told::begin(&gate);
     let acquired = engine.acquire_for(&check).await;
-    let acquired = acquired.map_err(|error| Problem::unanswered(engine, &error))?;
-    let permit = acquired.permit.map(Permit::into_id);
-    if let Some(closed) = problem_if_closed(&acquired.answer) {
+    let (answer, permit) = match acquired {
+        Ok(acquired) => (Ok(acquired.answer), acquired.permit.map(Permit::into_id)),
+        Err(error) => (Err(error), None),
+    };
+    told.decided(&check, &answer);
+    let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
+    if let Some(closed) = problem_if_closed(&answer) {
         return Ok(closed.map(Body::new));
     }
     let permit = permit.map(|permit| permit.to_string());
-    let acquired_json = Acquired { decision: (&acquired.answer).into(), permit };
-    let response = decision_json(&acquired_json, &acquired.answer, snapshot.http.headers);
-    Ok(response.map(Body::new))
+    let shown = Acquired { decision: (&answer).into(), permit };
+    Ok(decision_json(&shown, &answer, snapshot.http.headers).map(Body::new))
 }
 
 /// Gives a place back. Once is enough, and twice does no harm.

@@ -17,18 +17,18 @@ pub(super) async fn metrics(State(gate): State<Arc<Gate>>) -> impl IntoResponse 
 }
 
 /// Tells what became of the checks of one request.
-pub(super) struct Told<'a> {
+pub(crate) struct Told<'a> {
     gate: &'a Gate,
     since_us: u64,
 }
 
 impl<'a> Told<'a> {
     /// Once the request was read: how long it took to arrive is its sender's doing.
-    pub(super) fn begin(gate: &'a Gate) -> Self {
+    pub(crate) fn begin(gate: &'a Gate) -> Self {
         Self { gate, since_us: SystemClock.steady_us() }
     }
 
-    pub(super) fn decided(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
+    pub(crate) fn decided(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
         self.gate.tell(check, answer);
         self.took();
     }

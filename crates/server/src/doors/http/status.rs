@@ -13,6 +13,8 @@ struct Status {
     uptime_ms: u64,
     /// Where it is counted.
     store: &'static str,
+    /// Whether it is left alone for a while, where it can be: `closed`, `open` or `probing`.
+    breaker: Option<&'static str>,
     /// How many nodes share that, as far as is known.
     nodes: u32,
     policies: usize,
@@ -33,11 +35,13 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
     let snapshot = api.gate.now();
     let engine = &snapshot.engine;
     let stats = engine.lease_stats();
+    let breaker = api.gate.metrics().store().and_then(|store| store.breaker());
     let up_us = SystemClock.now().as_micros().saturating_sub(api.started.as_micros());
     json(&Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_ms: up_us / 1000,
         store: if engine.is_local() { "memory" } else { "redis" },
+        breaker: breaker.map(|(state, _)| state.as_str()),
         nodes: engine.nodes().get(),
         policies: engine.policies().count(),
         leases: Leases {
