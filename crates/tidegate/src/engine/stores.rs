@@ -106,11 +106,14 @@ impl<C: Clock + 'static> Stores<C> {
         found.map_or(&self.plain, |(_, stack)| stack)
     }
 
-    /// As the strictest of several policies wants it: who would rather turn callers away, then who wants the most copies.
+    /// As the strictest of several policies wants it: who would rather turn callers away, then who wants the most copies,
+    /// then who names the shortest deadline.
     pub(super) fn of_all<'a>(&self, policies: impl Iterator<Item = &'a Compiled>) -> &Stack<C> {
+        let copies = |Replicas { wait, timeout, unconfirmed }| {
+            (unconfirmed == Unconfirmed::Deny, wait, timeout)
+        };
         let strictness = |policy: &&Compiled| {
-            let Replicas { wait, timeout, unconfirmed } = policy.replicas?;
-            Some((unconfirmed == Unconfirmed::Deny, wait, timeout))
+            (policy.replicas.map(copies), policy.deadline.map(std::cmp::Reverse))
         };
         policies.max_by_key(strictness).map_or(&self.plain, |policy| self.of(policy))
     }

@@ -240,3 +240,27 @@ async fn the_strictest_policy_says_what_replicas_have_to_confirm() {
         assert_eq!(answer.decision.remaining(), left, "{policy}");
     }
 }
+
+#[tokio::test]
+async fn the_shortest_deadline_that_a_policy_names_is_kept() {
+    let server = RedisServer::start();
+    let store = store(server.url(), PATIENT);
+    until_answered(&store).await;
+    let policy = || Policy::all().limit("", "5/3650day");
+    let engine = Engine::builder()
+        .store(store)
+        .policy("plain", policy())
+        .policy("quick", policy().deadline(Duration::from_millis(20)))
+        .policy("slow", policy().deadline(PATIENT))
+        .build()
+        .unwrap();
+    server.pause();
+    for policies in [["plain", "quick"], ["quick", "plain"], ["slow", "quick"], ["quick", "slow"]] {
+        let checks = policies.map(|policy| Check { policy, key: Key::One(b"k"), cost: 0 });
+        let start = tokio::time::Instant::now();
+        let together = engine.ask_together(&checks, Op::Take).await.unwrap();
+        assert!(together.answers.iter().all(|answer| answer.source == Source::Local));
+        assert!(start.elapsed() < PATIENT / 4, "{policies:?} took {:?}", start.elapsed());
+    }
+    server.resume();
+}
