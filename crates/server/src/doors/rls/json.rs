@@ -6,13 +6,12 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use tidegate::{Clock, SystemClock};
 
 use self::read::JsonRequest;
@@ -31,11 +30,11 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 type Refusal = (StatusCode, String);
 
 /// The routes, for the HTTP door.
-pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S>
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> [(&'static str, MethodRouter<S>); 2]
 where
     Arc<Gate>: FromRef<S>,
 {
-    Router::new().route("/json", post(answer)).route("/healthcheck", get(async || "OK"))
+    [("/healthcheck", get(async || "OK")), ("/json", post(answer))]
 }
 
 async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, Refusal> {
