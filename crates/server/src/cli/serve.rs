@@ -291,12 +291,11 @@ async fn open(
     let tls = tls.transpose().map_err(Failure::new)?;
     let trusted = || config.doors.trusted_proxies.clone();
     let proxy_protocol = door.proxy_protocol.then(|| Arc::new(ProxyProtocol::from(trusted())));
-    let listener = match handed {
-        Some(listener) => listener,
-        None => {
-            let bound = Listener::bind(&door.address).await;
-            bound.map_err(|error| not_bound(&door.address, &error))?
-        }
+    let listener = if let Some(listener) = handed {
+        listener
+    } else {
+        let bound = Listener::bind(&door.address).await;
+        bound.map_err(|error| not_bound(&door.address, &error))?
     };
     Ok(Some(DoorPlace { listener, bounds: bounds_of(door), proxy_protocol, tls }))
 }
