@@ -11,6 +11,13 @@ pub(crate) fn config() -> Result<Config, Problems> {
     Config::parse(FILE, &no_variables).map_err(|found| Problems::new("the demo".as_ref(), found))
 }
 
+/// The demo in memory, for tests of what asks it.
+#[cfg(test)]
+pub(crate) fn snapshot() -> crate::gate::Snapshot {
+    let builder = tidegate::Engine::builder();
+    crate::gate::Snapshot::build(&config().unwrap(), builder).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

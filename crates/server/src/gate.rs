@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate::{Engine, EngineBuilder};
+use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder};
 
 use crate::config::{Config, DoorRules};
 use crate::doors::http::Settings;
+use crate::doors::rls::Rls;
 use crate::logs::Events;
 use crate::metrics::Metrics;
-
-use crate::doors::rls::Rls;
 
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
@@ -83,6 +82,17 @@ impl Gate {
     /// Where doors tell what they did.
     pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// Counts a check that was to spend something, and tells of it where that is worth a line.
+    pub(crate) fn tell(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
+        match answer {
+            Ok(answer) => {
+                self.metrics.decided(answer, 1);
+                self.events.decided(check, answer);
+            }
+            Err(error) => self.metrics.errored(check.policy, error, 1),
+        }
     }
 
     /// Puts another configuration in force. What the old engine has taken ahead goes back to the store.

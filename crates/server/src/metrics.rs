@@ -9,13 +9,7 @@
 //!
 //! ```text
 //! let (metrics, since_us) = (gate.metrics(), SystemClock.steady_us());   // once per read, however much was read
-//! match engine.ask(&check, Op::Take).await {
-//!     Ok(answer) => {
-//!         metrics.decided(&answer, 1);
-//!         gate.events().decided(&check, &answer);                        // a line about a refusal, now and then
-//!     }
-//!     Err(error) => metrics.errored(check.policy, &error, 1),
-//! }
+//! gate.tell(&check, &engine.ask(&check, Op::Take).await);                // and a line about a refusal, now and then
 //! metrics.took(DoorName::Resp, since_us, 1);                             // once per read: `count` answers
 //! ```
 //!
@@ -122,7 +116,6 @@ impl Metrics {
     }
 
     /// `count` checks were decided by limits that came with the request.
-    #[allow(dead_code, reason = "for the doors that know such requests")]
     pub(crate) fn by_request(&self, decision: &Decision, source: Source, count: u64) {
         let outcome = Outcome { status: Status::of(decision.allowed()), source: Some(source) };
         self.policies.add_by_request(outcome, count);

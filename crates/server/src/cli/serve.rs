@@ -16,7 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
-use crate::config::{Config, Listen, Listens};
+use crate::config::{Config, Listen, Listens, SecretSource};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
@@ -89,8 +89,7 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|lines| Failure::new(told(&lines)))?;
     let (snapshot, store) = built(&config)?;
-    let password = args.resp_password_file.as_deref().map(Password::read).transpose();
-    let password = password.map_err(Failure::new)?;
+    let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let Listens { http, grpc, resp } = &config.listen;
     let has_token = snapshot.http.admin.has_token();
     let secured = [(http, has_token), (grpc, has_token), (resp, password.is_some())];
@@ -176,6 +175,15 @@ fn bounds_of(door: &Listen) -> Bounds {
     let usual = Bounds::default();
     let connections_max = door.connections_max.unwrap_or(usual.connections_max);
     Bounds { connections_max, ..usual }
+}
+
+/// What clients of the Redis protocol have to know.
+fn password_of(door: &Listen) -> Result<Option<Password>, Failure> {
+    let password = door.password.as_ref().map(|source| match source {
+        SecretSource::File(path) => Password::read(path),
+        SecretSource::Given(secret) => Ok(Password::new(&secret.0)),
+    });
+    password.transpose().map_err(Failure::new)
 }
 
 /// Others may only come in over TLS, and change nothing without a token, unless the network is trusted.

@@ -2,6 +2,7 @@
 
 use super::node::Spot;
 use super::problem::Problem;
+use super::secret::SecretSource;
 use super::text::{self, DoorOptions};
 use crate::listen::Address;
 use crate::tls;
@@ -22,6 +23,8 @@ pub(crate) struct Listen {
     /// Whether a PROXY header names the client of each connection.
     pub(crate) proxy_protocol: bool,
     pub(crate) connections_max: Option<usize>,
+    /// What clients have to say first.
+    pub(crate) password: Option<SecretSource>,
 }
 
 impl Default for Listens {
@@ -33,7 +36,8 @@ impl Default for Listens {
 
 impl Listen {
     pub(crate) fn on(address: Address) -> Self {
-        Self { address, tls: None, proxy_protocol: false, connections_max: None }
+        let (tls, proxy_protocol, connections_max, password) = (None, false, None, None);
+        Self { address, tls, proxy_protocol, connections_max, password }
     }
 }
 
@@ -47,6 +51,11 @@ pub(crate) fn listens(
     let mut door = |name: &str, text: Option<&text::Door>| listen(text?, &spot.of(name), found);
     let (http, grpc) = (door("http", text.http.as_ref()), door("grpc", text.grpc.as_ref()));
     let resp = door("resp", text.resp.as_ref());
+    for (name, listen) in [("http", &http), ("grpc", &grpc)] {
+        if listen.as_ref().is_some_and(|listen| listen.password.is_some()) {
+            found.push(spot.of(name).problem("has no password: only `resp` has"));
+        }
+    }
     if text.http.is_none() && text.grpc.is_none() && text.resp.is_none() {
         found.push(spot.problem("no door is named: expected http, grpc or resp"));
     }
@@ -58,12 +67,35 @@ fn listen(text: &text::Door, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Optio
         text::Door::Address(address) => spot.note(address.parse(), found).map(Listen::on),
         text::Door::Map(options) => {
             let address = spot.of("address").note(options.address.parse(), found)?;
-            Some(with_options(options, address))
+            let password = password(options, spot, found);
+            Some(with_options(options, address, password))
         }
     }
 }
 
-fn with_options(options: &DoorOptions, address: Address) -> Listen {
+fn password(
+    options: &DoorOptions,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<SecretSource> {
+    match (&options.password, &options.password_file) {
+        (Some(password), None) => {
+            if password.0.is_empty() {
+                found.push(spot.of("password").problem("is empty: leave it out, or give one"));
+            }
+            Some(SecretSource::Given(password.clone()))
+        }
+        (None, Some(file)) => Some(SecretSource::File(file.into())),
+        (None, None) => None,
+        (Some(_), Some(_)) => {
+            let message = "and `password` are both given: give one of them";
+            found.push(spot.of("password_file").problem(message));
+            None
+        }
+    }
+}
+
+fn with_options(options: &DoorOptions, address: Address, password: Option<SecretSource>) -> Listen {
     let tls = options.tls.as_ref().map(|tls| tls::Files {
         cert: tls.cert.clone().into(),
         key: tls.key.clone().into(),
@@ -74,5 +106,6 @@ fn with_options(options: &DoorOptions, address: Address) -> Listen {
         tls,
         proxy_protocol: options.proxy_protocol.unwrap_or(false),
         connections_max: options.max_connections.and_then(|max| usize::try_from(max).ok()),
+        password,
     }
 }

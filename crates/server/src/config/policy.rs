@@ -61,6 +61,10 @@ fn with_options(
     if let Some(replicas) = &options.replicas {
         policy = policy.replicas(self::replicas(replicas, &spot.of("replicas"), found)?);
     }
+    if let Some(deadline) = &options.deadline {
+        let within = span_within(deadline, Duration::from_millis(1), Duration::from_mins(1));
+        policy = policy.deadline(spot.of("deadline").note(within, found)?);
+    }
     let deny_cache = options.deny_cache.unwrap_or(true);
     Some(policy.lease(options.lease.unwrap_or(false)).deny_cache(deny_cache))
 }

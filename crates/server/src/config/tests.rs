@@ -271,6 +271,18 @@ fn variables_become_values_and_nothing_else() {
 }
 
 #[test]
+fn only_the_redis_protocol_has_a_password() {
+    check("listen: { resp: { address: '127.0.0.1:6380', password: x } }", &[]);
+    check(
+        "listen:\n  http: { address: '127.0.0.1:80', password: x }\n  grpc: 127.0.0.1:81\n  resp: { address: 'unix:/r', password: '', password_file: y }",
+        &[
+            "f:2:9: listen.http: has no password: only `resp` has",
+            "f:4:60: listen.resp.password_file: and `password` are both given: give one of them",
+        ],
+    );
+}
+
+#[test]
 fn secrets_are_neither_shown_nor_repeated() {
     let given = Config::parse(
         "store: redis://app:${PASSWORD}@h:6379\nadmin: { token: hunter2hunter2hunter2 }",
@@ -285,6 +297,7 @@ fn secrets_are_neither_shown_nor_repeated() {
         "admin: { token: hunter2, token_file: x }",
         "admin: { token: [hunter2] }",
         "admin: hunter2",
+        "listen: { resp: { address: x, password: hunter2 } }",
     ] {
         let told = problems(text).join("\n");
         assert!(!told.is_empty() && !told.contains("hunter2"), "{text}: {told}");
@@ -330,7 +343,7 @@ fn the_example_is_right_and_names_every_key() {
         .map(|key| key.rsplit('.').next().unwrap_or(key))
         .filter(|name| !EXAMPLE.contains(&format!("{name}:")))
         .collect();
-    let not_shown = ["any", "grpc", "resp", "deadline", "refill", "buckets"];
+    let not_shown = ["any", "buckets", "password"];
     assert!(missing.iter().all(|name| not_shown.contains(name)), "{missing:?}");
 }
 

@@ -19,7 +19,7 @@ mod targets;
 mod wire;
 
 pub(crate) use self::connection::{GrpcBounds, GrpcDoor};
-pub(crate) use self::json::router;
+pub(crate) use self::json::routes;
 pub(crate) use self::service::Service;
 
 use crate::envoy::Rules;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Args;
-use crate::config::{Config, Listen, StoreChoice};
+use crate::config::{Config, Listen, SecretSource, StoreChoice};
 use crate::demo;
 use crate::reload::Source;
 
@@ -41,6 +41,9 @@ fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
             let options = written.take().unwrap_or_else(|| Listen::on(address.clone()));
             *written = Some(Listen { address: address.clone(), ..options });
         }
+    }
+    if let (Some(resp), Some(file)) = (&mut listens.resp, &args.resp_password_file) {
+        resp.password = Some(SecretSource::File(file.clone()));
     }
     if let Some(url) = &args.store {
         config.store = StoreChoice::by_url(url.clone());

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::scalar::Secret;
+
 /// Where to listen. A door that is not named stays closed.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +39,11 @@ pub(crate) struct DoorOptions {
     pub(crate) tls: Option<TlsFiles>,
     /// Whether every connection begins with a PROXY header that names the client. Default: false.
     pub(crate) proxy_protocol: Option<bool>,
+    /// What clients have to say before they may ask (resp). Default: nothing.
+    pub(crate) password: Option<Secret>,
+    /// A file that holds the password on its first line. Instead of `password`.
+    #[schemars(example = "/run/secrets/tidegate-resp")]
+    pub(crate) password_file: Option<String>,
     /// How many connections are served at once; the next one waits. Default: 10000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) max_connections: Option<u32>,

@@ -44,7 +44,7 @@ with_limit! {
         pub(crate) adaptive: Option<Adaptive>,
         /// Who is let in first when there is too little for all. Not available in this version.
         pub(crate) priority: Option<Priority>,
-        /// How long a decision of this policy may take. Not available in this version: set `store.deadline`.
+        /// How long a decision of this policy may take, 1ms to 1min. Default: `store.deadline`.
         pub(crate) deadline: Option<Span>,
     }
 }

@@ -29,13 +29,7 @@ impl<'a> Told<'a> {
     }
 
     pub(crate) fn decided(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
-        match answer {
-            Ok(answer) => {
-                self.gate.metrics().decided(answer, 1);
-                self.gate.events().decided(check, answer);
-            }
-            Err(error) => self.gate.metrics().errored(check.policy, error, 1),
-        }
+        self.gate.tell(check, answer);
         self.took();
     }
 

@@ -10,6 +10,10 @@ use subtle::ConstantTimeEq;
 pub(crate) struct Password(Box<[u8]>);
 
 impl Password {
+    pub(crate) fn new(password: &str) -> Self {
+        Self(password.as_bytes().into())
+    }
+
     /// The first line of a file; an error says what to write into it.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read(path)

@@ -6,7 +6,7 @@ use super::command::{Next, Turn};
 use super::five;
 use super::out::{Out, shown};
 use super::throttle::{NUMBER_MAX, argument};
-use super::waiting::Waiting;
+use super::waiting::{ToTell, Waiting};
 use crate::text::closest;
 
 pub(super) fn check(turn: &mut Turn<'_, '_>) -> Next {
@@ -42,9 +42,19 @@ fn ask(turn: &mut Turn<'_, '_>, op: Op) -> Result<(), String> {
         3 => 1,
         _ => argument(command.argument(3), "cost", 0..=NUMBER_MAX)?.unsigned_abs(),
     };
-    match engine.ask(&Check { policy, key: Key::One(key), cost }, op).split() {
-        Ok(answer) => write(turn.out, engine, &answer),
-        Err(later) => turn.waiting.push((turn.out.len(), Waiting::Check(later))),
+    let check = Check { policy, key: Key::One(key), cost };
+    turn.session.checks += u64::from(op == Op::Take);
+    match engine.ask(&check, op).split() {
+        Ok(answer) => {
+            if op == Op::Take {
+                turn.house.gate.tell(&check, &answer);
+            }
+            write(turn.out, engine, &answer);
+        }
+        Err(later) => {
+            let told = (op == Op::Take).then(|| ToTell::of(policy, key, cost));
+            turn.waiting.push((turn.out.len(), Waiting::Check(later, told)));
+        }
     }
     Ok(())
 }

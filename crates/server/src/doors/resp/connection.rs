@@ -6,6 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use tidegate::{Clock, SystemClock};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -17,6 +18,7 @@ use super::session::Session;
 use super::waiting::{self, Queue};
 use super::{House, spare};
 use crate::listen::Stream;
+use crate::metrics::DoorName;
 use crate::server::Ending;
 
 /// A first output buffer: a pipeline of a hundred checks.
@@ -95,9 +97,15 @@ impl<'h> Connection<'h> {
 
     /// Answers every whole command that was read, in order.
     async fn burst(&mut self) -> io::Result<Next> {
-        let mut used = 0;
+        let (mut used, metrics) = (0, self.house.gate.metrics());
         let next = loop {
+            // Once for all that are answered together.
+            let (since_us, before) = (SystemClock.steady_us(), self.session.checks);
             let pause = self.answer(&mut used).await;
+            let checks = self.session.checks - before;
+            if checks > 0 {
+                metrics.took(DoorName::Resp, since_us, checks);
+            }
             self.send().await?;
             match pause {
                 Pause::Full => {}
@@ -135,7 +143,7 @@ impl<'h> Connection<'h> {
         let burst = Burst { house, engine: &snapshot.engine, session, out, waiting: &mut waiting };
         let pause = burst.answer(input, used);
         if !waiting.is_empty() {
-            waiting::fill(&mut self.out, waiting, &snapshot.engine).await;
+            waiting::fill(&mut self.out, waiting, &snapshot.engine, &house.gate).await;
         }
         pause
     }

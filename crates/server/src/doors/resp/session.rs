@@ -31,11 +31,13 @@ pub(super) struct Session {
     pub(super) name: Box<[u8]>,
     /// What it limited last.
     pub(super) limits: Limits,
+    /// How many checks it has asked for that spend something.
+    pub(super) checks: u64,
 }
 
 impl Session {
     pub(super) fn new(id: u64, peer: Peer, admitted: bool) -> Self {
         let (protocol, name, limits) = (Protocol::Two, Box::default(), Limits::default());
-        Self { id, peer, protocol, admitted, name, limits }
+        Self { id, peer, protocol, admitted, name, limits, checks: 0 }
     }
 }

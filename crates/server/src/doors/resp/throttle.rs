@@ -3,13 +3,16 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tidegate::{EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op, Settled, StoreError};
+use tidegate::{
+    CheckError, EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op, Settled, StoreError,
+};
 
 use super::command::{Next, Turn};
 use super::five;
 use super::number;
 use super::out::{Out, shown};
 use super::waiting::Waiting;
+use crate::gate::Gate;
 
 /// How many limits a connection remembers: a client has a few, and asks for them again and again.
 const REMEMBERED: usize = 4;
@@ -62,11 +65,26 @@ fn ask(turn: &mut Turn<'_, '_>) -> Result<(), String> {
     };
     let limit = turn.session.limits.of(rate)?;
     let given = KeyedLimit { scope: turn.scope, key: command.argument(1), limit };
+    let spends = op == Op::Take;
+    turn.session.checks += u64::from(spends);
     match turn.engine.ask_given(&given, quantity.unsigned_abs(), op).split() {
-        Ok(settled) => write(turn.out, &settled),
-        Err(later) => turn.waiting.push((turn.out.len(), Waiting::Throttle(later))),
+        Ok(settled) => {
+            if spends {
+                tell(&turn.house.gate, &settled);
+            }
+            write(turn.out, &settled);
+        }
+        Err(later) => turn.waiting.push((turn.out.len(), Waiting::Throttle(later, spends))),
     }
     Ok(())
+}
+
+/// Counts a check whose limit came with it.
+pub(super) fn tell(gate: &Gate, settled: &Result<Settled, StoreError>) {
+    match settled {
+        Ok(settled) => gate.metrics().by_request(&settled.verdict.decision, settled.source, 1),
+        Err(error) => gate.metrics().errored("", &CheckError::Store(error.clone()), 1),
+    }
 }
 
 pub(super) fn write(out: &mut Out, settled: &Result<Settled, StoreError>) {

@@ -221,8 +221,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::config::DoorRules;
-    use crate::doors::http::Settings;
+    use crate::config::Config;
     use crate::doors::rls::Rls;
     use crate::doors::rls::request::{Descriptor, OwnLimit};
     use crate::envoy::Entry;
@@ -255,6 +254,7 @@ mod tests {
         Descriptor { entries: SmallVec::from_iter(entries), ..Descriptor::default() }
     }
 
+    /// Policies over that store.
     fn snapshot() -> Snapshot {
         let limit = || Policy::all().limit("", "fixed-window 3/h");
         let engine = Engine::builder()
@@ -262,13 +262,7 @@ mod tests {
             .policy("local", limit())
             .policy("open", limit().on_store_error(OnStoreError::Allow))
             .policy("closed", limit().on_store_error(OnStoreError::DENY));
-        over(engine.build().unwrap(), Rls::default())
-    }
-
-    fn over(engine: Engine, rls: Rls) -> Snapshot {
-        let rules = DoorRules::default();
-        let http = Settings::of(&rules).unwrap();
-        Snapshot { engine, http, rules, rls: Arc::new(rls) }
+        Snapshot::build(&Config::default(), engine).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
@@ -301,8 +295,9 @@ mod tests {
         std::fs::write(&path, "domain: edge").unwrap();
         let rules = crate::envoy::load(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let engine = rules.add_to(Engine::builder().store(Silent)).build().unwrap();
-        let snapshot = over(engine, Rls { rules, ..Rls::default() });
+        let rls = Arc::new(Rls { rules, ..Rls::default() });
+        let config = Config { rls, ..Config::default() };
+        let snapshot = Snapshot::build(&config, Engine::builder().store(Silent)).unwrap();
         let limit = Some(OwnLimit { requests_per_unit: 5, unit: Unit::Hour });
         for left in [4, 3] {
             let descriptors =

@@ -6,19 +6,20 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
+use tidegate::{Clock, SystemClock};
 
 use self::read::JsonRequest;
 use self::write::JsonRuling;
 use super::answer::Code;
 use super::decide::{Asker, Trouble, decide};
 use crate::gate::Gate;
+use crate::metrics::DoorName;
 
 /// As large as a request over gRPC may be.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -29,11 +30,11 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 type Refusal = (StatusCode, String);
 
 /// The routes, for the HTTP door.
-pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S>
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> [(&'static str, MethodRouter<S>); 2]
 where
     Arc<Gate>: FromRef<S>,
 {
-    Router::new().route("/json", post(answer)).route("/healthcheck", get(async || "OK"))
+    [("/healthcheck", get(async || "OK")), ("/json", post(answer))]
 }
 
 async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, Refusal> {
@@ -45,7 +46,10 @@ async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, R
         serde_json::from_slice(&body).map_err(|error| bad(&error.to_string()))?;
     let snapshot = gate.now();
     let request = json.request().map_err(|error| bad(&error.0))?;
-    let decided = decide(&snapshot, &request, Asker::new(&snapshot.engine, None)).await;
+    let since_us = SystemClock.steady_us();
+    let asker = Asker::new(&snapshot.engine, None).telling(&gate);
+    let decided = decide(&snapshot, &request, asker).await;
+    gate.metrics().took(DoorName::Http, since_us, 1);
     let ruling = decided.map_err(|trouble| match trouble {
         Trouble::Bad(why) | Trouble::Unknown(why) => bad(&why),
         // Never a 429: a failure must not look like a refusal.

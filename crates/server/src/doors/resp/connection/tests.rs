@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate::Engine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -11,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::demo;
 use crate::doors::resp::{RespBounds, RespDoor};
-use crate::gate::{Gate, Snapshot};
+use crate::gate::Gate;
 use crate::listen::{Address, Listener};
 use crate::server::{self, Bounds};
 
@@ -30,8 +29,7 @@ async fn start(bounds: RespBounds) -> Running {
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.unwrap_or_default() };
-    let snapshot = Snapshot::build(&demo::config().unwrap(), Engine::builder()).unwrap();
-    let door = RespDoor::new(Gate::new(snapshot), None, bounds);
+    let door = RespDoor::new(Gate::new(demo::snapshot()), None, bounds);
     let short = Bounds { connections_max: 10, farewell: SHORT, drain: LONG };
     let done = tokio::spawn(server::run(listener, door, short, stopped));
     Running { addr, stop, done }

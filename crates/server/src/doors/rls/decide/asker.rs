@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate::{Answer, Check, CheckError, Engine, Op, Reply, Source};
+use tidegate::{Answer, Check, CheckError, Engine, Op, Reply, Source, Together};
 use tokio::time::Instant;
 
 use super::super::answer::{Shown, Status};
@@ -13,6 +13,7 @@ use super::super::native;
 use super::super::patience::there;
 use super::super::targets::Counted;
 use super::{Asked, cost};
+use crate::gate::Gate;
 
 /// Who asks for one call.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(in super::super) struct Asker<'a> {
     /// When that ends. Known from the first answer on that does not come at once: to look at the clock costs more than
     /// most answers.
     until: Option<Instant>,
+    /// Who counts what was decided.
+    told: Option<&'a Gate>,
 }
 
 /// Why a call has no answer.
@@ -40,7 +43,37 @@ type Statuses<'a> = SmallVec<[Status<'a>; 2]>;
 
 impl<'a> Asker<'a> {
     pub(in super::super) const fn new(engine: &'a Engine, patience: Option<Duration>) -> Self {
-        Self { engine, patience, until: None }
+        Self { engine, patience, until: None, told: None }
+    }
+
+    /// The same, and what is decided is counted.
+    pub(in super::super) const fn telling(self, gate: &'a Gate) -> Self {
+        Self { told: Some(gate), ..self }
+    }
+
+    fn tell(&self, check: &Check<'_>, op: Op, answer: &Result<Answer<'_>, CheckError>) {
+        if let Some(gate) = self.told.filter(|_| op == Op::Take) {
+            gate.tell(check, answer);
+        }
+    }
+
+    /// Tells of several checks that were asked in one step.
+    fn tell_all<'c>(
+        &self,
+        checks: impl Iterator<Item = &'c Check<'c>>,
+        op: Op,
+        together: &Result<Together<'_>, CheckError>,
+    ) {
+        for (index, check) in checks.enumerate() {
+            match together {
+                Ok(together) => {
+                    if let Some(answer) = together.answers.get(index) {
+                        self.tell(check, op, &Ok(answer.clone()));
+                    }
+                }
+                Err(error) => self.tell(check, op, &Err(error.clone())),
+            }
+        }
     }
 
     /// Spends all or nothing, in one atomic step.
@@ -57,10 +90,12 @@ impl<'a> Asker<'a> {
         let checks: SmallVec<[Check<'_>; 4]> =
             asked.iter().map(|(_, counted)| counted.check(cost(counted))).collect();
         let reply = self.engine.ask_together(&checks, Op::Take);
-        let answers = match self.in_time(reply).await {
-            Some(together) => together.map_err(|error| Trouble::of(&error))?.answers,
-            None => self.stand_in(asked, Op::Take, cost)?,
+        let together = match self.in_time(reply).await {
+            Some(together) => together,
+            None => self.stand_in(asked, Op::Take, cost),
         };
+        self.tell_all(checks.iter(), Op::Take, &together);
+        let answers = together.map_err(|error| Trouble::of(&error))?.answers;
         asked.iter().zip(&answers).map(|((_, counted), answer)| status(counted, answer)).collect()
     }
 
@@ -83,10 +118,11 @@ impl<'a> Asker<'a> {
                 continue;
             };
             let answer = match self.in_time(reply).await {
-                Some(answer) => answer.map_err(|error| Trouble::of(&error))?,
-                None => self.stand_in(&[*one], op, &cost)?.swap_remove(0),
+                Some(answer) => answer,
+                None => self.stand_in(&[*one], op, &cost).map(|mut it| it.answers.swap_remove(0)),
             };
-            statuses.push(status(one.1, &answer)?);
+            self.tell(&one.1.check(cost(one.1)), op, &answer);
+            statuses.push(status(one.1, &answer.map_err(|error| Trouble::of(&error))?)?);
         }
         Ok(statuses)
     }
@@ -107,6 +143,7 @@ impl<'a> Asker<'a> {
             Some(together) => together,
             None => engine.answer_without_store(&checks, op),
         };
+        self.tell_all(checks.iter().map(|(check, _)| check), op, &together);
         let together = together.map_err(|error| Trouble::of(&error))?;
         let told = asked.iter().zip(&together.answers);
         told.map(|((_, counted), answer)| settled(counted, answer, counted.shown)).collect()
@@ -118,11 +155,10 @@ impl<'a> Asker<'a> {
         asked: &[Asked<'_, 'a>],
         op: Op,
         cost: impl Fn(&Counted<'_>) -> u64,
-    ) -> Result<Vec<Answer<'a>>, Trouble> {
+    ) -> Result<Together<'a>, CheckError> {
         let checks: SmallVec<[_; 4]> =
             asked.iter().map(|(_, counted)| (counted.check(cost(counted)), None)).collect();
-        let together = self.engine.answer_without_store(&checks, op);
-        together.map(|together| together.answers).map_err(|error| Trouble::of(&error))
+        self.engine.answer_without_store(&checks, op)
     }
 
     /// The answer, unless the caller's time is up before it comes.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use hyper::body::Buf;
 use prost::Message;
+use tidegate::{Clock, SystemClock};
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::MetadataMap;
 use tonic::server::UnaryService;
@@ -15,6 +16,7 @@ use tonic::{Request, Response, Status};
 use super::super::decide::{Asker, Trouble, decide};
 use super::super::wire::{self, RateLimitResponse};
 use crate::gate::Gate;
+use crate::metrics::DoorName;
 
 /// What is left to the caller of the time that it gave, for the way back.
 const WAY_BACK: Duration = Duration::from_millis(5);
@@ -43,10 +45,12 @@ async fn answer(
     message: &[u8],
     patience: Option<Duration>,
 ) -> Result<RateLimitResponse, Status> {
-    let snapshot = gate.now();
+    let (snapshot, since_us) = (gate.now(), SystemClock.steady_us());
     let request = wire::decode(message).map_err(|bad| Status::invalid_argument(bad.0))?;
-    let asker = Asker::new(&snapshot.engine, patience);
-    let ruling = decide(&snapshot, &request, asker).await.map_err(|trouble| match trouble {
+    let asker = Asker::new(&snapshot.engine, patience).telling(gate);
+    let ruling = decide(&snapshot, &request, asker).await;
+    gate.metrics().took(DoorName::Grpc, since_us, 1);
+    let ruling = ruling.map_err(|trouble| match trouble {
         Trouble::Bad(why) => Status::invalid_argument(why),
         Trouble::Unknown(why) => Status::not_found(why),
         Trouble::Unavailable(why) => Status::unavailable(why),
