@@ -33,8 +33,12 @@ impl Folder {
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        self.write_bytes(name, text.as_bytes())
+    }
+
+    pub(crate) fn write_bytes(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.file(name);
-        fs::write(&path, text).unwrap();
+        fs::write(&path, bytes).unwrap();
         path
     }
 }
