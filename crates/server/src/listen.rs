@@ -25,7 +25,8 @@ impl Address {
     pub(crate) fn is_private(&self) -> bool {
         match self {
             Self::Tcp(addr) => addr.ip().to_canonical().is_loopback(),
-            Self::Unix(_) => true,
+            // One without a name is open to every user, whatever their rights.
+            Self::Unix(path) => !path.as_os_str().is_empty(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::proxy_protocol::ProxyProtocol;
+use crate::gate::Gate;
 use crate::listen::{Peer, Stream};
 use crate::server::{Door, Ending};
 use crate::tls;
@@ -18,8 +18,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A door, and what is in front of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Threshold<D> {
-    /// Whether connections begin with the PROXY protocol. Where they do, all have to.
-    pub(crate) proxy_protocol: Option<Arc<ProxyProtocol>>,
+    /// Who knows from whom the PROXY protocol is believed, if connections begin with it. Where they do, all have to.
+    pub(crate) proxy_protocol: Option<Arc<Gate>>,
     pub(crate) tls: Option<Arc<tls::Acceptor>>,
     pub(crate) door: D,
 }
@@ -43,13 +43,14 @@ impl<D: Door + Sync> Door for Threshold<D> {
 }
 
 async fn cross(
-    proxy_protocol: Option<Arc<ProxyProtocol>>,
+    proxy_protocol: Option<Arc<Gate>>,
     tls: Option<Arc<tls::Acceptor>>,
     mut stream: Stream,
     mut peer: Peer,
 ) -> io::Result<(Stream, Peer)> {
-    if let Some(proxy_protocol) = proxy_protocol {
-        peer = proxy_protocol.read(&mut stream, peer).await?;
+    if let Some(gate) = proxy_protocol {
+        let snapshot = gate.now();
+        peer = proxy_protocol::read(&mut stream, peer, &snapshot.rules.trusted_proxies).await?;
     }
     if let Some(tls) = tls {
         stream = tls.accept(stream).await?;

@@ -29,7 +29,7 @@ use crate::server::{self, Bounds, Door, Ending};
 use crate::store::{self, Purpose, View};
 use crate::systemd::{Notifier, Sockets};
 use crate::text::printable;
-use crate::threshold::{ProxyProtocol, Threshold};
+use crate::threshold::Threshold;
 use crate::tls;
 
 const EXAMPLES: &str = "\
@@ -91,24 +91,36 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let (snapshot, store) = built(&config)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let Listens { http, grpc, resp } = &config.listen;
+    // Whom each door asks for a secret: gRPC has none but the certificates of its clients.
     let has_token = snapshot.http.admin.has_token();
-    let secured = [(http, has_token), (grpc, has_token), (resp, password.is_some())];
-    for (door, has_secret) in secured.into_iter().filter(|_| !args.insecure_bind) {
-        door.as_ref().map_or(Ok(()), |door| may_be_bound(door, has_secret))?;
+    let knows_clients =
+        |door: &Listen| door.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    let has_secret = [has_token, grpc.as_ref().is_some_and(knows_clients), password.is_some()];
+    let gate = Gate::new(snapshot);
+    if !args.insecure_bind {
+        for (door, has_secret) in [http, grpc, resp].into_iter().zip(has_secret) {
+            let tls = |door: &Listen| door.tls.is_some();
+            door.as_ref().map_or(Ok(()), |it| may_be_bound(&it.address, tls(it), has_secret))?;
+        }
     }
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
     let (http, grpc, resp) = (
-        open(DoorName::Http, http.as_ref(), tls::HTTP, &config, &mut sockets).await?,
-        open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &config, &mut sockets).await?,
-        open(DoorName::Resp, resp.as_ref(), &[], &config, &mut sockets).await?,
+        open(DoorName::Http, http.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
+        open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &gate, &mut sockets).await?,
+        open(DoorName::Resp, resp.as_ref(), &[], &gate, &mut sockets).await?,
     );
-    for place in [&http, &grpc, &resp].into_iter().flatten().filter(|_| !args.insecure_bind) {
-        handed_over_safely(place)?;
+    if !args.insecure_bind {
+        // Once more, for sockets that were handed over: those are where somebody else has put them.
+        for (place, has_secret) in [&http, &grpc, &resp].into_iter().zip(has_secret) {
+            let Some(place) = place else { continue };
+            let address = place.listener.address();
+            let address = address.map_err(|error| Failure::new(format!("a socket: {error}")))?;
+            may_be_bound(&address, place.tls.is_some(), has_secret)?;
+        }
     }
-    let gate = Gate::new(snapshot);
     gate.metrics().watches(store);
     let mut house = House::new(gate.metrics().clone());
     if let Some(place) = http {
@@ -187,22 +199,22 @@ fn password_of(door: &Listen) -> Result<Option<Password>, Failure> {
 }
 
 /// Others may only come in over TLS, and change nothing without a token, unless the network is trusted.
-fn may_be_bound(door: &Listen, has_token: bool) -> Result<(), Failure> {
-    let missing = match (door.tls.is_some(), has_token) {
-        _ if door.address.is_private() => return Ok(()),
+fn may_be_bound(address: &Address, has_tls: bool, has_secret: bool) -> Result<(), Failure> {
+    let missing = match (has_tls, has_secret) {
+        _ if address.is_private() => return Ok(()),
         (true, true) => return Ok(()),
         (false, false) => "there is neither TLS nor authentication",
         (false, true) => "there is no TLS, so that the token could be overheard",
         (true, false) => "there is no authentication",
     };
-    Err(refused(&door.address, missing))
+    Err(refused(address, missing))
 }
 
 /// Where a door is to be, and what is in front of it.
 struct DoorPlace {
     listener: Listener,
     bounds: Bounds,
-    proxy_protocol: Option<Arc<ProxyProtocol>>,
+    proxy_protocol: Option<Arc<Gate>>,
     tls: Option<Arc<tls::Acceptor>>,
 }
 
@@ -281,7 +293,7 @@ async fn open(
     name: DoorName,
     door: Option<&Listen>,
     protocols: &'static [&'static [u8]],
-    config: &Config,
+    gate: &Arc<Gate>,
     sockets: &mut Sockets,
 ) -> Result<Option<DoorPlace>, Failure> {
     let handed = sockets.take(name.as_str()).transpose();
@@ -297,8 +309,7 @@ async fn open(
     };
     let tls = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
     let tls = tls.transpose().map_err(Failure::new)?;
-    let trusted = || config.doors.trusted_proxies.clone();
-    let proxy_protocol = door.proxy_protocol.then(|| Arc::new(ProxyProtocol::from(trusted())));
+    let proxy_protocol = door.proxy_protocol.then(|| gate.clone());
     let listener = if let Some(listener) = handed {
         listener
     } else {
@@ -310,16 +321,6 @@ async fn open(
 
 fn of_socket(name: DoorName, error: &io::Error) -> Failure {
     Failure::new(format!("the socket for `{}`: {error}", name.as_str()))
-}
-
-/// A socket that was handed over is where somebody else has put it.
-fn handed_over_safely(place: &DoorPlace) -> Result<(), Failure> {
-    match place.listener.address() {
-        Ok(address) if !address.is_private() && place.tls.is_none() => {
-            Err(refused(&address, "there is no TLS"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Ready when the process is told to stop.

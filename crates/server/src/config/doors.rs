@@ -101,6 +101,9 @@ fn route(
         let names = file.policies.keys().map(String::as_str);
         found.push(spot.of("policy").problem(unknown_policy(&text.policy, names)));
     }
+    if let Some(why) = file.policies.get(&text.policy).and_then(unaskable) {
+        found.push(spot.of("policy").problem(why));
+    }
     let matches = text.matches.clone().unwrap_or_default();
     let methods = matches.method.as_ref().map_or(&[][..], OneOrMany::as_slice);
     let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
@@ -113,6 +116,28 @@ fn route(
         found.extend(bad.iter().map(|bad| spot.of("match").of(bad.field).problem(bad)));
     };
     route.map_err(note).ok().filter(|_| has_key)
+}
+
+/// Why a proxy cannot be answered by a policy.
+fn unaskable(policy: &text::Policy) -> Option<&'static str> {
+    let shapes = "is a leaky bucket, which delays: a proxy that asks can only be told yes or no";
+    let holds = "limits concurrency: a proxy that asks cannot give a place back";
+    let of = |algorithm| match algorithm {
+        Some(text::Algorithm::LeakyBucket) => Some(shapes),
+        Some(text::Algorithm::Concurrency) => Some(holds),
+        _ => None,
+    };
+    match policy {
+        text::Policy::Line(line) if line.starts_with("leaky-bucket") => Some(shapes),
+        text::Policy::Line(line) if line.starts_with("concurrency") => Some(holds),
+        text::Policy::Line(_) => None,
+        text::Policy::Map(options) => {
+            let mut members = options.all.iter().chain(&options.any).flatten();
+            let named = members.clone().any(|member| member.key.is_some());
+            let named = named.then_some("counts several identifiers: a route gives one key");
+            named.or(of(options.algorithm)).or_else(|| members.find_map(|it| of(it.algorithm)))
+        }
+    }
 }
 
 fn key_parts(text: &OneOrMany) -> Result<KeyParts, UnknownPart> {

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, FromRef, Path, Request as AxumRequest, State};
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Method, Uri};
@@ -122,9 +123,9 @@ async fn peek(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     decide(&gate, body, Op::Peek).await.map(|response| response.map(Body::new))
 }
 
-/// Gives units back, which is to hand out new ones: for those who run the service only.
-async fn refund(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Answered {
-    administer(&gate, *peer, request, Op::Refund).await
+/// Gives back: by whoever may spend.
+async fn refund(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
+    decide(&gate, body, Op::Refund).await.map(|response| response.map(Body::new))
 }
 
 /// Forgets what a key has used: for those who run the service only.
@@ -147,11 +148,11 @@ async fn auth(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumReques
 async fn auth_by(
     gate: State<Arc<Gate>>,
     peer: Extension<Peer>,
-    Path(policy): Path<String>,
+    policy: Result<Path<String>, PathRejection>,
     request: AxumRequest,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    forward_auth::answer(&gate, *peer, Some(&policy), &parts, !body.is_end_stream()).await
+) -> Answered {
+    let (Path(policy), (parts, body)) = (policy?, request.into_parts());
+    Ok(forward_auth::answer(&gate, *peer, Some(&policy), &parts, !body.is_end_stream()).await)
 }
 
 async fn policies(State(gate): State<Arc<Gate>>) -> Response {
@@ -179,13 +180,13 @@ where
 /// Checks in order, each on its own or all in one step. All are looked at before the first is charged: a batch with a
 /// bad element is refused whole.
 async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    let body = body::read(body).await?;
+    let body = body::read_batch(body).await?;
     let told = Told::begin(&gate);
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
     let engine = &gate.now().engine;
     if batch.atomic {
-        return check_together(engine, &questions).await;
+        return check_together(engine, &questions, &told).await;
     }
     let unanswered = |(index, error): (usize, CheckError)| {
         Problem::unanswered(engine, &error).within_batch(index)
@@ -196,24 +197,28 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     }
     // All are under way before the first is waited for, so that a store may take them in one round trip.
     let under_way: Vec<_> = numbered().map(|(_, check)| engine.ask(&check, Op::Take)).collect();
-    let mut decisions = Vec::with_capacity(under_way.len());
+    let mut answers = Vec::with_capacity(under_way.len());
     for ((index, check), reply) in numbered().zip(under_way) {
         let answer = reply.await;
         told.decided(&check, &answer);
-        let answer = answer.map_err(|error| unanswered((index, error)))?;
-        decisions.push(answer::Decision::from(&answer));
+        answers.push(answer.map_err(|error| (index, error)));
     }
+    let answers: Vec<_> = answers.into_iter().collect::<Result<_, _>>().map_err(unanswered)?;
+    let decisions = answers.iter().map(answer::Decision::from).collect();
     Ok(json(&answer::BatchAnswer { decisions }))
 }
 
 /// All are charged, or none is.
-async fn check_together(engine: &Engine, questions: &[Question<'_>]) -> Answered {
+async fn check_together(engine: &Engine, questions: &[Question<'_>], told: &Told<'_>) -> Answered {
     let checks: Vec<_> = questions.iter().map(Question::check).collect();
     for (index, check) in checks.iter().enumerate() {
         let valid = engine.validate(check, Op::Take);
         valid.map_err(|error| Problem::unanswered(engine, &error).within_batch(index))?;
     }
     let together = engine.ask_together(&checks, Op::Take).await;
+    for (index, check) in checks.iter().enumerate() {
+        told.decided(check, &together.clone().map(|it| it.answers[index].clone()));
+    }
     let together = together.map_err(|error| Problem::not_together(engine, &error))?;
     let decisions = together.answers.iter().map(answer::Decision::from).collect();
     Ok(json(&answer::BatchAnswer { decisions }))

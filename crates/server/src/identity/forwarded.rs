@@ -66,6 +66,8 @@ impl<'a> Seen<'a> {
         let (path, query) = split(uri.as_deref().unwrap_or_else(sent));
         let method = told(&METHOD)?.map(|method| method.to_ascii_uppercase());
         let host = last(&headers, &X_FORWARDED_HOST).filter(|_| trusted);
+        // Proxies that add to what is there leave what the client wrote before it.
+        let host = host.and_then(|all| all.rsplit(',').next().map(|host| host.trim().to_owned()));
         let host = host.or_else(|| last(&headers, &HOST));
         let host = host.as_deref().or_else(|| request.uri.host()).map(host_name);
         Ok(Self {

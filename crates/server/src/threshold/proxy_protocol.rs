@@ -15,34 +15,22 @@ const LINE_BYTES_MAX: usize = 107;
 /// What is read and thrown away behind the addresses of version 2, at most.
 const REST_BYTES_MAX: usize = 4096;
 
-/// From whom it is believed.
-#[derive(Clone, Debug)]
-pub(crate) struct ProxyProtocol {
-    trusted: Vec<Cidr>,
-}
-
-impl ProxyProtocol {
-    /// From peers in these networks, and over Unix sockets. All others are turned away.
-    pub(crate) fn from(trusted: Vec<Cidr>) -> Self {
-        Self { trusted }
+/// Reads what stands before the connection's own bytes, and not one byte more. It is believed from peers in these
+/// networks, and over Unix sockets; all others are turned away.
+pub(super) async fn read(
+    stream: &mut (impl AsyncRead + Unpin),
+    peer: Peer,
+    trusted: &[Cidr],
+) -> io::Result<Peer> {
+    if let Peer::Ip(ip) = peer
+        && !trusted.iter().any(|network| network.contains(ip))
+    {
+        return Err(bad("the PROXY protocol is not believed from this peer"));
     }
-
-    /// Reads what stands before the connection's own bytes, and not one byte more.
-    pub(crate) async fn read(
-        &self,
-        stream: &mut (impl AsyncRead + Unpin),
-        peer: Peer,
-    ) -> io::Result<Peer> {
-        if let Peer::Ip(ip) = peer
-            && !self.trusted.iter().any(|network| network.contains(ip))
-        {
-            return Err(bad("the PROXY protocol is not believed from this peer"));
-        }
-        Ok(match header(stream).await? {
-            Source::Proxy => peer,
-            Source::Client(ip) => Peer::Ip(ip.to_canonical()),
-        })
-    }
+    Ok(match header(stream).await? {
+        Source::Proxy => peer,
+        Source::Client(ip) => Peer::Ip(ip.to_canonical()),
+    })
 }
 
 /// Whom a proxy speaks for.

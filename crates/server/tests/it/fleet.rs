@@ -21,15 +21,14 @@ const ASKS_PER_DOOR: u64 = 60;
 
 /// A balancer that gives each connection to the next server.
 fn balancer(folder: &Folder, doors: &[(u16, [String; 3])]) -> Program {
-    let mut text =
-        "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n"
-            .to_owned();
-    for (port, servers) in doors {
-        text += &format!("listen door{port}\n  bind 127.0.0.1:{port}\n  balance roundrobin\n");
-        for (number, server) in servers.iter().enumerate() {
-            text += &format!("  server s{number} {server}\n");
-        }
-    }
+    let timeouts = "  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n";
+    let door = |(port, servers): &(u16, [String; 3])| {
+        let head = format!("listen door{port}\n  bind 127.0.0.1:{port}\n  balance roundrobin\n");
+        let line = |(number, server)| format!("  server s{number} {server}\n");
+        [head].into_iter().chain(servers.iter().enumerate().map(line)).collect::<Vec<_>>().concat()
+    };
+    let doors: Vec<_> = doors.iter().map(door).collect();
+    let text = format!("defaults\n  mode tcp\n{timeouts}{}", doors.concat());
     let config = folder.write("haproxy.cfg", &text);
     let mut command = Command::new("/usr/sbin/haproxy");
     command.args(["-db", "-f", config.to_str().unwrap()]);
@@ -117,7 +116,7 @@ fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_tak
         wait_until("a server counts in Redis", DEADLINE, || asked().body.contains("\"store\""));
     }
     let [http, resp, grpc] = [free_port(), free_port(), free_port()];
-    let each = |address: fn(&Server) -> String| servers.each_ref().map(|server| address(server));
+    let each = |address: fn(&Server) -> String| servers.each_ref().map(address);
     let _balancer = balancer(
         &folder,
         &[

@@ -4,13 +4,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::Uri;
-use axum::http::header::{AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, HeaderValue, ORIGIN};
+use axum::http::header::{
+    AUTHORIZATION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, VIA,
+};
+use axum::http::uri::Authority;
 use subtle::ConstantTimeEq;
 
 use super::problem::Problem;
 use crate::listen::Peer;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// What proxies add.
+const OF_PROXIES: [HeaderName; 6] = [
+    FORWARDED,
+    VIA,
+    X_FORWARDED_FOR,
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
+];
 
 /// Who may make such calls.
 #[derive(Clone, Default)]
@@ -56,8 +68,13 @@ fn only_local(peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
     if !peer.is_local() {
         return Err(Problem::not_local("the connection comes from elsewhere"));
     }
-    if headers.contains_key(FORWARDED) || headers.contains_key(X_FORWARDED_FOR) {
+    if OF_PROXIES.iter().any(|name| headers.contains_key(name)) {
         return Err(Problem::not_local("the request was forwarded by a proxy"));
+    }
+    // A name of another site may lead here too, and then its pages may read the answers. A socket has no name.
+    let host = headers.get(HOST).filter(|_| peer != Peer::Unix);
+    if host.is_some_and(|host| !host.to_str().is_ok_and(is_local_host)) {
+        return Err(Problem::not_local("the request is for another host"));
     }
     match headers.get(ORIGIN) {
         Some(origin) if !origin.to_str().is_ok_and(is_local_origin) => {
@@ -69,7 +86,15 @@ fn only_local(peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
 
 fn is_local_origin(origin: &str) -> bool {
     let uri: Option<Uri> = origin.parse().ok();
-    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+    is_local_name(uri.as_ref().and_then(Uri::host).unwrap_or_default())
+}
+
+fn is_local_host(host: &str) -> bool {
+    let authority: Option<Authority> = host.parse().ok();
+    authority.is_some_and(|authority| is_local_name(authority.host()))
+}
+
+fn is_local_name(host: &str) -> bool {
     let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
@@ -107,6 +132,12 @@ mod tests {
         check("127.0.0.1", Some((ORIGIN, "https://evil.example")), false);
         check("127.0.0.1", Some((ORIGIN, "http://127.0.0.1.evil.example:8080")), false);
         check("127.0.0.1", Some((ORIGIN, "null")), false);
+        check("127.0.0.1", Some((VIA, "1.1 proxy")), false);
+        check("127.0.0.1", Some((HOST, "127.0.0.1:8080")), true);
+        check("::1", Some((HOST, "[::1]:8080")), true);
+        check("127.0.0.1", Some((HOST, "localhost")), true);
+        check("127.0.0.1", Some((HOST, "evil.example:8080")), false);
+        check("127.0.0.1", Some((HOST, "127.0.0.1.evil.example")), false);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, Request as AxumRequest, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -70,11 +71,12 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Path((policy, key)): Place,
+    place: Result<Place, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
     let snapshot = api.gate.now();
     snapshot.http.admin.admit(peer, request.headers())?;
+    let Path((policy, key)) = place?;
     let engine = &snapshot.engine;
     let found = engine.overrides().get(&policy, &key).await;
     let found = found.map_err(|error| unchanged(engine, error))?;
@@ -84,10 +86,11 @@ pub(super) async fn show(
 pub(super) async fn set(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Path((policy, key)): Place,
+    place: Result<Place, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
     api.gate.now().http.admin.admit(peer, request.headers())?;
+    let Path((policy, key)) = place?;
     let body = body::read(request.into_body()).await?;
     let wanted: Wanted<'_> = body::decode(&body)?;
     let text = wanted.text()?;
@@ -102,11 +105,12 @@ pub(super) async fn set(
 pub(super) async fn remove(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Path((policy, key)): Place,
+    place: Result<Place, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
     let snapshot = api.gate.now();
     snapshot.http.admin.admit(peer, request.headers())?;
+    let Path((policy, key)) = place?;
     let engine = &snapshot.engine;
     let removed = engine.overrides().remove(&policy, &key).await;
     if !removed.map_err(|error| unchanged(engine, error))? {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, Request as AxumRequest, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -80,10 +81,11 @@ pub(super) async fn show(State(api): State<Api>) -> Answered {
 pub(super) async fn set(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Path(target): Path<String>,
+    target: Result<Path<String>, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
     api.gate.now().http.admin.admit(peer, request.headers())?;
+    let Path(target) = target?;
     let body = body::read(request.into_body()).await?;
     let Setting { pressure } = body::decode(&body)?;
     name(&target, "target")?;

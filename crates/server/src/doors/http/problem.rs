@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -112,6 +113,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "urn:tidegate:unknown-path", "Unknown path", &detail)
     }
 
+    /// A path whose parts cannot be read.
+    pub(super) fn bad_path(why: &PathRejection) -> Self {
+        Self::bad_field("path", &why.body_text())
+    }
+
     /// A path that is asked with another method.
     pub(super) fn wrong_method(method: &Method, path: &str) -> Self {
         let detail = format!("`{path}` does not answer {method}: see the Allow header");
@@ -214,5 +220,11 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         self.whole().map(Body::new)
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(why: PathRejection) -> Self {
+        Self::bad_path(&why)
     }
 }

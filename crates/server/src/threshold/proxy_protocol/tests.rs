@@ -6,12 +6,12 @@ const PROXY: &str = "10.0.0.1";
 
 /// Reads from `sent`: the peer, and what is left for the door.
 fn read(peer: &str, sent: &[u8]) -> Result<(Peer, Vec<u8>), String> {
-    let proxy_protocol = ProxyProtocol::from(vec!["10.0.0.0/8".parse().unwrap()]);
+    let trusted = ["10.0.0.0/8".parse().unwrap()];
     let peer = Peer::Ip(peer.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let mut rest = sent;
-        let read = proxy_protocol.read(&mut rest, peer).await;
+        let read = super::read(&mut rest, peer, &trusted).await;
         read.map(|peer| (peer, rest.to_vec())).map_err(|error| error.to_string())
     })
 }

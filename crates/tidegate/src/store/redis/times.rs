@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// let times = CallTimes::default();
 /// assert_eq!(times.counts.len(), CallTimes::BOUNDS_US.len() + 1); // the last one counts what took longer
-/// assert_eq!(times.counts.iter().sum::<u64>(), 0);
+/// assert_eq!((times.counts.iter().sum::<u64>(), times.total_us), (0, 0)); // no calls yet
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]

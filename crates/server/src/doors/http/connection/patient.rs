@@ -42,7 +42,8 @@ impl Patient {
         if begun == 0 && bytes.starts_with(HTTP2) {
             self.line.speaks_http2();
         }
-        self.head_after = Some(begun);
+        // While a request is under way they are its body, or wait behind it.
+        self.head_after = (!self.line.is_busy()).then_some(begun);
     }
 
     /// Whether a head has begun, and no request was made of it yet.

@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -180,6 +180,27 @@ async fn is_closed(stream: &mut TcpStream) {
 async fn a_connection_may_idle_longer_than_a_head_may_take() {
     let server = start(hello(), (Bounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
     let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    is_closed(&mut slow).await; // and with it as much time has passed
+    greeted(&mut idle).await;
+}
+
+#[tokio::test]
+async fn a_body_that_came_later_than_its_head_is_no_head_of_the_next() {
+    let router = hello().route("/post", post(async |_: String| "hello"));
+    let server = start(router, (Bounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
+    let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
+    let head =
+        b"POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    idle.write_all(head).await.unwrap();
+    let mut told = Vec::new();
+    while !told.ends_with(b"\r\n\r\n") {
+        assert_ne!(idle.read_buf(&mut told).await.unwrap(), 0);
+    }
+    idle.write_all(b"ok").await.unwrap();
+    while !told.ends_with(b"hello") {
+        assert_ne!(idle.read_buf(&mut told).await.unwrap(), 0);
+    }
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
     is_closed(&mut slow).await; // and with it as much time has passed
     greeted(&mut idle).await;
