@@ -6,6 +6,7 @@ mod config;
 mod docs;
 mod doctor;
 mod drain;
+mod fleet;
 mod forward_auth;
 mod http;
 mod http2;

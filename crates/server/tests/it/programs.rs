@@ -22,7 +22,7 @@ impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tidegate-test-{}-{number}", std::process::id());
+        let name = format!("tidegate-programs-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -33,8 +33,12 @@ impl Folder {
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        self.write_bytes(name, text.as_bytes())
+    }
+
+    pub(crate) fn write_bytes(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.file(name);
-        fs::write(&path, text).unwrap();
+        fs::write(&path, bytes).unwrap();
         path
     }
 }

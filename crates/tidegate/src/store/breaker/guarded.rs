@@ -1,6 +1,8 @@
 //! What a breaker stands before: a store, or one node of Redis.
 
 use std::sync::Arc;
+#[cfg(feature = "redis")]
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -70,4 +72,12 @@ pub(crate) struct Passed {
     /// How often the breaker had opened by then.
     opened: u64,
     began: Instant,
+}
+
+impl Passed {
+    /// How long it was to wait that had to be answered by `due`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn patience(&self, due: Instant) -> Duration {
+        due.saturating_duration_since(self.began)
+    }
 }

@@ -62,10 +62,10 @@ impl Guard {
         ticket: &Ticket,
         error: Option<&StoreError>,
     ) {
-        // Who gave up before any answer would be called slow says nothing about the node.
+        // Who would not have waited for what is still fast says nothing about the node by giving up.
         let gave_up =
             matches!(error.map(StoreError::trouble), Some(Trouble::Timeout | Trouble::NotSent));
-        if gave_up && !self.is_slow(passed) {
+        if gave_up && passed.patience(ticket.due) < self.switch.options().slow {
             return;
         }
         if self.answered(passed, error) {

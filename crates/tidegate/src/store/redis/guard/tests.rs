@@ -88,11 +88,23 @@ async fn opens_for_what_the_node_says_of_itself_and_for_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_would_not_wait_for_what_is_fast_says_nothing() {
+    let guard = guard();
+    for _ in 0..50 {
+        let mut impatient = passed(&guard).unwrap();
+        impatient.due = Instant::now() + 2 * MS;
+        advance(2 * MS).await;
+        impatient.fail(Trouble::Timeout, "as told");
+    }
+    assert_eq!(guard.switch.state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_sent_elsewhere_is_counted_there() {
     let (from, to) = (guard(), guard());
     for _ in 0..5 {
         let mut ticket = passed(&from).unwrap();
-        advance(15 * MS).await;
+        advance(5 * MS).await;
         ticket.watch = Some((to.clone(), to.pass().unwrap()));
         ticket.fail(Trouble::Timeout, "as told");
     }
