@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tidegate_core::{Decision, Limit, Timestamp};
 
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -198,11 +198,11 @@ pub fn write_retry_after(to: &mut HeaderMap, wait: Option<Duration>) {
 }
 
 fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
+    // A map that is full already has no room for courtesies.
     if let Some(value) = value
-        && !to.contains_key(name)
+        && let Ok(Entry::Vacant(place)) = to.try_entry(name)
     {
-        // A map that is full already has no room for courtesies.
-        let _ = to.try_insert(name, value);
+        let _ = place.try_insert(value);
     }
 }
 
