@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate::{EngineBuilder, FixedWindow, Limit, OnStoreError, Policy};
+use tidegate::{FixedWindow, Limit, OnStoreError, Policy};
 
 use super::pattern::Pattern;
 use super::unit::Unit;
@@ -102,13 +102,6 @@ pub(crate) enum CounterKey<'a> {
 impl Rules {
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
         self.domains.get(name)
-    }
-
-    /// Adds every rule that limits to an engine, as a policy of its own.
-    pub(crate) fn add_to(&self, engine: EngineBuilder) -> EngineBuilder {
-        self.policies()
-            .into_iter()
-            .fold(engine, |engine, (name, policy)| engine.policy(name, policy))
     }
 
     /// Every rule that limits, as a policy by its name.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, run};
+use crate::processes::{DEADLINE, wait_until};
+use crate::support::{Folder, Server, run};
 
 /// Every kind of rule.
 pub(crate) const RULES: &str = include_str!("rls/rules.yaml");
@@ -162,6 +163,26 @@ fn every_kind_of_rule_answers_as_documented() {
     let (_, burst) = ask(&server, "burst=x");
     let limit = json!({"name": "bursty", "requestsPerUnit": 100, "unit": "MINUTE"});
     assert_eq!((&burst["statuses"][0]["currentLimit"], seen(&burst)[0].1), (&limit, 6));
+}
+
+#[test]
+fn a_rule_never_replaces_a_policy() {
+    let rules = Rules::new("same-name", &[("edge.yaml", RULES)]);
+    let folder = Folder::new();
+    let same = "policies: { edge/bare: 1/day }";
+    let why = "policy `edge/bare` is also the name of a rule";
+    let file = folder.write("t.yaml", same);
+    let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path(), "-c", &file];
+    let said = run(&args);
+    assert!(said.code == Some(1) && said.stderr.contains(why), "{}", said.stderr);
+
+    folder.write("t.yaml", "policies: { api: 1/day }");
+    let log = folder.path("log");
+    let server = Server::start_logged(&args, &log);
+    folder.write("t.yaml", same);
+    let said = || std::fs::read_to_string(&log).unwrap().contains(why);
+    wait_until("the file is refused", DEADLINE, said);
+    assert_eq!(server.remaining("edge/bare", "x"), 20);
 }
 
 #[test]
