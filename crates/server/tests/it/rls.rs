@@ -253,6 +253,10 @@ fn hits_and_limits_may_come_with_the_request() {
     assert_eq!(seen(&ask(&server, "exact=a exact=a").1), [("OK", 8), ("OK", 8)]);
 }
 
+const GIVES_BACK_TO_ITS_OWN: &str = r#"{"domain":"edge","descriptors":[
+    {"entries":[{"key":"bare","value":"x"}]},
+    {"entries":[{"key":"bare","value":"x"}],"limit":{"requestsPerUnit":5,"unit":"DAY"},"isNegativeHits":true}]}"#;
+
 #[test]
 fn what_makes_no_sense_is_400_and_health_is_200() {
     let rules = Rules::new("bad", &[("edge.yaml", RULES)]);
@@ -268,12 +272,14 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
         (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":"x"}"#, "no whole number"),
         (r#"{"domain":"edge","descriptors":[{"hitsAddend":18446744073709551615}]}"#, "is above"),
         (r#"{"domain":"edge","descriptors":[{"limit":{}}]}"#, "no unit"),
+        (GIVES_BACK_TO_ITS_OWN, "is_negative_hits does not go with a limit"),
         (&format!(r#"{{"domain":"edge","descriptors":[{}]}}"#, descriptors(65)), "at most 64"),
     ] {
         let reply = server.post("/json", body);
         assert_eq!(reply.status, 400, "{body}");
         assert!(reply.body.contains(why), "{} instead of {why}", reply.body);
     }
+    assert_eq!(server.remaining("edge/bare", "x"), 20, "nothing was charged beside what is bad");
     let most = format!(r#"{{"domain":"edge","descriptors":[{}]}}"#, descriptors(64));
     assert_eq!(server.post("/json", &most).status, 200);
     assert_eq!(server.get("/healthcheck").status, 200);
