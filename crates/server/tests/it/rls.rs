@@ -166,6 +166,23 @@ fn every_kind_of_rule_answers_as_documented() {
 }
 
 #[test]
+fn a_file_that_only_tries_out_speaks_for_the_rules_too() {
+    let rules = Rules::new("tried", &[("edge.yaml", RULES)]);
+    let folder = Folder::new();
+    for (text, status) in [
+        ("mode: shadow", 200),
+        ("{ mode: shadow, envoy: { headers: true } }", 200),
+        ("envoy: { mode: shadow }", 200),
+        ("mode: enforce", 429),
+    ] {
+        let file = folder.write("t.yaml", text);
+        let server = rules.serve(&["-c", &file]);
+        let (got, answer) = ask(&server, "never=x");
+        assert_eq!((got, seen(&answer)), (status, vec![("OVER_LIMIT", 0)]), "{text}");
+    }
+}
+
+#[test]
 fn a_rule_never_replaces_a_policy() {
     let rules = Rules::new("same-name", &[("edge.yaml", RULES)]);
     let folder = Folder::new();
