@@ -118,6 +118,12 @@ impl Rules {
     }
 }
 
+impl Rule {
+    pub(crate) const fn is_unlimited(&self) -> bool {
+        matches!(self.quantity, Quantity::Unlimited)
+    }
+}
+
 impl Domain {
     /// The rule that a descriptor meets, and the counter. There is one only where the descriptor is as deep as the rule.
     pub(crate) fn find<'a>(&self, entries: &[Entry<'a>]) -> Option<(&Rule, CounterKey<'a>)> {

@@ -166,6 +166,16 @@ fn every_kind_of_rule_answers_as_documented() {
 }
 
 #[test]
+fn what_is_unlimited_stays_so_when_it_is_replaced() {
+    let text = "{ domain: edge, descriptors: [
+        { key: free, rate_limit: { name: free, unlimited: true } },
+        { key: special, rate_limit: { unit: day, requests_per_unit: 5, replaces: [{ name: free }] } } ] }";
+    let rules = Rules::new("replaced", &[("edge.yaml", text)]);
+    let (_, answer) = ask(&rules.serve(&[]), "special=x free=x");
+    assert_eq!(seen(&answer), [("OK", 4), ("OK", u32::MAX.into())]);
+}
+
+#[test]
 fn a_file_that_only_tries_out_speaks_for_the_rules_too() {
     let rules = Rules::new("tried", &[("edge.yaml", RULES)]);
     let folder = Folder::new();
