@@ -110,7 +110,7 @@ impl Config {
             key_prefix: key_prefix(file, &top.of("key_prefix"), found),
             policies,
             doors: doors::doors(file, top, found),
-            rls: Arc::new(Rls { manner: doors::manner(file.envoy.as_ref()), ..Rls::default() }),
+            rls: Arc::new(Rls { manner: doors::manner(file), ..Rls::default() }),
         }
     }
 }

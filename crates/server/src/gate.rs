@@ -38,9 +38,19 @@ impl Snapshot {
     /// Builds what a configuration says, over the store of a builder.
     pub(crate) fn build(config: &Config, builder: EngineBuilder) -> Result<Self, String> {
         let policies = config.policies.iter();
-        let builder = policies
+        let mut builder = policies
             .fold(builder, |builder, (name, policy)| builder.policy(name.clone(), policy.clone()));
-        let engine = config.rls.rules.add_to(builder).build().map_err(|error| error.to_string())?;
+        for (name, policy) in config.rls.rules.policies() {
+            // Or one would silently replace the other.
+            if config.policies.contains_key(name) {
+                let name = crate::text::printable(name);
+                return Err(format!(
+                    "policy `{name}` is also the name of a rule of Envoy's configuration: rename one of them"
+                ));
+            }
+            builder = builder.policy(name, policy);
+        }
+        let engine = builder.build().map_err(|error| error.to_string())?;
         for policy in engine.policies() {
             if let Some(problem) = policy.lease_problem() {
                 tracing::warn!(policy = policy.name(), %problem, "runs without leases");

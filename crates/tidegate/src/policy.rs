@@ -333,8 +333,9 @@ impl Policy {
         self
     }
 
-    /// Gives one key something else than the policy. For checks with one identifier: among several, one that the
-    /// client may choose could pass for another.
+    /// Gives one key something else than the policy. Of several identifiers in a check those have a say that the limits
+    /// count: one that is blocked refuses it, and it is always allowed only if all of them are, since one that the client
+    /// may choose could pass for another.
     ///
     /// ```
     /// # use tidegate::{Engine, Override, Policy};
@@ -548,12 +549,33 @@ impl Policy {
 }
 
 impl Compiled {
-    /// What the caller gets instead of the policy, if anything; what was said at run time comes first. Callers with
-    /// several identifiers get none: one that the client may choose must not pass for another.
+    /// What the caller gets instead of the policy, if anything; what was said at run time comes first. Of several
+    /// identifiers those have a say that the limits count: one that is blocked blocks, and all have to be allowed, since
+    /// one that the client may choose must not pass for another.
     pub(crate) fn instead_for(&self, key: Key<'_>, clock: &impl Clock) -> Option<Instead<'_>> {
-        let (Key::One(only) | Key::Named(&[(_, only)])) = key else { return None };
-        let at_run_time = self.at_run_time.get(only, clock);
-        at_run_time.or_else(|| self.overrides.get(only).map(Instead::from))
+        let of = |identifier: &[u8]| {
+            let at_run_time = self.at_run_time.get(identifier, clock);
+            at_run_time.or_else(|| self.overrides.get(identifier).map(Instead::from))
+        };
+        if let Key::One(only) = key {
+            return of(only);
+        }
+        let of_member = |(_, member): &(_, Member)| key.get(member.key.as_deref()).and_then(of);
+        match self.members() {
+            [] => key.get(None).and_then(of), // a shaper
+            [only] => of_member(only),
+            several => {
+                let mut all_allowed = true;
+                for member in several {
+                    match of_member(member) {
+                        Some(Instead::Block) => return Some(Instead::Block),
+                        Some(Instead::Allow) => {}
+                        Some(Instead::Limit(_)) | None => all_allowed = false,
+                    }
+                }
+                all_allowed.then_some(Instead::Allow)
+            }
+        }
     }
 
     /// Whether a key can get this instead of the policy.

@@ -36,7 +36,8 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut 
             let is_open = known.iter().any(Vec::is_empty);
             let known = known.concat();
             if !is_open && !known.contains(&text.text.as_str()) {
-                tell(unknown("", &text.text, &known));
+                let shown = if text.is_substituted { "…" } else { &text.text };
+                tell(unknown("", shown, &known));
             }
         }
         (Value::Whole(number), Some(schema)) => {

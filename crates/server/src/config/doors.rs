@@ -67,13 +67,14 @@ pub(crate) fn doors(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>)
 }
 
 /// How Envoy's service answers.
-pub(crate) fn manner(text: Option<&text::Envoy>) -> Manner {
-    let usual = Manner::default();
-    let Some(text) = text else { return usual };
+pub(crate) fn manner(file: &text::File) -> Manner {
+    let (usual, envoy) = (Manner::default(), file.envoy.as_ref());
+    // A file that only tries everything out speaks for Envoy's rules too.
+    let modes = [file.mode, envoy.and_then(|text| text.mode)];
     Manner {
-        is_atomic: text.atomic.unwrap_or(usual.is_atomic),
-        adds_headers: text.headers.unwrap_or(usual.adds_headers),
-        is_shadow: text.mode == Some(text::Mode::Shadow),
+        is_atomic: envoy.and_then(|text| text.atomic).unwrap_or(usual.is_atomic),
+        adds_headers: envoy.and_then(|text| text.headers).unwrap_or(usual.adds_headers),
+        is_shadow: modes.contains(&Some(text::Mode::Shadow)),
     }
 }
 

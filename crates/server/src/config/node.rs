@@ -6,6 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
 use super::problem::{Place, Problem};
+use crate::text::printable;
 
 /// A value and where it stands. Without `Debug`: it may hold secrets.
 pub(crate) struct Node {
@@ -44,7 +45,30 @@ impl Node {
         entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
-    /// The same without places, for those who only want the values.
+    /// A message about it that repeats nothing of what came from the environment: secrets are kept there. What is
+    /// repeated stands in backticks.
+    pub(crate) fn without_secrets(&self, message: String) -> String {
+        match &self.value {
+            Value::Text(text) if text.is_substituted => {
+                let value = printable(&text.text);
+                let hide = |(index, part): (usize, &'_ str)| {
+                    // A scheme has a mark of its own for what is left out.
+                    let is_secret = index % 2 == 1 && value.contains(part.trim_end_matches('…'));
+                    if is_secret { "…".to_owned() } else { part.to_owned() }
+                };
+                message.split('`').enumerate().map(hide).collect::<Vec<_>>().join("`")
+            }
+            Value::List(items) => {
+                items.iter().fold(message, |message, item| item.without_secrets(message))
+            }
+            Value::Map(entries) => {
+                entries.iter().fold(message, |message, (_, node)| node.without_secrets(message))
+            }
+            _ => message,
+        }
+    }
+
+    /// Its values without places, for those who only want the values.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null | Value::Unset => serde_json::Value::Null,
@@ -81,7 +105,7 @@ impl<'a> Spot<'a> {
         let node = self.node.and_then(|node| node.get(name));
         let place = node.map_or(self.place, |node| node.place);
         let dot = if self.path.is_empty() { "" } else { "." };
-        Self { node, place, path: format!("{}{dot}{}", self.path, crate::text::printable(name)) }
+        Self { node, place, path: format!("{}{dot}{}", self.path, printable(name)) }
     }
 
     pub(crate) fn item(&self, index: usize) -> Self {
@@ -96,6 +120,10 @@ impl<'a> Spot<'a> {
 
     pub(crate) fn problem(&self, message: impl fmt::Display) -> Problem {
         let colon = if self.path.is_empty() { "" } else { ": " };
+        let message = match self.node {
+            Some(node) => node.without_secrets(message.to_string()),
+            None => message.to_string(),
+        };
         Problem::new(self.place, format!("{}{colon}{message}", self.path))
     }
 

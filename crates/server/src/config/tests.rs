@@ -258,7 +258,7 @@ fn variables_become_values_and_nothing_else() {
     check(
         "policies:\n  a: { limit: \"${INJECTED}\" }",
         &[
-            "f:2:15: policies.a.limit: `5/h, burst: 1 }\\n  more: { limit: 1/s` is no rate: expected one like 100/min; what else there is has its own key",
+            "f:2:15: policies.a.limit: `…` is no rate: expected one like 100/min; what else there is has its own key",
         ],
     );
     check(
@@ -294,6 +294,24 @@ fn secrets_are_neither_shown_nor_repeated() {
         "store: http://app:hunter2@h",
         "store: redis://app:hunter2@h:port",
         "store: { url: 'redis://:${PASSWORD}@h:1/x/y', deadline: 5 }",
+        "store: ${PASSWORD}",
+        "store: ${PASSWORD}://h",
+        "store: ${PASSWORD}:x",
+        "policies: { a: '${PASSWORD}' }",
+        "policies: { a: '${PASSWORD} 5/h' }",
+        "policies: { a: '5/h burst ${PASSWORD}' }",
+        "policies: { a: '5/h ${PASSWORD} 7' }",
+        "policies: { a: { limit: '5/${PASSWORD}' } }",
+        "policies: { a: { limit: 5/s, burst: '${PASSWORD}' } }",
+        "policies: { a: { limit: 5/s, deadline: '${PASSWORD}' } }",
+        "policies: { a: { limit: 5/s, algorithm: '${PASSWORD}' } }",
+        "policies: { a: 5/s }\noverrides: [{ policy: '${PASSWORD}', key: x, block: true }]",
+        "policies: { a: 5/s }\nroutes: [{ policy: '${PASSWORD}' }]",
+        "policies: { a: 5/s }\nroutes: [{ policy: a, key: ['${PASSWORD}'] }]",
+        "policies: { a: 5/s }\nroutes: [{ policy: a, match: { path: '${PASSWORD}', method: '${PASSWORD} x' } }]",
+        "client_ip: { trusted_proxies: ['${PASSWORD}'] }",
+        "listen: { http: '${PASSWORD}' }",
+        "mode: ${PASSWORD}",
         "admin: { token: hunter2, token_file: x }",
         "admin: { token: [hunter2] }",
         "admin: hunter2",

@@ -25,6 +25,8 @@ pub(super) struct Building {
 struct Parent<'a> {
     file: &'a Path,
     policy: &'a str,
+    /// How many descriptors it is within.
+    level: usize,
 }
 
 impl Building {
@@ -35,7 +37,7 @@ impl Building {
         };
         let policy = component(&name.value);
         let mut root = Level::default();
-        let parent = Parent { file, policy: &policy };
+        let parent = Parent { file, policy: &policy, level: 0 };
         self.add_level(parent, &mut root, document.descriptors.unwrap_or_default());
         match self.rules.domains.entry(name.value.as_str().into()) {
             Entry::Vacant(place) => {
@@ -62,6 +64,10 @@ impl Building {
             let mut wrong = |place, what: String| {
                 self.errors.push(Error::at(parent.file, place, what));
             };
+            if parent.level == document::LEVELS_MAX {
+                wrong(place, document::too_deep());
+                continue;
+            }
             let Some(key) = descriptor.key.as_ref().filter(|key| !key.value.is_empty()) else {
                 wrong(place, "descriptor has empty key".to_owned());
                 continue;
@@ -97,7 +103,8 @@ impl Building {
             let rule = self.rule(parent.file, &policy, &descriptor);
             let mut below = Level::default();
             let children = descriptor.descriptors.unwrap_or_default();
-            self.add_level(Parent { policy: &policy, ..parent }, &mut below, children);
+            let here = Parent { policy: &policy, level: parent.level + 1, ..parent };
+            self.add_level(here, &mut below, children);
             level.nodes.push(Node { rule, below, counts });
         }
     }

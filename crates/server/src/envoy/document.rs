@@ -8,12 +8,15 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Location, Spanned};
 
 use super::error::Error;
 
-/// Deeper than any descriptor that a request can have.
-const DEPTH_MAX: usize = 200;
+/// How deep descriptors may be nested. Each level takes its part of the stack, and a reload has what a thread has.
+pub(super) const LEVELS_MAX: usize = 12;
+/// The file, a list and a map for each level, and what `replaces` has in it.
+const DEPTH_MAX: usize = 1 + 2 * LEVELS_MAX + 3;
 
 /// One file.
 #[derive(Debug, Deserialize)]
@@ -104,9 +107,18 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Document, Error> {
     let parsed: Result<Option<Document>, _> = serde_saphyr::from_str_with_options(text, options);
     let document = parsed.map_err(|error| {
         let place = error.location().unwrap_or(Location::UNKNOWN);
-        Error::at(file, place, without_place(&error.to_string()))
+        match &error {
+            serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+                Error::at(file, place, too_deep())
+            }
+            other => Error::at(file, place, without_place(&other.to_string())),
+        }
     })?;
     document.ok_or_else(|| Error::of_file(file, "is empty: expected `domain` and `descriptors`"))
+}
+
+pub(super) fn too_deep() -> String {
+    format!("nested too deep: there can be {LEVELS_MAX} descriptors within each other")
 }
 
 /// The reader's own words, without the place that they end or begin with: it is told once, and as everywhere.
@@ -154,4 +166,51 @@ impl RateLimit {
 
 fn there((key, value): (&'static str, &Misplaced)) -> Option<(&'static str, Location)> {
     value.as_ref().map(|value| (key, value.referenced))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envoy::build::Building;
+
+    /// What is wrong with a file of so many levels.
+    fn told(levels: usize) -> Vec<String> {
+        let open = "{ key: k, descriptors: [".repeat(levels - 1);
+        let last =
+            "{ key: k, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: n }] } }";
+        let close = "] }".repeat(levels - 1);
+        let text = format!("{{ domain: d, descriptors: [{open}{last}{close}] }}");
+        let mut building = Building::default();
+        match parse("f".as_ref(), &text) {
+            Ok(document) => building.add("f".as_ref(), document),
+            Err(error) => building.errors.push(error),
+        }
+        let errors = building.finish().err().unwrap_or_default();
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_deepest_file_fits_on_the_stack_of_a_thread() {
+        let thread = std::thread::Builder::new().stack_size(2 << 20);
+        let deepest = || {
+            assert_eq!(told(LEVELS_MAX), [""; 0]);
+            for levels in [LEVELS_MAX + 1, 100, 1_000] {
+                let told = told(levels);
+                assert!(matches!(&told[..], [one] if one.ends_with(&too_deep())), "{told:?}");
+            }
+        };
+        thread.spawn(deepest).unwrap().join().unwrap();
+    }
+
+    /// Without `replaces` one level more is within what is read.
+    #[test]
+    fn a_level_too_many_is_told_however_little_is_in_it() {
+        let levels = LEVELS_MAX + 1;
+        let (open, close) = ("[{ key: k, descriptors: ".repeat(levels), "}]".repeat(levels));
+        let text = format!("{{ domain: d, descriptors: {open}null{close} }}");
+        let mut building = Building::default();
+        building.add("f".as_ref(), parse("f".as_ref(), &text).unwrap());
+        let errors = building.finish().unwrap_err();
+        assert!(matches!(&errors[..], [one] if one.to_string().ends_with(&too_deep())));
+    }
 }

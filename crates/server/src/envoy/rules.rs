@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate::{EngineBuilder, FixedWindow, Limit, OnStoreError, Policy};
+use tidegate::{FixedWindow, Limit, OnStoreError, Policy};
 
 use super::pattern::Pattern;
 use super::unit::Unit;
@@ -104,13 +104,6 @@ impl Rules {
         self.domains.get(name)
     }
 
-    /// Adds every rule that limits to an engine, as a policy of its own.
-    pub(crate) fn add_to(&self, engine: EngineBuilder) -> EngineBuilder {
-        self.policies()
-            .into_iter()
-            .fold(engine, |engine, (name, policy)| engine.policy(name, policy))
-    }
-
     /// Every rule that limits, as a policy by its name.
     pub(crate) fn policies(&self) -> Vec<(&str, Policy)> {
         let mut all = Vec::new();
@@ -122,6 +115,12 @@ impl Rules {
             }
         }
         all
+    }
+}
+
+impl Rule {
+    pub(crate) const fn is_unlimited(&self) -> bool {
+        matches!(self.quantity, Quantity::Unlimited)
     }
 }
 

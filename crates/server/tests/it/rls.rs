@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, run};
+use crate::processes::{DEADLINE, wait_until};
+use crate::support::{Folder, Server, run};
 
 /// Every kind of rule.
 pub(crate) const RULES: &str = include_str!("rls/rules.yaml");
@@ -165,6 +166,53 @@ fn every_kind_of_rule_answers_as_documented() {
 }
 
 #[test]
+fn what_is_unlimited_stays_so_when_it_is_replaced() {
+    let text = "{ domain: edge, descriptors: [
+        { key: free, rate_limit: { name: free, unlimited: true } },
+        { key: special, rate_limit: { unit: day, requests_per_unit: 5, replaces: [{ name: free }] } } ] }";
+    let rules = Rules::new("replaced", &[("edge.yaml", text)]);
+    let (_, answer) = ask(&rules.serve(&[]), "special=x free=x");
+    assert_eq!(seen(&answer), [("OK", 4), ("OK", u32::MAX.into())]);
+}
+
+#[test]
+fn a_file_that_only_tries_out_speaks_for_the_rules_too() {
+    let rules = Rules::new("tried", &[("edge.yaml", RULES)]);
+    let folder = Folder::new();
+    for (text, status) in [
+        ("mode: shadow", 200),
+        ("{ mode: shadow, envoy: { headers: true } }", 200),
+        ("envoy: { mode: shadow }", 200),
+        ("mode: enforce", 429),
+    ] {
+        let file = folder.write("t.yaml", text);
+        let server = rules.serve(&["-c", &file]);
+        let (got, answer) = ask(&server, "never=x");
+        assert_eq!((got, seen(&answer)), (status, vec![("OVER_LIMIT", 0)]), "{text}");
+    }
+}
+
+#[test]
+fn a_rule_never_replaces_a_policy() {
+    let rules = Rules::new("same-name", &[("edge.yaml", RULES)]);
+    let folder = Folder::new();
+    let same = "policies: { edge/bare: 1/day }";
+    let why = "policy `edge/bare` is also the name of a rule";
+    let file = folder.write("t.yaml", same);
+    let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path(), "-c", &file];
+    let said = run(&args);
+    assert!(said.code == Some(1) && said.stderr.contains(why), "{}", said.stderr);
+
+    folder.write("t.yaml", "policies: { api: 1/day }");
+    let log = folder.path("log");
+    let server = Server::start_logged(&args, &log);
+    folder.write("t.yaml", same);
+    let said = || std::fs::read_to_string(&log).unwrap().contains(why);
+    wait_until("the file is refused", DEADLINE, said);
+    assert_eq!(server.remaining("edge/bare", "x"), 20);
+}
+
+#[test]
 fn a_refusal_charges_nobody_and_says_when_to_come_back() {
     let rules = Rules::new("atomic", &[("edge.yaml", RULES)]);
     let server = rules.serve(&["--envoy-headers"]);
@@ -232,6 +280,10 @@ fn hits_and_limits_may_come_with_the_request() {
     assert_eq!(seen(&ask(&server, "exact=a exact=a").1), [("OK", 8), ("OK", 8)]);
 }
 
+const GIVES_BACK_TO_ITS_OWN: &str = r#"{"domain":"edge","descriptors":[
+    {"entries":[{"key":"bare","value":"x"}]},
+    {"entries":[{"key":"bare","value":"x"}],"limit":{"requestsPerUnit":5,"unit":"DAY"},"isNegativeHits":true}]}"#;
+
 #[test]
 fn what_makes_no_sense_is_400_and_health_is_200() {
     let rules = Rules::new("bad", &[("edge.yaml", RULES)]);
@@ -247,12 +299,14 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
         (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":"x"}"#, "no whole number"),
         (r#"{"domain":"edge","descriptors":[{"hitsAddend":18446744073709551615}]}"#, "is above"),
         (r#"{"domain":"edge","descriptors":[{"limit":{}}]}"#, "no unit"),
+        (GIVES_BACK_TO_ITS_OWN, "is_negative_hits does not go with a limit"),
         (&format!(r#"{{"domain":"edge","descriptors":[{}]}}"#, descriptors(65)), "at most 64"),
     ] {
         let reply = server.post("/json", body);
         assert_eq!(reply.status, 400, "{body}");
         assert!(reply.body.contains(why), "{} instead of {why}", reply.body);
     }
+    assert_eq!(server.remaining("edge/bare", "x"), 20, "nothing was charged beside what is bad");
     let most = format!(r#"{{"domain":"edge","descriptors":[{}]}}"#, descriptors(64));
     assert_eq!(server.post("/json", &most).status, 200);
     assert_eq!(server.get("/healthcheck").status, 200);

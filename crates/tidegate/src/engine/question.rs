@@ -52,7 +52,15 @@ pub enum Key<'a> {
 impl<'a> Key<'a> {
     /// The identifier a limit counts.
     pub(super) fn find(&self, policy: &str, name: Option<&str>) -> Result<&'a [u8], CheckError> {
-        let found = match (self, name) {
+        self.get(name).ok_or_else(|| CheckError::MissingKey {
+            policy: policy.to_owned(),
+            key: name.unwrap_or("key").to_owned(),
+        })
+    }
+
+    /// The same, if it is there.
+    pub(crate) fn get(&self, name: Option<&str>) -> Option<&'a [u8]> {
+        match (self, name) {
             (Self::One(key), None) => Some(*key),
             (Self::One(_), Some(_)) => None,
             (Self::Named(keys), None) => match keys {
@@ -62,10 +70,6 @@ impl<'a> Key<'a> {
             (Self::Named(keys), Some(name)) => {
                 keys.iter().find(|(given, _)| *given == name).map(|(_, key)| *key)
             }
-        };
-        found.ok_or_else(|| CheckError::MissingKey {
-            policy: policy.to_owned(),
-            key: name.unwrap_or("key").to_owned(),
-        })
+        }
     }
 }

@@ -92,7 +92,8 @@ impl<C: Clock + 'static> Engine<C> {
         self.ask_together_with(&plain, op)
     }
 
-    /// The same, where a check may bring a limit of its own, instead of the only one of its policy.
+    /// The same, where a check may bring a limit of its own, instead of the only one of its policy. Of two limits for one
+    /// key the tighter holds for both; where neither is, that is an error.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Limit, Op};
@@ -198,6 +199,15 @@ impl<C: Clock + 'static> Engine<C> {
                     step.counts.push(self.count_of(&limits, scope, member));
                 }
                 let count = &mut step.counts[place];
+                if count.limit != limits.binding(member) {
+                    let (mine, cost) = (self.count_of(&limits, scope, member), count.cost);
+                    if is_within(&mine.limit, &count.limit) {
+                        *count = Count { cost, ..mine };
+                    } else if !is_within(&count.limit, &mine.limit) {
+                        let why = "two limits for one key in one step, and neither is the tighter";
+                        return Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why)));
+                    }
+                }
                 count.cost = count.cost.saturating_add(check.cost);
                 places.push(place);
             }
@@ -344,6 +354,14 @@ impl<C: Clock + 'static> Engine<C> {
         }
         step.answers(&decisions, Source::Local, |limits| limits.assume(instead(limits.policy)))
     }
+}
+
+/// Whether a limit never admits what the other would not.
+fn is_within(limit: &Limit, other: &Limit) -> bool {
+    limit.algorithm() == other.algorithm()
+        && limit.period() == other.period()
+        && limit.units() <= other.units()
+        && limit.ceiling() <= other.ceiling()
 }
 
 /// Several checks can be taken or peeked in one step, and nothing else.

@@ -94,6 +94,40 @@ fn an_identifier_among_several_cannot_pass_for_an_override() {
 }
 
 #[test]
+fn overrides_go_by_the_identifiers_that_are_counted() {
+    let with = |policy: Policy| {
+        let policy = policy.with_override("health", Override::Allow);
+        policy.with_override("mallory", Override::Block)
+    };
+    let by_ip = with(Policy::all().limit_by("ip", "ip", "5/h"))
+        .with_override("partner", Override::Limit("50/h".parse().unwrap()));
+    let both = with(Policy::all().limit_by("ip", "ip", "5/h").limit_by("user", "user", "9/h"));
+    let engine = builder().policy("by_ip", by_ip).policy("both", both).build().unwrap();
+    let limit = |policy, keys: &[(&str, &str)]| {
+        let keys: Vec<_> = keys.iter().map(|(name, key)| (*name, key.as_bytes())).collect();
+        let check = Check { policy, key: Key::Named(&keys), cost: 1 };
+        engine.ask(&check, Op::Peek).now().map(|answer| answer.decision.limit()).ok()
+    };
+    for (ip, user, by_ip, both) in [
+        ("mallory", "ann", 0, 0),
+        ("ann", "mallory", 5, 0),
+        ("health", "mallory", u64::MAX, 0),
+        ("health", "ann", u64::MAX, 5),
+        ("ann", "health", 5, 5),
+        ("health", "health", u64::MAX, u64::MAX),
+        ("partner", "ann", 50, 5),
+        ("ann", "partner", 5, 5),
+    ] {
+        for keys in [[("ip", ip), ("user", user)], [("user", user), ("ip", ip)]] {
+            assert_eq!(limit("by_ip", &keys), Some(by_ip), "{keys:?}");
+            assert_eq!(limit("both", &keys), Some(both), "{keys:?}");
+        }
+    }
+    assert_eq!(limit("both", &[("ip", "mallory")]), Some(0));
+    assert_eq!(limit("both", &[("ip", "health")]), None, "nobody knows who the other is");
+}
+
+#[test]
 fn a_question_is_valid_if_it_has_an_answer() {
     let policy = Policy::all()
         .limit_by("ip", "ip", "9/h")
@@ -112,7 +146,8 @@ fn a_question_is_valid_if_it_has_an_answer() {
     for (key, alone) in [("health", true), ("abuser", true), ("partner", false), ("other", false)] {
         check(Key::One(key.as_bytes()), alone);
         check(Key::Named(&[("ip", key.as_bytes())]), true);
-        check(Key::Named(&[("mail", key.as_bytes())]), alone);
+        check(Key::Named(&[("ip", key.as_bytes()), ("name", b"x")]), true);
+        check(Key::Named(&[("mail", key.as_bytes())]), false);
         check(Key::Named(&[("mail", key.as_bytes()), ("name", b"x")]), false);
     }
 }

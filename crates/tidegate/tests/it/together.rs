@@ -373,6 +373,28 @@ async fn a_limit_of_ones_own_stands_for_the_policys_only_one() {
 }
 
 #[tokio::test]
+async fn of_two_limits_for_one_key_the_tighter_holds() {
+    let limit = |text: &str| text.parse::<tidegate::Limit>().unwrap();
+    let (wide, tight) = (limit("fixed-window 100/h"), limit("fixed-window 3/h"));
+    for both in [[&wide, &tight], [&tight, &wide]] {
+        let engine = engine(MemoryStore::default(), &[("api", of("fixed-window 9/h"))]);
+        let checks = both.map(|own| (check("api", "a", 1), Some(own)));
+        let take = || seen(&engine.ask_together_with(&checks, Op::Take).now().unwrap());
+        assert_eq!(take(), [(true, 1); 2]);
+        assert_eq!(take(), [(false, 1); 2]);
+    }
+    let engine = engine(MemoryStore::default(), &[("api", of("9/h"))]);
+    for (one, other) in
+        [("5/h", "50/day"), ("5/h burst 2", "4/h burst 3"), ("5/h", "sliding-log 5/h")]
+    {
+        let (one, other) = (limit(one), limit(other));
+        let checks = [&one, &other].map(|own| (check("api", "a", 1), Some(own)));
+        let error = engine.ask_together_with(&checks, Op::Take).now().unwrap_err();
+        assert!(error.to_string().contains("neither is the tighter"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn without_the_store_each_policy_answers_as_when_it_fails() {
     let policies = [
         ("open", of("10/h").on_store_error(OnStoreError::Allow)),

@@ -1,7 +1,7 @@
 //! What was decided, before it is written as protobuf or as JSON.
 
 use smallvec::SmallVec;
-use tidegate::Answer;
+use tidegate::{Answer, Source};
 
 use super::wire;
 use crate::envoy::Unit;
@@ -27,6 +27,8 @@ pub(super) struct Status<'a> {
     pub(super) retry_after_us: Option<u64>,
     /// Whether it is only admitted because its limit is tried out.
     pub(super) shadow_denied: bool,
+    /// Who decided; `None` where nobody was asked.
+    pub(super) source: Option<Source>,
 }
 
 /// A limit, as clients are told it.
@@ -73,6 +75,7 @@ impl<'a> Status<'a> {
         reset_after_us: 0,
         retry_after_us: None,
         shadow_denied: false,
+        source: None,
     };
 
     /// A rule is met that admits everything.
@@ -84,6 +87,7 @@ impl<'a> Status<'a> {
             code: Code::of(decision.allowed()),
             limit,
             shadow_denied: answer.shadow_denied,
+            source: Some(answer.source),
             remaining: u32::try_from(decision.remaining()).unwrap_or(u32::MAX),
             reset_after_us: decision.reset_after_us(),
             retry_after_us: decision.retry_after_us(),

@@ -4,7 +4,7 @@
 mod asker;
 
 use smallvec::SmallVec;
-use tidegate::{Clock, Op, SystemClock};
+use tidegate::{Clock, Op, Source, SystemClock};
 
 pub(super) use self::asker::{Asker, Trouble};
 use super::Manner;
@@ -67,7 +67,7 @@ impl<'a> Deciding<'a> {
         self.refused |= self.is_over(targets, Role::Quota);
         self.take_together(&those(|it| it.role == Role::Binds && it.hits.spends())).await?;
         if takes && self.refused && self.manner.is_atomic {
-            self.untake(&quotas).await?;
+            self.untake(&quotas).await;
         }
         self.give_back(&those(|it| matches!(it.hits, Hits::GiveBack(_)))).await
     }
@@ -137,14 +137,19 @@ impl<'a> Deciding<'a> {
         Ok(())
     }
 
-    /// Gives back what a request was charged before it turned out to be refused.
-    async fn untake(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
-        let admitted = |(index, _): &&Asked<'_, '_>| self.statuses[*index].code == Code::Ok;
-        let admitted: SmallVec<[Asked<'_, 'a>; 4]> =
-            asked.iter().filter(admitted).copied().collect();
-        self.asker.each(&admitted, Op::Refund, cost).await?;
-        self.uncharge(&admitted, cost);
-        Ok(())
+    /// Gives back what a request was charged before it turned out to be refused. The ruling stands if that fails.
+    async fn untake(&mut self, asked: &[Asked<'_, 'a>]) {
+        // While the store fails nothing was charged there.
+        let charged = |(index, _): &&Asked<'_, '_>| {
+            let status = &self.statuses[*index];
+            let by_store = matches!(status.source, Some(Source::Store | Source::Lease));
+            status.code == Code::Ok && by_store
+        };
+        let charged: SmallVec<[Asked<'_, 'a>; 4]> = asked.iter().filter(charged).copied().collect();
+        match self.asker.each(&charged, Op::Refund, cost).await {
+            Ok(_) => self.uncharge(&charged, cost),
+            Err(trouble) => tracing::debug!(?trouble, "a refused request's charge stays"),
+        }
     }
 
     /// Gives back what the request wants given back; a refused one only looks.
@@ -173,7 +178,9 @@ impl<'a> Deciding<'a> {
     fn uncharge(&mut self, asked: &[Asked<'_, 'a>], cost: impl Fn(&Counted<'_>) -> u64) {
         for (index, counted) in asked {
             let status = &mut self.statuses[*index];
-            if status.code == Code::Ok && !status.shadow_denied {
+            // Who is let through while the store fails is answered as if nothing had been spent.
+            let is_charged = status.source != Some(Source::FailOpen) && !status.shadow_denied;
+            if status.code == Code::Ok && is_charged {
                 let cost = u32::try_from(cost(counted)).unwrap_or(u32::MAX);
                 status.remaining = status.remaining.saturating_add(cost);
             }
@@ -289,15 +296,51 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_limit_of_the_requests_own_is_answered_without_the_store_too() {
-        let path = std::env::temp_dir().join(format!("tidegate-{}.yaml", std::process::id()));
-        std::fs::write(&path, "domain: edge").unwrap();
+    /// Rules over that store.
+    fn with_rules(name: &str, text: &str) -> Snapshot {
+        let path =
+            std::env::temp_dir().join(format!("tidegate-{name}-{}.yaml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
         let rules = crate::envoy::load(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let rls = Arc::new(Rls { rules, ..Rls::default() });
         let config = Config { rls, ..Config::default() };
-        let snapshot = Snapshot::build(&config, Engine::builder().store(Silent)).unwrap();
+        Snapshot::build(&config, Engine::builder().store(Silent)).unwrap()
+    }
+
+    /// Asks the domain `edge` for descriptors of one entry.
+    async fn ruled<'a>(snapshot: &'a Snapshot, asked: &[(&'a str, Hits)]) -> (Code, Vec<u32>) {
+        let descriptor = |(key, hits): &(&'a str, Hits)| Descriptor {
+            entries: SmallVec::from_iter([Entry { key, value: "ann" }]),
+            hits: *hits,
+            ..Descriptor::default()
+        };
+        let descriptors = asked.iter().map(descriptor).collect();
+        let request = Request { domain: "edge", descriptors };
+        let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+        let ruling = decide(snapshot, &request, asker).await.unwrap();
+        (ruling.overall, ruling.statuses.iter().map(|status| status.remaining).collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_stands_where_nothing_can_be_given_back() {
+        let rules = "{ domain: edge, descriptors: [
+            { key: quota, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 9 } },
+            { key: open, quota_mode: true,
+              rate_limit: { unit: hour, requests_per_unit: 7, on_store_error: allow } },
+            { key: user, rate_limit: { unit: hour, requests_per_unit: 1 } } ] }";
+        let snapshot = with_rules("untake", rules);
+        let asked = ["quota", "open", "user"].map(|key| (key, Hits::Spend(1)));
+        assert_eq!(ruled(&snapshot, &asked).await, (Code::Ok, vec![8, 7, 0]));
+        assert_eq!(ruled(&snapshot, &asked).await, (Code::OverLimit, vec![7, 7, 0]));
+        // Nor has anybody more left than there is.
+        assert_eq!(ruled(&snapshot, &[("open", Hits::Peek)]).await, (Code::Ok, vec![7]));
+        assert_eq!(ruled(&snapshot, &[("quota", Hits::Peek)]).await, (Code::Ok, vec![7]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_of_the_requests_own_is_answered_without_the_store_too() {
+        let snapshot = with_rules("own", "domain: edge");
         let limit = Some(OwnLimit { requests_per_unit: 5, unit: Unit::Hour });
         for left in [4, 3] {
             let descriptors =

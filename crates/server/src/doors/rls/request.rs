@@ -86,6 +86,13 @@ impl Request<'_> {
         if self.descriptors.is_empty() {
             return Err(Bad::new("rate limit descriptor list must not be empty"));
         }
+        // Told before anything is charged: the engine gives back by the limits that it knows.
+        let gives_back = |it: &Descriptor<'_>| matches!(it.hits, Hits::GiveBack(_));
+        if self.descriptors.iter().any(|it| it.limit.is_some() && gives_back(it)) {
+            return Err(Bad::new(
+                "is_negative_hits does not go with a limit of the descriptor's own",
+            ));
+        }
         Ok(self)
     }
 }

@@ -76,7 +76,9 @@ pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Targets<'
         let replaces = |other: &Found<'_>| {
             other.rule().is_some_and(|rule| rule.replaces.iter().any(|replaced| replaced == name))
         };
-        !name.is_empty() && found.iter().any(replaces)
+        // Nobody can replace what does not limit: as in the original it is unlimited still.
+        let limits = found[index].rule().is_some_and(|rule| !rule.is_unlimited());
+        limits && !name.is_empty() && found.iter().any(replaces)
     };
     let replaced: SmallVec<[bool; 2]> = (0..found.len()).map(is_replaced).collect();
     let targets = found.into_iter().zip(replaced).zip(&request.descriptors);
