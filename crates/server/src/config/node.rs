@@ -50,10 +50,14 @@ impl Node {
     pub(crate) fn without_secrets(&self, message: String) -> String {
         match &self.value {
             Value::Text(text) if text.is_substituted => {
-                let value = printable(&text.text);
+                let (raw, shown) = (&text.text, printable(&text.text));
                 let hide = |(index, part): (usize, &'_ str)| {
-                    // A scheme has a mark of its own for what is left out.
-                    let is_secret = index % 2 == 1 && value.contains(part.trim_end_matches('…'));
+                    let is_odd = index % 2 == 1;
+                    // What is cut, and a scheme, have a mark for what is left out.
+                    let cut = part.trim_end_matches('…');
+                    // With backticks of its own nobody can tell where it ends.
+                    let is_secret = (raw.contains('`') && index > 0)
+                        || (is_odd && (raw.contains(cut) || shown.contains(cut)));
                     if is_secret { "…".to_owned() } else { part.to_owned() }
                 };
                 message.split('`').enumerate().map(hide).collect::<Vec<_>>().join("`")
@@ -102,7 +106,9 @@ impl<'a> Spot<'a> {
 
     /// The entry of this name; what is not there has the place where it would belong.
     pub(crate) fn of(&self, name: &str) -> Self {
-        let node = self.node.and_then(|node| node.get(name));
+        // The fields of a line are all in the line.
+        let is_line = |node: &&Node| matches!(node.value, Value::Text(_));
+        let node = self.node.and_then(|node| node.get(name).or(Some(node).filter(is_line)));
         let place = node.map_or(self.place, |node| node.place);
         let dot = if self.path.is_empty() { "" } else { "." };
         Self { node, place, path: format!("{}{dot}{}", self.path, printable(name)) }

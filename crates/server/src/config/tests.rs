@@ -9,6 +9,8 @@ fn lookup(name: &str) -> Option<String> {
         "RATE" => Some("5/h".to_owned()),
         "INJECTED" => Some("5/h, burst: 1 }\n  more: { limit: 1/s".to_owned()),
         "PASSWORD" => Some("hunter2".to_owned()),
+        "TICKED" => Some("`a`hunter2`b".to_owned()),
+        "LONG" => Some(format!("{} hunter2 {}", "5/h burst 3 ".repeat(40), "x".repeat(400))),
         _ => None,
     }
 }
@@ -299,6 +301,11 @@ fn secrets_are_neither_shown_nor_repeated() {
         "store: ${PASSWORD}:x",
         "policies: { a: '${PASSWORD}' }",
         "policies: { a: '${PASSWORD} 5/h' }",
+        "policies: { a: '5/${PASSWORD}' }",
+        "policies: { a: '5/h max-wait ${PASSWORD}' }",
+        "policies: { a: '${TICKED}' }",
+        "policies: { a: { limit: '${TICKED}' } }",
+        "policies: { a: '${LONG}' }",
         "policies: { a: '5/h burst ${PASSWORD}' }",
         "policies: { a: '5/h ${PASSWORD} 7' }",
         "policies: { a: { limit: '5/${PASSWORD}' } }",
