@@ -50,6 +50,7 @@ use crate::reply::Reply;
 /// Clones share everything. It needs a runtime of tokio to probe; where there is none it lets everything through.
 ///
 /// [`Trouble::BreakerOpen`]: crate::Trouble::BreakerOpen
+/// [`Trouble::Apart`]: crate::Trouble::Apart
 /// [`Trouble::BadAsk`]: crate::Trouble::BadAsk
 /// [`Trouble::WrongType`]: crate::Trouble::WrongType
 /// [`Trouble::Moving`]: crate::Trouble::Moving
