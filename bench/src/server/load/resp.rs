@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use super::{AT_HAND, PLENTY, Wire, key, keys_of};
 use crate::contender::Contender;
@@ -63,14 +64,28 @@ fn throttle(text: &mut String, contender: &Contender, key: &str) {
     }
 }
 
+/// Over many connections: a server that delays small answers would take minutes over one.
 pub(super) async fn fill(contender: &Contender, keys: usize) {
     const AT_ONCE: usize = 64;
+    const CONNECTIONS: usize = 50;
     let port = contender.port(Wire::Resp(AT_ONCE)).expect("a port");
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
-    let mut bytes = vec![0; 64 << 10];
-    for first in (0..keys).step_by(AT_ONCE) {
-        let mut text = String::new();
-        (first..first + AT_ONCE).for_each(|number| throttle(&mut text, contender, &key(number)));
-        send(&mut stream, &text, AT_ONCE, &mut bytes).await;
+    let mut filling = JoinSet::new();
+    for connection in 0..CONNECTIONS {
+        let batch = |first: usize| {
+            let mut text = String::new();
+            (first..first + AT_ONCE)
+                .for_each(|number| throttle(&mut text, contender, &key(number)));
+            text
+        };
+        let firsts = (0..keys).step_by(AT_ONCE).skip(connection).step_by(CONNECTIONS);
+        let batches: Vec<_> = firsts.map(batch).collect();
+        filling.spawn(async move {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
+            let mut bytes = vec![0; 64 << 10];
+            for text in batches {
+                send(&mut stream, &text, AT_ONCE, &mut bytes).await;
+            }
+        });
     }
+    while filling.join_next().await.is_some() {}
 }
