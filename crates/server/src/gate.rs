@@ -22,7 +22,6 @@ pub(crate) struct Gate {
 }
 
 /// One configuration, checked and built. It never changes.
-#[allow(dead_code, reason = "for the doors that go by it")]
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) engine: Engine,

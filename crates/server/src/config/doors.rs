@@ -15,7 +15,6 @@ use crate::doors::rls::Manner;
 use crate::identity::{KeyParts, UnknownPart};
 
 /// What doors go by: everything in it can change while they are open.
-#[allow(dead_code, reason = "for the doors that go by it")]
 #[derive(Clone, Debug)]
 pub(crate) struct DoorRules {
     /// The first that matches wins.
