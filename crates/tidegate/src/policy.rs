@@ -1,15 +1,21 @@
 //! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
+mod compiled;
+mod problem;
+
 use std::str::FromStr;
 use std::time::Duration;
 
-use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
+use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 
 use crate::cidr::Cidr;
-use crate::clock::Clock;
-use crate::engine::{BindingLimit, Key};
+use crate::engine::BindingLimit;
 use crate::overrides::{AtRunTime, Overrides};
-use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
+use crate::store::{Replicas, Scope};
+
+pub(crate) use self::compiled::{Compiled, CompiledKind};
+use self::compiled::{check_lease, check_members};
+pub use self::problem::PolicyProblem;
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
 ///
@@ -186,26 +192,6 @@ pub enum OnStoreError {
 impl OnStoreError {
     /// Admit nothing, and ask to come back in a minute.
     pub const DENY: Self = Self::Deny { retry_after: Duration::from_mins(1) };
-}
-
-/// A policy that has been checked, with the scopes of its limits.
-#[derive(Debug)]
-pub(crate) struct Compiled {
-    pub(crate) kind: CompiledKind,
-    pub(crate) overrides: Overrides<Override>,
-    pub(crate) at_run_time: AtRunTime,
-    pub(crate) on_store_error: OnStoreError,
-    pub(crate) deny_cache: bool,
-    pub(crate) lease: bool,
-    pub(crate) replicas: Option<Replicas>,
-    pub(crate) deadline: Option<Duration>,
-    pub(crate) shadow: bool,
-}
-
-#[derive(Debug)]
-pub(crate) enum CompiledKind {
-    Limits { mode: Mode, members: Vec<(Scope, Member)> },
-    Shaper(Scope, LeakyBucket),
 }
 
 impl Policy {
@@ -545,212 +531,6 @@ impl Policy {
             deadline: self.deadline,
             shadow: self.shadow,
         })
-    }
-}
-
-impl Compiled {
-    /// What the caller gets instead of the policy, if anything; what was said at run time comes first. Of several
-    /// identifiers those have a say that the limits count: one that is blocked blocks, and all have to be allowed, since
-    /// one that the client may choose must not pass for another.
-    pub(crate) fn instead_for(&self, key: Key<'_>, clock: &impl Clock) -> Option<Instead<'_>> {
-        let of = |identifier: &[u8]| {
-            let at_run_time = self.at_run_time.get(identifier, clock);
-            at_run_time.or_else(|| self.overrides.get(identifier).map(Instead::from))
-        };
-        if let Key::One(only) = key {
-            return of(only);
-        }
-        let of_member = |(_, member): &(_, Member)| key.get(member.key.as_deref()).and_then(of);
-        match self.members() {
-            [] => key.get(None).and_then(of), // a shaper
-            [only] => of_member(only),
-            several => {
-                let mut all_allowed = true;
-                for member in several {
-                    match of_member(member) {
-                        Some(Instead::Block) => return Some(Instead::Block),
-                        Some(Instead::Allow) => {}
-                        Some(Instead::Limit(_)) | None => all_allowed = false,
-                    }
-                }
-                all_allowed.then_some(Instead::Allow)
-            }
-        }
-    }
-
-    /// Whether a key can get this instead of the policy.
-    pub(crate) fn fits(&self, instead: &Override) -> Result<(), PolicyProblem> {
-        match (&self.kind, instead) {
-            (_, Override::Allow | Override::Block) => Ok(()),
-            (CompiledKind::Shaper(..), Override::Limit(_)) => Err(PolicyProblem::OverrideOfMany),
-            (CompiledKind::Limits { members, .. }, Override::Limit(own)) => {
-                check_own(members.iter().map(|(_, member)| member), own)
-            }
-        }
-    }
-
-    /// A decision as callers get it, and whether it was allowed only because nobody is refused.
-    pub(crate) const fn shadowed(&self, decision: Decision) -> (Decision, bool) {
-        if self.shadow && !decision.allowed() {
-            (decision.in_shadow(), true)
-        } else {
-            (decision, false)
-        }
-    }
-
-    /// What to answer to a failure. Replicas that confirm nothing are one only where the policy denies then.
-    pub(crate) fn on_failure(&self, error: &StoreError) -> OnStoreError {
-        match (error.trouble(), self.on_store_error) {
-            (Trouble::Unreplicated, OnStoreError::Allow | OnStoreError::Local) => {
-                OnStoreError::DENY
-            }
-            (_, on_store_error) => on_store_error,
-        }
-    }
-
-    /// Whether it grants places that have to be given back.
-    pub(crate) fn has_concurrency(&self) -> bool {
-        self.members().iter().any(|(_, member)| matches!(member.limit, Limit::Concurrency(_)))
-    }
-
-    /// The limits of the policy; none for a shaper.
-    pub(crate) fn members(&self) -> &[(Scope, Member)] {
-        match &self.kind {
-            CompiledKind::Limits { members, .. } => members,
-            CompiledKind::Shaper(..) => &[],
-        }
-    }
-}
-
-fn check_members(members: &[Member], overrides: &Overrides<Override>) -> Result<(), PolicyProblem> {
-    if members.is_empty() {
-        return Err(PolicyProblem::NoLimit);
-    }
-    if members.len() > Ask::MAX_LIMITS {
-        return Err(PolicyProblem::TooManyLimits(members.len()));
-    }
-    for (index, member) in members.iter().enumerate() {
-        if members[..index].iter().any(|earlier| earlier.name == member.name) {
-            return Err(PolicyProblem::SameName(member.name.clone()));
-        }
-    }
-    overrides.values().try_for_each(|instead| match instead {
-        Override::Limit(own) => check_own(members.iter(), own),
-        Override::Allow | Override::Block => Ok(()),
-    })
-}
-
-/// Whether a limit can stand for those of a policy.
-fn check_own<'a>(
-    mut members: impl ExactSizeIterator<Item = &'a Member>,
-    own: &Limit,
-) -> Result<(), PolicyProblem> {
-    let several = members.len() > 1;
-    let concurrency = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
-    if members.next().is_some_and(|member| concurrency(&member.limit) != concurrency(own)) {
-        return Err(PolicyProblem::OverrideOfAnotherKind);
-    }
-    if several { Err(PolicyProblem::OverrideOfMany) } else { Ok(()) }
-}
-
-/// What can never be lent. A burst that is too small only runs without leases: see [`PolicyView::lease_problem`].
-///
-/// [`PolicyView::lease_problem`]: crate::PolicyView::lease_problem
-fn check_lease(kind: &CompiledKind) -> Result<(), PolicyProblem> {
-    match kind {
-        CompiledKind::Shaper(..) => Err(PolicyProblem::LeaseOfShaper),
-        CompiledKind::Limits { mode: Mode::Any, .. } => Err(PolicyProblem::LeaseOfAny),
-        CompiledKind::Limits { members, .. } => {
-            let concurrency =
-                |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
-            let lent = !members.iter().any(concurrency);
-            lent.then_some(()).ok_or(PolicyProblem::LeaseOfConcurrency)
-        }
-    }
-}
-
-/// What is wrong with a policy as a whole.
-///
-/// ```
-/// use tidegate::{Engine, LimitError, Override, Policy, PolicyProblem::*};
-///
-/// let problem = |policy: Policy| {
-///     Engine::builder().policy("api", policy).build().err().map(|error| error.problem)
-/// };
-/// let hour = Policy::all().limit("hour", "5/h");
-/// assert_eq!(problem(Policy::all().limit("hour", "0/h")), Some(Limit(LimitError::ZeroLimit)));
-/// assert_eq!(problem(Policy::all()), Some(NoLimit));
-/// assert_eq!(problem(hour.clone().limit("hour", "9/day")), Some(SameName("hour".into())));
-/// assert_eq!(problem(Policy::shaper("2/s max-wait 5s").limit("hour", "5/h")), Some(ShaperAmongLimits));
-/// let many = (0..17).fold(Policy::all(), |all, n| all.limit(format!("limit {n}"), "5/h"));
-/// assert_eq!(problem(many), Some(TooManyLimits(17)));
-///
-/// let own = |limit: &str| limit.parse().map(Override::Limit);
-/// let places = hour.clone().with_override("user-42", own("concurrency 2")?);
-/// assert_eq!(problem(places), Some(OverrideOfAnotherKind));
-/// let of_two = hour.limit("day", "9/day").with_override("user-42", own("50/h")?);
-/// assert_eq!(problem(of_two), Some(OverrideOfMany));
-///
-/// let places = Policy::all().limit("", "concurrency 5").lease(true);
-/// assert_eq!(problem(places), Some(LeaseOfConcurrency));
-/// let either = Policy::any().limit("hour", "5/h").limit("day", "9/day").lease(true);
-/// assert_eq!(problem(either), Some(LeaseOfAny));
-/// assert_eq!(problem(Policy::shaper("2/s max-wait 5s").lease(true)), Some(LeaseOfShaper));
-/// # Ok::<(), tidegate::LimitError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum PolicyProblem {
-    /// One of its limits makes no sense.
-    Limit(LimitError),
-    /// It has no limit.
-    NoLimit,
-    /// It has more limits than one check can have.
-    TooManyLimits(usize),
-    /// Two of its limits share a name, and would share their counters.
-    SameName(String),
-    /// A leaky bucket delays, and cannot stand beside limits that refuse.
-    ShaperAmongLimits,
-    /// Rates and concurrency are asked for in different ways, and cannot stand for each other.
-    OverrideOfAnotherKind,
-    /// A key's own limit can only stand for a policy's only limit.
-    OverrideOfMany,
-    /// A leaky bucket cannot be leased from: its places are in a row.
-    LeaseOfShaper,
-    /// What `any` charges depends on the check: nothing can be taken ahead.
-    LeaseOfAny,
-    /// What is in flight cannot be taken ahead.
-    LeaseOfConcurrency,
-}
-
-impl std::fmt::Display for PolicyProblem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Limit(error) => error.fmt(f),
-            Self::NoLimit => f.write_str("no limit: add at least one"),
-            Self::TooManyLimits(count) => {
-                write!(f, "{count} limits: one check can have at most {}", Ask::MAX_LIMITS)
-            }
-            Self::SameName(name) => {
-                write!(f, "two limits are called `{name}`: give each its own name")
-            }
-            Self::ShaperAmongLimits => f.write_str(
-                "a leaky bucket delays where other limits refuse: give it a policy of its own",
-            ),
-            Self::OverrideOfAnotherKind => f.write_str(
-                "a key's own limit must limit concurrency where the policy does, and only there",
-            ),
-            Self::OverrideOfMany => f.write_str(
-                "a key's own limit needs a policy with exactly one limit: use allow or block",
-            ),
-            Self::LeaseOfShaper => f.write_str("a leaky bucket cannot be leased: leave lease out"),
-            Self::LeaseOfAny => {
-                f.write_str("any cannot be leased, only all or one limit: leave lease out")
-            }
-            Self::LeaseOfConcurrency => {
-                f.write_str("concurrency cannot be leased: leave lease out")
-            }
-        }
     }
 }
 

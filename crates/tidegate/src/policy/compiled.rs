@@ -1,0 +1,155 @@
+//! A policy that has been checked: what an engine asks with it, and what it answers when the store does not.
+
+use std::time::Duration;
+
+use tidegate_core::{Decision, LeakyBucket, Limit, Mode};
+
+use super::{Instead, Member, OnStoreError, Override, PolicyProblem};
+use crate::clock::Clock;
+use crate::engine::Key;
+use crate::overrides::{AtRunTime, Overrides};
+use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
+
+/// A policy that has been checked, with the scopes of its limits.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) kind: CompiledKind,
+    pub(crate) overrides: Overrides<Override>,
+    pub(crate) at_run_time: AtRunTime,
+    pub(crate) on_store_error: OnStoreError,
+    pub(crate) deny_cache: bool,
+    pub(crate) lease: bool,
+    pub(crate) replicas: Option<Replicas>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) shadow: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum CompiledKind {
+    Limits { mode: Mode, members: Vec<(Scope, Member)> },
+    Shaper(Scope, LeakyBucket),
+}
+
+impl Compiled {
+    /// What the caller gets instead of the policy, if anything; what was said at run time comes first. Of several
+    /// identifiers those have a say that the limits count: one that is blocked blocks, and all have to be allowed, since
+    /// one that the client may choose must not pass for another.
+    pub(crate) fn instead_for(&self, key: Key<'_>, clock: &impl Clock) -> Option<Instead<'_>> {
+        let of = |identifier: &[u8]| {
+            let at_run_time = self.at_run_time.get(identifier, clock);
+            at_run_time.or_else(|| self.overrides.get(identifier).map(Instead::from))
+        };
+        if let Key::One(only) = key {
+            return of(only);
+        }
+        let of_member = |(_, member): &(_, Member)| key.get(member.key.as_deref()).and_then(of);
+        match self.members() {
+            [] => key.get(None).and_then(of), // a shaper
+            [only] => of_member(only),
+            several => {
+                let mut all_allowed = true;
+                for member in several {
+                    match of_member(member) {
+                        Some(Instead::Block) => return Some(Instead::Block),
+                        Some(Instead::Allow) => {}
+                        Some(Instead::Limit(_)) | None => all_allowed = false,
+                    }
+                }
+                all_allowed.then_some(Instead::Allow)
+            }
+        }
+    }
+
+    /// Whether a key can get this instead of the policy.
+    pub(crate) fn fits(&self, instead: &Override) -> Result<(), PolicyProblem> {
+        match (&self.kind, instead) {
+            (_, Override::Allow | Override::Block) => Ok(()),
+            (CompiledKind::Shaper(..), Override::Limit(_)) => Err(PolicyProblem::OverrideOfMany),
+            (CompiledKind::Limits { members, .. }, Override::Limit(own)) => {
+                check_own(members.iter().map(|(_, member)| member), own)
+            }
+        }
+    }
+
+    /// A decision as callers get it, and whether it was allowed only because nobody is refused.
+    pub(crate) const fn shadowed(&self, decision: Decision) -> (Decision, bool) {
+        if self.shadow && !decision.allowed() {
+            (decision.in_shadow(), true)
+        } else {
+            (decision, false)
+        }
+    }
+
+    /// What to answer to a failure. Replicas that confirm nothing are one only where the policy denies then.
+    pub(crate) fn on_failure(&self, error: &StoreError) -> OnStoreError {
+        match (error.trouble(), self.on_store_error) {
+            (Trouble::Unreplicated, OnStoreError::Allow | OnStoreError::Local) => {
+                OnStoreError::DENY
+            }
+            (_, on_store_error) => on_store_error,
+        }
+    }
+
+    /// Whether it grants places that have to be given back.
+    pub(crate) fn has_concurrency(&self) -> bool {
+        self.members().iter().any(|(_, member)| matches!(member.limit, Limit::Concurrency(_)))
+    }
+
+    /// The limits of the policy; none for a shaper.
+    pub(crate) fn members(&self) -> &[(Scope, Member)] {
+        match &self.kind {
+            CompiledKind::Limits { members, .. } => members,
+            CompiledKind::Shaper(..) => &[],
+        }
+    }
+}
+
+pub(super) fn check_members(
+    members: &[Member],
+    overrides: &Overrides<Override>,
+) -> Result<(), PolicyProblem> {
+    if members.is_empty() {
+        return Err(PolicyProblem::NoLimit);
+    }
+    if members.len() > Ask::MAX_LIMITS {
+        return Err(PolicyProblem::TooManyLimits(members.len()));
+    }
+    for (index, member) in members.iter().enumerate() {
+        if members[..index].iter().any(|earlier| earlier.name == member.name) {
+            return Err(PolicyProblem::SameName(member.name.clone()));
+        }
+    }
+    overrides.values().try_for_each(|instead| match instead {
+        Override::Limit(own) => check_own(members.iter(), own),
+        Override::Allow | Override::Block => Ok(()),
+    })
+}
+
+/// Whether a limit can stand for those of a policy.
+fn check_own<'a>(
+    mut members: impl ExactSizeIterator<Item = &'a Member>,
+    own: &Limit,
+) -> Result<(), PolicyProblem> {
+    let several = members.len() > 1;
+    let concurrency = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
+    if members.next().is_some_and(|member| concurrency(&member.limit) != concurrency(own)) {
+        return Err(PolicyProblem::OverrideOfAnotherKind);
+    }
+    if several { Err(PolicyProblem::OverrideOfMany) } else { Ok(()) }
+}
+
+/// What can never be lent. A burst that is too small only runs without leases: see [`PolicyView::lease_problem`].
+///
+/// [`PolicyView::lease_problem`]: crate::PolicyView::lease_problem
+pub(super) fn check_lease(kind: &CompiledKind) -> Result<(), PolicyProblem> {
+    match kind {
+        CompiledKind::Shaper(..) => Err(PolicyProblem::LeaseOfShaper),
+        CompiledKind::Limits { mode: Mode::Any, .. } => Err(PolicyProblem::LeaseOfAny),
+        CompiledKind::Limits { members, .. } => {
+            let concurrency =
+                |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
+            let lent = !members.iter().any(concurrency);
+            lent.then_some(()).ok_or(PolicyProblem::LeaseOfConcurrency)
+        }
+    }
+}
