@@ -4,10 +4,15 @@
 //! `Input` names its bounds and checks them first, and a run costs at most about 50 ms. [`fleet`] is the exception:
 //! it is as large as the command line asks for.
 
+pub(crate) mod algorithms;
 pub(crate) mod boundary;
 pub(crate) mod chance;
+pub(crate) mod clock_skew;
+mod crowd;
 pub(crate) mod fleet;
+pub(crate) mod race;
 mod subject;
+pub(crate) mod sync_lag;
 mod unfit;
 
 use std::ops::RangeInclusive;
