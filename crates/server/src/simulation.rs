@@ -17,7 +17,7 @@ mod unfit;
 
 use std::ops::RangeInclusive;
 
-pub(crate) use self::unfit::Unfit;
+pub(crate) use self::unfit::{Expected, Unfit};
 
 /// An instant in November 2023; where windows count, moved to the next edge of one.
 const START_US: u64 = 1_700_000_000_000_000;

@@ -81,11 +81,11 @@ pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
 }
 
 fn check(input: &Input) -> Result<(), Unfit> {
-    within("limit", input.limit, &LIMIT, "")?;
-    within("window_ms", input.window_ms, &WINDOW_MS, " ms")?;
-    within("windows", input.windows, &WINDOWS, "")?;
-    within("demand_milli", input.demand_milli, &DEMAND_MILLI, " thousandths")?;
-    within("clump", input.clump, &CLUMP, "")?;
+    within("limit", input.limit, &LIMIT)?;
+    within("window_ms", input.window_ms, &WINDOW_MS)?;
+    within("windows", input.windows, &WINDOWS)?;
+    within("demand_milli", input.demand_milli, &DEMAND_MILLI)?;
+    within("clump", input.clump, &CLUMP)?;
     if expected(input) > MAX_REQUESTS {
         let problem = format!("at most {MAX_REQUESTS} requests: fewer windows or a lower limit");
         return Err(Unfit::new("demand_milli", problem));

@@ -87,11 +87,11 @@ pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
 }
 
 fn check(input: &Input) -> Result<(), Unfit> {
-    within("nodes", input.nodes, &NODES, "")?;
-    within("limit", input.limit, &LIMIT, "")?;
-    within("window_ms", input.window_ms, &WINDOW_MS, " ms")?;
-    within("skew_ms", input.skew_ms, &SKEW_MS, " ms")?;
-    within("windows", input.windows, &WINDOWS, "")?;
+    within("nodes", input.nodes, &NODES)?;
+    within("limit", input.limit, &LIMIT)?;
+    within("window_ms", input.window_ms, &WINDOW_MS)?;
+    within("skew_ms", input.skew_ms, &SKEW_MS)?;
+    within("windows", input.windows, &WINDOWS)?;
     let most = MAX_REQUESTS / (input.nodes * input.limit);
     if input.windows > most {
         return Err(Unfit::new("windows", format!("at most {most} at this limit and these nodes")));

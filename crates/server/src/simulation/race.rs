@@ -54,9 +54,9 @@ pub(crate) struct Row {
 
 pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
     let &Input { nodes, limit, runs, seed } = input;
-    within("nodes", nodes, &NODES, "")?;
-    within("limit", limit, &LIMIT, "")?;
-    within("runs", runs, &RUNS, "")?;
+    within("nodes", nodes, &NODES)?;
+    within("limit", limit, &LIMIT)?;
+    within("runs", runs, &RUNS)?;
     if runs * (limit + nodes) > MAX_STEPS {
         let most = MAX_STEPS / (limit + nodes);
         return Err(Unfit::new("runs", format!("at most {most} at this limit and these nodes")));

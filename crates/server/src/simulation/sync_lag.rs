@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{FixedWindow, LeaseError, Limit};
+use tidegate_core::{FixedWindow, Limit};
 
 use super::chance::Chance;
 use super::fleet::{self, Setting};
@@ -108,10 +108,10 @@ pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
 }
 
 fn check(input: &Input) -> Result<(), Unfit> {
-    within("nodes", input.nodes, &NODES, "")?;
-    within("limit", input.limit, &LIMIT, "")?;
-    within("window_ms", input.window_ms, &WINDOW_MS, " ms")?;
-    within("interval_ms", input.interval_ms, &(0..=*WINDOW_MS.end()), " ms")?;
+    within("nodes", input.nodes, &NODES)?;
+    within("limit", input.limit, &LIMIT)?;
+    within("window_ms", input.window_ms, &WINDOW_MS)?;
+    within("interval_ms", input.interval_ms, &(0..=*WINDOW_MS.end()))?;
     if input.nodes * input.limit > MAX_REQUESTS {
         return Err(Unfit::new("limit", format!("at most {MAX_REQUESTS} for all nodes together")));
     }
@@ -158,12 +158,6 @@ impl Row {
         let over_limit = admitted.saturating_sub(limit);
         let over_limit_percent = float(over_limit) * 100.0 / float(limit);
         Self { way, admitted, over_limit, over_limit_percent, calls }
-    }
-}
-
-impl From<LeaseError> for Unfit {
-    fn from(error: LeaseError) -> Self {
-        Self::new("limit", format!("a limit that can be leased: {error}"))
     }
 }
 

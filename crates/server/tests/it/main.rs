@@ -35,6 +35,7 @@ mod rls_grpc;
 mod serve;
 mod serve_redis;
 mod simulate;
+mod simulations;
 mod support;
 mod systemd;
 mod vectors;
