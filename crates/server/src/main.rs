@@ -15,6 +15,7 @@
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
+//! - [`simulation`] runs the same code in virtual time, within bounds.
 //! - [`systemd`] takes sockets over, and says how the service does.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@ mod observed;
 mod patience;
 mod reload;
 mod server;
+mod simulation;
 mod store;
 mod systemd;
 mod text;
@@ -59,8 +61,12 @@ fn main() -> ExitCode {
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Completions(args) => Ok(cli::completions::run(&args)),
         Command::Config(args) => cli::config::run(&args),
+        Command::Cost(args) => cli::cost::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
+        Command::Man(args) => cli::completions::man(&args),
+        Command::Replay(args) => cli::replay::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),
         Command::Validate(args) => cli::validate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
