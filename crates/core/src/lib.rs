@@ -9,6 +9,7 @@
 //! - [`State`] is what a store keeps per key.
 //! - [`Limit::decide`] answers with a [`Decision`] and the [`Change`] that an admitted check writes;
 //!   [`decide_many`] does the same over several limits at once.
+//! - [`Limit::effective`] is the limit in force while what it protects can bear less than all of it.
 //! - A *lease* lets a node take units ahead and spend them in process, and never admits more: [`Terms`] say
 //!   for how long, [`Limit::leased`] is what the store then keeps, [`grant`] and [`Limit::give_back`] are what
 //!   it is asked.
@@ -33,6 +34,7 @@ mod algorithm;
 mod calendar;
 mod combine;
 mod decision;
+mod effective;
 mod error;
 mod lease;
 mod limit;

@@ -8,6 +8,7 @@ mod combine;
 mod combine_each;
 mod concurrency;
 mod controls;
+mod effective;
 mod leaky_bucket;
 mod lease_adversary;
 mod lease_fleet;
