@@ -6,6 +6,7 @@ mod clock_skew;
 mod fleet;
 mod options;
 mod output;
+mod overload;
 mod race;
 pub(crate) mod svg;
 mod sync_lag;
@@ -23,6 +24,7 @@ Examples:
   tidegate simulate clock-skew --skew 5s             nodes whose clocks differ
   tidegate simulate algorithms --json                one trace through all algorithms, for a program
   tidegate simulate fleet --nodes 1,16,512           what leases do, from one node to many
+  tidegate simulate overload                         controllers beside each other, under overload
 
 The same seed prints the same on every machine.
 
@@ -45,6 +47,7 @@ enum What {
     ClockSkew(clock_skew::Args),
     Algorithms(algorithms::Args),
     Fleet(fleet::Args),
+    Overload(overload::Args),
 }
 
 /// Simulates, and prints.
@@ -56,5 +59,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::ClockSkew(args) => clock_skew::run(args),
         What::Algorithms(args) => algorithms::run(args),
         What::Fleet(args) => fleet::run(args),
+        What::Overload(args) => overload::run(args),
     }
 }
