@@ -164,9 +164,11 @@ pub(crate) fn any_limit() -> impl Strategy<Value = Limit> {
 
 /// Any limit, and now and then what is in force of one while its load is high.
 fn any_in_force() -> impl Strategy<Value = Limit> {
-    (any_limit(), 0..=36_u64).prop_map(|(limit, units)| {
-        if units <= 12 { limit.effective(units) } else { limit }
-    })
+    (any_limit(), 0..=36_u64).prop_map(
+        |(limit, units)| {
+            if units <= 12 { limit.effective(units) } else { limit }
+        },
+    )
 }
 
 /// Rates whose interval is a whole number of ticks, and many whose interval is not.
