@@ -1,7 +1,7 @@
 //! The algorithms of [tidegate](https://docs.rs/tidegate), and nothing else.
 //!
 //! Everything here is a pure function of a limit, a state, an instant and a cost. The crate reads no clock,
-//! does no I/O, uses no floating point and depends on the standard library alone; a decision allocates
+//! does no I/O and depends on the standard library alone. A decision uses no floating point, and allocates
 //! nothing but what a state needs to grow. The same decision comes out of every store, bit for bit.
 //!
 //! - [`Limit`] is one of the checked algorithms: [`Gcra`] (also the token bucket), [`FixedWindow`],
@@ -13,6 +13,8 @@
 //! - A *lease* lets a node take units ahead and spend them in process, and never admits more: [`Terms`] say
 //!   for how long, [`Limit::leased`] is what the store then keeps, [`grant`] and [`Limit::give_back`] are what
 //!   it is asked.
+//! - [`adaptive`] makes limits follow the health of what they protect. There numbers are floats; what comes out
+//!   is the whole number that a decision takes.
 //!
 //! ```
 //! use tidegate_core::{Limit, State, Timestamp};
@@ -27,6 +29,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod adaptive;
 mod algorithm;
 mod calendar;
 mod combine;

@@ -1,6 +1,11 @@
 //! `tidegate simulate`: the production code in virtual time. The same seed prints the same run for everyone.
 
+mod boundary;
 mod fleet;
+mod options;
+mod output;
+pub(crate) mod svg;
+pub(crate) mod table;
 
 use std::process::ExitCode;
 
@@ -8,6 +13,8 @@ use super::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
+  tidegate simulate boundary                         twice the limit at the edge of a window
+  tidegate simulate boundary --svg boundary.svg      and a picture of it
   tidegate simulate fleet                            512 nodes lease from one limit of 1000/s
   tidegate simulate fleet --nodes 1,16,512 --json    three fleets, for a program to read
   tidegate simulate fleet --help                     all that can be chosen
@@ -25,12 +32,14 @@ pub(crate) struct Args {
 /// What can be simulated.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum What {
+    Boundary(boundary::Args),
     Fleet(fleet::Args),
 }
 
 /// Simulates, and prints.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.what {
+        What::Boundary(args) => boundary::run(args),
         What::Fleet(args) => fleet::run(args),
     }
 }
