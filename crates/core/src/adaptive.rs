@@ -43,6 +43,7 @@ mod baseline;
 mod cap;
 mod chain;
 mod controller;
+mod crowd;
 mod error;
 mod gathered;
 mod histogram;

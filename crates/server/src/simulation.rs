@@ -1,12 +1,13 @@
 //! The production code in virtual time, as pure functions: an `Input` in, a `Report` out, and nothing else is read.
 //!
 //! The command line prints what comes out here, and a page may ask for it with what a stranger typed. So every
-//! `Input` names its bounds and checks them first, and a run costs at most about 50 ms. [`fleet`] is the exception:
-//! it is as large as the command line asks for.
+//! `Input` names its bounds and checks them first, and a run costs at most about 50 ms. [`fleet`] and [`overload`]
+//! are the exceptions: they are as large as the command line asks for.
 
 pub(crate) mod boundary;
 pub(crate) mod chance;
 pub(crate) mod fleet;
+pub(crate) mod overload;
 mod subject;
 mod unfit;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Reading;
 use super::baseline::Baseline;
+use super::crowd::Crowd;
 use super::histogram::Histogram;
 use super::number::float;
 use crate::time::{Timestamp, micros_up};
@@ -43,6 +44,7 @@ pub struct Observed {
     ticks: VecDeque<Tick>,
     running: Running,
     baseline: Baseline,
+    crowd: Option<Crowd>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -68,15 +70,30 @@ pub struct Seen {
 }
 
 impl Observed {
+    /// For a target with so many places, all requests to which pass by here. How long requests wait then follows
+    /// from how many are under way beyond these places, and from how many come back (Little's law): a target
+    /// that has become slow is not taken for one with a long queue.
+    pub fn of_pool(places: u64) -> Self {
+        Self { crowd: Some(Crowd::of(places)), ..Self::default() }
+    }
+
     /// A request leaves for the target.
     pub fn begin(&mut self, now: Timestamp) {
+        self.count_crowd(now);
         self.running.begin(now);
     }
 
     /// It is back, or was given up. `ok` is false for a timeout or a 5xx.
     pub fn end(&mut self, begun: Timestamp, now: Timestamp, ok: bool) {
+        self.count_crowd(now);
         self.running.end(begun);
         self.note(now.since(begun), ok);
+    }
+
+    fn count_crowd(&mut self, now: Timestamp) {
+        if let Some(crowd) = &mut self.crowd {
+            crowd.count(self.running.count, now);
+        }
     }
 
     /// A request of which somebody else tells: it took this long.
@@ -101,7 +118,10 @@ impl Observed {
     pub fn tick(&mut self, now: Timestamp, pressure: f64) -> Seen {
         let count = self.latencies.count();
         let latency_ms = self.latencies.median_ms();
-        let wait_ms = self.waits.median_ms().unwrap_or_else(|| self.wait_ms(now, pressure));
+        self.count_crowd(now);
+        let crowd_ms = self.crowd.as_mut().and_then(|crowd| crowd.take_wait_ms(count));
+        let seen_ms = self.wait_ms(now, pressure);
+        let wait_ms = self.waits.median_ms().unwrap_or(seen_ms.min(crowd_ms.unwrap_or(seen_ms)));
         let errors = self.error_ratio(Tick { at: now, count, failed: self.failed });
         self.latencies.clear();
         self.waits.clear();

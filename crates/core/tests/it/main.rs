@@ -1,6 +1,10 @@
 //! The core's tests: one binary, one room per kind of claim.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod adaptive;
+mod adaptive_loop;
+mod adaptive_properties;
+mod adaptive_windows;
 mod bytes;
 mod calendar;
 mod changes;

@@ -4,6 +4,7 @@ mod boundary;
 mod fleet;
 mod options;
 mod output;
+mod overload;
 pub(crate) mod svg;
 pub(crate) mod table;
 
@@ -17,6 +18,7 @@ Examples:
   tidegate simulate boundary --svg boundary.svg      and a picture of it
   tidegate simulate fleet                            512 nodes lease from one limit of 1000/s
   tidegate simulate fleet --nodes 1,16,512 --json    three fleets, for a program to read
+  tidegate simulate overload                         controllers beside each other, under overload
   tidegate simulate fleet --help                     all that can be chosen
 
 Exit codes: 0 ok, 1 error, 64 usage.";
@@ -34,6 +36,7 @@ pub(crate) struct Args {
 enum What {
     Boundary(boundary::Args),
     Fleet(fleet::Args),
+    Overload(overload::Args),
 }
 
 /// Simulates, and prints.
@@ -41,5 +44,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Boundary(args) => boundary::run(args),
         What::Fleet(args) => fleet::run(args),
+        What::Overload(args) => overload::run(args),
     }
 }
