@@ -1,7 +1,5 @@
 //! The limit in force while what it protects can bear less than all of it.
 
-use std::num::NonZeroU32;
-
 use crate::limit::Limit;
 
 impl Limit {
@@ -65,20 +63,33 @@ impl Limit {
         self.effective(u64::try_from(part).unwrap_or(u64::MAX))
     }
 
-    /// What each of `nodes` may grant by itself while `units` are in force: see [`Limit::share`].
+    /// Whether this limit, in place of another, still counts all that was spent under that: then what was leased before
+    /// can be [given back](Limit::give_back) afterwards.
     ///
     /// ```
     /// # use tidegate_core::Limit;
-    /// let window: Limit = "fixed-window 100/min".parse()?;
-    /// assert_eq!(window.effective_share(50, "4".parse()?).units(), 12);
     /// let api: Limit = "100/min burst 20".parse()?;
-    /// let share = api.effective_share(50, "4".parse()?); // 50 in four minutes
-    /// assert_eq!((share.units(), share.ceiling(), share.period().as_secs()), (50, 2, 240));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// assert!(api.effective(99).remembers(&api) && api.remembers(&api.effective(99)));
+    /// let less: Limit = "99/min burst 19".parse()?;
+    /// assert!(!less.remembers(&api)); // it knows of no more than 19 units
+    /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
-    #[must_use]
-    pub fn effective_share(&self, units: u64, nodes: NonZeroU32) -> Self {
-        // Shared first, so that it is the share's own debt that a fall keeps.
-        self.share(nodes).effective_part(units, self.units())
+    pub fn remembers(&self, before: &Self) -> bool {
+        match (self, before) {
+            (
+                Self::Gcra(now) | Self::TokenBucket(now),
+                Self::Gcra(before) | Self::TokenBucket(before),
+            ) => now.remembers(before),
+            (Self::FixedWindow(now), Self::FixedWindow(before)) => {
+                now.with_limit(before.limit()) == *before
+            }
+            (Self::SlidingWindow(now), Self::SlidingWindow(before)) => {
+                now.with_limit(before.limit()) == *before
+            }
+            (Self::SlidingLog(now), Self::SlidingLog(before)) => {
+                now.with_limit(before.limit()) == *before
+            }
+            _ => self == before,
+        }
     }
 }

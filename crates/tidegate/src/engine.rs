@@ -3,6 +3,7 @@
 mod binding;
 mod error;
 mod given;
+mod in_force;
 mod loaded;
 mod overrides;
 mod question;

@@ -25,6 +25,7 @@
 mod builder;
 mod cidr;
 mod clock;
+mod effective;
 mod engine;
 mod identity;
 mod limiter;
@@ -48,6 +49,7 @@ pub mod tower;
 pub use builder::Builder;
 pub use cidr::{Cidr, CidrError};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use effective::Effective;
 pub use engine::{
     Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, Key, OverrideError,
     PolicyView, RunTimeOverrides, Together,

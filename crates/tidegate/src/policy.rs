@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 
 use crate::cidr::Cidr;
+use crate::effective::Effective;
 use crate::engine::BindingLimit;
 use crate::overrides::{AtRunTime, Overrides};
 use crate::store::{Replicas, Scope};
@@ -64,6 +65,7 @@ enum Kind {
 /// assert_eq!(members[0].name, "address");
 /// assert_eq!(members[0].key.as_deref(), Some("ip"));
 /// assert_eq!(members[0].limit.units(), 3);
+/// assert!(members[0].effective.is_none()); // it does not move
 /// # Ok::<(), tidegate::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -74,6 +76,8 @@ pub struct Member {
     pub key: Option<String>,
     /// The limit.
     pub limit: Limit,
+    /// How much of it is in force, if that [moves](Policy::adaptive).
+    pub effective: Option<Effective>,
 }
 
 /// What one key gets instead of the policy.
@@ -310,12 +314,47 @@ impl Policy {
     ) -> Self {
         match (&mut self.kind, limit) {
             (Ok(Kind::Limits { members, .. }), Ok(limit)) => {
-                members.push(Member { name, key, limit });
+                members.push(Member { name, key, limit, effective: None });
             }
             (Ok(_), Err(error)) => self.kind = Err(PolicyProblem::Limit(error)),
             (Ok(Kind::Shaper(_)), Ok(_)) => self.kind = Err(PolicyProblem::ShaperAmongLimits),
             (Err(_), _) => {} // the first problem is the one to tell
         }
+        self
+    }
+
+    /// Lets the limit of this name move with the load of what it protects: see [`Effective`]. A key's own limit moves in
+    /// proportion. Other limits of the policy stay as they are, and so do quotas and limits on concurrency.
+    ///
+    /// ```
+    /// # use tidegate::{Effective, Engine, Policy};
+    /// let load = Effective::default();
+    /// let plan = Policy::all()
+    ///     .limit("second", "fixed-window 100/s")
+    ///     .limit("day", "fixed-window 10000/day")
+    ///     .adaptive("second", &load);
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// load.set(5);
+    /// let answer = engine.check("plan", "user-42").now()?;
+    /// assert_eq!((answer.binding, answer.decision.limit()), ("second", 5));
+    /// assert!(answer.limit.is_some_and(|limit| limit.units() == 5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn adaptive(mut self, limit: &str, effective: &Effective) -> Self {
+        let problem = match &mut self.kind {
+            Ok(Kind::Shaper(_)) => PolicyProblem::AdaptiveShaper,
+            Ok(Kind::Limits { members, .. }) => {
+                let found = members.iter_mut().find(|member| member.name == limit);
+                if let Some(member) = found {
+                    member.effective = Some(effective.clone());
+                    return self;
+                }
+                PolicyProblem::NoSuchLimit(limit.to_owned())
+            }
+            Err(_) => return self, // the first problem is the one to tell
+        };
+        self.kind = Err(problem);
         self
     }
 
@@ -514,7 +553,9 @@ impl Policy {
                     None => Scope::named(policy, limit),
                 };
                 let scoped = |member: Member| (scope(&member.name), member);
-                CompiledKind::Limits { mode, members: members.into_iter().map(scoped).collect() }
+                let adaptive = members.iter().any(|member| member.effective.is_some());
+                let members = members.into_iter().map(scoped).collect();
+                CompiledKind::Limits { mode, members, adaptive }
             }
         };
         if self.lease {

@@ -27,6 +27,7 @@ use tidegate_core::{
 };
 
 pub use error::{Ran, StoreError, Trouble};
+pub(crate) use fingerprint::Fingerprints;
 pub use overrides::{Changed, OverrideChange, OverrideTable, StoredOverride};
 pub use replicas::{Replicas, Unconfirmed};
 pub use scope::Scope;

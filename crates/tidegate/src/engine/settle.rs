@@ -2,6 +2,7 @@
 
 use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
+use super::in_force::InForce;
 use super::{Answer, BindingLimit, Check, CheckError, Engine};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
@@ -23,6 +24,8 @@ pub(super) struct Limits<'e> {
     pub(super) members: &'e [(Scope, Member)],
     /// The key's own limit, instead of the policy's only one.
     pub(super) own: Option<BindingLimit<'e>>,
+    /// What of these is in force.
+    pub(super) in_force: InForce,
 }
 
 impl<C: Clock + 'static> Engine<C> {
@@ -38,7 +41,7 @@ impl<C: Clock + 'static> Engine<C> {
             let answer = without_limit(name, policy, decision);
             Reply::ready(Ok(Decided { answer, permits: vec![] }))
         };
-        let CompiledKind::Limits { mode, members } = &policy.kind else {
+        let CompiledKind::Limits { mode, members, adaptive } = &policy.kind else {
             return Reply::ready(Err(CheckError::Shapes(name.to_owned())));
         };
         let own = match policy.instead_for(check.key, &self.shared.clock) {
@@ -47,7 +50,8 @@ impl<C: Clock + 'static> Engine<C> {
             Some(Instead::Allow) => return settled(Decision::unlimited()),
             Some(Instead::Block) => return settled(Decision::blocked()),
         };
-        let limits = Limits { name, policy, mode: *mode, members, own };
+        let in_force = InForce::of(*adaptive, members, check.key, own.as_deref());
+        let limits = Limits { name, policy, mode: *mode, members, own, in_force };
         let mut keys = [&[][..]; Ask::MAX_LIMITS];
         for (key, (_, member)) in keys.iter_mut().zip(members) {
             match check.key.find(name, member.key.as_deref()) {
@@ -57,7 +61,7 @@ impl<C: Clock + 'static> Engine<C> {
         }
         let keys = &keys[..members.len().min(Ask::MAX_LIMITS)];
         let (cost, now) = (check.cost, self.shared.clock.now());
-        let own_limits = members.iter().map(|(_, member)| limits.limit_of(member));
+        let own_limits = (0..members.len()).map(|index| limits.limit_of(index));
         let store = self.shared.stores.of(policy).asked_by(policy);
         let reply = limits.with(keys, own_limits, |limits| {
             store.answer(&Ask { mode: *mode, limits, cost, op }, now)
@@ -104,8 +108,8 @@ impl<C: Clock + 'static> Engine<C> {
             return limits.answer(settled).map(in_trouble);
         }
         let nodes = self.nodes();
-        let share = |(_, member): &'e (Scope, Member)| limits.limit_of(member).share(nodes);
-        let shares: Vec<Limit> = limits.members.iter().map(share).collect();
+        let shares = (0..limits.members.len()).map(|index| limits.share_of(index, nodes));
+        let shares: Vec<Limit> = shares.collect();
         let mode = limits.mode;
         let reply = limits.with(keys, shares.iter(), |limits| {
             self.shared.local.answer(&Ask { mode, limits, cost, op }, now)
@@ -153,8 +157,7 @@ impl<C: Clock + 'static> Engine<C> {
 impl<'e> Limits<'e> {
     /// What is answered without a decision while the store fails; `None` where this node decides.
     pub(super) fn assume(&self, instead: OnStoreError) -> Option<Settled> {
-        let ceiling = |(_, member): &'e (Scope, Member)| self.limit_of(member).ceiling();
-        let ceiling = self.members.first().map_or(0, ceiling);
+        let ceiling = self.members.first().map_or(0, |_| self.limit_of(0).ceiling());
         let (decision, source) = match instead {
             OnStoreError::Allow => (Decision::admitted(ceiling, ceiling, 0), Source::FailOpen),
             OnStoreError::Deny { retry_after } => {
@@ -165,16 +168,6 @@ impl<'e> Limits<'e> {
         };
         let verdict = Verdict { binding: 0, decision };
         Some(Settled { source, ..Settled::by_store(verdict) })
-    }
-
-    /// The limit of a member, or the key's own instead of the only one.
-    pub(super) fn limit_of<'a>(&'a self, member: &'a Member) -> &'a Limit {
-        self.own.as_deref().unwrap_or(&member.limit)
-    }
-
-    /// The same, for as long as an answer may live.
-    pub(super) fn binding(&self, member: &'e Member) -> BindingLimit<'e> {
-        self.own.clone().unwrap_or(BindingLimit::of_policy(&member.limit))
     }
 
     /// Hands the limits with their keys to `then`, without a box.
@@ -208,7 +201,7 @@ impl<'e> Limits<'e> {
             decision,
             policy: self.name,
             binding: if member.name.is_empty() { self.name } else { &member.name },
-            limit: Some(self.binding(member)),
+            limit: Some(self.binding(verdict.binding)),
             source,
             trouble: None,
             shadow_denied,

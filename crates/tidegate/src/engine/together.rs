@@ -7,14 +7,13 @@ use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
 use self::step::{Count, Part, Step};
 use self::trial::Trial;
+use super::in_force::InForce;
 use super::settle::{Limits, without_limit};
 use super::{Answer, BindingLimit, Check, CheckError, Engine};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
+use crate::policy::{Compiled, CompiledKind, Instead, OnStoreError};
 use crate::reply::Reply;
-use crate::store::{
-    Charge, KeyedLimit, Op, Scope, Source, Store, StoreError, Take, Takes, Trouble,
-};
+use crate::store::{Charge, KeyedLimit, Op, Source, Store, StoreError, Take, Takes, Trouble};
 
 /// The answers to several checks that were asked in one step.
 ///
@@ -188,7 +187,8 @@ impl<C: Clock + 'static> Engine<C> {
                 }
             };
             let mut places = Vec::with_capacity(limits.members.len());
-            for (scope, member) in limits.members {
+            let part = step.parts.len();
+            for (index, (scope, member)) in limits.members.iter().enumerate() {
                 let key = check.key.find(limits.name, member.key.as_deref())?;
                 let place = step.place_of(scope, key, &keys);
                 if place == keys.len() {
@@ -196,11 +196,11 @@ impl<C: Clock + 'static> Engine<C> {
                         return Err(CheckError::TooManyTogether);
                     }
                     keys.push(key);
-                    step.counts.push(self.count_of(&limits, scope, member));
+                    step.counts.push(self.count_of(&limits, (part, index)));
                 }
                 let count = &mut step.counts[place];
-                if count.limit != limits.binding(member) {
-                    let (mine, cost) = (self.count_of(&limits, scope, member), count.cost);
+                if *count.limit != *limits.limit_of(index) {
+                    let (mine, cost) = (self.count_of(&limits, (part, index)), count.cost);
                     if is_within(&mine.limit, &count.limit) {
                         *count = Count { cost, ..mine };
                     } else if !is_within(&count.limit, &mine.limit) {
@@ -223,7 +223,7 @@ impl<C: Clock + 'static> Engine<C> {
         own: Option<&'e Limit>,
     ) -> Result<Result<Limits<'e>, Answer<'e>>, CheckError> {
         let (name, policy) = self.policy(check.policy)?;
-        let CompiledKind::Limits { mode, members } = &policy.kind else {
+        let CompiledKind::Limits { mode, members, adaptive } = &policy.kind else {
             return Err(CheckError::Shapes(name.to_owned()));
         };
         if policy.has_concurrency() {
@@ -246,21 +246,24 @@ impl<C: Clock + 'static> Engine<C> {
                 return Ok(Err(without_limit(name, policy, Decision::blocked())));
             }
         };
-        Ok(Ok(Limits { name, policy, mode: *mode, members, own }))
+        let in_force = InForce::of(*adaptive, members, check.key, own.as_deref());
+        Ok(Ok(Limits { name, policy, mode: *mode, members, own, in_force }))
     }
 
     #[cfg_attr(not(feature = "leases"), allow(clippy::unused_self, reason = "nothing is leased"))]
-    fn count_of<'e>(&self, limits: &Limits<'e>, scope: &'e Scope, member: &'e Member) -> Count<'e> {
-        let (policy, limit) = (limits.policy, limits.binding(member));
+    fn count_of<'e>(&self, limits: &Limits<'e>, place: (usize, usize)) -> Count<'e> {
+        let (_, index) = place;
+        let (policy, limit) = (limits.policy, limits.binding(index));
+        let (scope, _) = &limits.members[index];
         #[cfg(feature = "leases")]
         let kept = {
-            let all = limits.members.iter().map(|(_, member)| limits.limit_of(member));
+            let all = (0..limits.members.len()).map(|index| limits.limit_of(index));
             // By the policy's own way to the store, whichever way all of them take now.
             self.shared.stores.of(policy).kept(policy, &limit, all)
         };
         #[cfg(not(feature = "leases"))]
         let kept = None;
-        Count { scope, kept, limit, policy, cost: 0 }
+        Count { scope, kept, limit, policy, place, cost: 0 }
     }
 
     /// Asks the store, once, and settles what it answers.
@@ -337,7 +340,7 @@ impl<C: Clock + 'static> Engine<C> {
         let is_local = |count: &Count<'_>| instead(count.policy) == OnStoreError::Local;
         let local = step.counts.iter().enumerate().filter(|(_, count)| is_local(count));
         let shares: Vec<(usize, Limit)> =
-            local.map(|(place, count)| (place, count.limit.share(nodes))).collect();
+            local.map(|(place, count)| (place, step.share_of(count, nodes))).collect();
         let limits = shares.iter().map(|(place, limit)| {
             let (count, key) = (&step.counts[*place], keys[*place].as_ref());
             Take { keyed: KeyedLimit { scope: count.scope, key, limit }, cost: count.cost }

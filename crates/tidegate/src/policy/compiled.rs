@@ -26,7 +26,12 @@ pub(crate) struct Compiled {
 
 #[derive(Debug)]
 pub(crate) enum CompiledKind {
-    Limits { mode: Mode, members: Vec<(Scope, Member)> },
+    Limits {
+        mode: Mode,
+        members: Vec<(Scope, Member)>,
+        /// Whether one of them is.
+        adaptive: bool,
+    },
     Shaper(Scope, LeakyBucket),
 }
 

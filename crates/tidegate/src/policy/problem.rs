@@ -7,7 +7,7 @@ use crate::store::Ask;
 /// What is wrong with a policy as a whole.
 ///
 /// ```
-/// use tidegate::{Engine, LimitError, Override, Policy, PolicyProblem::*};
+/// use tidegate::{Effective, Engine, LimitError, Override, Policy, PolicyProblem::*};
 ///
 /// let problem = |policy: Policy| {
 ///     Engine::builder().policy("api", policy).build().err().map(|error| error.problem)
@@ -31,6 +31,11 @@ use crate::store::Ask;
 /// let either = Policy::any().limit("hour", "5/h").limit("day", "9/day").lease(true);
 /// assert_eq!(problem(either), Some(LeaseOfAny));
 /// assert_eq!(problem(Policy::shaper("2/s max-wait 5s").lease(true)), Some(LeaseOfShaper));
+///
+/// let load = Effective::default();
+/// assert_eq!(problem(Policy::shaper("2/s max-wait 5s").adaptive("", &load)), Some(AdaptiveShaper));
+/// let other = Policy::all().limit("hour", "5/h").adaptive("day", &load);
+/// assert_eq!(problem(other), Some(NoSuchLimit("day".into())));
 /// # Ok::<(), tidegate::LimitError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +61,10 @@ pub enum PolicyProblem {
     LeaseOfAny,
     /// What is in flight cannot be taken ahead.
     LeaseOfConcurrency,
+    /// It has no limit of this name that could be adaptive.
+    NoSuchLimit(String),
+    /// A leaky bucket keeps its pace: those who wait were told for how long.
+    AdaptiveShaper,
 }
 
 impl std::fmt::Display for PolicyProblem {
@@ -84,6 +93,12 @@ impl std::fmt::Display for PolicyProblem {
             }
             Self::LeaseOfConcurrency => {
                 f.write_str("concurrency cannot be leased: leave lease out")
+            }
+            Self::NoSuchLimit(name) => {
+                write!(f, "no limit is called `{name}`: name one that is there")
+            }
+            Self::AdaptiveShaper => {
+                f.write_str("a leaky bucket cannot be adaptive: leave adaptive out")
             }
         }
     }

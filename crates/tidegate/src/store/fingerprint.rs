@@ -24,8 +24,14 @@ impl Fingerprints {
 
     #[inline]
     pub(crate) fn of(&self, scope: &Scope, key: &[u8]) -> u64 {
+        self.of_key(key) ^ scope.hash
+    }
+
+    /// Of a key that belongs to no scope.
+    #[inline]
+    pub(crate) fn of_key(&self, key: &[u8]) -> u64 {
         // rapidhash V3 is a published function that stays as it is, so that a snapshot can be read by a later
         // version. The `true`s: full avalanche, and its variant against chosen inputs.
-        rapidhash_v3_nano_inline::<true, true>(key, &self.secrets) ^ scope.hash
+        rapidhash_v3_nano_inline::<true, true>(key, &self.secrets)
     }
 }

@@ -336,9 +336,15 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         self.last_now.store(now.as_micros(), Ordering::Relaxed);
         let mut shard = self.shard(fingerprint);
         let known = shard.get(&fingerprint).is_some_and(|entry| entry.is_of(ask.limits));
-        if !known && let Err(reply) = self.add(&mut shard, fingerprint, ask, now_us) {
-            drop(shard);
-            return if reply { self.store.answer(ask, now) } else { self.strict(ask, now) };
+        let mut of_before = None;
+        if !known {
+            match self.add(&mut shard, fingerprint, ask, now_us) {
+                Ok(outbox) => of_before = outbox,
+                Err(reply) => {
+                    drop(shard);
+                    return if reply { self.store.answer(ask, now) } else { self.strict(ask, now) };
+                }
+            }
         }
         let Some(entry) = shard.get_mut(&fingerprint) else { return self.strict(ask, now) };
         entry.used_us = now_us;
@@ -359,6 +365,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         };
         let outbox = self.outbox(fingerprint, entry, now_us);
         drop(shard);
+        self.send(of_before, now);
         let mut stranded = false;
         if outbox.is_some() {
             stranded = self.send(outbox, now);
@@ -371,14 +378,15 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         }
     }
 
-    /// Adds a key. `Err(true)` if its limits cannot be leased, `Err(false)` if there is no room.
+    /// Adds a key, or gives it other limits: then what is left of those before is to be sent. `Err(true)` if they cannot
+    /// be leased, `Err(false)` if there is no room.
     fn add(
         &self,
         shard: &mut Shard,
         fingerprint: u64,
         ask: &Ask<'_>,
         now_us: u64,
-    ) -> Result<(), bool> {
+    ) -> Result<Option<Outbox>, bool> {
         let plain = ask.limits.iter().map(|keyed| keyed.limit);
         let terms = Terms::of(plain.clone()).map_err(|_| true)?;
         let leased = plain.map(|limit| limit.leased(terms.ttl())).collect::<Result<Vec<_>, _>>();
@@ -390,13 +398,46 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
         let mut entry =
             Entry::new(terms, LeasedLimits::new(ask.limits, leased), generation, now_us);
+        let mut left = None;
         match before {
-            // The limit has changed. What was leased of the old one is lost, and those who wait ask anew.
-            Some(before) => entry.take_over(before.waiting, now_us),
+            // The limit has changed. No unit of the old one is spent any more, and those who wait ask anew.
+            Some(mut before) => {
+                entry.take_over(std::mem::take(&mut before.waiting), now_us);
+                left = self.what_is_left(fingerprint, before, &entry, now_us);
+            }
             None => drop(self.counts.keys.fetch_add(1, Ordering::Relaxed)),
         }
         shard.insert(fingerprint, entry);
-        Ok(())
+        Ok(left)
+    }
+
+    /// What an entry holds when another takes its place. It goes back if the limits of that still count it, as those of
+    /// one that moves do; or else it may be forgotten already, and would be credited twice.
+    fn what_is_left(
+        &self,
+        fingerprint: u64,
+        mut before: Entry,
+        entry: &Entry,
+        now_us: u64,
+    ) -> Option<Outbox> {
+        if !entry.ask.remembers(&before.ask) {
+            return None;
+        }
+        before.lessee.release();
+        let mut messages = [None; MAX_MESSAGES];
+        for message in &mut messages {
+            let Some(Message::Return(back)) = before.lessee.poll(now_us) else { break };
+            self.counts.returned.fetch_add(back.units, Ordering::Relaxed);
+            *message = Some(Message::Return(back));
+        }
+        let (generation, ask) = (before.generation, before.ask);
+        messages[0].is_some().then_some(Outbox {
+            fingerprint,
+            generation,
+            ask,
+            messages,
+            stranded: false,
+        })
     }
 
     /// Asks the store itself, by the limits that it keeps.

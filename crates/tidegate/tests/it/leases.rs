@@ -101,6 +101,52 @@ fn a_fleet_never_admits_more_and_nearly_as_much() {
     }
 }
 
+/// Neither is it spent under the smaller limit, nor lost.
+#[test]
+fn what_is_held_goes_back_when_the_limit_moves() {
+    let whole: Limit = "fixed-window 10000/h".parse().unwrap();
+    let mut fleet = Fleet::new(1);
+    let admitted: u64 = fleet.overload(&whole, 2_000, None).iter().sum();
+    let (node, now) = (&fleet.nodes[0], fleet.clock.now());
+    let granted = node.stats().granted;
+    assert!(granted > admitted, "nothing is held");
+    assert!(take(node, &whole.effective(9_000), now, 1).verdict.decision.allowed());
+    assert_eq!(node.stats().returned, granted - admitted);
+    assert_eq!(take(&*fleet.store, &whole, now, 0).verdict.decision.remaining(), 9_999 - admitted);
+    // Another window altogether counts from nothing: what was held is not of it.
+    let other: Limit = "fixed-window 10000/min".parse().unwrap();
+    fleet.overload(&whole, 2_000, None);
+    let (node, now) = (&fleet.nodes[0], fleet.clock.now());
+    let returned = node.stats().returned;
+    assert!(take(node, &other, now, 1).verdict.decision.allowed());
+    assert_eq!(node.stats().returned, returned);
+}
+
+#[test]
+fn a_limit_that_moves_is_never_passed_and_nearly_used() {
+    let whole: Limit = "2000/s burst 400".parse().unwrap();
+    for nodes in [1, 4, 16] {
+        let mut fleet = Fleet::new(nodes);
+        let (mut admitted, mut allowed) = (Vec::new(), 0.0);
+        for tenth in 0..100_u64 {
+            let units = 500 + tenth * 977 % 1501;
+            let limit = whole.effective(units);
+            let now = fleet.overload(&limit, 400, None);
+            // Half a second to spend what was saved up.
+            if tenth >= 5 {
+                allowed += units as f64 / 10.0;
+            }
+            admitted.push(now);
+        }
+        let used: u64 = admitted[5..].iter().flatten().sum();
+        let admitted = admitted.concat();
+        let excess = worst_excess(&admitted, 2000.0 * STEP.as_secs_f64(), 400.0);
+        assert!(excess <= 1e-6, "{nodes} nodes admit {excess} too many");
+        let utilisation = used as f64 / allowed;
+        assert!((0.9..1.05).contains(&utilisation), "{nodes} nodes use {utilisation}");
+    }
+}
+
 #[test]
 fn a_hot_key_is_decided_in_process_and_a_cold_one_asks_for_what_it_needs() {
     let limit: Limit = "100000/s burst 100000".parse().unwrap();

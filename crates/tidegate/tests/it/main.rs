@@ -5,6 +5,7 @@
 mod breaker;
 mod deny_cache;
 mod deny_cache_work;
+mod effective;
 mod engine;
 mod exactly_k;
 mod examples;
@@ -22,6 +23,8 @@ mod redis_client;
 mod redis_cluster;
 #[cfg(feature = "redis")]
 mod redis_differential;
+#[cfg(feature = "redis")]
+mod redis_effective;
 #[cfg(feature = "redis")]
 mod redis_engine;
 #[cfg(feature = "redis")]

@@ -63,7 +63,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     ];
     let cost = prop_oneof![8 => Just(1), 3 => 0..8_u64, 1 => Just(1 << 53), 1 => Just(u64::MAX)];
     let op = prop_oneof![12 => Just(0), 2 => 1..8_u8];
-    let version = prop_oneof![9 => Just(0), 1 => 1..6_usize];
+    let version = prop_oneof![6 => Just(0), 1 => 1..16_usize];
     let step = (advance, 0..2_u8, cost, op, version);
     let step = step.prop_map(|(advance_us, key, cost, op, version)| Step {
         advance_us,
@@ -79,9 +79,12 @@ fn parsed<L: std::str::FromStr<Err: std::fmt::Debug>>(versions: &[&str]) -> Vec<
     versions.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// The limits, and what a store keeps of each where it is leased.
+/// The limits, what is in force of each while its load is high, and what a store keeps of all these where it is leased.
 fn with_leased(versions: &[&str]) -> Vec<Limit> {
-    let plain: Vec<Limit> = parsed(versions);
+    let mut plain: Vec<Limit> = parsed(versions);
+    let whole = plain[0].clone();
+    let in_force = |part: u64| whole.effective_part(part, 100);
+    plain.extend([99, 53, 30, 7].map(in_force));
     let leased = plain.iter().filter_map(|limit| limit.leased(limit.lease_ttl().ok()?).ok());
     plain.iter().cloned().chain(leased).collect()
 }

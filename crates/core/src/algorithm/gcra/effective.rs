@@ -27,6 +27,15 @@ impl Gcra {
         self.at_rate(1).unwrap_or(*self)
     }
 
+    /// Whether no debt of another rate is beyond what this one repairs.
+    pub(crate) fn remembers(&self, before: &Self) -> bool {
+        let time = |units: u64, of: &Pace, other: &Pace| {
+            u128::from(units) * u128::from(of.tick_us) * u128::from(other.scale)
+        };
+        time(before.tolerance, &before.pace, &self.pace)
+            <= time(self.most, &self.pace, &before.pace)
+    }
+
     fn at_rate(&self, limit: u64) -> Option<Self> {
         let part = u128::from(self.burst) * u128::from(limit) / u128::from(self.limit);
         let burst = u64::try_from(part).ok()?.max(1);

@@ -1,5 +1,7 @@
 //! What several checks ask of a store, and what its answers mean to each of them.
 
+use std::num::NonZeroU32;
+
 use tidegate_core::{Decision, Limit, Verdict};
 
 use super::Together;
@@ -30,6 +32,8 @@ pub(super) struct Count<'e> {
     /// What the store keeps instead of the limit.
     pub(super) kept: Option<Limit>,
     pub(super) policy: &'e Compiled,
+    /// Which part has it, and as which of its limits.
+    pub(super) place: (usize, usize),
     pub(super) cost: u64,
 }
 
@@ -39,6 +43,15 @@ impl<'e> Step<'e> {
         let mut counts = self.counts.iter().zip(keys);
         let known = counts.position(|(count, known)| count.scope == scope && *known == key);
         known.unwrap_or(keys.len())
+    }
+
+    /// What this node may grant by itself.
+    pub(super) fn share_of(&self, count: &Count<'e>, nodes: NonZeroU32) -> Limit {
+        let (part, index) = count.place;
+        match self.parts.get(part) {
+            Some(Part::Counted(limits, _)) => limits.share_of(index, nodes),
+            Some(Part::Known(_)) | None => count.limit.share(nodes),
+        }
     }
 
     pub(super) fn answer(&self, decisions: &[Decision]) -> Result<Together<'e>, CheckError> {

@@ -58,6 +58,12 @@ impl LeasedLimits {
         Arc::new(Self { limits: limits.iter().zip(leased).map(own).collect() })
     }
 
+    /// Whether these limits, in place of others of the same key, still count what was spent under those.
+    pub(super) fn remembers(&self, before: &Self) -> bool {
+        let mut pairs = self.limits.iter().zip(&before.limits);
+        pairs.all(|(now, before)| now.leased.remembers(&before.leased))
+    }
+
     pub(super) fn with<R>(&self, op: Op, then: impl FnOnce(&Ask<'_>) -> R) -> R {
         let limits: Vec<_> = self.limits.iter().map(OwnedLimit::keyed).collect();
         then(&Ask { mode: Mode::All, limits: &limits, cost: 1, op })

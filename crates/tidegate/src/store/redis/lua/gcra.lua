@@ -1,7 +1,8 @@
 -- GCRA and token bucket: one kernel. Twins: core/src/algorithm/pace.rs and gcra.rs.
 --
--- Ask:   gcra,interval,scale,tick,burst,tolerance    an interval is interval/scale ticks of `tick` µs; the tolerance
---                                                    counts in units of 1/scale tick, like all that is ahead
+-- Ask:   gcra,interval,scale,tick,burst,tolerance[,most]   an interval is interval/scale ticks of `tick` µs; the
+--        tolerance counts in units of 1/scale tick, like all that is ahead; what lies further than `most` is repaired,
+--        which is the tolerance where it is not said
 -- State: "us", or "ticks frac scale tick" where that is not a whole number of µs
 
 -- A burst of centuries ends after 2^53 µs. Instants up to here are even, and so rounded: down, to hold nobody back.
@@ -82,21 +83,22 @@ end
 algorithms.gcra = {
   load = load_arrival,
 
-  read = function(interval, scale, tick, burst, tolerance)
+  read = function(interval, scale, tick, burst, tolerance, most)
     return {
       algorithm = algorithms.gcra,
-      interval = interval, scale = scale, tick = tick, burst = burst, tolerance = tolerance,
+      interval = interval, scale = scale, tick = tick, burst = burst, tolerance = tolerance, most = most or tolerance,
     }
   end,
 
   decide = function(limit, state, cost)
-    local units, repaired = ahead(limit, state, limit.tolerance)
-    local room, interval = limit.tolerance - units, limit.interval
+    local units, repaired = ahead(limit, state, limit.most)
+    local room, interval = max(0, limit.tolerance - units), limit.interval
     if cost <= limit.burst and cost * interval <= room then
       local left, spent = room - cost * interval, units + cost * interval
       return div(left, interval), 0, micros(limit, spent), (cost > 0 or repaired) and spent or nil
     end
-    local retry = cost > limit.burst and -1 or micros(limit, cost * interval - room)
+    -- In this order it stays below 2^53, also where what lies ahead passes the tolerance.
+    local retry = cost > limit.burst and -1 or micros(limit, units - (limit.tolerance - cost * interval))
     return div(room, interval), retry, micros(limit, units), repaired and units or nil
   end,
 
@@ -105,7 +107,7 @@ algorithms.gcra = {
   end,
 
   refund = function(limit, state, _, amount)
-    local units = ahead(limit, state, limit.tolerance)
+    local units = ahead(limit, state, limit.most)
     move_arrival(limit, state, max(0, units - min(amount, limit.burst) * limit.interval))
   end,
 
@@ -115,7 +117,7 @@ algorithms.gcra = {
     if ticks > div(limit.tolerance, limit.scale) then return end
     local credit = min(back.units, limit.burst) * limit.interval - ticks * limit.scale
     if credit <= 0 then return end
-    move_arrival(limit, state, max(0, ahead(limit, state, limit.tolerance) - credit))
+    move_arrival(limit, state, max(0, ahead(limit, state, limit.most) - credit))
   end,
 }
 
