@@ -63,7 +63,6 @@ fn what_others_were_configured_with_becomes_ours() {
                  shadow_mode: true\n  - key: blocked\n    rate_limit: { unit: day, requests_per_unit: 0 }\n";
     let limitador = "- { namespace: shop, max_value: 10, seconds: 60, variables: [user_id] }\n\
                      - { namespace: shop, max_value: 5, seconds: 1, name: burst, conditions: [\"m == 'POST'\"], variables: [] }\n";
-    fs::create_dir(folder.path("envoy")).unwrap();
     folder.write("envoy/a.yaml", envoy);
     folder.write("envoy/note.txt", "no YAML: [");
     let limitador = folder.write("limits.yaml", limitador);

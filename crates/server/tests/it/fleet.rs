@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
-use crate::programs::{Folder, Program, curl, free_port, wait_for_port};
-use crate::support::{Reply, Server};
+use crate::programs::{Program, curl, free_port, wait_for_port};
+use crate::support::{Folder, Reply, Server};
 
 /// Patient, since the machine may be busy: what is decided without Redis would be another limit.
 const CONFIG: &str = r#"
@@ -31,7 +31,7 @@ fn balancer(folder: &Folder, doors: &[(u16, [String; 3])]) -> Program {
     let text = format!("defaults\n  mode tcp\n{timeouts}{}", doors.concat());
     let config = folder.write("haproxy.cfg", &text);
     let mut command = Command::new("/usr/sbin/haproxy");
-    command.args(["-db", "-f", config.to_str().unwrap()]);
+    command.args(["-db", "-f", &config]);
     Program::start(&mut command, folder)
 }
 
@@ -75,8 +75,8 @@ fn question() -> Vec<u8> {
 
 fn over_grpc(port: u16, folder: &Folder) -> bool {
     let method = "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-    let (question, answer) = (folder.file("question"), folder.file(&answer_name()));
-    let data = format!("@{}", question.display());
+    let (question, answer) = (folder.path("question"), folder.path(&answer_name()));
+    let data = format!("@{question}");
     curl(&[
         "--http2-prior-knowledge",
         "-H",
@@ -86,7 +86,7 @@ fn over_grpc(port: u16, folder: &Folder) -> bool {
         "--data-binary",
         &data,
         "-o",
-        answer.to_str().unwrap(),
+        &answer,
         &format!("http://127.0.0.1:{port}/{method}"),
     ]);
     // After the frame's five bytes the first field is the verdict: 1 is OK, 2 is OVER_LIMIT.
@@ -108,7 +108,7 @@ fn admitted(ask: impl Fn() -> bool) -> usize {
 fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_taken() {
     let (redis, folder) = (RedisServer::start(), Folder::new());
     let config = folder.write("tidegate.yaml", &CONFIG.replace("REDIS", &redis.url()));
-    let args = ["serve", "-c", config.to_str().unwrap()];
+    let args = ["serve", "-c", &config];
     let any = ["--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
     let servers = [(); 3].map(|()| Server::start_with(&[&args[..], &any].concat()));
     for server in &servers {
@@ -126,7 +126,7 @@ fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_tak
         ],
     );
     [http, resp, grpc].into_iter().for_each(wait_for_port);
-    folder.write_bytes("question", &question());
+    folder.write("question", question());
     let admitted = std::thread::scope(|scope| {
         let folder = &folder;
         let http = scope.spawn(move || admitted(|| over_http(http)));

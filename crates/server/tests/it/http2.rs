@@ -8,8 +8,8 @@ use std::process::Command;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::processes::{DEADLINE, wait_until};
-use crate::programs::{Folder, Program, curl, free_port, on_socket, wait_for_port};
-use crate::support::{Server, tidegate};
+use crate::programs::{Program, curl, free_port, on_socket, wait_for_port};
+use crate::support::{Folder, Server, tidegate};
 
 const CHECK: &str = r#"{"policy":"api","key":"ann"}"#;
 const POLICIES: &str = "policies: { api: { limit: 100/min, burst: 20 } }\n";
@@ -39,7 +39,7 @@ fn a_socket_speaks_both_versions() {
     let folder = Folder::new();
     let (_program, socket) = on_socket(&folder, POLICIES);
     for args in [&["--http1.1"][..], &["--http2-prior-knowledge"]] {
-        let socket = ["--unix-socket", socket.to_str().unwrap()];
+        let socket = ["--unix-socket", &*socket];
         let said = curl(&[args, &socket, &["-d", CHECK, "http://tidegate/v1/check"]].concat());
         assert!(said.contains(r#""allowed":true"#), "{said}");
     }
@@ -51,7 +51,7 @@ fn many_streams_on_few_connections_are_all_answered() {
     let folder = Folder::new();
     let body = folder.write("body.json", r#"{"policy":"monthly","key":"ann"}"#);
     let ran = Command::new("h2load")
-        .args(["-n", "5000", "-c", "4", "-m", "64", "-d", body.to_str().unwrap()])
+        .args(["-n", "5000", "-c", "4", "-m", "64", "-d", &body])
         .arg(format!("{}/v1/check", server.url()))
         .output()
         .expect("cannot start h2load; `./dev clients` installs what the tests need");
@@ -133,16 +133,14 @@ fn with_tls(folder: &Folder, authority: &Authority) -> (Program, u16, String) {
     authority.sign(folder, "first");
     let ca = folder.write("ca.pem", &authority.0.pem());
     let port = free_port();
-    let (cert, key) = (folder.file("server.pem"), folder.file("server.key"));
+    let (cert, key) = (folder.path("server.pem"), folder.path("server.key"));
     let config = format!(
-        "{POLICIES}listen: {{ http: {{ address: 127.0.0.1:{port}, tls: {{ cert: {}, key: {} }} }} }}\n",
-        cert.display(),
-        key.display()
+        "{POLICIES}listen: {{ http: {{ address: 127.0.0.1:{port}, tls: {{ cert: {cert}, key: {key} }} }} }}\n"
     );
     let path = folder.write("tidegate.yaml", &config);
-    let program = Program::start(&mut tidegate(&["serve", "-c", path.to_str().unwrap()]), folder);
+    let program = Program::start(&mut tidegate(&["serve", "-c", &path]), folder);
     wait_for_port(port);
-    (program, port, ca.to_str().unwrap().to_owned())
+    (program, port, ca)
 }
 
 #[test]
@@ -164,10 +162,10 @@ fn tls_speaks_both_versions_and_takes_new_certificates() {
     };
     assert!(shown().contains("CN=first"), "{}", shown());
     // Half of a new pair: the old one stays.
-    fs::write(folder.file("server.pem"), "nonsense").unwrap();
+    fs::write(folder.path("server.pem"), "nonsense").unwrap();
     wait_until("the bad file is noticed", DEADLINE, || {
         assert!(shown().contains("CN=first"));
-        let log = fs::read_to_string(folder.file("program.log")).unwrap();
+        let log = fs::read_to_string(folder.path("program.log")).unwrap();
         log.contains("kept the old certificate")
     });
     authority.sign(&folder, "second");
@@ -200,7 +198,7 @@ fn a_load_balancer_names_the_client() {
          listen: {{ http: {{ address: 127.0.0.1:{port}, proxy_protocol: true }} }}\n"
     );
     let path = folder.write("tidegate.yaml", &config);
-    let _program = Program::start(&mut tidegate(&["serve", "-c", path.to_str().unwrap()]), &folder);
+    let _program = Program::start(&mut tidegate(&["serve", "-c", &path]), &folder);
     wait_for_port(port);
     let reset = format!("http://127.0.0.1:{port}/v1/reset");
     let status = ["-o", "/dev/null", "-w", "%{http_code}", "--haproxy-protocol", "-d", CHECK];

@@ -28,7 +28,7 @@ fn serve(rules: &Rules, grpc: &str) -> Server {
 
 #[test]
 fn a_stranger_is_answered_over_tcp_and_a_unix_socket() {
-    let rules = Rules::new("grpc", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let socket = format!("unix:{}/grpc.sock", rules.path());
     for grpc in ["127.0.0.1:0", &socket] {
         let server = serve(&rules, grpc);
@@ -41,7 +41,7 @@ fn a_stranger_is_answered_over_tcp_and_a_unix_socket() {
 
 #[test]
 fn who_watches_is_told_of_the_end_and_does_not_delay_it() {
-    let rules = Rules::new("watch", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let mut server = serve(&rules, "127.0.0.1:0");
     let mut watching =
         python(&[server.grpc.as_deref().unwrap(), "watch"]).stdout(Stdio::piped()).spawn().unwrap();
