@@ -119,6 +119,12 @@ fn counters_are_by_runtime_value_or_shared() {
     ] {
         assert_eq!(seen(&ask(&server, asked).1), [("OK", left)], "{asked}");
     }
+    // Those who are written, and not what stands for limits that come with a request.
+    let policies = server.get("/v1/policies").json();
+    let names: Vec<_> = policies.as_object().unwrap().keys().collect();
+    assert!(names.iter().any(|name| *name == "edge/bare"), "{names:?}");
+    assert!(names.iter().all(|name| !name.contains("//")), "{names:?}");
+    assert_eq!(server.get("/v1/status").json()["policies"], names.len());
     // The same counters by their names, over HTTP.
     assert_eq!(server.remaining("edge/bare", "x"), 18);
     assert_eq!(server.remaining("edge/exact_a", "global"), 10);
