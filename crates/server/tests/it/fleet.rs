@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
@@ -61,7 +62,7 @@ fn over_resp(port: u16) -> bool {
 }
 
 /// `RateLimitRequest { domain: "tidegate", descriptors: [{ policy: api, user: user-42 }] }`, framed for gRPC.
-fn question() -> Vec<u8> {
+pub(crate) fn question() -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| {
         [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()][..], bytes].concat()
     };
@@ -100,14 +101,19 @@ fn answer_name() -> String {
     format!("answer-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn admitted(ask: impl Fn() -> bool) -> usize {
-    (0..ASKS_PER_DOOR).filter(|_| ask()).count()
+/// Asks in step with the other doors: a slow client would find nothing left of the limit.
+fn admitted(round: &Barrier, ask: impl Fn() -> bool) -> usize {
+    let ask = |_: &u64| {
+        round.wait();
+        ask()
+    };
+    (0..ASKS_PER_DOOR).filter(ask).count()
 }
 
 #[test]
 fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_taken() {
     let (redis, folder) = (RedisServer::start(), Folder::new());
-    let config = folder.write("tidegate.yaml", &CONFIG.replace("REDIS", &redis.url()));
+    let config = folder.write("tidegate.yaml", CONFIG.replace("REDIS", &redis.url()));
     let args = ["serve", "-c", &config];
     let any = ["--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
     let servers = [(); 3].map(|()| Server::start_with(&[&args[..], &any].concat()));
@@ -127,11 +133,12 @@ fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_tak
     );
     [http, resp, grpc].into_iter().for_each(wait_for_port);
     folder.write("question", question());
+    let round = Barrier::new(3);
     let admitted = std::thread::scope(|scope| {
-        let folder = &folder;
-        let http = scope.spawn(move || admitted(|| over_http(http)));
-        let resp = scope.spawn(move || admitted(|| over_resp(resp)));
-        let grpc = scope.spawn(move || admitted(|| over_grpc(grpc, folder)));
+        let (folder, round) = (&folder, &round);
+        let http = scope.spawn(move || admitted(round, || over_http(http)));
+        let resp = scope.spawn(move || admitted(round, || over_resp(resp)));
+        let grpc = scope.spawn(move || admitted(round, || over_grpc(grpc, folder)));
         [http, resp, grpc].map(|door| door.join().unwrap())
     });
     assert_eq!(admitted.iter().sum::<usize>(), 60, "{admitted:?}");

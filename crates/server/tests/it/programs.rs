@@ -92,11 +92,16 @@ pub(crate) fn of_venv(program: &str) -> PathBuf {
 
 /// Runs curl, and gives what it printed.
 pub(crate) fn curl(args: &[&str]) -> String {
+    try_curl(args).unwrap_or_else(|said| panic!("curl {args:?}: {said}"))
+}
+
+/// … or what it complained of.
+pub(crate) fn try_curl(args: &[&str]) -> Result<String, String> {
     let ran = Command::new("curl").args(["-sS", "--max-time", "20"]).args(args).output();
     let ran = ran.expect("cannot start curl; `./dev clients` installs what the tests need");
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "curl {args:?}: {said}");
-    String::from_utf8(ran.stdout).unwrap()
+    let said = if ran.status.success() { Ok(ran.stdout) } else { Err(ran.stderr) };
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    said.map(text).map_err(text)
 }
 
 impl Server {

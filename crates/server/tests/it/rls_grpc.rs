@@ -51,3 +51,41 @@ fn who_watches_is_told_of_the_end_and_does_not_delay_it() {
     assert_eq!(lines.next().unwrap().unwrap(), "ok");
     assert!(watching.wait().unwrap().success());
 }
+
+/// Two servers under load from clients that spread their calls; the first is ended by a signal. What became of the calls.
+fn ended_under_load(signal: &str) -> (bool, String) {
+    let servers = [(); 2].map(|()| {
+        Server::start_with(&["serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+    });
+    let addresses = servers.each_ref().map(|server| server.grpc.clone().unwrap());
+    let mut command = Command::new(client("python"));
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/rls_load.py")).args(addresses);
+    let mut clients = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(clients.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(said.next().as_deref(), Some("loaded"));
+    let [mut first, second] = servers;
+    for server in [&first, &second] {
+        let asked = server.metric("tidegate_check_duration_seconds_count{door=\"grpc\"}");
+        assert!(asked.is_some_and(|asked| asked > 100.0), "{asked:?}");
+    }
+    let status = first.stop(signal);
+    assert_eq!(status.success(), signal == "TERM", "{status}");
+    drop(clients.stdin.take());
+    let told = said.next().unwrap_or_default();
+    (clients.wait().unwrap().success(), told)
+}
+
+#[test]
+fn a_server_that_is_stopped_under_load_fails_no_call() {
+    for _ in 0..3 {
+        let (all_answered, told) = ended_under_load("TERM");
+        assert!(all_answered, "{told}");
+    }
+}
+
+#[test]
+fn a_server_that_dies_under_load_is_noticed() {
+    // It may die between two calls.
+    let notices = || !ended_under_load("KILL").0;
+    assert!((0..5).any(|_| notices()));
+}
