@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder};
+use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder, PolicyView};
 
 use crate::config::{Config, DoorRules};
 use crate::doors::http::Settings;
@@ -58,6 +58,13 @@ impl Snapshot {
         let rules = config.doors.clone();
         let rls = config.rls.clone();
         Ok(Self { engine, http: Settings::of(&rules)?, rules, rls })
+    }
+
+    /// The policies that somebody has written: not those that only hold the counters of limits which come with a
+    /// request.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
+        let is_written = |policy: &PolicyView<'_>| !self.rls.rules.is_placeholder(policy.name());
+        self.engine.policies().filter(is_written)
     }
 }
 

@@ -43,7 +43,8 @@ Examples:
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
 The file is read again when it changes and on SIGHUP; a bad one is refused, and the old one stays.
-Ctrl-C or SIGTERM: /readyz says 503, requests in flight are finished, then it exits with 0.";
+Ctrl-C or SIGTERM: /readyz says 503, requests in flight are finished, then it exits with 0;
+after SIGTERM newcomers are served for another second (`drain`), so that balancers notice.";
 
 /// Serve what a configuration says, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
@@ -145,15 +146,17 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let reloader = tokio::spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
     systemd.ready();
-    tokio::select! {
-        () = stop(interrupt, terminate) => {}
-        () = systemd.keep_alive() => {}
-    }
+    let signal = systemd.alive_during(stop(interrupt, terminate)).await;
     gate.drains();
     systemd.stopping();
     reloader.abort();
     refresher.abort();
-    house.close().await;
+    let notice = match signal {
+        // Who sits at the terminal waits for it, and nobody sends clients there.
+        Stop::Interrupt => Duration::ZERO,
+        Stop::Terminate => gate.now().rules.drain,
+    };
+    systemd.alive_during(house.close(notice)).await;
     give_back(&gate.now().engine, deadline).await;
     tracing::info!("stopped");
     Ok(())
@@ -235,7 +238,8 @@ async fn refresh_overrides(gate: Arc<Gate>) {
 #[derive(Debug)]
 struct House {
     metrics: Arc<Metrics>,
-    stop: watch::Sender<bool>,
+    /// Once they are to close: for how long newcomers are served until then.
+    stop: watch::Sender<Option<Duration>>,
     servers: JoinSet<()>,
 }
 
@@ -251,14 +255,17 @@ impl House {
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
-            let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+            let stop = async {
+                let notice = stopped.wait_for(Option::is_some).await;
+                notice.ok().and_then(|notice| *notice).unwrap_or_default()
+            };
             server::run(listener, door, bounds, stop).await;
         });
     }
 
     /// All at once, and waits for the last request of each.
-    async fn close(mut self) {
-        self.stop.send_replace(true);
+    async fn close(mut self, notice: Duration) {
+        self.stop.send_replace(Some(notice));
         while self.servers.join_next().await.is_some() {}
     }
 }
@@ -323,13 +330,23 @@ fn of_socket(name: DoorName, error: &io::Error) -> Failure {
     Failure::new(format!("the socket for `{}`: {error}", name.as_str()))
 }
 
+/// Who has told the process to stop.
+#[derive(Clone, Copy, Debug)]
+enum Stop {
+    /// Somebody at a terminal.
+    Interrupt,
+    /// Whatever manages services.
+    Terminate,
+}
+
 /// Ready when the process is told to stop.
-async fn stop(mut interrupt: Signal, mut terminate: Signal) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+async fn stop(mut interrupt: Signal, mut terminate: Signal) -> Stop {
+    let stop = tokio::select! {
+        _ = interrupt.recv() => Stop::Interrupt,
+        _ = terminate.recv() => Stop::Terminate,
+    };
     tracing::info!("stopping: finishing the requests in flight");
+    stop
 }
 
 fn on(kind: SignalKind) -> Result<Signal, Failure> {

@@ -1,10 +1,12 @@
 //! What doors go by besides the policies.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tidegate::Cidr;
 use tidegate::tower::{ClientIp, Headers};
 
+use super::amount::span_within;
 use super::node::Spot;
 use super::overrides::unknown_policy;
 use super::problem::Problem;
@@ -13,6 +15,11 @@ use super::text::{self, Dialect, Legacy, OneOrMany};
 use crate::doors::forward_auth::{BadMatch, Match, Route};
 use crate::doors::rls::Manner;
 use crate::identity::{KeyParts, UnknownPart};
+
+/// Enough for a balancer that looks twice a second.
+const DRAIN: Duration = Duration::from_secs(1);
+/// Nobody looks less often than this.
+const DRAIN_MAX: Duration = Duration::from_mins(5);
 
 /// What doors go by: everything in it can change while they are open.
 #[derive(Clone, Debug)]
@@ -28,6 +35,8 @@ pub(crate) struct DoorRules {
     /// What admin calls have to show; none: they are answered on this machine only.
     pub(crate) admin_token: Option<SecretSource>,
     pub(crate) headers: Headers,
+    /// For how long newcomers are served once a manager of services has told the server to stop.
+    pub(crate) drain: Duration,
 }
 
 impl Default for DoorRules {
@@ -39,6 +48,7 @@ impl Default for DoorRules {
             trusted_proxies: Vec::new(),
             admin_token: None,
             headers: Headers::default(),
+            drain: DRAIN,
         }
     }
 }
@@ -62,7 +72,12 @@ pub(crate) fn doors(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>)
         .headers
         .as_ref()
         .map_or(Headers::default(), |text| headers(text, &top.of("headers"), found));
-    DoorRules { routes, policy_keys, client_ip, trusted_proxies, admin_token, headers }
+    let drain = file
+        .drain
+        .as_ref()
+        .and_then(|text| top.of("drain").note(span_within(text, Duration::ZERO, DRAIN_MAX), found));
+    let drain = drain.unwrap_or(DRAIN);
+    DoorRules { routes, policy_keys, client_ip, trusted_proxies, admin_token, headers, drain }
 }
 
 /// How Envoy's service answers.

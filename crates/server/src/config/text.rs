@@ -57,4 +57,8 @@ pub(crate) struct File {
     pub(crate) headers: Option<Headers>,
     /// The rate limit service that Envoy asks.
     pub(crate) envoy: Option<Envoy>,
+    /// For how long new connections are still served after SIGTERM, while `/readyz` says 503: at least as long as it takes
+    /// a balancer to look twice. Up to 5min. Default: 1s.
+    #[schemars(example = "5s")]
+    pub(crate) drain: Option<Span>,
 }

@@ -160,7 +160,7 @@ async fn auth_by(
 }
 
 async fn policies(State(gate): State<Arc<Gate>>) -> Response {
-    policies::render(&gate.now().engine).into_response()
+    policies::render(&gate.now()).into_response()
 }
 
 async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<Whole, Problem>

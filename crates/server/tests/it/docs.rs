@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::openapi::same_shape;
-use crate::programs::{Folder, root};
-use crate::support::Server;
+use crate::programs::root;
+use crate::support::{Folder, Server};
 
 /// The fenced blocks of a page: what they are, and what they say.
 fn blocks(page: &str) -> Vec<(String, String)> {

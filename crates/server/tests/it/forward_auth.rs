@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 
-use crate::programs::{Folder, curl, on_socket};
-use crate::support::{Reply, Server};
+use crate::programs::{curl, on_socket};
+use crate::support::{Folder, Reply, Server};
 
 const CONFIG: &str = r#"
 policies:
@@ -177,8 +177,7 @@ fn a_proxy_on_a_socket_needs_no_trust() {
     let (_program, socket) = on_socket(&folder, &CONFIG.replace("[127.0.0.1]", "[]"));
     let ask = |client: &str| {
         let client = format!("x-forwarded-for: {client}");
-        let socket = socket.to_str().unwrap();
-        let always = ["-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", socket];
+        let always = ["-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", &socket];
         curl(&[&always[..], &["-H", &client, "http://x/v1/auth/login"]].concat())
     };
     let asked = ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2"].map(ask);

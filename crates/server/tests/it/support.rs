@@ -83,9 +83,11 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Writes a file, and gives its path.
-    pub(crate) fn write(&self, name: &str, text: &str) -> String {
-        fs::write(self.path(name), text).unwrap();
+    /// Writes a file, with the folders that it is in, and gives its path.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
         self.path(name)
     }
 }

@@ -163,6 +163,11 @@ impl Problem {
             CheckError::Store(bad) if bad.trouble() == Trouble::BadAsk => {
                 Self::bad_field("atomic", &format!("cannot be kept: {bad}"))
             }
+            CheckError::Apart => Self::bad_field(
+                "atomic",
+                "cannot be kept: the checks count in different slots of a Redis Cluster. Those of one `key` share \
+                 a slot, and so do the rules of one of Envoy's domains; ask for the others one after another",
+            ),
             other => Self::unanswered(engine, other),
         }
     }
