@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod envoy;
+pub(crate) mod proxy;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod validate;
@@ -28,6 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate                                  serve a demo on http://127.0.0.1:8080
   tidegate -c tidegate.yaml                 serve what a file says; see `tidegate config example`
+  tidegate proxy --upstream http://127.0.0.1:3000 --limit 240/min   in front of a site
   tidegate validate tidegate.yaml           is the file right?
   tidegate check api user-42                ask it: exit 0 allowed, 2 denied
   curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
@@ -59,6 +61,7 @@ pub(crate) enum Command {
     Check(check::Args),
     Config(config::Args),
     Doctor(doctor::Args),
+    Proxy(proxy::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Vectors(vectors::Args),

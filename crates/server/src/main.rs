@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         Command::Check(args) => cli::check::run(&args),
         Command::Config(args) => cli::config::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
+        Command::Proxy(args) => cli::proxy::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),
         Command::Validate(args) => cli::validate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),
