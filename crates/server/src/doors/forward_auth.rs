@@ -80,7 +80,7 @@ fn told(snapshot: &Snapshot, seen: &Seen<'_>, answer: &Answer<'_>, denied: Statu
         return (StatusCode::OK, told).into_response();
     }
     told.insert(STATUS, LIMITED);
-    refusal::response(seen, Problem::limited(denied, answer), told).map(Body::new)
+    refusal::response(seen, Problem::limited(denied, answer), told).map(Body::from)
 }
 
 /// The status of a refusal. Some proxies append the client's own query, so that it can only choose among refusals.

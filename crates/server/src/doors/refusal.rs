@@ -7,7 +7,6 @@ use axum::http::header::{
     PRAGMA, RETRY_AFTER,
 };
 use axum::http::{HeaderMap, Response, StatusCode};
-use http_body_util::Full;
 
 use super::http::Problem;
 use crate::identity::Seen;
@@ -34,11 +33,7 @@ enum Wanted {
 }
 
 /// Writes a refusal: `told` are the headers that tell when to come back. The status is that of the problem.
-pub(crate) fn response(
-    seen: &Seen<'_>,
-    problem: Problem,
-    told: HeaderMap,
-) -> Response<Full<Bytes>> {
+pub(crate) fn response(seen: &Seen<'_>, problem: Problem, told: HeaderMap) -> Response<Bytes> {
     let mut response = match wanted(seen) {
         Wanted::Json => problem.whole(),
         Wanted::Nothing => empty(problem.status()),
@@ -54,19 +49,19 @@ pub(crate) fn response(
     response
 }
 
-fn empty(status: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
+fn empty(status: StatusCode) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
     *response.status_mut() = status;
     response
 }
 
-fn page(status: StatusCode, wait: Option<&HeaderValue>) -> Response<Full<Bytes>> {
+fn page(status: StatusCode, wait: Option<&HeaderValue>) -> Response<Bytes> {
     let seconds = wait.and_then(|wait| wait.to_str().ok());
     let body = match seconds {
         Some(seconds) => PAGE.replace(SECONDS, seconds).into(),
         None => Bytes::from_static(CLOSED.as_bytes()),
     };
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));

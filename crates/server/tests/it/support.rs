@@ -159,6 +159,11 @@ impl Server {
         self.child.as_mut().and_then(|child| child.stdout.take()).unwrap()
     }
 
+    /// The process alone, for who ends it.
+    pub(crate) fn into_child(mut self) -> Child {
+        self.child.take().unwrap()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }

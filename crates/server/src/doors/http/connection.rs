@@ -22,6 +22,7 @@ use hyper_util::server::conn::auto;
 pub(crate) use self::line::{Held, Line};
 pub(crate) use self::patient::Alarm;
 use self::patient::Patient;
+use crate::gather::Gathering;
 use crate::listen::{Peer, Stream};
 use crate::server::Ending;
 
@@ -103,18 +104,20 @@ pub(crate) fn builder(bounds: HttpBounds) -> auto::Builder<TokioExecutor> {
     http
 }
 
-/// Serves a connection to its end.
+/// Serves a connection to its end; `unread` is what was read of it already.
 pub(crate) async fn serve<A: Answers>(
     http: &auto::Builder<TokioExecutor>,
     bounds: HttpBounds,
     answers: A,
-    stream: Stream,
+    (stream, unread): (Stream, Vec<u8>),
     peer: Peer,
     mut ending: Ending,
 ) {
     let line = Arc::new(Line::default());
     let caller = Caller { peer, is_tls: stream.is_tls(), line: line.clone() };
-    let patient = Patient::new(stream, line.clone(), bounds);
+    let patient = Patient::new(stream, unread, line.clone(), bounds);
+    // HTTP/1.1 has one answer at a time.
+    let stream = Gathering::only_if(patient, Patient::is_http2);
     // One count of references per request, not one for each of these.
     let session = Arc::new(Session { answers, caller, ending: ending.clone() });
     let lasting = session.clone();
@@ -123,7 +126,8 @@ pub(crate) async fn serve<A: Answers>(
         session.caller.line.begin();
         async move { Ok::<_, Infallible>(session.answer(request).await) }
     });
-    let mut connection = pin!(http.serve_connection_with_upgrades(TokioIo::new(patient), service));
+    let io = TokioIo::new(stream.clone());
+    let mut connection = pin!(http.serve_connection_with_upgrades(io, service));
     let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
     let mut seen = 0;
     let mut is_farewell = false;
@@ -137,21 +141,21 @@ pub(crate) async fn serve<A: Answers>(
         };
         tokio::select! {
             biased;
-            ended = connection.as_mut() => break ended,
+            ended = stream.turns(connection.as_mut()) => break ended,
             () = stop => {
                 // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
                 if is_farewell || line.is_http2() {
                     connection.as_mut().graceful_shutdown();
                 }
                 if is_farewell {
-                    break connection.as_mut().await;
+                    break stream.turns(connection.as_mut()).await;
                 }
                 is_farewell = true;
             }
             () = idle.as_mut() => {
                 if line.is_idle_since(&mut seen) {
                     connection.as_mut().graceful_shutdown();
-                    break connection.as_mut().await;
+                    break stream.turns(connection.as_mut()).await;
                 }
                 let deadline = tokio::time::Instant::now() + bounds.idle_timeout;
                 idle.as_mut().reset(deadline);

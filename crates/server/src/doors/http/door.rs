@@ -14,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use tracing::Instrument;
 
 use super::connection::{Answers, Caller, HttpBounds, builder, serve};
+use super::express;
 use crate::gate::Gate;
 use crate::listen::{Peer, Stream};
 use crate::logs::trace;
@@ -51,9 +52,14 @@ impl HttpDoor {
 }
 
 impl Door for HttpDoor {
-    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
+    async fn serve(self, mut stream: Stream, peer: Peer, mut ending: Ending) {
         let Self { api, http, bounds } = self;
-        serve(&http, bounds, api, stream, peer, ending).await;
+        let unread = match &api.checks {
+            Some(gate) => express::serve(&mut stream, gate, &mut ending, bounds).await,
+            None => Some(Vec::new()),
+        };
+        let Some(unread) = unread else { return };
+        serve(&http, bounds, api, (stream, unread), peer, ending).await;
     }
 }
 
@@ -76,7 +82,8 @@ impl ApiAnswers {
     ) -> Response<Either<Full<Bytes>, Body>> {
         match &self.checks {
             Some(gate) if is_check(&request) => {
-                super::check_now(gate, request.into_body()).await.map(Either::Left)
+                let answer = super::check_now(gate, request.into_body()).await;
+                answer.map(|body| Either::Left(Full::new(body)))
             }
             _ => self.routed(request, peer).await.map(Either::Right),
         }

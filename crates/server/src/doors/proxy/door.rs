@@ -37,7 +37,7 @@ impl Door for ProxyDoor {
     async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
         let Self { gate, http, bounds } = self;
         let answers = ProxyAnswers { gate, tunnel: Mutex::default() };
-        serve(&http, bounds, answers, stream, peer, ending).await;
+        serve(&http, bounds, answers, (stream, Vec::new()), peer, ending).await;
     }
 }
 

@@ -65,6 +65,10 @@ pub(crate) enum Cut {
 }
 
 impl Relay {
+    pub(super) fn own(body: Bytes) -> Self {
+        Self::Own(Full::new(body))
+    }
+
     /// Passes a body on. While the request's own is not all sent, both have to go on at once.
     pub(super) fn pass(
         body: Incoming,

@@ -5,6 +5,7 @@ mod admission;
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::http::header::{CONNECTION, HeaderValue, UPGRADE, VIA};
 use axum::http::request::Parts;
 use axum::http::{Method, Response, StatusCode};
@@ -44,7 +45,7 @@ impl From<Response<Relay>> for Passed {
 
 impl From<Problem> for Passed {
     fn from(problem: Problem) -> Self {
-        problem.whole().map(Relay::Own).into()
+        problem.whole().map(Relay::own).into()
     }
 }
 
@@ -67,7 +68,7 @@ pub(super) async fn answer(gate: &Gate, mut request: Request<Incoming>, caller: 
     };
     let admitted = match admit(gate, &proxy, caller.peer, &parts).await {
         Ok(admitted) => admitted,
-        Err(refused) => return (*refused).map(Relay::Own).into(),
+        Err(refused) => return (*refused).map(Relay::own).into(),
     };
     let exchange = Exchange { gate, proxy, caller, wishes, host, place };
     exchange.pass(parts, body, admitted, client).await.unwrap_or_else(Passed::from)
@@ -75,7 +76,7 @@ pub(super) async fn answer(gate: &Gate, mut request: Request<Incoming>, caller: 
 
 /// There is too much to do.
 fn shed(proxy: &Proxy) -> Passed {
-    let mut response = Problem::shed(proxy.settings.shed_status).whole().map(Relay::Own);
+    let mut response = Problem::shed(proxy.settings.shed_status).whole().map(Relay::own);
     write_retry_after(response.headers_mut(), Some(std::time::Duration::from_secs(1)));
     response.into()
 }
@@ -188,6 +189,6 @@ async fn switched(
     parts.headers.insert(UPGRADE, protocol);
     parts.headers.append(VIA, head::via(parts.version));
     parts.extensions.clear();
-    let response = Response::from_parts(parts, Relay::Own(http_body_util::Full::default()));
+    let response = Response::from_parts(parts, Relay::own(Bytes::new()));
     Ok(Passed { response, tunnel: Some(Tunnel { client, upstream, first, guards }) })
 }

@@ -1,5 +1,4 @@
 use axum::http::Request;
-use http_body_util::BodyExt;
 
 use super::*;
 use crate::identity::ClientIp;
@@ -7,7 +6,7 @@ use crate::listen::Peer;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Full<Bytes>> {
+fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes> {
     let request = Request::builder().method(method).uri(path);
     let add = |request: axum::http::request::Builder, (name, value): &(&str, &str)| {
         request.header(*name, *value)
@@ -20,13 +19,13 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Full<
     response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), told)
 }
 
-#[tokio::test]
-async fn people_get_a_page_programs_what_they_ask_for_and_assets_nothing() {
-    let kind = async |method: &str, path: &str, headers: &[(&str, &str)]| {
+#[test]
+fn people_get_a_page_programs_what_they_ask_for_and_assets_nothing() {
+    let kind = |method: &str, path: &str, headers: &[(&str, &str)]| {
         let response = refused(method, path, headers);
         let kind =
             response.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap().to_owned());
-        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body = response.into_body();
         assert_eq!(kind.is_none(), body.is_empty(), "{method} {path} {headers:?}");
         kind.map_or("", |kind| if kind.contains("html") { "page" } else { "json" })
     };
@@ -53,12 +52,12 @@ async fn people_get_a_page_programs_what_they_ask_for_and_assets_nothing() {
         ("GET", "/data.json", &[json], "json"),
         ("GET", "/v1.2/shoes", &[html], "page"),
     ] {
-        assert_eq!(kind(method, path, headers).await, expected, "{method} {path} {headers:?}");
+        assert_eq!(kind(method, path, headers), expected, "{method} {path} {headers:?}");
     }
 }
 
-#[tokio::test]
-async fn the_page_counts_down_from_what_the_header_says() {
+#[test]
+fn the_page_counts_down_from_what_the_header_says() {
     let response = refused("GET", "/", &[("accept", BROWSER)]);
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()[RETRY_AFTER], "17");
@@ -67,7 +66,7 @@ async fn the_page_counts_down_from_what_the_header_says() {
         (&response.headers()[PRAGMA], &response.headers()[EXPIRES]),
         (&"no-cache".parse().unwrap(), &"0".parse().unwrap())
     );
-    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body = response.into_body();
     let page = String::from_utf8(body.to_vec()).unwrap();
     assert!(page.contains("<title>Whoa, Slow Down There!</title>"), "{page}");
     assert!(page.contains(r#"content="17""#) && !page.contains(SECONDS), "{page}");

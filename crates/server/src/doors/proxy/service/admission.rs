@@ -4,7 +4,6 @@
 use axum::body::Bytes;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode};
-use http_body_util::Full;
 use tidegate::tower::{Report, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Op, Permit, Reservation, Source, SystemClock};
 
@@ -28,7 +27,7 @@ pub(super) struct Admitted {
     pub(super) permit: Option<Permit>,
 }
 
-type Refused = Box<Response<Full<Bytes>>>;
+type Refused = Box<Response<Bytes>>;
 
 /// Decides, and waits if a leaky bucket says so.
 pub(super) async fn admit(
