@@ -1,7 +1,7 @@
 //! The algorithms of [tidegate](https://docs.rs/tidegate), and nothing else.
 //!
 //! Everything here is a pure function of a limit, a state, an instant and a cost. The crate reads no clock,
-//! does no I/O, uses no floating point and depends on the standard library alone; a decision allocates
+//! does no I/O and depends on the standard library alone. A decision uses no floating point, and allocates
 //! nothing but what a state needs to grow. The same decision comes out of every store, bit for bit.
 //!
 //! - [`Limit`] is one of the checked algorithms: [`Gcra`] (also the token bucket), [`FixedWindow`],
@@ -9,9 +9,12 @@
 //! - [`State`] is what a store keeps per key.
 //! - [`Limit::decide`] answers with a [`Decision`] and the [`Change`] that an admitted check writes;
 //!   [`decide_many`] does the same over several limits at once.
+//! - [`Limit::effective`] is the limit in force while what it protects can bear less than all of it.
 //! - A *lease* lets a node take units ahead and spend them in process, and never admits more: [`Terms`] say
 //!   for how long, [`Limit::leased`] is what the store then keeps, [`grant`] and [`Limit::give_back`] are what
 //!   it is asked.
+//! - [`adaptive`] makes limits follow the health of what they protect. There numbers are floats; what comes out
+//!   is the whole number that a decision takes.
 //!
 //! ```
 //! use tidegate_core::{Limit, State, Timestamp};
@@ -26,10 +29,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod adaptive;
 mod algorithm;
 mod calendar;
 mod combine;
 mod decision;
+mod effective;
 mod error;
 mod lease;
 mod limit;

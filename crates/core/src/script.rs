@@ -23,7 +23,10 @@ impl Limit {
     /// ```
     pub fn write_script(&self, around: Timestamp, out: &mut String) {
         match self {
-            Self::Gcra(gcra) | Self::TokenBucket(gcra) => write(out, "gcra", &gcra.script()),
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
+                let (numbers, count) = gcra.script();
+                write(out, "gcra", &numbers[..count]);
+            }
             Self::FixedWindow(window) => write(out, "window", &window.script()),
             Self::SlidingWindow(window) => write(out, "slots", &window.script()),
             Self::SlidingLog(log) => write(out, "log", &[log.limit(), micros(log.period())]),

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::algorithm::{Concurrency, Gcra, LeakyBucket, SlidingLog};
+use crate::algorithm::{Concurrency, Gcra, LeakyBucket};
 use crate::limit::Limit;
 
 impl Limit {
@@ -26,9 +26,7 @@ impl Limit {
             Self::TokenBucket(gcra) => share_of_rate(gcra, nodes).map(Self::TokenBucket),
             Self::FixedWindow(window) => Some(window.with_limit(part(window.limit())).into()),
             Self::SlidingWindow(window) => Some(window.with_limit(part(window.limit())).into()),
-            Self::SlidingLog(log) => {
-                SlidingLog::new(part(log.limit()), log.period()).ok().map(Into::into)
-            }
+            Self::SlidingLog(log) => Some(log.with_limit(part(log.limit())).into()),
             Self::Quota(quota) => Some(quota.with_limit(part(quota.limit())).into()),
             Self::Concurrency(limit) => {
                 Concurrency::new(part(limit.limit()), limit.lease()).ok().map(Into::into)

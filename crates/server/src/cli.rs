@@ -76,17 +76,25 @@ impl Cli {
 
 /// Why a command failed, for people.
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub(crate) struct Failure {
+    why: String,
+    code: u8,
+}
 
 impl Failure {
     pub(crate) fn new(why: impl Into<String>) -> Self {
-        Self(why.into())
+        Self { why: why.into(), code: ERROR }
+    }
+
+    /// What was typed makes no sense, in a way that only the command knows.
+    pub(crate) fn usage(why: impl Into<String>) -> Self {
+        Self { why: why.into(), code: USAGE }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
@@ -100,7 +108,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 /// Says why a command failed.
 pub(crate) fn failed(why: &Failure) -> ExitCode {
     let _ = writeln!(io::stderr(), "tidegate: {why}");
-    ExitCode::from(ERROR)
+    ExitCode::from(why.code)
 }
 
 #[cfg(test)]

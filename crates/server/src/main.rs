@@ -15,6 +15,7 @@
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
+//! - [`simulation`] runs the same code in virtual time, within bounds.
 //! - [`systemd`] takes sockets over, and says how the service does.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@ mod observed;
 mod patience;
 mod reload;
 mod server;
+mod simulation;
 mod store;
 mod systemd;
 mod text;

@@ -1,5 +1,7 @@
 //! GCRA, the default, and the token bucket: one kernel under two names.
 
+mod effective;
+
 use std::time::Duration;
 
 use super::divisor::Divisor;
@@ -38,6 +40,9 @@ pub struct Gcra {
     /// `burst × interval`, less the life of a lease where there are leases: how far ahead a key may get, in
     /// units of 1/scale tick.
     tolerance: u64,
+    /// What is repaired to this lay further ahead than it could have been written: the tolerance, or under a reduced
+    /// rate that of the whole one, whose debt must not be forgotten.
+    most: u64,
     /// Turns room into whole units.
     units: Divisor,
 }
@@ -88,7 +93,7 @@ impl Gcra {
             period_us,
         })?;
         let (tolerance, units) = (burst * pace.interval, Divisor::new(pace.interval));
-        Ok(Self { limit, period_us, burst, pace, tolerance, units })
+        Ok(Self { limit, period_us, burst, pace, tolerance, most: tolerance, units })
     }
 
     /// A token bucket of `capacity` tokens that gains `refill` tokens per `period`.
@@ -140,7 +145,7 @@ impl Gcra {
         cost: u64,
     ) -> (Decision, Option<Arrival>) {
         let pace = &self.pace;
-        let ahead = pace.ahead(arrival, now, self.tolerance);
+        let ahead = pace.ahead(arrival, now, self.most);
         let (decision, units) = self.spend(ahead.units, cost, |units| pace.micros(units, now));
         let writes = units != ahead.units || ahead.repaired;
         (decision, writes.then(|| pace.arrival(now, units)))
@@ -170,18 +175,18 @@ impl Gcra {
         if !self.pace.is_whole() {
             return None;
         }
-        let ahead = arrival_us.saturating_sub(now.as_micros()).min(self.tolerance);
+        let ahead = arrival_us.saturating_sub(now.as_micros()).min(self.most);
         let (decision, units) = self.spend(ahead, cost, |units| units);
         // What lies in the past and is not spent from stays where it is.
         let arrival_us = if units == 0 { arrival_us } else { now.as_micros() + units };
-        let spent = self.tolerance - units < self.pace.interval;
+        let spent = self.tolerance.saturating_sub(units) < self.pace.interval;
         Some((decision, WholeArrival { arrival_us, spent }))
     }
 
     /// The kernel: how far ahead the key is afterwards, in units of 1/scale tick.
     #[inline]
     fn spend(&self, ahead: u64, cost: u64, micros: impl Fn(u64) -> u64) -> (Decision, u64) {
-        let room = self.tolerance - ahead;
+        let room = self.tolerance.saturating_sub(ahead);
         let interval = self.pace.interval;
         // A cost above the burst is refused before any product is formed, so none can overflow.
         if cost <= self.burst && cost * interval <= room {
@@ -191,15 +196,17 @@ impl Gcra {
         let retry = if cost > self.burst {
             Retry::Never
         } else {
-            Retry::After(micros(cost * interval - room))
+            // What lies ahead may pass the tolerance, where the rate was higher before.
+            Retry::After(micros(cost * interval + ahead - self.tolerance))
         };
         (Decision::refuse(self.burst, self.units.divide(room), retry, micros(ahead)), ahead)
     }
 
-    /// The numbers a script needs.
-    pub(crate) const fn script(&self) -> [u64; 5] {
+    /// The numbers a script needs, and how many of them: the last only where it is not the one before.
+    pub(crate) const fn script(&self) -> ([u64; 6], usize) {
         let Pace { interval, scale, tick_us } = self.pace;
-        [interval, scale, tick_us, self.burst, self.tolerance]
+        let count = if self.most == self.tolerance { 5 } else { 6 };
+        ([interval, scale, tick_us, self.burst, self.tolerance, self.most], count)
     }
 
     pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
@@ -208,7 +215,7 @@ impl Gcra {
     }
 
     pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
-        let ahead = self.pace.ahead(state.arrival(), now, self.tolerance).units;
+        let ahead = self.pace.ahead(state.arrival(), now, self.most).units;
         let credit = amount.min(self.burst) * self.pace.interval;
         Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
     }
@@ -228,7 +235,9 @@ impl Gcra {
         let less = self.pace.units_up(ttl_us, self.tolerance)?;
         let tolerance = self.tolerance - less;
         let burst = self.units.divide(tolerance);
-        (burst > 0).then_some(Self { burst, tolerance, ..*self })
+        // Debt of a higher rate stays debt; without any, nothing gets further ahead than the tolerance.
+        let most = if self.most == self.tolerance { tolerance } else { self.most };
+        (burst > 0).then_some(Self { burst, tolerance, most, ..*self })
     }
 
     /// Credits what the units would still weigh had nobody else come: their time less their age. Time passes
@@ -242,7 +251,7 @@ impl Gcra {
         if credit == 0 {
             return Change::KEEP;
         }
-        let ahead = self.pace.ahead(state.arrival(), now, self.tolerance).units;
+        let ahead = self.pace.ahead(state.arrival(), now, self.most).units;
         Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
     }
 }

@@ -68,6 +68,11 @@ impl SlidingLog {
         Ok(Self { limit, period_us })
     }
 
+    /// The same log with a smaller limit, which is valid where a larger one is.
+    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
+        Self { limit, period_us: self.period_us }
+    }
+
     /// Units per period.
     pub const fn limit(&self) -> u64 {
         self.limit

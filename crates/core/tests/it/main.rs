@@ -1,6 +1,10 @@
 //! The core's tests: one binary, one room per kind of claim.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod adaptive;
+mod adaptive_loop;
+mod adaptive_properties;
+mod adaptive_windows;
 mod bytes;
 mod calendar;
 mod changes;
@@ -8,6 +12,7 @@ mod combine;
 mod combine_each;
 mod concurrency;
 mod controls;
+mod effective;
 mod leaky_bucket;
 mod lease_adversary;
 mod lease_fleet;

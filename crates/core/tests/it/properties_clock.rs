@@ -10,7 +10,7 @@ use tidegate_core::{
 };
 
 use crate::support::{
-    DAY_US, SECOND_US, START_US, at, config, jumpy, jumpy_scene, keeps_span, micros, period_us,
+    DAY_US, SECOND_US, START_US, any_limit, at, config, jumpy, keeps_span, micros, period_us,
     progress, scene_of, sliding_window,
 };
 
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_is_locked_out_long(scene in jumpy_scene()) {
+    fn nobody_is_locked_out_long(scene in scene_of(any_limit(), jumpy)) {
         let mut state = State::Empty;
         for &(now_us, cost) in &scene.asks {
             let decision = scene.limit.take(&mut state, at(now_us), cost);
@@ -97,8 +97,7 @@ proptest! {
     // The state of a clock that ran ahead by years is refused at first, and repaired by that refusal:
     // the wait it names is short, and it is true.
     #[test]
-    fn a_refusal_writes_the_repair(scene in jumpy_scene(), days in 365..3650_u64) {
-        let limit = &scene.limit;
+    fn a_refusal_writes_the_repair(limit in any_limit(), days in 365..3650_u64) {
         let mut state = State::Empty;
         let ahead_us = START_US + days * DAY_US;
         prop_assert!(limit.take(&mut state, at(ahead_us), limit.ceiling()).allowed());
@@ -107,7 +106,7 @@ proptest! {
         prop_assert!(!decision.allowed());
         prop_assert_ne!(&before, &state, "the repair is not written");
         let wait_us = decision.retry_after_us().unwrap();
-        prop_assert!(wait_us <= longest_wait_us(limit));
+        prop_assert!(wait_us <= longest_wait_us(&limit));
         prop_assert!(limit.take(&mut state, at(START_US + wait_us), 1).allowed());
     }
 }

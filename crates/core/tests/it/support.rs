@@ -66,12 +66,12 @@ pub(crate) fn grants(limit: &Limit, asks: &[Ask]) -> Vec<Grant> {
 
 /// Any algorithm, asked over time that only moves forward.
 pub(crate) fn scene() -> impl Strategy<Value = Scene> {
-    scene_of(any_limit(), forward)
+    scene_of(any_in_force(), forward)
 }
 
 /// Any algorithm, asked by a clock that also steps back, a little or a lot.
 pub(crate) fn jumpy_scene() -> impl Strategy<Value = Scene> {
-    scene_of(any_limit(), jumpy)
+    scene_of(any_in_force(), jumpy)
 }
 
 pub(crate) fn scene_of(
@@ -158,6 +158,15 @@ pub(crate) fn any_limit() -> impl Strategy<Value = Limit> {
                 }
                 _ => Concurrency::new(limit, period).unwrap().into(),
             }
+        },
+    )
+}
+
+/// Any limit, and now and then what is in force of one while its load is high.
+fn any_in_force() -> impl Strategy<Value = Limit> {
+    (any_limit(), 0..=36_u64).prop_map(
+        |(limit, units)| {
+            if units <= 12 { limit.effective(units) } else { limit }
         },
     )
 }

@@ -1,24 +1,15 @@
 //! `tidegate simulate fleet`: many nodes, one store, and leases between them.
 
-mod chance;
-mod leased;
-mod meter;
-mod naive;
 mod report;
-mod setting;
-mod strict;
-mod time;
-mod world;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tidegate_core::{LeaseError, Limit, Terms, parse_duration};
 
-use self::report::Row;
-use self::setting::Setting;
-use self::world::{Node, World};
+use super::options::decimal;
 use crate::cli::{ERROR, Failure, OK};
+use crate::simulation::fleet::{self, Setting};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -105,45 +96,18 @@ fn part(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a part like 0.01, from 0 to 0.9".to_owned())
 }
 
-/// A decimal number, times ten to the power of `places`. Read as integers, so that no rounding can differ.
-fn decimal(text: &str, places: usize) -> Option<u64> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(decimals) || decimals.len() > places || whole.is_empty() {
-        return None;
-    }
-    format!("{whole}{decimals:0<places$}").parse().ok()
-}
-
 /// Simulates every fleet in the three ways. An overshoot of leases is an error: there is none.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let unfit = |error: LeaseError| Failure::new(error.to_string());
     let limit = Limit::try_from(&*args.limit).map_err(|error| Failure::new(error.to_string()))?;
     let terms = Terms::of([&limit]).map_err(unfit)?;
-    let kept = limit.leased(terms.ttl()).map_err(unfit)?;
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
-        let setting = args.setting(nodes, &limit)?;
-        let lessee = leased::Leased::new(terms);
-        let naive = naive::Naive::new(&limit, terms.ttl());
-        rows.push(simulate("strict", &setting, &limit, &limit, strict::Strict));
-        rows.push(simulate("lease", &setting, &limit, &kept, lessee));
-        rows.push(simulate("naive", &setting, &limit, &limit, naive));
+        rows.extend(fleet::run(&args.setting(nodes, &limit)?, &limit).map_err(unfit)?);
     }
     report::print(args, terms.ttl(), &rows);
     let overshoots = rows.iter().any(|row| row.way == "lease" && row.overshoot > 0);
     Ok(ExitCode::from(if overshoots { ERROR } else { OK }))
-}
-
-fn simulate<N: Node>(
-    way: &'static str,
-    setting: &Setting,
-    plain: &Limit,
-    kept: &Limit,
-    node: N,
-) -> Row {
-    let (meters, tally) = World::new(setting, plain, kept, node).run();
-    Row::new(way, setting, &meters, &tally)
 }
 
 impl Args {

@@ -4,20 +4,20 @@ use tidegate_core::Limit;
 
 /// What was chosen on the command line, in integers.
 #[derive(Clone, Debug)]
-pub(super) struct Setting {
-    pub(super) nodes: u64,
-    pub(super) keys: u64,
-    pub(super) demand_milli: u64,
-    pub(super) latency_us: u64,
-    pub(super) loss_ppm: u64,
-    pub(super) kills: u64,
-    pub(super) duration_us: u64,
-    pub(super) seed: u64,
+pub(crate) struct Setting {
+    pub(crate) nodes: u64,
+    pub(crate) keys: u64,
+    pub(crate) demand_milli: u64,
+    pub(crate) latency_us: u64,
+    pub(crate) loss_ppm: u64,
+    pub(crate) kills: u64,
+    pub(crate) duration_us: u64,
+    pub(crate) seed: u64,
 }
 
 impl Setting {
     /// How many checks come, on average.
-    pub(super) fn checks(&self, limit: &Limit) -> u128 {
+    pub(crate) fn checks(&self, limit: &Limit) -> u128 {
         let units = u128::from(limit.units()) * u128::from(self.demand_milli * self.keys);
         units * u128::from(self.duration_us) / limit.period().as_micros() / 1000
     }

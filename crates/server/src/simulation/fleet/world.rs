@@ -2,13 +2,12 @@
 
 use tidegate_core::{Limit, State, Timestamp};
 
-use super::chance::{Chance, Zipf};
+use super::arrivals::Arrivals;
 use super::meter::Meter;
 use super::setting::{Setting, Tally};
 use super::time::{OwnClock, Schedule};
-
-/// An instant in November 2023; moved to the next edge of a window.
-const START_US: u64 = 1_700_000_000_000_000;
+use crate::simulation::START_US;
+use crate::simulation::chance::Chance;
 
 /// One key on one node.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,7 @@ pub(super) trait Node: Sized {
 }
 
 enum Event<N> {
-    Check,
+    Check(Place),
     Kill,
     AtStore {
         at: Place,
@@ -60,11 +59,7 @@ pub(super) struct World<'a, N: Node> {
     lives: Vec<u32>,
     clocks: Vec<OwnClock>,
     events: Schedule<Event<N::Note>>,
-    /// The mean gap between checks and the next one's instant, in units of 2^−20 µs.
-    gap: u128,
-    next: u128,
-    busy: Zipf,
-    arrivals: Chance,
+    arrivals: Arrivals,
     network: Chance,
     way: Option<N>,
 }
@@ -74,10 +69,21 @@ impl<'a, N: Node> World<'a, N> {
     pub(super) fn new(setting: &'a Setting, plain: &'a Limit, kept: &'a Limit, way: N) -> Self {
         let period_us = u64::try_from(plain.period().as_micros()).unwrap_or(u64::MAX).max(1);
         let start_us = START_US.next_multiple_of(period_us.min(86_400_000_000));
+        let arrivals = Arrivals::draw(setting, plain, start_us);
+        Self::with_arrivals(setting, plain, kept, way, start_us, arrivals)
+    }
+
+    /// The same with checks that somebody else has drawn.
+    pub(super) fn with_arrivals(
+        setting: &'a Setting,
+        plain: &'a Limit,
+        kept: &'a Limit,
+        way: N,
+        start_us: u64,
+        arrivals: Arrivals,
+    ) -> Self {
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let (nodes, keys) = (count(setting.nodes), count(setting.keys));
-        let per_period =
-            u128::from(plain.units()) * u128::from(setting.demand_milli * setting.keys);
         let meter = || Meter::new(plain, start_us, setting.duration_us);
         let mut clocks = Chance::new(setting.seed, 4);
         let mut world = Self {
@@ -92,10 +98,7 @@ impl<'a, N: Node> World<'a, N> {
             lives: vec![0; nodes],
             clocks: (0..nodes).map(|_| OwnClock::draw(&mut clocks)).collect(),
             events: Schedule::default(),
-            gap: ((plain.period().as_micros() * 1000) << 20) / per_period,
-            next: u128::from(start_us) << 20,
-            busy: Zipf::new(setting.nodes),
-            arrivals: Chance::new(setting.seed, 1),
+            arrivals,
             network: Chance::new(setting.seed, 2),
             way: Some(way),
         };
@@ -113,7 +116,7 @@ impl<'a, N: Node> World<'a, N> {
         while let Some((at_us, event)) = self.events.next() {
             self.now_us = at_us;
             match event {
-                Event::Check => self.arrive(&way),
+                Event::Check(at) => self.arrive(&way, at),
                 Event::Kill => self.kill(&way),
                 Event::AtStore { at, note } => way.at_store(&mut self, at, note),
                 Event::AtNode { at, life, note } if self.lives[at.node] == life => {
@@ -165,23 +168,16 @@ impl<'a, N: Node> World<'a, N> {
         (!lost).then_some(self.now_us + takes_us)
     }
 
-    fn arrive(&mut self, way: &N) {
-        let key = self.arrivals.below(self.setting.keys);
-        let rank = self.busy.draw(&mut self.arrivals);
-        // Another node is the busiest for another key.
-        let key = usize::try_from(key).unwrap_or(0);
-        let node = (rank + 17 * key) % self.nodes.len();
+    fn arrive(&mut self, way: &N, at: Place) {
         self.tally.offered += 1;
-        self.meters[key].offer(self.now_us);
-        way.check(self, Place { node, key });
+        self.meters[at.key].offer(self.now_us);
+        way.check(self, at);
         self.schedule_check();
     }
 
     fn schedule_check(&mut self) {
-        self.next += (self.gap * u128::from(self.arrivals.exponential())) >> 32;
-        let at_us = u64::try_from(self.next >> 20).unwrap_or(u64::MAX);
-        if at_us < self.start_us + self.setting.duration_us {
-            self.events.add(at_us, Event::Check);
+        if let Some((at_us, at)) = self.arrivals.next() {
+            self.events.add(at_us, Event::Check(at));
         }
     }
 

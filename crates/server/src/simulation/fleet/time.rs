@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::chance::Chance;
+use crate::simulation::chance::Chance;
 
 /// What is going to happen: the earliest first, and of several at one instant the one that was added first.
 pub(super) struct Schedule<E> {

@@ -2,17 +2,17 @@
 
 /// A small generator (splitmix64): good enough for a simulation, and the same everywhere.
 #[derive(Clone, Debug)]
-pub(super) struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     /// A stream of its own for each purpose, so that one does not shift another.
-    pub(super) fn new(seed: u64, purpose: u64) -> Self {
+    pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         let mut chance = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.rotate_left(32));
         chance.next();
         chance
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,14 +21,14 @@ impl Chance {
     }
 
     /// From 0 up to, but without, `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         let (_, high) = self.next().carrying_mul(end, 0);
         high
     }
 
     /// Exponentially distributed with mean 1, in units of 2^−32. Von Neumann's way: comparisons only, where a
     /// logarithm would not be the same number on every machine.
-    pub(super) fn exponential(&mut self) -> u64 {
+    pub(crate) fn exponential(&mut self) -> u64 {
         let mut whole = 0;
         loop {
             let first = self.next() >> 32;
@@ -50,13 +50,13 @@ impl Chance {
 
 /// Who asks: the n-th busiest of a fleet 1/n as often as the busiest.
 #[derive(Clone, Debug)]
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     /// Sums of the weights up to each.
     sums: Vec<u64>,
 }
 
 impl Zipf {
-    pub(super) fn new(count: u64) -> Self {
+    pub(crate) fn new(count: u64) -> Self {
         let weights = (1..=count).scan(0, |sum, rank| {
             *sum += (1_u64 << 32) / rank;
             Some(*sum)
@@ -64,7 +64,7 @@ impl Zipf {
         Self { sums: weights.collect() }
     }
 
-    pub(super) fn draw(&self, chance: &mut Chance) -> usize {
+    pub(crate) fn draw(&self, chance: &mut Chance) -> usize {
         let drawn = chance.below(self.sums.last().copied().unwrap_or(1));
         self.sums.partition_point(|sum| *sum <= drawn)
     }

@@ -1,0 +1,86 @@
+//! How many may be under way at once.
+
+use super::AdaptiveError;
+use super::number::{float, whole};
+
+/// How much longer than the baseline a response may take before the cap gives way.
+const TOLERANCE: f64 = 1.5;
+/// How much of the way to its aim a cap goes in one tick.
+const PACE: f64 = 0.2;
+
+/// A bound on how many are under way at once: what the queue of a target could hold at most.
+///
+/// ```
+/// use tidegate_core::adaptive::{AdaptiveError, Cap, CapSample};
+///
+/// assert_eq!(Cap::fixed(16)?.places(), 32);
+/// let mut cap = Cap::gradient(16)?;
+/// for _ in 0..100 {
+///     cap.step(CapSample { latency_ms: 300.0, baseline_ms: 30.0, in_flight: 32, is_stale: false });
+/// }
+/// assert_eq!(cap.places(), 16);
+/// assert_eq!(Cap::fixed(0), Err(AdaptiveError::Pool(0)));
+/// # Ok::<(), AdaptiveError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cap {
+    pool: f64,
+    places: f64,
+    follows: bool,
+}
+
+/// What a cap follows, once per tick.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CapSample {
+    /// How long half of the responses took.
+    pub latency_ms: f64,
+    /// What they take when nothing waits.
+    pub baseline_ms: f64,
+    /// How many are under way.
+    pub in_flight: u64,
+    /// Whether a signal has been missing for so long that nothing opens.
+    pub is_stale: bool,
+}
+
+impl Cap {
+    /// Twice the size of a pool that is known: all busy, and as many waiting.
+    pub fn fixed(pool: u64) -> Result<Self, AdaptiveError> {
+        Self::new(pool, false)
+    }
+
+    /// For a pool of unknown size: follows the latency, from `pool` to four times as many. Without these bounds
+    /// it would drift.
+    pub fn gradient(pool: u64) -> Result<Self, AdaptiveError> {
+        Self::new(pool, true)
+    }
+
+    fn new(pool: u64, follows: bool) -> Result<Self, AdaptiveError> {
+        if !(1..=1_000_000).contains(&pool) {
+            return Err(AdaptiveError::Pool(pool));
+        }
+        let pool = float(pool);
+        Ok(Self { pool, places: 2.0 * pool, follows })
+    }
+
+    /// How many may be under way.
+    pub fn places(&self) -> u64 {
+        whole(self.places)
+    }
+
+    /// One tick. A fixed cap stays as it is, and what is no number is ignored.
+    pub fn step(&mut self, sample: CapSample) {
+        let allowed_ms = TOLERANCE * sample.baseline_ms;
+        let gradient = (allowed_ms / sample.latency_ms).clamp(0.5, 1.0);
+        if !self.follows || !gradient.is_finite() {
+            return;
+        }
+        // The root leaves room for a short queue, and lets the cap find out whether more would do.
+        let aim = self.places * gradient + self.places.sqrt();
+        // What is not used says nothing about what more would do.
+        let may_grow = float(sample.in_flight) * 2.0 >= self.places && !sample.is_stale;
+        if aim <= self.places || may_grow {
+            self.places += PACE * (aim - self.places);
+        }
+        self.places = self.places.clamp(self.pool, 4.0 * self.pool);
+    }
+}

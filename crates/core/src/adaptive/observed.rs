@@ -1,0 +1,195 @@
+//! The window over what passes by: how long requests took, whether they failed, and how many still run.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::Reading;
+use super::baseline::Baseline;
+use super::crowd::Crowd;
+use super::histogram::Histogram;
+use super::number::float;
+use crate::time::{Timestamp, micros_up};
+
+/// Fewer requests in a tick than this are chance, and no queue.
+const TELLING: u64 = 5;
+/// Errors count over so long, and from so many requests on.
+const ERRORS_OVER: Duration = Duration::from_secs(10);
+const ERRORS_OF: u64 = 20;
+/// However fast somebody ticks, so many ticks are kept.
+const TICKS_MAX: usize = 64;
+
+/// What passes by one target. Only what was admitted is noted: who is refused does not wait.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::Timestamp;
+/// use tidegate_core::adaptive::{Observed, Reading};
+///
+/// let (mut observed, second) = (Observed::default(), Duration::from_secs(1));
+/// let start = Timestamp::from_micros(1_700_000_000_000_000);
+/// (0..100).for_each(|_| observed.note(Duration::from_millis(10), true));
+/// let seen = observed.tick(start, 0.0);
+/// assert_eq!((seen.queue_wait, seen.errors), (Reading::Value(0.0), Reading::Value(0.0)));
+/// // 50 ms longer than what it takes when nothing waits, and half of them fail.
+/// (0..100).for_each(|n| observed.note(Duration::from_millis(60), n % 2 == 0));
+/// let seen = observed.tick(start + second, 0.0);
+/// assert!(matches!(seen.queue_wait, Reading::Value(ms) if (45.0..55.0).contains(&ms)));
+/// assert_eq!(seen.errors, Reading::Value(0.25)); // over ten seconds
+/// ```
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Observed {
+    latencies: Histogram,
+    waits: Histogram,
+    failed: u64,
+    ticks: VecDeque<Tick>,
+    running: Running,
+    baseline: Baseline,
+    crowd: Option<Crowd>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Tick {
+    at: Timestamp,
+    count: u64,
+    failed: u64,
+}
+
+/// What was seen since the last tick.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Seen {
+    /// How long requests wait, in milliseconds: for [`Chain::queue_wait`](super::Chain::queue_wait).
+    pub queue_wait: Reading,
+    /// The share that failed over ten seconds: for [`Chain::errors`](super::Chain::errors).
+    pub errors: Reading,
+    /// How long half of the requests took, in milliseconds, if there were any.
+    pub latency_ms: Option<f64>,
+    /// What they take when nothing waits, in milliseconds, if that is known.
+    pub baseline_ms: Option<f64>,
+    /// How many came back.
+    pub count: u64,
+}
+
+impl Observed {
+    /// For a target with so many places, all requests to which pass by here. How long requests wait then follows
+    /// from how many are under way beyond these places, and from how many come back (Little's law): a target
+    /// that has become slow is not taken for one with a long queue.
+    pub fn of_pool(places: u64) -> Self {
+        Self { crowd: Some(Crowd::of(places)), ..Self::default() }
+    }
+
+    /// A request leaves for the target.
+    pub fn begin(&mut self, now: Timestamp) {
+        self.count_crowd(now);
+        self.running.begin(now);
+    }
+
+    /// It is back, or was given up. `ok` is false for a timeout or a 5xx.
+    pub fn end(&mut self, begun: Timestamp, now: Timestamp, ok: bool) {
+        self.count_crowd(now);
+        self.running.end(begun);
+        self.note(now.since(begun), ok);
+    }
+
+    fn count_crowd(&mut self, now: Timestamp) {
+        if let Some(crowd) = &mut self.crowd {
+            crowd.count(self.running.count, now);
+        }
+    }
+
+    /// A request of which somebody else tells: it took this long.
+    pub fn note(&mut self, latency: Duration, ok: bool) {
+        self.latencies.note(micros_up(latency));
+        self.failed += u64::from(!ok);
+    }
+
+    /// A wait in a queue, as the target itself tells it. From then on this counts, instead of what is
+    /// concluded from latencies.
+    pub fn note_wait(&mut self, wait: Duration) {
+        self.waits.note(micros_up(wait));
+    }
+
+    /// How many are under way.
+    pub const fn running(&self) -> u64 {
+        self.running.count
+    }
+
+    /// What was seen since the last tick. `pressure` is that of the last output: while there is any, what is
+    /// slow does not become the measure.
+    pub fn tick(&mut self, now: Timestamp, pressure: f64) -> Seen {
+        let count = self.latencies.count();
+        let latency_ms = self.latencies.median_ms();
+        self.count_crowd(now);
+        let crowd_ms = self.crowd.as_mut().and_then(|crowd| crowd.take_wait_ms(count));
+        let seen_ms = self.wait_ms(now, pressure);
+        let wait_ms = self.waits.median_ms().unwrap_or(seen_ms.min(crowd_ms.unwrap_or(seen_ms)));
+        let errors = self.error_ratio(Tick { at: now, count, failed: self.failed });
+        self.latencies.clear();
+        self.waits.clear();
+        self.failed = 0;
+        Seen {
+            queue_wait: Reading::Value(wait_ms),
+            errors: Reading::Value(errors),
+            latency_ms,
+            baseline_ms: self.baseline.ms(),
+            count,
+        }
+    }
+
+    /// What the median takes above the baseline. Where nothing comes back and requests still run, their age
+    /// counts; where there is next to no traffic, nothing waits.
+    fn wait_ms(&mut self, now: Timestamp, pressure: f64) -> f64 {
+        match self.latencies.median_ms() {
+            Some(median_ms) if self.latencies.count() >= TELLING => {
+                (median_ms - self.baseline.note(median_ms, pressure)).max(0.0)
+            }
+            _ if self.running.count >= TELLING => {
+                (self.running.mean_age_ms(now) - self.baseline.ms().unwrap_or(0.0)).max(0.0)
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn error_ratio(&mut self, tick: Tick) -> f64 {
+        let is_old = |it: &Tick| it.at > tick.at || tick.at.since(it.at) >= ERRORS_OVER;
+        self.ticks.retain(|it| !is_old(it));
+        if self.ticks.len() == TICKS_MAX {
+            self.ticks.pop_front();
+        }
+        self.ticks.push_back(tick);
+        let count: u64 = self.ticks.iter().map(|it| it.count).sum();
+        let failed: u64 = self.ticks.iter().map(|it| it.failed).sum();
+        if count < ERRORS_OF { 0.0 } else { float(failed) / float(count) }
+    }
+}
+
+/// Requests under way: their number and the sum of their beginnings, which is all that a mean age needs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Running {
+    pub(super) count: u64,
+    begun_us: u128,
+}
+
+impl Running {
+    pub(super) fn begin(&mut self, now: Timestamp) {
+        self.count += 1;
+        self.begun_us += u128::from(now.as_micros());
+    }
+
+    pub(super) fn end(&mut self, begun: Timestamp) {
+        self.count = self.count.saturating_sub(1);
+        self.begun_us = self.begun_us.saturating_sub(begun.as_micros().into());
+        if self.count == 0 {
+            self.begun_us = 0;
+        }
+    }
+
+    /// The sum of all ages.
+    pub(super) fn age_us(&self, now: Timestamp) -> u64 {
+        let latest = u128::from(self.count) * u128::from(now.as_micros());
+        u64::try_from(latest.saturating_sub(self.begun_us)).unwrap_or(u64::MAX)
+    }
+
+    fn mean_age_ms(&self, now: Timestamp) -> f64 {
+        float(self.age_us(now)) / float(self.count.max(1)) / 1000.0
+    }
+}

@@ -1,0 +1,69 @@
+//! What a step says.
+
+use super::number::units;
+use super::{Mode, Priority};
+
+/// What is in force from now on. Small, and read by whoever decides.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Output {
+    /// The limit in force: at least the floor, at most the limit as it was declared.
+    pub limit: u64,
+    /// What it would be if it were enforced: differs from `limit` in shadow mode only.
+    pub computed: u64,
+    /// The share of the limit that was computed, from 0 to 1, before it was made whole.
+    pub share: f64,
+    /// The worst pressure of all chains, from 0, well, to 1.
+    pub pressure: f64,
+    /// Which chain binds, if any takes something away.
+    pub binding: Option<usize>,
+    /// Whether it is a warm-up that binds.
+    pub is_warming: bool,
+    /// Whether a signal has been missing for so long that nothing opens.
+    pub is_stale: bool,
+    /// What all keys together may have, where a guard was set.
+    pub guard: Option<u64>,
+    /// How many steps it took.
+    pub version: u64,
+    pub(super) mode: Mode,
+    pub(super) floor: u64,
+    /// The most that a warm-up leaves.
+    pub(super) ceiling: f64,
+}
+
+impl Output {
+    /// What is in force for a key that has a limit of its own.
+    ///
+    /// ```
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::{Chain, Controller, Reading, Settings};
+    /// let mut controller = Controller::new(Settings::of([Chain::pressure("db")])?, 100)?;
+    /// let output = controller.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
+    /// assert_eq!((output.limit, output.of(5000)), (70, 3500));
+    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn of(&self, limit: u64) -> u64 {
+        self.at(self.share, limit)
+    }
+
+    /// What is in force for requests of this priority, of a limit.
+    ///
+    /// ```
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::{Chain, Controller, Priority, Reading, Settings};
+    /// let mut controller = Controller::new(Settings::of([Chain::pressure("db")])?, 100)?;
+    /// let output = controller.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
+    /// let left = Priority::ALL.map(|class| output.of_priority(class, 100));
+    /// assert_eq!(left, [100, 100, 50, 1]);
+    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn of_priority(&self, priority: Priority, limit: u64) -> u64 {
+        self.at(priority.share(self.pressure).min(self.ceiling), limit)
+    }
+
+    fn at(&self, share: f64, limit: u64) -> u64 {
+        match self.mode {
+            Mode::Enforce => units(share, limit, self.floor),
+            Mode::Off | Mode::Shadow => limit,
+        }
+    }
+}

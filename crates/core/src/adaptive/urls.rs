@@ -1,0 +1,241 @@
+//! Every URL by itself: how often it was asked for in the last minute, and how long it took.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::number::float;
+use super::observed::Running;
+use super::{Ramp, number::units};
+use crate::time::Timestamp;
+
+/// More URLs than this share one entry.
+const URLS_MAX: usize = 10_000;
+/// The one they share.
+const OTHER: u32 = 0;
+/// A minute, in seconds.
+const SLOTS: usize = 60;
+const SLOT_US: u64 = 1_000_000;
+/// How often a full table looks for URLs that nobody asks for any more.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// What is known of every URL over the last minute, for at most 10,000; the others share one entry. The mean of
+/// a minute is smooth by itself: nothing else smooths it. A URL that nobody asked for is well.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::Timestamp;
+/// use tidegate_core::adaptive::{Ramp, Urls};
+///
+/// let (mut urls, ramp) = (Urls::default(), Ramp::latency_per_url());
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// assert_eq!(urls.limit("/report", &ramp, 240, now), 240);
+/// let ticket = urls.begin("/report", now);
+/// // It still runs: its age counts, so that what hangs is seen.
+/// assert_eq!(urls.limit("/report", &ramp, 240, now + Duration::from_millis(5000)), 177);
+/// let done = now + Duration::from_millis(9150);
+/// urls.end(ticket, done);
+/// assert_eq!(urls.limit("/report", &ramp, 240, done), 122);
+/// assert_eq!(urls.limit("/report", &ramp, 240, done + Duration::from_secs(61)), 240);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Urls {
+    places: HashMap<Box<str>, u32>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    swept_at: Timestamp,
+}
+
+/// A request under way: to be given back when it ends, however it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    place: u32,
+    begun: Timestamp,
+}
+
+/// What is known of a URL over the last minute.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct UrlSummary {
+    /// How often it was asked for.
+    pub count: u64,
+    /// How long it takes on average, in milliseconds: those that ended, and those that run with their age.
+    pub mean_ms: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The newest second.
+    newest: u64,
+    begun: [u32; SLOTS],
+    ended: [u32; SLOTS],
+    /// In tenths of a millisecond.
+    took: [u32; SLOTS],
+    running: Running,
+}
+
+impl Default for Urls {
+    fn default() -> Self {
+        let entries = vec![Entry::default()];
+        Self { places: HashMap::new(), entries, free: Vec::new(), swept_at: Timestamp::EPOCH }
+    }
+}
+
+impl Urls {
+    /// A request for a URL leaves: a normalised path, without its query.
+    pub fn begin(&mut self, url: &str, now: Timestamp) -> Ticket {
+        let place = self.place(url, now);
+        if let Some(entry) = self.entry_mut(place) {
+            entry.begin(now);
+        }
+        Ticket { place, begun: now }
+    }
+
+    /// It ended.
+    pub fn end(&mut self, ticket: Ticket, now: Timestamp) {
+        if let Some(entry) = self.entry_mut(ticket.place) {
+            entry.end(ticket.begun, now);
+        }
+    }
+
+    /// What is known of a URL.
+    pub fn summary(&self, url: &str, now: Timestamp) -> UrlSummary {
+        let place = match self.places.get(url) {
+            Some(place) => *place,
+            None if self.is_full() => OTHER,
+            None => return UrlSummary::default(),
+        };
+        self.entry(place).map_or_else(UrlSummary::default, |entry| entry.summary(now))
+    }
+
+    /// How often a URL may be asked for in a minute: it is admitted while its count is below.
+    pub fn limit(&self, url: &str, ramp: &Ramp, limit: u64, now: Timestamp) -> u64 {
+        units(ramp.share(self.summary(url, now).mean_ms), limit, 1)
+    }
+
+    /// Those asked for most often, the first of them first; those that share an entry are `None`.
+    pub fn busiest(&self, most: usize, now: Timestamp) -> Vec<(Option<&str>, UrlSummary)> {
+        let named = self.places.iter().map(|(url, place)| (Some(&**url), *place));
+        let all = named.chain([(None, OTHER)]);
+        let summed = all.filter_map(|(url, place)| Some((url, self.entry(place)?.summary(now))));
+        let mut summed: Vec<_> = summed.filter(|(_, summary)| summary.count > 0).collect();
+        summed.sort_unstable_by(|a, b| b.1.count.cmp(&a.1.count).then(a.0.cmp(&b.0)));
+        summed.truncate(most);
+        summed
+    }
+
+    /// How many URLs have an entry of their own.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.places.len() >= URLS_MAX
+    }
+
+    fn place(&mut self, url: &str, now: Timestamp) -> u32 {
+        if let Some(place) = self.places.get(url) {
+            return *place;
+        }
+        if self.is_full() {
+            self.sweep(now);
+        }
+        if self.is_full() {
+            return OTHER;
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::default());
+            u32::try_from(self.entries.len() - 1).unwrap_or(OTHER)
+        });
+        self.places.insert(url.into(), place);
+        place
+    }
+
+    /// Makes room of URLs without a request in the last minute. One that still runs keeps its entry.
+    fn sweep(&mut self, now: Timestamp) {
+        if now >= self.swept_at && now.since(self.swept_at) < SWEEP_EVERY {
+            return;
+        }
+        self.swept_at = now;
+        let (entries, free) = (&mut self.entries, &mut self.free);
+        self.places.retain(|_, place| {
+            let Some(entry) = entries.get_mut(index(*place)) else { return false };
+            let is_idle = entry.running.count == 0 && entry.summary(now).count == 0;
+            if is_idle {
+                *entry = Entry::default();
+                free.push(*place);
+            }
+            !is_idle
+        });
+    }
+
+    fn entry(&self, place: u32) -> Option<&Entry> {
+        self.entries.get(index(place))
+    }
+
+    fn entry_mut(&mut self, place: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(index(place))
+    }
+}
+
+fn index(place: u32) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        let none = [0; SLOTS];
+        Self { newest: 0, begun: none, ended: none, took: none, running: Running::default() }
+    }
+}
+
+impl Entry {
+    fn begin(&mut self, now: Timestamp) {
+        let slot = self.slot(now);
+        self.begun[slot] = self.begun[slot].saturating_add(1);
+        self.running.begin(now);
+    }
+
+    fn end(&mut self, begun: Timestamp, now: Timestamp) {
+        let slot = self.slot(now);
+        let tenths = now.since(begun).as_micros() / 100;
+        let took = u32::try_from(tenths).unwrap_or(u32::MAX);
+        self.ended[slot] = self.ended[slot].saturating_add(1);
+        self.took[slot] = self.took[slot].saturating_add(took);
+        self.running.end(begun);
+    }
+
+    /// The slot of this second, after those that it replaces were emptied. A clock that stepped back notes in
+    /// the newest.
+    fn slot(&mut self, now: Timestamp) -> usize {
+        let second = now.as_micros() / SLOT_US;
+        for stale in (self.newest + 1..=second).rev().take(SLOTS) {
+            let slot = slot_of(stale);
+            (self.begun[slot], self.ended[slot], self.took[slot]) = (0, 0, 0);
+        }
+        self.newest = self.newest.max(second);
+        slot_of(self.newest)
+    }
+
+    fn summary(&self, now: Timestamp) -> UrlSummary {
+        let second = now.as_micros() / SLOT_US;
+        // Seconds that are a minute old by now, but were not emptied yet.
+        let gone = second.saturating_sub(self.newest).min(SLOTS as u64);
+        let kept = (self.newest + 1 + gone).saturating_sub(SLOTS as u64)..=self.newest;
+        let sum =
+            |of: &[u32; SLOTS]| kept.clone().map(|it| u64::from(of[slot_of(it)])).sum::<u64>();
+        let known = sum(&self.ended) + self.running.count;
+        let took_ms = float(sum(&self.took)) / 10.0 + float(self.running.age_us(now)) / 1000.0;
+        UrlSummary {
+            count: sum(&self.begun),
+            mean_ms: if known == 0 { 0.0 } else { took_ms / float(known) },
+        }
+    }
+}
+
+fn slot_of(second: u64) -> usize {
+    usize::try_from(second % SLOTS as u64).unwrap_or(0)
+}

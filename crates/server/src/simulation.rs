@@ -1,0 +1,28 @@
+//! The production code in virtual time, as pure functions: an `Input` in, a `Report` out, and nothing else is read.
+//!
+//! The command line prints what comes out here, and a page may ask for it with what a stranger typed. So every
+//! `Input` names its bounds and checks them first, and a run costs at most about 50 ms. [`fleet`] and [`overload`]
+//! are the exceptions: they are as large as the command line asks for.
+
+pub(crate) mod boundary;
+pub(crate) mod chance;
+pub(crate) mod fleet;
+pub(crate) mod overload;
+mod subject;
+mod unfit;
+
+use std::ops::RangeInclusive;
+
+pub(crate) use self::unfit::Unfit;
+
+/// An instant in November 2023; where windows count, moved to the next edge of one.
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// Up to a day.
+const WINDOW_MS: RangeInclusive<u64> = 1..=86_400_000;
+
+/// Counts and microseconds are far below 2^53 here, so that a float holds them exactly.
+#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+pub(crate) const fn float(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,168 @@
+//! Who decides: the controllers that are compared, and the limit that each keeps in force.
+
+use std::time::Duration;
+
+use tidegate_core::adaptive::{
+    Cap, CapSample, Chain, Controller, Hysteresis, Reading, Seen, Settings, Smoothing, WarmUp,
+};
+use tidegate_core::{Gcra, Limit, State, Timestamp};
+
+use super::plant::WORKERS;
+use super::scenario::CAPACITY;
+use crate::simulation::Unfit;
+
+/// What AIMD adds while all is well, and from when on it halves.
+const AIMD_ADDS: u64 = CAPACITY / 20;
+const AIMD_WAIT_MS: f64 = 100.0;
+const AIMD_ERRORS: f64 = 0.05;
+
+/// Who decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    None,
+    Static,
+    Raw,
+    Pressure,
+    Aimd,
+    Default,
+    Gradient,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::None,
+        Self::Static,
+        Self::Raw,
+        Self::Pressure,
+        Self::Aimd,
+        Self::Default,
+        Self::Gradient,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Static => "static 360",
+            Self::Raw => "raw 1−CPU",
+            Self::Pressure => "pressure + EMA",
+            Self::Aimd => "AIMD",
+            Self::Default => "default + cap 32",
+            Self::Gradient => "default + gradient",
+        }
+    }
+}
+
+/// What is known at a tick.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signal {
+    pub(super) cpu: Reading,
+    pub(super) seen: Seen,
+    pub(super) in_flight: u64,
+}
+
+impl Signal {
+    /// The same, had a probe read this, and whoever looks at responses that.
+    pub(super) fn read_as(self, probe: Reading, responses: Reading) -> Self {
+        let seen = Seen { queue_wait: responses, errors: responses, ..Seen::default() };
+        Self { cpu: probe, seen, ..self }
+    }
+}
+
+/// A limit in force, and who sets it.
+pub(super) struct Gate {
+    declared: Limit,
+    in_force: Option<Limit>,
+    state: State,
+    cap: Option<Cap>,
+    mind: Mind,
+}
+
+enum Mind {
+    Fixed,
+    /// The production code, on one of the two signals.
+    Cpu(Controller),
+    Queue(Controller),
+    Aimd(u64),
+}
+
+impl Gate {
+    pub(super) fn new(way: Way, limit: u64) -> Result<Self, Unfit> {
+        let unfit = |error: &dyn std::fmt::Display| Unfit::new("limit", error.to_string());
+        let units = if way == Way::Static { CAPACITY * 9 / 10 } else { limit };
+        let declared: Limit = Gcra::new(units, Duration::from_secs(1), units)?.into();
+        let controller = |settings| Controller::new(settings, limit).map_err(|it| unfit(&it));
+        let mind = match way {
+            Way::None | Way::Static => Mind::Fixed,
+            Way::Raw => Mind::Cpu(controller(raw())?),
+            Way::Pressure => Mind::Cpu(controller(one(Chain::pressure("cpu")))?),
+            Way::Aimd => Mind::Aimd(limit),
+            Way::Default | Way::Gradient => Mind::Queue(controller(Settings::default())?),
+        };
+        let cap = match way {
+            Way::Default => Some(Cap::fixed(WORKERS)),
+            Way::Gradient => Some(Cap::gradient(WORKERS)),
+            _ => None,
+        };
+        let cap = cap.transpose().map_err(|it| unfit(&it))?;
+        let in_force = (way != Way::None).then(|| declared.clone());
+        Ok(Self { declared, in_force, state: State::Empty, cap, mind })
+    }
+
+    pub(super) fn admits(&mut self, now: Timestamp, in_flight: u64) -> bool {
+        let has_place = self.cap.is_none_or(|cap| in_flight < cap.places());
+        // Who has no place is not charged.
+        has_place
+            && self
+                .in_force
+                .as_ref()
+                .is_none_or(|limit| limit.take(&mut self.state, now, 1).allowed())
+    }
+
+    pub(super) fn tick(&mut self, signal: &Signal, now: Timestamp) {
+        let Seen { queue_wait, errors, .. } = signal.seen;
+        let units = match &mut self.mind {
+            Mind::Fixed => return,
+            Mind::Cpu(controller) => controller.step(&[signal.cpu], now).limit,
+            Mind::Queue(controller) => controller.step(&[queue_wait, errors], now).limit,
+            Mind::Aimd(units) => {
+                *units = aimd(*units, &signal.seen).clamp(1, self.declared.units());
+                *units
+            }
+        };
+        self.in_force = Some(self.declared.effective(units));
+        if let (Some(cap), Some(latency_ms), Some(baseline_ms)) =
+            (&mut self.cap, signal.seen.latency_ms, signal.seen.baseline_ms)
+        {
+            let (in_flight, is_stale) = (signal.in_flight, false);
+            cap.step(CapSample { latency_ms, baseline_ms, in_flight, is_stale });
+        }
+    }
+
+    /// The pressure that is in force, for whoever measures.
+    pub(super) fn pressure(&self) -> f64 {
+        match &self.mind {
+            Mind::Cpu(controller) | Mind::Queue(controller) => controller.output().pressure,
+            Mind::Fixed | Mind::Aimd(_) => 0.0,
+        }
+    }
+}
+
+/// Settings of one chain, which are valid.
+fn one(chain: Chain) -> Settings {
+    Settings::of([chain]).unwrap_or_default()
+}
+
+/// What is read counts at once, as many do it.
+fn raw() -> Settings {
+    let chain = Chain::pressure("cpu").smoothing(Smoothing::NONE).hysteresis(Hysteresis::NONE);
+    one(chain).warm_up(WarmUp::NONE)
+}
+
+fn aimd(units: u64, seen: &Seen) -> u64 {
+    let above = |reading, most| matches!(reading, Reading::Value(value) if value > most);
+    if above(seen.queue_wait, AIMD_WAIT_MS) || above(seen.errors, AIMD_ERRORS) {
+        units / 2
+    } else {
+        units + AIMD_ADDS
+    }
+}
