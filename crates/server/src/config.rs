@@ -19,6 +19,7 @@ mod node;
 mod overrides;
 mod policy;
 mod problem;
+mod proxy;
 mod quota;
 mod reference;
 mod schema;
@@ -45,6 +46,7 @@ use self::schema::SCHEMA;
 pub(crate) use self::schema::for_editors as schema_for_editors;
 pub(crate) use self::secret::SecretSource;
 pub(crate) use self::store::StoreChoice;
+use crate::doors::proxy::Settings;
 use crate::doors::rls::Rls;
 
 /// Every key, with comments.
@@ -63,6 +65,8 @@ pub(crate) struct Config {
     pub(crate) doors: DoorRules,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
+    /// Where requests are passed on to; given if the proxy's door is open.
+    pub(crate) proxy: Option<Settings>,
 }
 
 impl Default for Config {
@@ -75,6 +79,7 @@ impl Default for Config {
             policies: BTreeMap::new(),
             doors: DoorRules::default(),
             rls: Arc::default(),
+            proxy: None,
         }
     }
 }
@@ -105,9 +110,11 @@ impl Config {
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
+        let listen = listen::listens(file.listen.as_ref(), &top.of("listen"), found);
         Self {
             store: store::store(file.store.as_ref(), &top.of("store"), found),
-            listen: listen::listens(file.listen.as_ref(), &top.of("listen"), found),
+            proxy: proxy::proxy(file, &listen, top, found),
+            listen,
             key_prefix: key_prefix(file, &top.of("key_prefix"), found),
             policies,
             doors: doors::doors(file, top, found),

@@ -8,9 +8,11 @@ use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder, PolicyView};
 
 use crate::config::{Config, DoorRules};
 use crate::doors::http::Settings;
+use crate::doors::proxy::Proxy;
 use crate::doors::rls::Rls;
 use crate::logs::Events;
 use crate::metrics::Metrics;
+use crate::observed::Observed;
 
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
@@ -18,6 +20,7 @@ pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
     metrics: Arc<Metrics>,
     events: Events,
+    observed: Arc<Observed>,
     is_draining: AtomicBool,
 }
 
@@ -31,11 +34,18 @@ pub(crate) struct Snapshot {
     pub(crate) rules: DoorRules,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
+    /// Where requests are passed on to, if they are.
+    pub(crate) proxy: Option<Arc<Proxy>>,
 }
 
 impl Snapshot {
-    /// Builds what a configuration says, over the store of a builder.
-    pub(crate) fn build(config: &Config, builder: EngineBuilder) -> Result<Self, String> {
+    /// Builds what a configuration says, over the store of a builder. Connections to what is behind the proxy of the
+    /// one before stay open.
+    pub(crate) fn build(
+        config: &Config,
+        builder: EngineBuilder,
+        before: Option<&Self>,
+    ) -> Result<Self, String> {
         let policies = config.policies.iter();
         let mut builder = policies
             .fold(builder, |builder, (name, policy)| builder.policy(name.clone(), policy.clone()));
@@ -57,7 +67,13 @@ impl Snapshot {
         }
         let rules = config.doors.clone();
         let rls = config.rls.clone();
-        Ok(Self { engine, http: Settings::of(&rules)?, rules, rls })
+        let before = before.and_then(|before| before.proxy.as_ref());
+        let proxy = match &config.proxy {
+            Some(settings) => Some(Proxy::build(settings, before.map(|it| &**it))?.into()),
+            // The door stays open until the next start, and needs somewhere to pass requests on to.
+            None => before.cloned(),
+        };
+        Ok(Self { engine, http: Settings::of(&rules)?, rules, rls, proxy })
     }
 
     /// The policies that somebody has written: not those that only hold the counters of limits which come with a
@@ -73,7 +89,8 @@ impl Gate {
         let metrics = Arc::<Metrics>::default();
         metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
         let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
-        Arc::new(Self { current, metrics, events: Events::new(), is_draining })
+        let observed = Arc::default();
+        Arc::new(Self { current, metrics, events: Events::new(), observed, is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
@@ -84,6 +101,11 @@ impl Gate {
     /// Where doors tell what is worth a line.
     pub(crate) const fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// What is known of the services behind.
+    pub(crate) const fn observed(&self) -> &Arc<Observed> {
+        &self.observed
     }
 
     /// From now on whoever asks is told that the server is about to end. It serves on.

@@ -23,6 +23,7 @@ mod process;
 mod render;
 mod striped;
 mod text;
+mod upstreams;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,6 +35,7 @@ use self::histogram::Histogram;
 use self::policies::{Outcome, Policies, Status};
 use self::striped::Striped;
 pub(crate) use self::text::CONTENT_TYPE;
+pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
 use crate::store::View;
 
 /// The doors, as they are counted.
@@ -42,16 +44,18 @@ pub(crate) enum DoorName {
     Http,
     Grpc,
     Resp,
+    Proxy,
 }
 
 impl DoorName {
-    const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Resp];
+    const ALL: [Self; 4] = [Self::Http, Self::Grpc, Self::Resp, Self::Proxy];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Grpc => "grpc",
             Self::Resp => "resp",
+            Self::Proxy => "proxy",
         }
     }
 }

@@ -109,8 +109,9 @@ impl Reloader {
         for field in needs_restart(&self.running, &config) {
             tracing::warn!(field, "has changed, and needs a restart to take effect");
         }
-        let builder = self.gate.now().engine.successor();
-        Snapshot::build(&config, builder).map_err(|why| vec![why])
+        let before = self.gate.now();
+        let builder = before.engine.successor();
+        Snapshot::build(&config, builder, Some(&before)).map_err(|why| vec![why])
     }
 }
 
@@ -125,6 +126,7 @@ fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
         ("listen.http", listen.http != next.listen.http),
         ("listen.grpc", listen.grpc != next.listen.grpc),
         ("listen.resp", listen.resp != next.listen.resp),
+        ("listen.proxy", listen.proxy != next.listen.proxy),
         ("key_prefix", running.key_prefix != next.key_prefix),
     ];
     changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field).collect()

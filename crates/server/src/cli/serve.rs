@@ -19,12 +19,13 @@ use super::{Failure, OK};
 use crate::config::{Config, Listen, Listens, SecretSource};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::doors::proxy::{self, ProxyDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
-use crate::reload::{self, Reloader};
+use crate::reload::{self, Reloader, Source};
 use crate::server::{self, Bounds, Door, Ending};
 use crate::store::{self, Purpose, View};
 use crate::systemd::{Notifier, Sockets};
@@ -80,25 +81,28 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let sockets = Sockets::from_env().map_err(Failure::new)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(args, sockets))?;
+    runtime.block_on(serve(source::of(args), args.insecure_bind, sockets))?;
     Ok(ExitCode::from(OK))
 }
 
-async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
-    let source = source::of(args);
+pub(super) async fn serve(
+    source: Source,
+    insecure_bind: bool,
+    mut sockets: Sockets,
+) -> Result<(), Failure> {
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|lines| Failure::new(told(&lines)))?;
     let (snapshot, store) = built(&config)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
-    let Listens { http, grpc, resp } = &config.listen;
+    let Listens { http, grpc, resp, proxy: passing } = &config.listen;
     // Whom each door asks for a secret: gRPC has none but the certificates of its clients.
     let has_token = snapshot.http.admin.has_token();
     let knows_clients =
         |door: &Listen| door.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
     let has_secret = [has_token, grpc.as_ref().is_some_and(knows_clients), password.is_some()];
     let gate = Gate::new(snapshot);
-    if !args.insecure_bind {
+    if !insecure_bind {
         for (door, has_secret) in [http, grpc, resp].into_iter().zip(has_secret) {
             let tls = |door: &Listen| door.tls.is_some();
             door.as_ref().map_or(Ok(()), |it| may_be_bound(&it.address, tls(it), has_secret))?;
@@ -108,12 +112,13 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let (http, grpc, resp) = (
+    let (http, grpc, resp, passing) = (
         open(DoorName::Http, http.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
         open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &gate, &mut sockets).await?,
         open(DoorName::Resp, resp.as_ref(), &[], &gate, &mut sockets).await?,
+        open(DoorName::Proxy, passing.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
     );
-    if !args.insecure_bind {
+    if !insecure_bind {
         // Once more, for sockets that were handed over: those are where somebody else has put them.
         for (place, has_secret) in [&http, &grpc, &resp].into_iter().zip(has_secret) {
             let Some(place) = place else { continue };
@@ -140,6 +145,13 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
         let service = service.map_err(|error| Failure::new(error.to_string()))?;
         house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
+    let mut keeper = None;
+    if let Some(place) = passing {
+        welcome_proxy(&place, config.proxy.as_ref());
+        // Whoever may see what is behind may come: there is nothing to administer.
+        house.open(DoorName::Proxy, place, ProxyDoor::new(gate.clone(), HttpBounds::default()));
+        keeper = Some(tokio::spawn(proxy::keep(gate.clone())));
+    }
     let refresher = tokio::spawn(refresh_overrides(gate.clone()));
     let deadline = config.store.deadline;
     let reloader = Reloader::new(source, gate.clone(), config, identity);
@@ -157,6 +169,9 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
         Stop::Terminate => gate.now().rules.drain,
     };
     systemd.alive_during(house.close(notice)).await;
+    if let Some(keeper) = keeper {
+        keeper.abort();
+    }
     give_back(&gate.now().engine, deadline).await;
     tracing::info!("stopped");
     Ok(())
@@ -178,7 +193,7 @@ fn built(config: &Config) -> Result<(Snapshot, View), Failure> {
         Some(nodes) => builder.nodes(nodes),
         None => builder,
     };
-    let snapshot = Snapshot::build(config, builder).map_err(Failure::new)?;
+    let snapshot = Snapshot::build(config, builder, None).map_err(Failure::new)?;
     Ok((snapshot, store))
 }
 
@@ -397,6 +412,19 @@ fn welcome_grpc(listener: &Listener) {
     let Ok(addr) = listener.address() else { return };
     tracing::info!(%addr, "listening for gRPC");
     say(&format!("for Envoy: gRPC on {addr}\n"));
+}
+
+fn welcome_proxy(place: &DoorPlace, settings: Option<&proxy::Settings>) {
+    let Ok(addr) = place.listener.address() else { return };
+    tracing::info!(%addr, "listening for requests to pass on");
+    let scheme = if place.tls.is_some() { "https" } else { "http" };
+    let upstreams = settings.iter().flat_map(|settings| &settings.upstreams);
+    let upstreams: Vec<_> = upstreams.map(ToString::to_string).collect();
+    let place = match &addr {
+        Address::Unix(_) => addr.to_string(),
+        Address::Tcp(addr) => format!("{scheme}://{addr}"),
+    };
+    say(&format!("tidegate passes requests on from {place} to {}\n", upstreams.join(", ")));
 }
 
 fn refused(addr: &Address, missing: &str) -> Failure {

@@ -116,6 +116,8 @@ fn route(
         let names = file.policies.keys().map(String::as_str);
         found.push(spot.of("policy").problem(unknown_policy(&text.policy, names)));
     }
+    // Our own proxy can wait and give back; then whoever else asks is told that they cannot.
+    let unaskable = |policy| unaskable(policy, file.proxy.is_some());
     if let Some(why) = file.policies.get(&text.policy).and_then(unaskable) {
         found.push(spot.of("policy").problem(why));
     }
@@ -134,15 +136,17 @@ fn route(
 }
 
 /// Why a proxy cannot be answered by a policy.
-fn unaskable(policy: &text::Policy) -> Option<&'static str> {
+fn unaskable(policy: &text::Policy, is_proxy: bool) -> Option<&'static str> {
     let shapes = "is a leaky bucket, which delays: a proxy that asks can only be told yes or no";
     let holds = "limits concurrency: a proxy that asks cannot give a place back";
     let of = |algorithm| match algorithm {
+        _ if is_proxy => None,
         Some(text::Algorithm::LeakyBucket) => Some(shapes),
         Some(text::Algorithm::Concurrency) => Some(holds),
         _ => None,
     };
     match policy {
+        text::Policy::Line(_) if is_proxy => None,
         text::Policy::Line(line) if line.starts_with("leaky-bucket") => Some(shapes),
         text::Policy::Line(line) if line.starts_with("concurrency") => Some(holds),
         text::Policy::Line(_) => None,

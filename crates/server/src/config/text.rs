@@ -7,6 +7,7 @@ mod doors;
 mod limit;
 mod listen;
 mod policy;
+mod proxy;
 mod scalar;
 mod store;
 
@@ -22,6 +23,7 @@ pub(crate) use self::listen::{Door, DoorOptions, Listen};
 pub(crate) use self::policy::{
     Mode, OnStoreError, OnStoreErrorWord, Override, Policy, PolicyOptions, Replicas, Unconfirmed,
 };
+pub(crate) use self::proxy::{Balance, Health, HostHeader, Proxy};
 pub(crate) use self::scalar::{Amount, OneOrMany, Secret, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 
@@ -45,6 +47,8 @@ pub(crate) struct File {
     /// Which policy a request falls under, for forward-auth and the proxy: the first match wins.
     #[serde(default)]
     pub(crate) routes: Vec<Route>,
+    /// The reverse proxy: where requests are passed on to that the routes let pass. Goes with `listen.proxy`.
+    pub(crate) proxy: Option<Proxy>,
     /// How the client of a request is found behind proxies.
     pub(crate) client_ip: Option<ClientIp>,
     /// What every key in the store begins with: keeps deployments on one Redis apart. Default: `tg`. Needs a restart to

@@ -50,6 +50,16 @@ families! {
         "Connections that were accepted, by door.";
     STORE_ERRORS: Counter "tidegate_store_errors_total" ["kind"]
         "Checks that the store should have decided and did not, by what was wrong.";
+    UPSTREAM_REQUESTS: Counter "tidegate_upstream_requests_total" ["upstream", "status"]
+        "Requests that the proxy passed on, by upstream and how they ended: 1xx to 5xx, or without an answer unreached, timeout, broken, or abandoned by the client.";
+    UPSTREAM_DURATION: Histogram "tidegate_upstream_duration_seconds" ["upstream"]
+        "Time from a request that was passed on to the head of its answer, by upstream.";
+    UPSTREAM_UP: Gauge "tidegate_upstream_up" ["upstream"]
+        "Whether an upstream gets requests: 0 while it is left alone.";
+    UPSTREAM_UNDER_WAY: Gauge "tidegate_upstream_under_way" ["upstream"]
+        "Requests that an upstream has not finished.";
+    UPSTREAM_IDLE: Gauge "tidegate_upstream_idle_connections" ["upstream"]
+        "Connections to an upstream that are kept for later.";
     BREAKER_STATE: Gauge "tidegate_breaker_state" []
         "Whether the store is asked: 0 closed (as ever), 1 probing, 2 open (left alone).";
     BREAKER_OPENED: Counter "tidegate_breaker_opened_total" []

@@ -9,16 +9,23 @@ use super::histogram::BOUNDS_NS;
 use super::policies::Status;
 use super::process::Process;
 use super::text::Text;
+use super::upstreams::{self, UpstreamView};
 use super::{DoorName, Metrics, Relaxed};
 use crate::logs::Events;
 
 impl Metrics {
     /// Everything, in Prometheus' text format.
-    pub(crate) fn render(&self, engine: &Engine, events: &Events) -> String {
+    pub(crate) fn render(
+        &self,
+        engine: &Engine,
+        upstreams: &[UpstreamView<'_>],
+        events: &Events,
+    ) -> String {
         let mut text = Text::default();
         self.checks(&mut text);
         self.doors(&mut text);
         self.store_errors(&mut text);
+        upstreams::render(&mut text, upstreams);
         let store = self.store();
         breaker(&mut text, store.as_ref().and_then(|store| store.breaker()));
         redis(&mut text, store.as_ref().and_then(|store| store.redis()).unwrap_or_default());
@@ -150,6 +157,6 @@ fn process(text: &mut Text, now: &Process) {
 
 /// Exact up to 2^53, which is a century of nanoseconds for one request a second.
 #[expect(clippy::cast_precision_loss, reason = "a sum of durations is read as a float anyway")]
-fn seconds(count: u64, per_second: f64) -> f64 {
+pub(super) fn seconds(count: u64, per_second: f64) -> f64 {
     count as f64 / per_second
 }

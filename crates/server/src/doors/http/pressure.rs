@@ -65,14 +65,14 @@ pub(super) async fn observe(State(api): State<Api>, body: Body) -> Answered {
     let Observation { target, latency_ms, ok } = body::decode(&body)?;
     let latency_us = micros(latency_ms)?;
     name(&target.0, "target")?;
-    let noted = api.observed.note(&target.0, latency_us, ok, SystemClock.now());
+    let noted = api.gate.observed().note(&target.0, latency_us, ok, SystemClock.now());
     noted.map_err(|TooManyTargets| too_many())?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// What is known of all targets.
 pub(super) async fn show(State(api): State<Api>) -> Answered {
-    let summaries = api.observed.summaries(SystemClock.now()).into_iter();
+    let summaries = api.gate.observed().summaries(SystemClock.now()).into_iter();
     let targets = summaries.map(|(name, summary)| (name, Shown::from(summary))).collect();
     Ok(json(&Targets { targets }))
 }
@@ -92,7 +92,7 @@ pub(super) async fn set(
     if pressure.is_some_and(|pressure| !(0.0..=1.0).contains(&pressure)) {
         return Err(Problem::bad_field("pressure", "is not a number from 0 to 1, nor null"));
     }
-    let set = api.observed.set(&target, pressure, SystemClock.now());
+    let set = api.gate.observed().set(&target, pressure, SystemClock.now());
     set.map_err(|TooManyTargets| too_many())?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

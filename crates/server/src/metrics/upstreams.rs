@@ -1,0 +1,105 @@
+//! What is counted of those behind the proxy.
+
+use axum::http::StatusCode;
+
+use super::catalog as the;
+use super::histogram::{Histogram, LONG_BOUNDS_NS};
+use super::render::seconds;
+use super::striped::Striped;
+use super::text::Text;
+
+/// Classes of statuses, `1xx` to `5xx`.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Why no answer came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum UpstreamTrouble {
+    /// It could not be connected to.
+    Unreached,
+    Timeout,
+    /// The connection broke, or what came was no answer.
+    Broken,
+    /// Nobody waited for it any more.
+    Abandoned,
+}
+
+impl UpstreamTrouble {
+    const ALL: [Self; 4] = [Self::Unreached, Self::Timeout, Self::Broken, Self::Abandoned];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreached => "unreached",
+            Self::Timeout => "timeout",
+            Self::Broken => "broken",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// The counts of one upstream.
+#[derive(Debug)]
+pub(crate) struct UpstreamCounts {
+    ended: Striped<{ CLASSES.len() + UpstreamTrouble::ALL.len() }>,
+    times: Histogram,
+}
+
+/// One upstream at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpstreamView<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) counts: &'a UpstreamCounts,
+    pub(crate) is_up: bool,
+    pub(crate) under_way: usize,
+    pub(crate) idle_connections: usize,
+}
+
+impl Default for UpstreamCounts {
+    fn default() -> Self {
+        Self { ended: Striped::default(), times: Histogram::within(&LONG_BOUNDS_NS) }
+    }
+}
+
+impl UpstreamCounts {
+    pub(crate) fn answered(&self, status: StatusCode, took_us: u64) {
+        let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
+        self.ended.add(class, 1);
+        self.times.add(took_us.saturating_mul(1000), 1);
+    }
+
+    pub(crate) fn failed(&self, trouble: UpstreamTrouble) {
+        self.ended.add(CLASSES.len() + trouble as usize, 1);
+    }
+}
+
+/// Writes all of it.
+pub(super) fn render(text: &mut Text, upstreams: &[UpstreamView<'_>]) {
+    if upstreams.is_empty() {
+        return;
+    }
+    text.family(&the::UPSTREAM_REQUESTS);
+    for upstream in upstreams {
+        let names = CLASSES.into_iter().chain(UpstreamTrouble::ALL.map(UpstreamTrouble::as_str));
+        for (name, count) in names.zip(upstream.counts.ended.read()) {
+            text.sample(&the::UPSTREAM_REQUESTS, &[upstream.name, name], count);
+        }
+    }
+    text.family(&the::UPSTREAM_DURATION);
+    let bounds_s = LONG_BOUNDS_NS.map(|ns| seconds(ns, 1e9));
+    for upstream in upstreams {
+        let (counts, sum_ns) = upstream.counts.times.read();
+        let sum_s = seconds(sum_ns, 1e9);
+        text.histogram(&the::UPSTREAM_DURATION, &[upstream.name], (&bounds_s, &counts), sum_s);
+    }
+    text.family(&the::UPSTREAM_UP);
+    for upstream in upstreams {
+        text.sample(&the::UPSTREAM_UP, &[upstream.name], u8::from(upstream.is_up));
+    }
+    text.family(&the::UPSTREAM_UNDER_WAY);
+    for upstream in upstreams {
+        text.sample(&the::UPSTREAM_UNDER_WAY, &[upstream.name], upstream.under_way);
+    }
+    text.family(&the::UPSTREAM_IDLE);
+    for upstream in upstreams {
+        text.sample(&the::UPSTREAM_IDLE, &[upstream.name], upstream.idle_connections);
+    }
+}
