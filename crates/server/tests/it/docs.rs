@@ -10,7 +10,7 @@ use crate::programs::{Folder, root};
 use crate::support::Server;
 
 /// The fenced blocks of a page: what they are, and what they say.
-fn blocks(page: &str) -> Vec<(String, String)> {
+pub(crate) fn blocks(page: &str) -> Vec<(String, String)> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
     let mut parts = text.split("```");
     let mut blocks = Vec::new();

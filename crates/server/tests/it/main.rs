@@ -16,6 +16,7 @@ mod limits;
 mod logs;
 mod metrics;
 mod openapi;
+mod overload;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod programs;
@@ -35,6 +36,7 @@ mod rls_grpc;
 mod serve;
 mod serve_redis;
 mod simulate;
+mod simulations;
 mod support;
 mod systemd;
 mod vectors;

@@ -147,7 +147,7 @@ impl Plant {
 
     /// Gives work to idle workers.
     fn serve(&mut self, now_us: u64) {
-        while self.serving.len() < WORKERS as usize {
+        while (self.serving.len() as u64) < WORKERS {
             let Some(request) = self.waiting.pop_front() else { return };
             self.count(now_us, self.serving.len());
             let done_us = now_us + self.service_us();
