@@ -141,13 +141,15 @@ fn chart(report: &Report) -> Chart {
         shape: Shape::Straight,
     };
     let first = report.scenarios.first();
+    let mut lines: Vec<Line> =
+        first.map_or(vec![], |it| it.controllers.iter().take(LINES).map(line).collect());
+    // The last of them is what it is about: the first is drawn in full.
+    lines.reverse();
     Chart {
         title: first.map_or(String::new(), |block| format!("{}: {}", block.scenario, block.about)),
         x: "seconds".to_owned(),
         y: "served in time, per second".to_owned(),
         mark: first.map(|block| ("at best".to_owned(), float(block.possible))),
-        plot: Plot::Lines(
-            first.map_or(vec![], |it| it.controllers.iter().take(LINES).map(line).collect()),
-        ),
+        plot: Plot::Lines(lines),
     }
 }
