@@ -19,6 +19,7 @@ mod limits;
 mod logs;
 mod metrics;
 mod openapi;
+mod overload;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod programs;
