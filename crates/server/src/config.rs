@@ -24,6 +24,7 @@ mod reference;
 mod schema;
 mod secret;
 mod store;
+mod telemetry;
 mod text;
 mod unavailable;
 mod yaml;
@@ -63,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) doors: DoorRules,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
+    /// Where spans and figures are sent.
+    pub(crate) collector: Option<String>,
 }
 
 impl Default for Config {
@@ -75,6 +78,7 @@ impl Default for Config {
             policies: BTreeMap::new(),
             doors: DoorRules::default(),
             rls: Arc::default(),
+            collector: None,
         }
     }
 }
@@ -112,6 +116,7 @@ impl Config {
             policies,
             doors: doors::doors(file, top, found),
             rls: Arc::new(Rls { manner: doors::manner(file), ..Rls::default() }),
+            collector: telemetry::collector(file.telemetry.as_ref(), &top.of("telemetry"), found),
         }
     }
 }

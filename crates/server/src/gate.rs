@@ -102,6 +102,8 @@ impl Gate {
 
     /// Counts a check that was to spend something, and tells of it where that is worth a line.
     pub(crate) fn tell(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
+        #[cfg(feature = "otlp")]
+        crate::telemetry::decided(check, answer);
         match answer {
             Ok(answer) => {
                 self.metrics.decided(answer, 1);

@@ -14,6 +14,7 @@
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
 //! - [`systemd`] takes sockets over, and says how the service does.
+//! - `telemetry` sends spans and figures to a collector, where the feature `otlp` is on.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,8 @@ mod reload;
 mod server;
 mod store;
 mod systemd;
+#[cfg(feature = "otlp")]
+mod telemetry;
 mod text;
 mod threshold;
 mod tls;

@@ -126,6 +126,7 @@ fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
         ("listen.grpc", listen.grpc != next.listen.grpc),
         ("listen.resp", listen.resp != next.listen.resp),
         ("key_prefix", running.key_prefix != next.key_prefix),
+        ("telemetry.otlp", running.collector != next.collector),
     ];
     changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field).collect()
 }

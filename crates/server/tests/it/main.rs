@@ -16,6 +16,8 @@ mod limits;
 mod logs;
 mod metrics;
 mod openapi;
+#[cfg(feature = "otlp")]
+mod otlp;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod programs;

@@ -19,13 +19,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tracing::Instrument;
 
 use self::line::Line;
 use self::patient::Patient;
 use crate::gate::Gate;
 use crate::listen::{Peer, Stream};
-use crate::logs::trace;
+use crate::logs::trace::Trace;
 use crate::server::{Door, Ending};
 
 /// What one connection may do.
@@ -169,9 +168,8 @@ impl Session {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let _under_way = self.line.under_way();
         let version = request.version();
-        let span = trace::span(request.headers());
-        let mut response = match span {
-            Some(span) => self.reached(request).instrument(span).await,
+        let mut response = match Trace::of(request.headers()) {
+            Some(trace) => trace.around(self.reached(request)).await,
             None => self.reached(request).await,
         };
         if self.ending.is_farewell() && version < Version::HTTP_2 {
