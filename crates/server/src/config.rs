@@ -25,6 +25,7 @@ mod reference;
 mod schema;
 mod secret;
 mod store;
+mod telemetry;
 mod text;
 mod unavailable;
 mod yaml;
@@ -67,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) rls: Arc<Rls>,
     /// Where requests are passed on to; given if the proxy's door is open.
     pub(crate) proxy: Option<Settings>,
+    /// Where spans and figures are sent.
+    pub(crate) collector: Option<String>,
 }
 
 impl Default for Config {
@@ -80,6 +83,7 @@ impl Default for Config {
             doors: DoorRules::default(),
             rls: Arc::default(),
             proxy: None,
+            collector: None,
         }
     }
 }
@@ -119,6 +123,7 @@ impl Config {
             policies,
             doors: doors::doors(file, top, found),
             rls: Arc::new(Rls { manner: doors::manner(file), ..Rls::default() }),
+            collector: telemetry::collector(file.telemetry.as_ref(), &top.of("telemetry"), found),
         }
     }
 }

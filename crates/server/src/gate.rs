@@ -11,7 +11,7 @@ use crate::doors::http::Settings;
 use crate::doors::proxy::Proxy;
 use crate::doors::rls::Rls;
 use crate::logs::Events;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, UpstreamView};
 use crate::observed::Observed;
 
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
@@ -82,6 +82,12 @@ impl Snapshot {
         let is_written = |policy: &PolicyView<'_>| !self.rls.rules.is_placeholder(policy.name());
         self.engine.policies().filter(is_written)
     }
+
+    /// What is known of each upstream of the proxy.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = UpstreamView<'_>> {
+        let all = self.proxy.iter().flat_map(|proxy| proxy.upstreams());
+        all.map(|upstream| upstream.view())
+    }
 }
 
 impl Gate {
@@ -124,6 +130,8 @@ impl Gate {
 
     /// Counts a check that was to spend something, and tells of it where that is worth a line.
     pub(crate) fn tell(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
+        #[cfg(feature = "otlp")]
+        crate::telemetry::decided(check, answer);
         match answer {
             Ok(answer) => {
                 self.metrics.decided(answer, 1);

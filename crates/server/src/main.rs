@@ -17,6 +17,7 @@
 //! - [`config`] turns a file into checked things.
 //! - [`simulation`] runs the same code in virtual time, within bounds.
 //! - [`systemd`] takes sockets over, and says how the service does.
+//! - `telemetry` sends spans and figures to a collector, where the feature `otlp` is on.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
@@ -42,6 +43,8 @@ mod server;
 mod simulation;
 mod store;
 mod systemd;
+#[cfg(feature = "otlp")]
+mod telemetry;
 mod text;
 mod threshold;
 mod tls;

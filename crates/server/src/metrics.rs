@@ -18,9 +18,12 @@
 
 mod catalog;
 mod histogram;
+#[cfg(feature = "otlp")]
+pub(crate) mod otlp;
 mod policies;
 mod process;
 mod render;
+mod sink;
 mod striped;
 mod text;
 mod upstreams;

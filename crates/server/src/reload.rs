@@ -128,6 +128,7 @@ fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
         ("listen.resp", listen.resp != next.listen.resp),
         ("listen.proxy", listen.proxy != next.listen.proxy),
         ("key_prefix", running.key_prefix != next.key_prefix),
+        ("telemetry.otlp", running.collector != next.collector),
     ];
     changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field).collect()
 }

@@ -29,6 +29,8 @@ use crate::reload::{self, Reloader, Source};
 use crate::server::{self, Bounds, Door, Ending};
 use crate::store::{self, Purpose, View};
 use crate::systemd::{Notifier, Sockets};
+#[cfg(feature = "otlp")]
+use crate::telemetry::Telemetry;
 use crate::text::printable;
 use crate::threshold::Threshold;
 use crate::tls;
@@ -128,6 +130,10 @@ pub(super) async fn serve(
         }
     }
     gate.metrics().watches(store);
+    #[cfg(feature = "otlp")]
+    let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &gate));
+    #[cfg(feature = "otlp")]
+    let telemetry = telemetry.transpose().map_err(Failure::new)?;
     let mut house = House::new(gate.metrics().clone());
     if let Some(place) = http {
         welcome(&place, config.policies.keys().next());
@@ -173,6 +179,10 @@ pub(super) async fn serve(
         keeper.abort();
     }
     give_back(&gate.now().engine, deadline).await;
+    #[cfg(feature = "otlp")]
+    if let Some(telemetry) = telemetry {
+        telemetry.close().await;
+    }
     tracing::info!("stopped");
     Ok(())
 }

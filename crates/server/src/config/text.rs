@@ -10,6 +10,7 @@ mod policy;
 mod proxy;
 mod scalar;
 mod store;
+mod telemetry;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,7 @@ pub(crate) use self::policy::{
 pub(crate) use self::proxy::{Balance, Health, HostHeader, Proxy};
 pub(crate) use self::scalar::{Amount, OneOrMany, Secret, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
+pub(crate) use self::telemetry::Telemetry;
 
 /// The configuration of tidegate.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -65,4 +67,6 @@ pub(crate) struct File {
     /// a balancer to look twice. Up to 5min. Default: 1s.
     #[schemars(example = "5s")]
     pub(crate) drain: Option<Span>,
+    /// What is sent to a collector of OpenTelemetry. Needs a restart to change.
+    pub(crate) telemetry: Option<Telemetry>,
 }

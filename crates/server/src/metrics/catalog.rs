@@ -32,8 +32,8 @@ macro_rules! families {
         $(pub(super) const $id: Family =
             Family { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
 
-        #[cfg(test)]
-        const ALL: &[Family] = &[$($id),*];
+        #[cfg(any(test, feature = "otlp"))]
+        pub(super) const ALL: &[Family] = &[$($id),*];
     };
 }
 

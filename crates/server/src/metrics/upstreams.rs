@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use super::catalog as the;
 use super::histogram::{Histogram, LONG_BOUNDS_NS};
 use super::render::seconds;
+use super::sink::Sink;
 use super::striped::Striped;
-use super::text::Text;
 
 /// Classes of statuses, `1xx` to `5xx`.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -72,34 +72,34 @@ impl UpstreamCounts {
 }
 
 /// Writes all of it.
-pub(super) fn render(text: &mut Text, upstreams: &[UpstreamView<'_>]) {
+pub(super) fn render(to: &mut impl Sink, upstreams: &[UpstreamView<'_>]) {
     if upstreams.is_empty() {
         return;
     }
-    text.family(&the::UPSTREAM_REQUESTS);
+    to.family(&the::UPSTREAM_REQUESTS);
     for upstream in upstreams {
         let names = CLASSES.into_iter().chain(UpstreamTrouble::ALL.map(UpstreamTrouble::as_str));
         for (name, count) in names.zip(upstream.counts.ended.read()) {
-            text.sample(&the::UPSTREAM_REQUESTS, &[upstream.name, name], count);
+            to.sample(&the::UPSTREAM_REQUESTS, &[upstream.name, name], count);
         }
     }
-    text.family(&the::UPSTREAM_DURATION);
+    to.family(&the::UPSTREAM_DURATION);
     let bounds_s = LONG_BOUNDS_NS.map(|ns| seconds(ns, 1e9));
     for upstream in upstreams {
         let (counts, sum_ns) = upstream.counts.times.read();
         let sum_s = seconds(sum_ns, 1e9);
-        text.histogram(&the::UPSTREAM_DURATION, &[upstream.name], (&bounds_s, &counts), sum_s);
+        to.histogram(&the::UPSTREAM_DURATION, &[upstream.name], (&bounds_s, &counts), sum_s);
     }
-    text.family(&the::UPSTREAM_UP);
+    to.family(&the::UPSTREAM_UP);
     for upstream in upstreams {
-        text.sample(&the::UPSTREAM_UP, &[upstream.name], u8::from(upstream.is_up));
+        to.sample(&the::UPSTREAM_UP, &[upstream.name], u64::from(upstream.is_up));
     }
-    text.family(&the::UPSTREAM_UNDER_WAY);
+    to.family(&the::UPSTREAM_UNDER_WAY);
     for upstream in upstreams {
-        text.sample(&the::UPSTREAM_UNDER_WAY, &[upstream.name], upstream.under_way);
+        to.sample(&the::UPSTREAM_UNDER_WAY, &[upstream.name], upstream.under_way);
     }
-    text.family(&the::UPSTREAM_IDLE);
+    to.family(&the::UPSTREAM_IDLE);
     for upstream in upstreams {
-        text.sample(&the::UPSTREAM_IDLE, &[upstream.name], upstream.idle_connections);
+        to.sample(&the::UPSTREAM_IDLE, &[upstream.name], upstream.idle_connections);
     }
 }

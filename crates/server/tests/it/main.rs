@@ -19,6 +19,8 @@ mod limits;
 mod logs;
 mod metrics;
 mod openapi;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod overload;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;

@@ -9,8 +9,9 @@ use axum::http::Response;
 use tokio::sync::Semaphore;
 
 use crate::processes::wait_until;
-use crate::programs::{Folder, curl};
+use crate::programs::curl;
 use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head, received};
+use crate::support::Folder;
 use crate::support::{DEADLINE, Reply, run, tidegate};
 
 /// Nothing is limited.
@@ -376,7 +377,7 @@ fn a_new_configuration_leads_elsewhere_without_a_restart() {
         assert_eq!(proxy.server.get("/").status, 200);
         second.requests() > 0
     });
-    folder.write("proxy.yaml", &config.replace("http://", "ftp://"));
+    folder.write("proxy.yaml", config.replace("http://", "ftp://"));
     proxy.server.signal("HUP");
     wait_until("the file was refused", DEADLINE, || {
         proxy.metric(r#"tidegate_config_reload_total{result="error"}"#) >= Some(1.0)

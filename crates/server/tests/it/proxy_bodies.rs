@@ -16,9 +16,10 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming};
 
 use crate::processes::wait_until;
-use crate::programs::{Folder, curl};
+use crate::programs::curl;
 use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head};
 use crate::support::DEADLINE;
+use crate::support::Folder;
 
 const MIB: u64 = 1 << 20;
 const LARGE: u64 = 256 * MIB;
@@ -319,12 +320,12 @@ fn an_answer_before_the_body_was_read_leaves_a_sound_connection_or_none() {
 fn a_real_server_behind_it_is_what_it_is_without() {
     let (folder, port) = (Folder::new(), crate::programs::free_port());
     let body: Vec<u8> = (0..5_000_000_u32).flat_map(u32::to_le_bytes).collect();
-    folder.write_bytes("large.bin", &body);
-    let root = folder.file("");
-    let root = root.to_str().unwrap();
+    folder.write("large.bin", &body);
+    let root = folder.path("");
+    let root = root.as_str();
     let config = folder.write(
         "nginx.conf",
-        &format!(
+        format!(
             "daemon off; master_process off; pid {root}nginx.pid; error_log stderr notice;\nevents {{}}\n\
              http {{ access_log off; client_body_temp_path {root}a; proxy_temp_path {root}b; fastcgi_temp_path {root}c;\n\
              uwsgi_temp_path {root}d; scgi_temp_path {root}e; gzip on; gzip_proxied any; gzip_types *;\n\
@@ -332,7 +333,7 @@ fn a_real_server_behind_it_is_what_it_is_without() {
         ),
     );
     let mut command = Command::new("/usr/sbin/nginx");
-    command.args(["-p", root, "-c", config.to_str().unwrap()]).stdin(Stdio::null());
+    command.args(["-p", root, "-c", &config]).stdin(Stdio::null());
     let _nginx = crate::programs::Program::start(&mut command, &folder);
     crate::programs::wait_for_port(port);
     let direct = format!("http://127.0.0.1:{port}");
@@ -347,11 +348,11 @@ fn a_real_server_behind_it_is_what_it_is_without() {
         &["/large.bin", "-X", "POST", "-d", "x"],
     ] {
         let ask = |base: &str| {
-            let out = folder.file("out");
+            let out = folder.path("out");
             let url = format!("{base}{}", args[0]);
             let told = [
                 "-o",
-                out.to_str().unwrap(),
+                &out,
                 "-w",
                 "%{http_code} %header{content-length} %header{content-range} %header{etag}",
             ];

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
-use crate::programs::Folder;
 use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head};
+use crate::support::Folder;
 
 /// Says what it was sent, byte by byte, and answers each head that it finds.
 fn recorder() -> (std::net::SocketAddr, Arc<Mutex<String>>) {

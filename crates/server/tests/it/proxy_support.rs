@@ -17,7 +17,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::programs::{Folder, curl};
+use crate::programs::curl;
+use crate::support::Folder;
 use crate::support::{DEADLINE, Reply, Server, tidegate};
 
 /// An app, gone with this.
@@ -153,7 +154,7 @@ impl Proxy {
 
     pub(crate) fn with_config(folder: &Folder, config: &str) -> Self {
         let path = folder.write("proxy.yaml", config);
-        Self::launched(&mut tidegate(&["serve", "-c", path.to_str().unwrap()]))
+        Self::launched(&mut tidegate(&["serve", "-c", &path]))
     }
 
     /// Whatever runs one, with an API or without.

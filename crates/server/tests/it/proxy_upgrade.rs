@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use crate::processes::wait_until;
-use crate::programs::{Folder, root};
+use crate::programs::root;
 use crate::proxy_support::{Proxy, by_hand, read_head};
+use crate::support::Folder;
 use crate::support::{DEADLINE, Reply};
 
 /// Speaks WebSocket with whoever connects, and prints its port.

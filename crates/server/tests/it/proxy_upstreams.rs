@@ -13,8 +13,9 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use crate::drain::{Target, ends_without_a_failure};
 use crate::processes::wait_until;
-use crate::programs::{Folder, Program, curl, free_port, wait_for_port};
+use crate::programs::{Program, curl, free_port, wait_for_port};
 use crate::proxy_support::{Origin, Proxy, received};
+use crate::support::Folder;
 use crate::support::{DEADLINE, tidegate};
 
 #[test]
@@ -89,7 +90,7 @@ fn one_that_says_it_is_unwell_gets_nothing_until_it_is_well() {
 #[test]
 fn an_upstream_can_be_a_socket() {
     let folder = Folder::new();
-    let socket = folder.file("app.sock");
+    let socket = folder.path("app.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
@@ -98,7 +99,7 @@ fn an_upstream_can_be_a_socket() {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsocket");
         }
     });
-    let proxy = Proxy::start(&folder, &format!("unix:{}", socket.display()), "", "");
+    let proxy = Proxy::start(&folder, &format!("unix:{socket}"), "", "");
     assert_eq!(proxy.server.get("/").body, "socket");
 }
 
@@ -112,15 +113,15 @@ fn certificates(folder: &Folder) -> [String; 3] {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let cert = CertificateParams::new(names).unwrap().signed_by(&key, &ca).unwrap();
     let files = [("ca.pem", ca.pem()), ("tls.pem", cert.pem()), ("tls.key", key.serialize_pem())];
-    files.map(|(name, pem)| folder.write(name, &pem).to_str().unwrap().to_owned())
+    files.map(|(name, pem)| folder.write(name, &pem))
 }
 
 #[test]
 fn both_sides_can_speak_tls() {
     let (folder, origin, port) = (Folder::new(), Origin::mirror(), free_port());
     let [ca, cert, key] = certificates(&folder);
-    let root = folder.file("");
-    let root = root.to_str().unwrap();
+    let root = folder.path("");
+    let root = root.as_str();
     let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|what| format!("{what}_temp_path {root}{what}; "))
         .concat();
@@ -132,7 +133,7 @@ fn both_sides_can_speak_tls() {
     );
     let config = folder.write("nginx.conf", &config);
     let mut command = Command::new("/usr/sbin/nginx");
-    command.args(["-p", root, "-c", config.to_str().unwrap()]).stdin(Stdio::null());
+    command.args(["-p", root, "-c", &config]).stdin(Stdio::null());
     let _nginx = Program::start(&mut command, &folder);
     wait_for_port(port);
     let start = |trusted: &str| {
@@ -222,7 +223,7 @@ fn configurations_that_make_no_sense_are_told() {
         ),
     ] {
         let path = folder.write("bad.yaml", config);
-        let ran = tidegate(&["validate", path.to_str().unwrap()]).output().unwrap();
+        let ran = tidegate(&["validate", &path]).output().unwrap();
         let said = String::from_utf8_lossy(&ran.stderr) + String::from_utf8_lossy(&ran.stdout);
         assert_eq!(ran.status.code(), Some(1), "{config}: {said}");
         assert!(said.contains(expected), "{config}: {said}");

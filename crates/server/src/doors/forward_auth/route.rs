@@ -52,10 +52,11 @@ pub(crate) struct Routes {
 #[derive(Debug)]
 pub(crate) struct Found<'a> {
     pub(crate) policy: &'a str,
-    key: Vec<u8>,
-    cost: u64,
+    /// What it is counted by, and what that is of this request.
+    pub(crate) parts: &'a KeyParts,
+    pub(crate) key: Vec<u8>,
+    pub(crate) cost: u64,
     /// The route as it is written, if one matched.
-    #[cfg_attr(not(test), expect(dead_code, reason = "what is observed is told apart by URL"))]
     pub(crate) route: Option<&'a str>,
 }
 
@@ -123,14 +124,15 @@ impl Routes {
         policy: Option<&'a str>,
     ) -> Option<Found<'a>> {
         if let Some(policy) = policy {
-            let key = self.key_of(policy).of(request, None);
-            return Some(Found { policy, key, cost: 1, route: None });
+            let parts = self.key_of(policy);
+            let key = parts.of(request, None);
+            return Some(Found { policy, parts, key, cost: 1, route: None });
         }
         let Route { policy, key, cost, name, .. } =
             self.in_order.iter().find(|route| route.matches(request))?;
         let parts = key.as_ref().unwrap_or_else(|| self.key_of(policy));
         let key = parts.of(request, Some(name));
-        Some(Found { policy, key, cost: *cost, route: Some(name) })
+        Some(Found { policy, parts, key, cost: *cost, route: Some(name) })
     }
 
     /// Whether any request is counted by a header.

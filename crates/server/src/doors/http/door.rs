@@ -11,13 +11,12 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tracing::Instrument;
 
 use super::connection::{Answers, Caller, HttpBounds, builder, serve};
 use super::express;
 use crate::gate::Gate;
 use crate::listen::{Peer, Stream};
-use crate::logs::trace;
+use crate::logs::trace::Trace;
 use crate::server::{Door, Ending};
 
 /// A router behind HTTP.
@@ -67,8 +66,8 @@ impl Answers for ApiAnswers {
     type Body = Either<Full<Bytes>, Body>;
 
     async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<Self::Body> {
-        match trace::span(request.headers()) {
-            Some(span) => self.reached(request, caller.peer).instrument(span).await,
+        match Trace::of(request.headers()) {
+            Some(trace) => trace.around(self.reached(request, caller.peer)).await,
             None => self.reached(request, caller.peer).await,
         }
     }

@@ -13,8 +13,7 @@ use crate::metrics::{self, DoorName};
 /// `GET /metrics`, for Prometheus.
 pub(super) async fn metrics(State(gate): State<Arc<Gate>>) -> impl IntoResponse {
     let snapshot = gate.now();
-    let upstreams = snapshot.proxy.iter().flat_map(|proxy| proxy.upstreams());
-    let upstreams: Vec<_> = upstreams.map(|upstream| upstream.view()).collect();
+    let upstreams: Vec<_> = snapshot.upstreams().collect();
     let page = gate.metrics().render(&snapshot.engine, &upstreams, gate.events());
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
 }

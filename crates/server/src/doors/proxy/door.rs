@@ -7,7 +7,6 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
-use tracing::Instrument;
 
 use super::relay::Relay;
 use super::service;
@@ -16,7 +15,7 @@ use crate::doors::http::HttpBounds;
 use crate::doors::http::connection::{Answers, Caller, builder, serve};
 use crate::gate::Gate;
 use crate::listen::{Peer, Stream};
-use crate::logs::trace;
+use crate::logs::trace::Trace;
 use crate::server::{Door, Ending};
 
 /// The proxy behind HTTP.
@@ -52,8 +51,8 @@ impl Answers for ProxyAnswers {
     type Body = Relay;
 
     async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<Relay> {
-        let passed = match trace::span(request.headers()) {
-            Some(span) => service::answer(&self.gate, request, caller).instrument(span).await,
+        let passed = match Trace::of(request.headers()) {
+            Some(trace) => trace.around(service::answer(&self.gate, request, caller)).await,
             None => service::answer(&self.gate, request, caller).await,
         };
         if let Some(tunnel) = passed.tunnel {
