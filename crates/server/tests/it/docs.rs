@@ -10,7 +10,7 @@ use crate::programs::{Folder, root};
 use crate::support::Server;
 
 /// The fenced blocks of a page: what they are, and what they say.
-pub(crate) fn blocks(page: &str) -> Vec<(String, String)> {
+fn blocks(page: &str) -> Vec<(String, String)> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
     let mut parts = text.split("```");
     let mut blocks = Vec::new();
@@ -67,4 +67,20 @@ fn forward_auth_answers_as_its_page_says() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, of("yaml"));
     assert_eq!(run(&server, of("sh")), *of("text"));
+}
+
+/// Every command of a page, with what it prints.
+pub(crate) fn prints_as_its_page_says(page: &str, least: usize) {
+    let blocks = blocks(page);
+    let mut compared = 0;
+    for pair in blocks.windows(2).filter(|pair| pair[0].0 == "sh" && pair[1].0 == "text") {
+        let command = pair[0].1.replace("\\\n", " ");
+        let args = command.trim().strip_prefix("tidegate ").expect(&command).split_whitespace();
+        let args: Vec<&str> = args.collect();
+        let mut ran = crate::support::tidegate(&args);
+        let ran = ran.current_dir(root()).output().unwrap();
+        assert_eq!(String::from_utf8(ran.stdout).unwrap(), pair[1].1, "{command}");
+        compared += 1;
+    }
+    assert!(compared >= least, "only {compared} compared");
 }

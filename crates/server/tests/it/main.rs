@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod completions;
 mod config;
+mod cost;
 mod docs;
 mod doctor;
 mod drain;
@@ -25,6 +27,7 @@ mod prometheus;
 mod proxies;
 mod ready;
 mod reload;
+mod replay;
 mod resp;
 mod resp_clients;
 mod resp_docs;
