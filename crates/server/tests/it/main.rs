@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod completions;
 mod config;
+mod cost;
 mod docs;
 mod doctor;
 mod drain;
@@ -11,11 +13,13 @@ mod forward_auth;
 mod http;
 mod http2;
 mod http_errors;
+mod http_express;
 mod http_hold;
 mod limits;
 mod logs;
 mod metrics;
 mod openapi;
+mod overload;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod programs;
@@ -23,6 +27,7 @@ mod prometheus;
 mod proxies;
 mod ready;
 mod reload;
+mod replay;
 mod resp;
 mod resp_clients;
 mod resp_docs;
@@ -35,6 +40,7 @@ mod rls_grpc;
 mod serve;
 mod serve_redis;
 mod simulate;
+mod simulations;
 mod support;
 mod systemd;
 mod vectors;

@@ -1,9 +1,11 @@
 //! Tells clients what is left, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and the older ones.
 
+use std::fmt::{self, Write};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tidegate_core::{Decision, Limit, Timestamp};
 
@@ -72,7 +74,7 @@ pub enum Headers {
 #[derive(Clone, Debug)]
 pub struct Label {
     quoted: Arc<str>,
-    policy: Option<HeaderValue>,
+    policy: Arc<str>,
 }
 
 impl Label {
@@ -147,25 +149,39 @@ impl Report {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn write(&self, to: &mut HeaderMap) {
-        if !self.decision.allowed() {
-            write_retry_after(to, self.decision.retry_after());
-        }
-        if self.headers == Headers::Off {
-            return;
-        }
-        add(to, &POLICY, self.label.policy.clone());
-        add(to, &STATE, self.state());
-        if let Some(reset) = self.legacy_reset() {
-            add(to, &LEGACY_LIMIT, Some(int(self.decision.limit()).into()));
-            add(to, &LEGACY_REMAINING, Some(int(self.decision.remaining()).into()));
-            add(to, &LEGACY_RESET, Some(reset.into()));
-        }
+        let mut values = Values::new();
+        self.each(|name, value| add(to, name, values.next(value)));
     }
 
-    fn state(&self) -> Option<HeaderValue> {
-        let remaining = int(self.decision.remaining());
-        let reset = int(seconds_up(self.decision.reset_after()));
-        HeaderValue::try_from(format!("{};r={remaining};t={reset}", self.label.quoted)).ok()
+    /// Gives what [`Report::write`] adds, name by name, to those who have no map to put it into.
+    ///
+    /// ```
+    /// # use tidegate::{Decision, Limit, Timestamp, tower::{Headers, Label, Report}};
+    /// # let limit: Limit = "100/min".parse()?;
+    /// # let (label, decision) = (Label::new("api", &limit), Decision::blocked());
+    /// let report = Report { headers: Headers::Standard, label, decision, now: Timestamp::EPOCH };
+    /// let mut lines = String::new();
+    /// report.each(|name, value| lines += &format!("{name}: {value}\n"));
+    /// assert_eq!(lines, "ratelimit-policy: \"api\";q=100;w=60\nratelimit: \"api\";r=0;t=0\n");
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn each(&self, mut put: impl FnMut(&HeaderName, fmt::Arguments<'_>)) {
+        let Self { headers, label, decision, .. } = self;
+        if let Some(wait) = retry_after_of(decision) {
+            put(&RETRY_AFTER, format_args!("{wait}"));
+        }
+        if *headers == Headers::Off {
+            return;
+        }
+        let remaining = int(decision.remaining());
+        let reset = int(seconds_up(decision.reset_after()));
+        put(&POLICY, format_args!("{}", label.policy));
+        put(&STATE, format_args!("{};r={remaining};t={reset}", label.quoted));
+        if let Some(reset) = self.legacy_reset() {
+            put(&LEGACY_LIMIT, format_args!("{}", int(decision.limit())));
+            put(&LEGACY_REMAINING, format_args!("{remaining}"));
+            put(&LEGACY_RESET, format_args!("{reset}"));
+        }
     }
 
     fn legacy_reset(&self) -> Option<u64> {
@@ -175,6 +191,20 @@ impl Report {
             Headers::LegacyDelta => Some(seconds_up(reset_after)),
             Headers::Standard | Headers::Off => None,
         }
+    }
+}
+
+/// Values that share one allocation: one for each would cost as much as the decision they tell.
+struct Values(BytesMut);
+
+impl Values {
+    fn new() -> Self {
+        Self(BytesMut::with_capacity(96))
+    }
+
+    fn next(&mut self, value: fmt::Arguments<'_>) -> Option<HeaderValue> {
+        self.0.write_fmt(value).ok()?;
+        HeaderValue::from_maybe_shared(self.0.split().freeze()).ok()
     }
 }
 
@@ -193,8 +223,16 @@ impl Report {
 /// assert_eq!(headers["retry-after"], "1");
 /// ```
 pub fn write_retry_after(to: &mut HeaderMap, wait: Option<Duration>) {
-    let wait = wait.map(|wait| jittered(seconds_up(wait).max(1)));
-    add(to, &RETRY_AFTER, wait.map(HeaderValue::from));
+    add(to, &RETRY_AFTER, wait.map(|wait| HeaderValue::from(retry_after(wait))));
+}
+
+/// What a refusal says, unless no wait would help.
+fn retry_after_of(decision: &Decision) -> Option<u64> {
+    decision.retry_after().filter(|_| !decision.allowed()).map(retry_after)
+}
+
+fn retry_after(wait: Duration) -> u64 {
+    jittered(seconds_up(wait).max(1))
 }
 
 fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
@@ -207,11 +245,11 @@ fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
 }
 
 /// A window that is no whole number of seconds is left out: the draft has no word for it. Concurrency has none.
-fn policy(quoted: &str, limit: &Limit) -> Option<HeaderValue> {
+fn policy(quoted: &str, limit: &Limit) -> Arc<str> {
     let (quota, period) = (int(limit.units()), limit.period());
     let windowless = period.subsec_nanos() > 0 || matches!(limit, Limit::Concurrency(_));
     let window = if windowless { String::new() } else { format!(";w={}", int(period.as_secs())) };
-    HeaderValue::try_from(format!("{quoted};q={quota}{window}")).ok()
+    format!("{quoted};q={quota}{window}").into()
 }
 
 /// A structured field's string, which is ASCII.
