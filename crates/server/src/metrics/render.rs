@@ -12,6 +12,7 @@ use super::text::Text;
 use super::upstreams::{self, UpstreamView};
 use super::{DoorName, Metrics, Relaxed};
 use crate::logs::Events;
+use crate::urls::ByUrl;
 
 impl Metrics {
     /// Everything, in Prometheus' text format.
@@ -19,6 +20,7 @@ impl Metrics {
         &self,
         engine: &Engine,
         upstreams: &[UpstreamView<'_>],
+        urls: &ByUrl,
         events: &Events,
     ) -> String {
         let mut text = Text::default();
@@ -26,6 +28,7 @@ impl Metrics {
         self.doors(&mut text);
         self.store_errors(&mut text);
         upstreams::render(&mut text, upstreams);
+        upstreams::render_urls(&mut text, &urls.busiest(upstreams::URLS_MAX));
         let store = self.store();
         breaker(&mut text, store.as_ref().and_then(|store| store.breaker()));
         redis(&mut text, store.as_ref().and_then(|store| store.redis()).unwrap_or_default());

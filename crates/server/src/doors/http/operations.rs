@@ -15,7 +15,7 @@ pub(super) async fn metrics(State(gate): State<Arc<Gate>>) -> impl IntoResponse 
     let snapshot = gate.now();
     let upstreams = snapshot.proxy.iter().flat_map(|proxy| proxy.upstreams());
     let upstreams: Vec<_> = upstreams.map(|upstream| upstream.view()).collect();
-    let page = gate.metrics().render(&snapshot.engine, &upstreams, gate.events());
+    let page = gate.metrics().render(&snapshot.engine, &upstreams, gate.urls(), gate.events());
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
 }
 
