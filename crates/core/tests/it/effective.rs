@@ -181,7 +181,7 @@ proptest! {
 fn a_rate_that_forgets_debt_is_noticed() {
     let whole: Limit = "100/min burst 20".parse().unwrap();
     let ask = |n: u64| Asked {
-        units: if n % 2 == 0 { 100 } else { 99 },
+        units: if n.is_multiple_of(2) { 100 } else { 99 },
         now_us: START_US + n * 150_000,
         cost: 1,
     };
@@ -239,7 +239,7 @@ fn a_step_back_locks_nobody_out_for_longer_than_the_whole_burst() {
 /// Where a number of units has no exact form, one below it has.
 #[test]
 fn what_cannot_be_exact_is_rounded_down() {
-    let day = std::time::Duration::from_secs(86_400);
+    let day = std::time::Duration::from_hours(24);
     let whole: Limit = Gcra::new(10_000_000_000, day, 10_000_000_000).unwrap().into();
     for units in [9_999_999_999, 1_234_567_891, 7_000_000_001, 3, 1] {
         let in_force = whole.effective(units).units();
