@@ -17,6 +17,16 @@ pub(crate) enum Wire {
     Grpc,
 }
 
+impl Wire {
+    pub(crate) const fn door(self) -> &'static str {
+        match self {
+            Self::Resp(_) => "resp",
+            Self::Http => "http",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
 impl fmt::Display for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,7 +2,8 @@
 //!
 //! The floors are this program again, as a process of its own: frames are parsed and a fixed answer is written. All
 //! servers run on one processor and the load on the others; rounds alternate, so that a noisy minute hits all alike.
-//! Figures are medians, and a ratio is the median of the rounds' ratios. With `QUICK=1` it only shows that all works.
+//! Figures are medians, and a ratio is the median of the rounds' ratios. With `QUICK=1` it only shows that all works;
+//! `ONLY=http` measures one door.
 
 mod contender;
 mod floor;
@@ -61,10 +62,14 @@ fn measure(effort: &Effort) {
     runtime.block_on(async {
         let contenders: Vec<Contender> =
             Contender::all().into_iter().map(Contender::start).collect();
-        for wire in WIRES {
+        let only = std::env::var("ONLY").ok();
+        let is_wanted = |wire: &Wire| only.as_ref().is_none_or(|only| wire.door() == only);
+        for wire in WIRES.into_iter().filter(is_wanted) {
             throughput(&contenders, wire, effort).await;
         }
-        memory(effort).await;
+        if only.is_none() {
+            memory(effort).await;
+        }
     });
 }
 

@@ -7,8 +7,10 @@
 //! - [`envoy`] reads the configuration of envoyproxy/ratelimit.
 //! - [`identity`] says whose request it is, and what it is counted by.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
+//! - [`gather`] makes one write of many.
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
 //! - [`observed`] keeps what callers say about the services behind them.
+//! - [`patience`] waits with an end.
 //! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
@@ -27,12 +29,14 @@ mod doors;
 mod envoy;
 mod exact;
 mod gate;
+mod gather;
 mod headers;
 mod identity;
 mod listen;
 mod logs;
 mod metrics;
 mod observed;
+mod patience;
 mod reload;
 mod server;
 mod simulation;

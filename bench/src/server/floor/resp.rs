@@ -1,27 +1,36 @@
-//! RESP on tokio alone: large reads, one write for all that was read.
+//! RESP on tokio alone: large reads, one write for all that was read, and the plainest limiter between them: arrival
+//! times in one map, behind one lock, which is taken once for all that was read.
 
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hashbrown::HashMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const ANSWER: &[u8] = b"*5\r\n:0\r\n:1000001\r\n:1000000\r\n:-1\r\n:1\r\n";
+/// When each key is idle again, in nanoseconds since the start.
+type Arrivals = HashMap<Box<[u8]>, u64>;
+
+struct Floor {
+    start: Instant,
+    arrivals: Mutex<Arrivals>,
+}
 
 pub(super) async fn serve(listener: TcpListener) {
+    let floor = Arc::new(Floor { start: Instant::now(), arrivals: Mutex::default() });
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
-        tokio::spawn(connection(stream));
+        tokio::spawn(connection(stream, floor.clone()));
     }
 }
 
-async fn connection(mut stream: TcpStream) -> Option<()> {
+async fn connection(mut stream: TcpStream, floor: Arc<Floor>) -> Option<()> {
     let (mut bytes, mut filled) = (vec![0; 64 << 10], 0);
     let mut out = Vec::with_capacity(16 << 10);
     loop {
         filled += Some(stream.read(&mut bytes[filled..]).await.ok()?).filter(|count| *count > 0)?;
-        let mut done = 0;
-        while let Some(length) = command(&bytes[done..filled]) {
-            done += length;
-            out.extend_from_slice(ANSWER);
-        }
+        let done = floor.answer(&bytes[..filled], &mut out);
         bytes.copy_within(done..filled, 0);
         filled -= done;
         stream.write_all(&out).await.ok()?;
@@ -29,25 +38,59 @@ async fn connection(mut stream: TcpStream) -> Option<()> {
     }
 }
 
-/// How long the command at the beginning is, once it is all there.
-fn command(bytes: &[u8]) -> Option<usize> {
-    let (parts, mut at) = number(bytes, b'*', 0)?;
-    for _ in 0..parts {
+impl Floor {
+    /// Answers the commands that are whole, and says how long they were.
+    fn answer(&self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let now = u64::try_from(self.start.elapsed().as_nanos()).expect("a short run");
+        let mut arrivals = self.arrivals.lock().expect("no panics");
+        let mut done = 0;
+        while let Some((parts, length)) = command(&bytes[done..]) {
+            done += length;
+            throttle(&mut arrivals, now, parts, out);
+        }
+        done
+    }
+}
+
+/// Decides on one command, as GCRA does.
+fn throttle(arrivals: &mut Arrivals, now: u64, parts: [&[u8]; 5], out: &mut Vec<u8>) {
+    let [_, key, burst, units, seconds] = parts;
+    let (burst, interval) = (decimal(burst) + 1, decimal(seconds) * 1_000_000_000 / decimal(units));
+    let arrival = arrivals.get_mut(key);
+    let next = arrival.as_ref().map_or(now, |arrival| now.max(**arrival)) + interval;
+    let room = (now + burst * interval).checked_sub(next);
+    if room.is_some() {
+        match arrival {
+            Some(arrival) => *arrival = next,
+            None => drop(arrivals.insert(key.into(), next)),
+        }
+    }
+    let left = room.unwrap_or(0) / interval;
+    let (limited, retry) = if room.is_some() { (0, -1) } else { (1, 1) };
+    let reset = (next - now).div_ceil(1_000_000_000);
+    let _ = write!(out, "*5\r\n:{limited}\r\n:{burst}\r\n:{left}\r\n:{retry}\r\n:{reset}\r\n");
+}
+
+/// The parts of the command at the beginning, once it is all there, and how long it is.
+fn command(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
+    let (count, mut at) = number(bytes, b'*', 0)?;
+    assert_eq!(count, 5, "a client of our own");
+    let mut parts = [&[][..]; 5];
+    for part in &mut parts {
         let (length, start) = number(bytes, b'$', at)?;
+        *part = bytes.get(start..start + length)?;
         at = start + length + 2;
     }
-    (at <= bytes.len()).then_some(at)
+    (at <= bytes.len()).then_some((parts, at))
 }
 
 /// A number behind its mark, and where the next line begins.
 fn number(bytes: &[u8], mark: u8, at: usize) -> Option<(usize, usize)> {
     assert_eq!(*bytes.get(at)?, mark, "a client of our own");
-    let mut number = 0;
-    for (index, byte) in bytes.iter().enumerate().skip(at + 1) {
-        if *byte == b'\r' {
-            return Some((number, index + 2));
-        }
-        number = number * 10 + usize::from(byte - b'0');
-    }
-    None
+    let end = at + bytes[at..].iter().position(|byte| *byte == b'\r')?;
+    Some((usize::try_from(decimal(&bytes[at + 1..end])).expect("a short text"), end + 2))
+}
+
+fn decimal(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }

@@ -7,6 +7,7 @@ mod admin;
 mod answer;
 mod body;
 mod connection;
+mod express;
 mod hold;
 mod openapi;
 mod operations;
@@ -31,7 +32,6 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post, put};
-use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use tidegate::tower::{Headers, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
@@ -49,6 +49,8 @@ use crate::listen::Peer;
 use crate::observed::Observed;
 
 type Answered = Result<Response, Problem>;
+/// An answer with its body at hand.
+type Whole = hyper::Response<Bytes>;
 
 /// What handlers know. Only the gate's snapshot changes with the configuration.
 #[derive(Clone, Debug)]
@@ -107,25 +109,27 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
     own.into_iter().chain(rls::routes())
 }
 
-/// [`check`], for a door that has no time for a router.
-async fn check_now(gate: &Gate, body: Incoming) -> hyper::Response<Full<Bytes>> {
-    match decide(gate, body, Op::Take).await {
-        Ok(response) => response,
-        Err(problem) => problem.whole(),
-    }
+/// [`check`], for those who have no time for a router.
+async fn check_now(gate: &Gate, body: Incoming) -> Whole {
+    decide(gate, body, Op::Take).await.unwrap_or_else(Problem::whole)
+}
+
+/// The same, of a body that is there.
+async fn check_on(gate: &Gate, body: &[u8]) -> Whole {
+    decide_on(gate, body, Op::Take).await.unwrap_or_else(Problem::whole)
 }
 
 async fn check(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Take).await.map(|response| response.map(Body::new))
+    decide(&gate, body, Op::Take).await.map(|response| response.map(Body::from))
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Peek).await.map(|response| response.map(Body::new))
+    decide(&gate, body, Op::Peek).await.map(|response| response.map(Body::from))
 }
 
 /// Gives back: by whoever may spend.
 async fn refund(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Refund).await.map(|response| response.map(Body::new))
+    decide(&gate, body, Op::Refund).await.map(|response| response.map(Body::from))
 }
 
 /// Forgets what a key has used: for those who run the service only.
@@ -135,7 +139,7 @@ async fn reset(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumReque
 
 async fn administer(gate: &Gate, peer: Peer, request: AxumRequest, op: Op) -> Answered {
     gate.now().http.admin.admit(peer, request.headers())?;
-    decide(gate, request.into_body(), op).await.map(|response| response.map(Body::new))
+    decide(gate, request.into_body(), op).await.map(|response| response.map(Body::from))
 }
 
 /// Whether a request that a proxy has may pass, by the routes.
@@ -159,15 +163,18 @@ async fn policies(State(gate): State<Arc<Gate>>) -> Response {
     policies::render(&gate.now().engine).into_response()
 }
 
-async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<hyper::Response<Full<Bytes>>, Problem>
+async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<Whole, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    let body = body::read(body).await?;
+    decide_on(gate, &body::read(body).await?, op).await
+}
+
+async fn decide_on(gate: &Gate, body: &[u8], op: Op) -> Result<Whole, Problem> {
     let told = Told::begin(gate);
     let snapshot = gate.now();
     let engine = &snapshot.engine;
-    let request: Request<'_> = body::decode(&body)?;
+    let request: Request<'_> = body::decode(body)?;
     let question = request.question()?;
     let answer = engine.ask(&question.check(), op).await;
     if op == Op::Take {
@@ -249,13 +256,13 @@ async fn unknown_path(uri: Uri) -> Problem {
     Problem::unknown_path(uri.path())
 }
 
-fn decision(answer: &Answer<'_>, dialect: Headers) -> hyper::Response<Full<Bytes>> {
+fn decision(answer: &Answer<'_>, dialect: Headers) -> Whole {
     problem_if_closed(answer)
         .unwrap_or_else(|| decision_json(&answer::Decision::from(answer), answer, dialect))
 }
 
 /// A policy that admits nothing while its store fails has no decision to tell.
-fn problem_if_closed(answer: &Answer<'_>) -> Option<hyper::Response<Full<Bytes>>> {
+fn problem_if_closed(answer: &Answer<'_>) -> Option<Whole> {
     (answer.source == Source::FailClosed).then(|| {
         let mut response = Problem::fails_closed(answer.policy).whole();
         write_retry_after(response.headers_mut(), answer.decision.retry_after());
@@ -263,25 +270,21 @@ fn problem_if_closed(answer: &Answer<'_>) -> Option<hyper::Response<Full<Bytes>>
     })
 }
 
-fn decision_json(
-    shown: &impl serde::Serialize,
-    answer: &Answer<'_>,
-    dialect: Headers,
-) -> hyper::Response<Full<Bytes>> {
+fn decision_json(shown: &impl serde::Serialize, answer: &Answer<'_>, dialect: Headers) -> Whole {
     let mut response = whole_json(shown);
     headers::add(response.headers_mut(), dialect, answer, SystemClock.now());
     response
 }
 
 fn json(answer: &impl serde::Serialize) -> Response {
-    whole_json(answer).map(Body::new)
+    whole_json(answer).map(Body::from)
 }
 
-fn whole_json(answer: &impl serde::Serialize) -> hyper::Response<Full<Bytes>> {
+fn whole_json(answer: &impl serde::Serialize) -> Whole {
     // An answer is about 150 bytes: one allocation holds it. Plain structs cannot fail to be written.
     let mut body = Vec::with_capacity(192);
     let _ = serde_json::to_writer(&mut body, answer);
-    let mut response = hyper::Response::new(Full::new(body.into()));
+    let mut response = hyper::Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -10,7 +10,6 @@ mod decide;
 mod health;
 mod json;
 mod native;
-mod patience;
 mod reflection;
 mod request;
 mod service;

@@ -11,6 +11,7 @@ mod forward_auth;
 mod http;
 mod http2;
 mod http_errors;
+mod http_express;
 mod http_hold;
 mod limits;
 mod logs;

@@ -1,9 +1,11 @@
 //! Tells clients what is left, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and the older ones.
 
+use std::fmt::{self, Write};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tidegate_core::{Decision, Limit, Timestamp};
 
@@ -153,19 +155,17 @@ impl Report {
         if self.headers == Headers::Off {
             return;
         }
-        add(to, &POLICY, self.label.policy.clone());
-        add(to, &STATE, self.state());
-        if let Some(reset) = self.legacy_reset() {
-            add(to, &LEGACY_LIMIT, Some(int(self.decision.limit()).into()));
-            add(to, &LEGACY_REMAINING, Some(int(self.decision.remaining()).into()));
-            add(to, &LEGACY_RESET, Some(reset.into()));
-        }
-    }
-
-    fn state(&self) -> Option<HeaderValue> {
-        let remaining = int(self.decision.remaining());
+        let (limit, remaining) = (int(self.decision.limit()), int(self.decision.remaining()));
         let reset = int(seconds_up(self.decision.reset_after()));
-        HeaderValue::try_from(format!("{};r={remaining};t={reset}", self.label.quoted)).ok()
+        let mut values = Values::new();
+        let state = values.next(format_args!("{};r={remaining};t={reset}", self.label.quoted));
+        add(to, &POLICY, self.label.policy.clone());
+        add(to, &STATE, state);
+        if let Some(reset) = self.legacy_reset() {
+            add(to, &LEGACY_LIMIT, values.next(format_args!("{limit}")));
+            add(to, &LEGACY_REMAINING, values.next(format_args!("{remaining}")));
+            add(to, &LEGACY_RESET, values.next(format_args!("{reset}")));
+        }
     }
 
     fn legacy_reset(&self) -> Option<u64> {
@@ -175,6 +175,20 @@ impl Report {
             Headers::LegacyDelta => Some(seconds_up(reset_after)),
             Headers::Standard | Headers::Off => None,
         }
+    }
+}
+
+/// Values that share one allocation: one for each would cost as much as the decision they tell.
+struct Values(BytesMut);
+
+impl Values {
+    fn new() -> Self {
+        Self(BytesMut::with_capacity(96))
+    }
+
+    fn next(&mut self, value: fmt::Arguments<'_>) -> Option<HeaderValue> {
+        self.0.write_fmt(value).ok()?;
+        HeaderValue::from_maybe_shared(self.0.split().freeze()).ok()
     }
 }
 

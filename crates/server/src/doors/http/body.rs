@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::problem::Problem;
 use super::request::Object;
+use crate::patience::within;
 
 /// Room for one question with many long keys.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
@@ -43,8 +44,8 @@ async fn read_within<B>(body: B, bytes_max: usize) -> Result<Bytes, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    let read = tokio::time::timeout(BODY_TIMEOUT, read_bounded(body, bytes_max)).await;
-    read.unwrap_or_else(|_| Err(Problem::body_timeout(BODY_TIMEOUT)))
+    let read = within(BODY_TIMEOUT, read_bounded(body, bytes_max)).await;
+    read.unwrap_or_else(|| Err(Problem::body_timeout(BODY_TIMEOUT)))
 }
 
 async fn read_bounded<B>(mut body: B, bytes_max: usize) -> Result<Bytes, Problem>

@@ -23,7 +23,9 @@ use tracing::Instrument;
 
 use self::line::Line;
 use self::patient::Patient;
+use super::express;
 use crate::gate::Gate;
+use crate::gather::Gathering;
 use crate::listen::{Peer, Stream};
 use crate::logs::trace;
 use crate::server::{Door, Ending};
@@ -103,10 +105,17 @@ impl HttpDoor {
 }
 
 impl Door for HttpDoor {
-    async fn serve(self, stream: Stream, peer: Peer, mut ending: Ending) {
+    async fn serve(self, mut stream: Stream, peer: Peer, mut ending: Ending) {
         let Self { router, checks, http, bounds } = self;
+        let unread = match &checks {
+            Some(gate) => express::serve(&mut stream, gate, &mut ending, bounds).await,
+            None => Some(Vec::new()),
+        };
+        let Some(unread) = unread else { return };
         let line = Arc::new(Line::default());
-        let patient = Patient::new(stream, line.clone(), bounds);
+        let patient = Patient::new(stream, unread, line.clone(), bounds);
+        // HTTP/1.1 has one answer at a time.
+        let stream = Gathering::only_if(patient, Patient::is_http2);
         // One count of references per request, not one for each of these.
         let session =
             Arc::new(Session { router, checks, peer, line: line.clone(), ending: ending.clone() });
@@ -115,7 +124,8 @@ impl Door for HttpDoor {
             session.line.begin();
             async move { Ok::<_, Infallible>(session.answer(request).await) }
         });
-        let mut connection = pin!(http.serve_connection(TokioIo::new(patient), service));
+        let io = TokioIo::new(stream.clone());
+        let mut connection = pin!(http.serve_connection(io, service));
         let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
         let mut seen = 0;
         let mut is_farewell = false;
@@ -129,21 +139,21 @@ impl Door for HttpDoor {
             };
             tokio::select! {
                 biased;
-                ended = connection.as_mut() => break ended,
+                ended = stream.turns(connection.as_mut()) => break ended,
                 () = stop => {
                     // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
                     if is_farewell || line.is_http2() {
                         connection.as_mut().graceful_shutdown();
                     }
                     if is_farewell {
-                        break connection.await;
+                        break stream.turns(connection).await;
                     }
                     is_farewell = true;
                 }
                 () = idle.as_mut() => {
                     if line.is_idle_since(&mut seen) {
                         connection.as_mut().graceful_shutdown();
-                        break connection.await;
+                        break stream.turns(connection).await;
                     }
                     let deadline = tokio::time::Instant::now() + bounds.idle_timeout;
                     idle.as_mut().reset(deadline);
@@ -183,7 +193,8 @@ impl Session {
     async fn reached(&self, request: Request<Incoming>) -> Answer {
         match &self.checks {
             Some(gate) if is_check(&request) => {
-                super::check_now(gate, request.into_body()).await.map(Either::Left)
+                let answer = super::check_now(gate, request.into_body()).await;
+                answer.map(|body| Either::Left(Full::new(body)))
             }
             _ => self.routed(request).await.map(Either::Right),
         }

@@ -57,11 +57,11 @@ pub(super) async fn acquire(State(gate): State<Arc<Gate>>, body: Body) -> Answer
     told.decided(&check, &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
     if let Some(closed) = problem_if_closed(&answer) {
-        return Ok(closed.map(Body::new));
+        return Ok(closed.map(Body::from));
     }
     let permit = permit.map(|permit| permit.to_string());
     let shown = Acquired { decision: (&answer).into(), permit };
-    Ok(decision_json(&shown, &answer, snapshot.http.headers).map(Body::new))
+    Ok(decision_json(&shown, &answer, snapshot.http.headers).map(Body::from))
 }
 
 /// Gives a place back. Once is enough, and twice does no harm.

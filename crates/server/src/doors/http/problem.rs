@@ -7,7 +7,6 @@ use axum::extract::rejection::PathRejection;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use http_body_util::Full;
 use serde::Serialize;
 use tidegate::{Answer, CheckError, Engine, StoreError, Trouble};
 
@@ -203,9 +202,9 @@ impl Problem {
 
 impl Problem {
     /// The answer, with its body at hand.
-    pub(super) fn whole(self) -> hyper::Response<Full<Bytes>> {
+    pub(super) fn whole(self) -> hyper::Response<Bytes> {
         let body = serde_json::to_vec(&self).unwrap_or_default();
-        let mut response = hyper::Response::new(Full::new(body.into()));
+        let mut response = hyper::Response::new(body.into());
         *response.status_mut() =
             StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
         let headers = response.headers_mut();
@@ -219,7 +218,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        self.whole().map(Body::new)
+        self.whole().map(Body::from)
     }
 }
 

@@ -10,6 +10,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::service::Service;
 use super::spawn::Eager;
+use crate::gather::Gathering;
 use crate::listen::{Peer, Stream};
 use crate::server::{Door, Ending};
 
@@ -82,17 +83,19 @@ impl Door for GrpcDoor {
             let answer = service.clone().answer(request);
             async { Ok::<_, Infallible>(answer.await) }
         });
-        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
+        let stream = Gathering::new(stream);
+        let io = TokioIo::new(stream.clone());
+        let mut connection = pin!(self.http.serve_connection(io, service));
         // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
         // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
         let leave = async {
             if ending.is_farewell() { ending.closing().await } else { ending.farewell().await }
         };
         let ended = tokio::select! {
-            ended = &mut connection => ended,
+            ended = stream.turns(connection.as_mut()) => ended,
             () = leave => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                stream.turns(connection).await
             }
         };
         if let Err(error) = ended {

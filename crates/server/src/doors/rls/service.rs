@@ -15,9 +15,9 @@ use tonic_prost::ProstCodec;
 
 use self::call::{Call, RlsCodec};
 use super::health::{Check, Watch};
-use super::patience::within;
 use super::reflection::{Reflection, SchemaError};
 use crate::gate::Gate;
+use crate::patience::within;
 use crate::server::Ending;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";

@@ -22,6 +22,9 @@ const HTTP2: &[u8] = b"PRI * HTTP/2.0";
 #[derive(Debug)]
 pub(super) struct Patient {
     stream: Stream,
+    /// What somebody else has read before, from `given` on.
+    unread: Vec<u8>,
+    given: usize,
     line: Arc<Line>,
     /// How many requests had begun when bytes came that no request was made of yet.
     head_after: Option<u64>,
@@ -30,10 +33,19 @@ pub(super) struct Patient {
 }
 
 impl Patient {
-    pub(super) fn new(stream: Stream, line: Arc<Line>, bounds: HttpBounds) -> Self {
+    pub(super) fn new(
+        stream: Stream,
+        unread: Vec<u8>,
+        line: Arc<Line>,
+        bounds: HttpBounds,
+    ) -> Self {
         let (head, write) = (Alarm::after(bounds.head_timeout), Alarm::after(bounds.write_timeout));
         // The first head is waited for from the start: who connects and says nothing holds a place.
-        Self { stream, line, head_after: Some(0), head, write }
+        Self { stream, unread, given: 0, line, head_after: Some(0), head, write }
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.line.is_http2()
     }
 
     /// Notes that bytes came.
@@ -50,6 +62,18 @@ impl Patient {
     fn is_within_head(&self) -> bool {
         // Pings of HTTP/2 find out whether its peer is there.
         self.head_after == Some(self.line.begun()) && !self.line.is_busy() && !self.line.is_http2()
+    }
+
+    /// Gives what was read before, and says how much.
+    fn give(&mut self, buf: &mut ReadBuf<'_>) -> usize {
+        let rest = &self.unread[self.given..];
+        let count = rest.len().min(buf.remaining());
+        buf.put_slice(&rest[..count]);
+        self.given += count;
+        if count > 0 && self.given == self.unread.len() {
+            (self.unread, self.given) = (Vec::new(), 0);
+        }
+        count
     }
 
     fn wrote<T>(
@@ -73,7 +97,10 @@ impl AsyncRead for Patient {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let read = match self.give(buf) {
+            0 => Pin::new(&mut self.stream).poll_read(cx, buf),
+            _ => Poll::Ready(Ok(())),
+        };
         if read.is_ready() {
             self.heard(&buf.filled()[before..]);
             return read;

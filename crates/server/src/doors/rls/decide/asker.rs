@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::super::answer::{Shown, Status};
 use super::super::native;
-use super::super::patience::there;
 use super::super::targets::Counted;
 use super::{Asked, cost};
 use crate::gate::Gate;
+use crate::patience::there;
 
 /// Who asks for one call.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// What a future comes to, unless it takes longer than `at_most`. One that is ready at once, as nearly all are with a
 /// store in memory, costs no timer.
-pub(super) async fn within<F: Future>(at_most: Duration, future: F) -> Option<F::Output> {
+pub(crate) async fn within<F: Future>(at_most: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     match there(future.as_mut()).await {
         Poll::Ready(done) => Some(done),
@@ -16,6 +16,6 @@ pub(super) async fn within<F: Future>(at_most: Duration, future: F) -> Option<F:
 }
 
 /// Looks once whether a future is ready.
-pub(super) async fn there<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) async fn there<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|task| Poll::Ready(future.as_mut().poll(task))).await
 }
