@@ -43,6 +43,8 @@ mod wait;
 #[cfg(feature = "time-zones")]
 mod zone;
 
+#[cfg(feature = "adaptive")]
+pub mod adaptive;
 #[cfg(feature = "tower")]
 pub mod tower;
 
@@ -68,9 +70,9 @@ pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
 pub use store::redis::{CallTimes, NodeBreaker, RedisOptions, RedisStats, RedisStore};
 pub use store::{
-    Ask, Changed, Charge, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Ran, Replicas,
-    Scope, Settled, Source, Store, StoreError, StoredOverride, Take, Takes, Trouble, Turn,
-    Unconfirmed,
+    Ask, Changed, Charge, Keeping, KeptState, KeyedLimit, Op, OverrideChange, OverrideTable, Place,
+    Ran, Replicas, Scope, Settled, Source, Store, StoreError, StoredOverride, Take, Takes, Telling,
+    Told, Trouble, Turn, Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,

@@ -10,6 +10,7 @@ pub(crate) mod leases;
 pub(crate) mod memory;
 pub(crate) mod overrides;
 mod owned;
+pub(crate) mod readings;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod replicas;
@@ -29,6 +30,7 @@ use tidegate_core::{
 pub use error::{Ran, StoreError, Trouble};
 pub(crate) use fingerprint::Fingerprints;
 pub use overrides::{Changed, OverrideChange, OverrideTable, StoredOverride};
+pub use readings::{Keeping, KeptState, Telling, Told};
 pub use replicas::{Replicas, Unconfirmed};
 pub use scope::Scope;
 pub use takes::{Charge, Take, Takes};
@@ -193,6 +195,42 @@ pub trait Store: Send + Sync + fmt::Debug {
         Reply::ready(Err(no_overrides()))
     }
 
+    /// Tells what this node has read in a tick of what it protects, and answers what others did: see [`Telling`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{MemoryStore, Store, Telling, Timestamp};
+    /// let telling = Telling { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+    /// let told = MemoryStore::default().tell_readings(&telling, Timestamp::from_micros(5_300_000)).now()?;
+    /// assert_eq!((told.tick, told.kept, told.readings), (5, None, Some(vec![])));
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn tell_readings(
+        &self,
+        telling: &Telling<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Told, StoreError> {
+        let _ = (telling, now);
+        Reply::ready(Err(readings::unsupported()))
+    }
+
+    /// Keeps what came of the readings of a tick, unless somebody else was first.
+    ///
+    /// ```
+    /// # use tidegate::{Keeping, MemoryStore, Store, Timestamp};
+    /// let keeping = Keeping { scope: "db", tick: 5, before: None, text: "0.25 of it" };
+    /// assert!(!MemoryStore::default().keep_state(&keeping, Timestamp::EPOCH).now()?); // nobody told anything
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn keep_state(
+        &self,
+        keeping: &Keeping<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
+        let _ = (keeping, now);
+        Reply::ready(Err(readings::unsupported()))
+    }
+
     /// Told that an ask for this key comes soon. A store in memory starts to load what that will read; others need not
     /// do anything.
     ///
@@ -258,6 +296,22 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
         (**self).change_override(change, now)
+    }
+
+    fn tell_readings(
+        &self,
+        telling: &Telling<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Told, StoreError> {
+        (**self).tell_readings(telling, now)
+    }
+
+    fn keep_state(
+        &self,
+        keeping: &Keeping<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
+        (**self).keep_state(keeping, now)
     }
 
     fn hint(&self, scope: &Scope, key: &[u8]) {

@@ -104,6 +104,16 @@ impl Chain {
         &self.name
     }
 
+    /// What kind of number it reads.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::{Chain, Signal};
+    /// assert_eq!((Chain::cpu().signal(), Chain::queue_wait().signal()), (Signal::Share, Signal::Millis));
+    /// ```
+    pub const fn signal(&self) -> Signal {
+        self.signal
+    }
+
     /// How it is smoothed, for a warning before it swings.
     pub const fn smoothed(&self) -> &Smoothing {
         &self.smoothing

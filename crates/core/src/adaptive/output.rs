@@ -45,6 +45,18 @@ impl Output {
         self.at(self.share, limit)
     }
 
+    /// Whether what was computed counts.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::{Controller, Mode, Settings};
+    /// let shadow = Controller::new(Settings::default().mode(Mode::Shadow), 100)?;
+    /// assert_eq!(shadow.output().mode(), Mode::Shadow);
+    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+    /// ```
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// What is in force for requests of this priority, of a limit.
     ///
     /// ```

@@ -111,6 +111,32 @@ impl Urls {
         units(ramp.share(self.summary(url, now).mean_ms), limit, 1)
     }
 
+    /// The same for every URL that is known, and for those that share an entry as `None`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::{Ramp, Urls};
+    /// let (mut urls, ramp) = (Urls::default(), Ramp::latency_per_url());
+    /// let begun = Timestamp::from_micros(1_700_000_000_000_000);
+    /// urls.begin("/hangs", begun);
+    /// let limits = urls.limits(&ramp, 240, begun + Duration::from_secs(300));
+    /// assert!(limits.eq([(Some("/hangs"), 4), (None, 240)]));
+    /// assert!(!urls.is_full()); // nobody shares an entry
+    /// ```
+    pub fn limits<'a>(
+        &'a self,
+        ramp: &'a Ramp,
+        limit: u64,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (Option<&'a str>, u64)> {
+        let named = self.places.iter().map(|(url, place)| (Some(&**url), *place));
+        named.chain([(None, OTHER)]).filter_map(move |(url, place)| {
+            let mean_ms = self.entry(place)?.summary(now).mean_ms;
+            Some((url, units(ramp.share(mean_ms), limit, 1)))
+        })
+    }
+
     /// Those asked for most often, the first of them first; those that share an entry are `None`.
     pub fn busiest(&self, most: usize, now: Timestamp) -> Vec<(Option<&str>, UrlSummary)> {
         let named = self.places.iter().map(|(url, place)| (Some(&**url), *place));
@@ -132,7 +158,8 @@ impl Urls {
         self.places.is_empty()
     }
 
-    fn is_full(&self) -> bool {
+    /// Whether URLs that are not known share an entry.
+    pub fn is_full(&self) -> bool {
         self.places.len() >= URLS_MAX
     }
 

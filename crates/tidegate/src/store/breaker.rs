@@ -30,8 +30,8 @@ pub(crate) use self::prober::with_probe;
 pub(crate) use self::switch::Switch;
 use self::watched::Watched;
 use super::{
-    Ask, Changed, OverrideChange, OverrideTable, Place, Replicas, Settled, Store, StoreError,
-    Takes, Turn,
+    Ask, Changed, Keeping, OverrideChange, OverrideTable, Place, Replicas, Settled, Store,
+    StoreError, Takes, Telling, Told, Turn,
 };
 use crate::reply::Reply;
 
@@ -205,6 +205,22 @@ impl<S: Store + 'static> Store for Breaker<S> {
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
         self.shared.store.change_override(change, now)
+    }
+
+    fn tell_readings(
+        &self,
+        telling: &Telling<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Told, StoreError> {
+        self.shared.store.tell_readings(telling, now)
+    }
+
+    fn keep_state(
+        &self,
+        keeping: &Keeping<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
+        self.shared.store.keep_state(keeping, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

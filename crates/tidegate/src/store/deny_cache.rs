@@ -17,8 +17,8 @@ use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
 use super::owned::OwnedAsk;
 use super::{
-    Ask, Changed, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Ran, Replicas, Settled,
-    Source, Store, StoreError, Takes, Trouble, Turn,
+    Ask, Changed, Keeping, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Ran, Replicas,
+    Settled, Source, Store, StoreError, Takes, Telling, Told, Trouble, Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -197,6 +197,22 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
         self.shared.store.change_override(change, now)
+    }
+
+    fn tell_readings(
+        &self,
+        telling: &Telling<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Told, StoreError> {
+        self.shared.store.tell_readings(telling, now)
+    }
+
+    fn keep_state(
+        &self,
+        keeping: &Keeping<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
+        self.shared.store.keep_state(keeping, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

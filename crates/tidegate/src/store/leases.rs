@@ -22,8 +22,8 @@ use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{Request, has_runtime};
 use super::fingerprint::Fingerprints;
 use super::{
-    Ask, Changed, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Replicas, Settled, Source,
-    Store, StoreError, Take, Takes, Trouble, Turn,
+    Ask, Changed, Keeping, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Replicas, Settled,
+    Source, Store, StoreError, Take, Takes, Telling, Told, Trouble, Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
@@ -318,6 +318,22 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
         self.shared.store.change_override(change, now)
+    }
+
+    fn tell_readings(
+        &self,
+        telling: &Telling<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Told, StoreError> {
+        self.shared.store.tell_readings(telling, now)
+    }
+
+    fn keep_state(
+        &self,
+        keeping: &Keeping<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
+        self.shared.store.keep_state(keeping, now)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

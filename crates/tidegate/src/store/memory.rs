@@ -13,6 +13,7 @@ mod each;
 mod evict;
 mod many;
 mod overrides;
+mod readings;
 mod snapshot;
 mod table;
 mod wide;
@@ -31,12 +32,13 @@ pub use snapshot::SnapshotError;
 
 use self::budget::Budget;
 use self::overrides::OverridesInMemory;
+use self::readings::ReadingsInMemory;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
 use super::{
-    Ask, Changed, Op, OverrideChange, OverrideTable, Place, Scope, Settled, Store, StoreError,
-    Takes, Trouble, Turn,
+    Ask, Changed, Keeping, Op, OverrideChange, OverrideTable, Place, Scope, Settled, Store,
+    StoreError, Takes, Telling, Told, Trouble, Turn,
 };
 use crate::reply::Reply;
 
@@ -87,6 +89,7 @@ pub struct MemoryStore {
     hand: AtomicU64,
     given_up: AtomicU64,
     overrides: OverridesInMemory,
+    readings: ReadingsInMemory,
 }
 
 /// What a [`MemoryStore`] holds.
@@ -150,6 +153,7 @@ impl MemoryStore {
             hand: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             overrides: OverridesInMemory::default(),
+            readings: ReadingsInMemory::default(),
         }
     }
 
@@ -563,6 +567,19 @@ impl Store for MemoryStore {
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
         Reply::ready(Ok(self.overrides.change(change, now)))
+    }
+
+    /// Not part of a [snapshot](MemoryStore::snapshot).
+    fn tell_readings(
+        &self,
+        telling: &Telling<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Told, StoreError> {
+        Reply::ready(self.readings.tell(telling, now))
+    }
+
+    fn keep_state(&self, keeping: &Keeping<'_>, _: Timestamp) -> Reply<'static, bool, StoreError> {
+        Reply::ready(self.readings.keep(keeping))
     }
 
     fn hint(&self, scope: &Scope, key: &[u8]) {

@@ -21,6 +21,7 @@ mod overrides;
 mod place;
 mod question;
 mod queue;
+mod readings;
 mod scout;
 mod script;
 mod sentinel;
@@ -53,8 +54,8 @@ pub use self::times::CallTimes;
 use super::breaker::BreakerOptions;
 use super::owned::{OwnedAsk, OwnedTakes};
 use super::{
-    Ask, Changed, KeyedLimit, OverrideChange, OverrideTable, Place, Replicas, Settled, Store,
-    StoreError, Takes, Trouble, Turn,
+    Ask, Changed, Keeping, KeyedLimit, OverrideChange, OverrideTable, Place, Replicas, Settled,
+    Store, StoreError, Takes, Telling, Told, Trouble, Turn,
 };
 use crate::reply::Reply;
 
@@ -348,6 +349,22 @@ impl Store for RedisStore {
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
         overrides::change(&self.client, &self.keys, change, self.replays.then_some(now))
+    }
+
+    fn tell_readings(
+        &self,
+        telling: &Telling<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Told, StoreError> {
+        readings::tell(&self.client, &self.keys, telling, self.replays.then_some(now))
+    }
+
+    fn keep_state(
+        &self,
+        keeping: &Keeping<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
+        readings::keep(&self.client, &self.keys, keeping, self.replays.then_some(now))
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {

@@ -1,6 +1,10 @@
 //! The library's tests: one binary, one room per kind of claim.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
+#[cfg(feature = "adaptive")]
+mod adaptive;
+#[cfg(feature = "adaptive")]
+mod adaptive_sharing;
 #[cfg(feature = "breaker")]
 mod breaker;
 mod deny_cache;
@@ -15,6 +19,8 @@ mod limiter;
 mod memory;
 mod processes;
 mod processes_work;
+#[cfg(all(feature = "adaptive", feature = "redis"))]
+mod redis_adaptive;
 #[cfg(feature = "redis")]
 mod redis_breaker;
 #[cfg(feature = "redis")]

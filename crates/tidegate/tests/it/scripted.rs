@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Changed, Clock, Decision, MemoryStore, OverrideChange, OverrideTable, Place, Reply,
-    Settled, Store, StoreError, Takes, Timestamp, Trouble, Turn,
+    Ask, Changed, Clock, Decision, Keeping, MemoryStore, OverrideChange, OverrideTable, Place,
+    Reply, Settled, Store, StoreError, Takes, Telling, Timestamp, Told, Trouble, Turn,
 };
 
 /// How a store answers.
@@ -20,6 +20,8 @@ pub(crate) enum Way {
     Fails(Trouble),
     FailsAfter(Duration, Trouble),
     Hangs,
+    /// As if nothing had ever been told to it.
+    Forgets,
 }
 
 /// Clones share everything.
@@ -75,6 +77,7 @@ impl Scripted {
             Way::Fails(trouble) => Reply::ready(error(trouble)),
             Way::FailsAfter(after, trouble) => later(error(trouble), after),
             Way::Hangs => Reply::later(std::future::pending()),
+            Way::Forgets => Reply::ready(answer(&MemoryStore::with_max_bytes(1 << 20))),
         }
     }
 }
@@ -94,6 +97,22 @@ impl Store for Scripted {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         self.reply(|memory| memory.shape(turn, now).now())
+    }
+
+    fn tell_readings(
+        &self,
+        telling: &Telling<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Told, StoreError> {
+        self.reply(|memory| memory.tell_readings(telling, now).now())
+    }
+
+    fn keep_state(
+        &self,
+        keeping: &Keeping<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
+        self.reply(|memory| memory.keep_state(keeping, now).now())
     }
 
     fn overrides(

@@ -29,7 +29,9 @@ impl Outcome {
             },
             Self::Each(decisions) => decisions.iter().all(Decision::allowed),
             Self::Place(place) => place.reservation.accepted(),
-            Self::Nodes(_) | Self::Table(_) | Self::Changed(_) | Self::Edges(_) => false,
+            Self::Nodes(_) | Self::Table(_) | Self::Changed(_) | Self::Told(_) | Self::Edges(_) => {
+                false
+            }
         }
     }
 }

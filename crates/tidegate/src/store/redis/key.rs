@@ -54,6 +54,14 @@ impl Keys {
         format!("{}:{{overrides}}", self.prefix).into_bytes()
     }
 
+    /// What nodes tell each other about a scope; those of different scopes spread over a cluster.
+    pub(super) fn adaptive(&self, scope: &str) -> Vec<u8> {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        hasher.write(scope.as_bytes());
+        let hash = hasher.finish128();
+        format!("{}:{{adaptive:{:016x}{:016x}}}", self.prefix, hash.h1, hash.h2).into_bytes()
+    }
+
     /// One key per limit; those of one ask have one tag.
     pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
         let of = |keyed: &KeyedLimit<'_>| {

@@ -6,12 +6,12 @@ use tidegate_core::{
 };
 
 use super::key::{self, Keys};
-use super::overrides;
 use super::script::Text;
+use super::{overrides, readings};
 use crate::store::breaker::with_probe;
 use crate::store::{
-    Ask, Charge, KeyedLimit, Op, OverrideTable, Place, Settled, Source, StoreError, Takes, Trouble,
-    Turn,
+    Ask, Charge, KeyedLimit, Op, OverrideTable, Place, Settled, Source, StoreError, Takes, Told,
+    Trouble, Turn,
 };
 
 /// An ask that waits for its turn: it borrows nothing.
@@ -45,6 +45,7 @@ enum Expects {
     Nodes,
     Table,
     Change,
+    Told,
 }
 
 /// What the script answered to one question.
@@ -58,8 +59,10 @@ pub(super) enum Outcome {
     Nodes(u32),
     /// The table of overrides; `None` if it is the one that was named.
     Table(Option<OverrideTable>),
-    /// Whether the table was changed.
+    /// Whether the table was changed, or a state kept.
     Changed(bool),
+    /// What all nodes told.
+    Told(Told),
     /// A calendar quota needs the edges around this instant; nothing was written.
     Edges(Timestamp),
 }
@@ -190,6 +193,17 @@ impl Question {
         Self { expects: Expects::Change, ..Self::of_table(key, text, now) }
     }
 
+    /// Tells what was read: see `lua/adaptive.lua`.
+    pub(super) fn of_telling(key: Vec<u8>, text: String, now: Option<Timestamp>) -> Self {
+        let (keys, expects) = (vec![key], Expects::Told);
+        Self { keys, text, now, charges: false, script: Text::Adaptive, expects }
+    }
+
+    /// Keeps what came of it.
+    pub(super) fn of_keeping(key: Vec<u8>, text: String, now: Option<Timestamp>) -> Self {
+        Self { expects: Expects::Change, ..Self::of_telling(key, text, now) }
+    }
+
     /// The slot of its keys in a cluster.
     pub(super) fn slot(&self) -> u16 {
         self.keys.first().map_or(0, |key| key::slot(key))
@@ -211,9 +225,12 @@ impl Question {
         if matches!(self.expects, Expects::Table) {
             return table(first, next).map(|table| Ok(Outcome::Table(table)));
         }
+        if matches!(self.expects, Expects::Told) {
+            return readings::read_told(now, first, next).map(|told| Ok(Outcome::Told(told)));
+        }
         let mut next = || next()?.map_err(|_| nonsense("text among numbers"));
         Ok(Ok(match &self.expects {
-            Expects::Table | Expects::Change => Outcome::Changed(first != 0),
+            Expects::Table | Expects::Told | Expects::Change => Outcome::Changed(first != 0),
             Expects::Nodes => Outcome::Nodes(u32::try_from(first).unwrap_or(u32::MAX)),
             Expects::Each(ceilings) => {
                 let mut decisions = Vec::with_capacity(ceilings.len());

@@ -31,6 +31,8 @@ const NODES: &str = include_str!("lua/nodes.lua");
 
 const OVERRIDES: &str = include_str!("lua/overrides.lua");
 
+const ADAPTIVE: &str = include_str!("lua/adaptive.lua");
+
 /// What `EVALSHA` calls it.
 static HASH: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
 
@@ -43,6 +45,8 @@ pub(super) enum Text {
     Nodes,
     /// The one that keeps overrides, of which the same is true.
     Overrides,
+    /// The one through which nodes tell each other what they have read: once a second, by source too.
+    Adaptive,
 }
 
 /// How the script is named in a call.
@@ -64,6 +68,7 @@ pub(super) fn call<'a>(questions: impl Iterator<Item = &'a Question> + Clone, by
         (Text::Check, By::Source) => cmd.arg("EVAL").arg(SOURCE),
         (Text::Nodes, _) => cmd.arg("EVAL").arg(NODES),
         (Text::Overrides, _) => cmd.arg("EVAL").arg(OVERRIDES),
+        (Text::Adaptive, _) => cmd.arg("EVAL").arg(ADAPTIVE),
     };
     cmd.arg(keys);
     for key in questions.clone().flat_map(|question| &question.keys) {

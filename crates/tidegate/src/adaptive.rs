@@ -1,0 +1,366 @@
+//! Limits that follow the health of what they protect.
+//!
+//! A [`Target`] is what is protected: it is told of every request, and of whatever else is known of its health. A [`Rule`]
+//! says which signals of which targets move a limit, and how. [`Adaptive`] puts both together once a second, and sets the
+//! [`Effective`] of each limit; checks only read that.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidegate::adaptive::{Adaptive, Rule};
+//! use tidegate::{Engine, ManualClock, Policy};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = ManualClock::default();
+//! let adaptive = Adaptive::with_clock(clock.clone());
+//! let database = adaptive.target("db");
+//! let effective = adaptive.govern("search", 1000, Rule::observing(&database))?;
+//! let search = Policy::all().limit("", "1000/s").adaptive("", &effective);
+//! let engine = Engine::builder().clock(clock.clone()).policy("search", search).build()?;
+//!
+//! // While it answers in 10 ms, nothing is taken away.
+//! for _ in 0..50 {
+//!     database.observe(Duration::from_millis(10), true);
+//! }
+//! adaptive.tick().await; // by itself once a second, after adaptive.start()
+//! assert_eq!(engine.check("search", "user-42").now()?.decision.limit(), 1000);
+//!
+//! // Half a second in its queue, for five seconds, is too much.
+//! for _ in 0..5 {
+//!     clock.advance(Duration::from_secs(1));
+//!     for _ in 0..50 {
+//!         database.observe(Duration::from_millis(510), true);
+//!     }
+//!     adaptive.tick().await;
+//! }
+//! assert!(engine.check("search", "user-42").now()?.decision.limit() < 100);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What a step makes of a signal is told in [`tidegate_core::adaptive`], whose settings are found here too.
+
+mod cpu;
+mod governor;
+mod observation;
+mod pages;
+mod rule;
+mod sharing;
+mod target;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tidegate_core::Timestamp;
+
+pub use self::governor::Status;
+pub use self::observation::Observation;
+pub use self::rule::{Rule, Source};
+pub use self::target::Target;
+pub use tidegate_core::adaptive::{
+    Absence, AdaptiveError, Cap, Chain, Ends, Hysteresis, Mode, Output, Priority, Ramp, Reading,
+    Seen, Settings, Signal, Smoothing, UrlSummary, WarmUp,
+};
+
+use self::cpu::Cpu;
+use self::governor::Governor;
+use self::pages::Pages;
+use self::sharing::Sharing;
+use crate::clock::{Clock, SystemClock};
+use crate::effective::Effective;
+use crate::store::Store;
+
+/// How often limits follow.
+const TICK: Duration = Duration::from_secs(1);
+
+/// More targets than this share one.
+const TARGETS_MAX: usize = 1000;
+
+/// Sets limits by the health of what they protect, once a second. Clones share everything.
+///
+/// It is made once and lives through reloads: [`Adaptive::govern`] again under a name gives the next policy the same
+/// [`Effective`], and goes on from what was known.
+#[derive(Clone)]
+pub struct Adaptive {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Arc<dyn Clock>,
+    sharing: Option<Sharing>,
+    targets: Mutex<BTreeMap<String, Target>>,
+    governors: Mutex<BTreeMap<String, Arc<Governor>>>,
+    pages: Mutex<BTreeMap<String, Pages>>,
+    cpu: Mutex<Cpu>,
+    ticking: AtomicBool,
+}
+
+impl Default for Adaptive {
+    fn default() -> Self {
+        Self::with_clock(SystemClock)
+    }
+}
+
+impl Adaptive {
+    /// By another clock.
+    ///
+    /// ```
+    /// use tidegate::{ManualClock, adaptive::Adaptive};
+    ///
+    /// let adaptive = Adaptive::with_clock(ManualClock::default()); // a test need not wait
+    /// assert!(adaptive.status().is_empty());
+    /// ```
+    pub fn with_clock(clock: impl Clock + 'static) -> Self {
+        Self::new(Arc::new(clock), None)
+    }
+
+    /// By a clock, and with other nodes: all that share the store, and have the same rule under the same name, agree on
+    /// what is in force. Each tells once a second what it has read, one of them makes a step of what all read, and the
+    /// others take it over. While the store fails, each goes on by what it reads itself.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tidegate::adaptive::{Adaptive, Chain, Reading, Rule, Source};
+    /// use tidegate::{ManualClock, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // Over Redis each of them is a process of its own.
+    /// let (store, clock) = (Arc::new(MemoryStore::default()), ManualClock::default());
+    /// let nodes = [0; 3].map(|_| Adaptive::shared_over(store.clone(), clock.clone()));
+    /// for node in &nodes {
+    ///     let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(node.target("db")))])?;
+    ///     node.govern("search", 1000, rule)?;
+    /// }
+    /// for second in 0..9 {
+    ///     for (node, pressure) in nodes.iter().zip([0.2, 0.4, 0.9]) {
+    ///         node.target("db").push(Reading::Value(pressure));
+    ///         node.tick().await;
+    ///     }
+    ///     clock.advance(Duration::from_secs(1));
+    /// }
+    /// // What most of them see counts.
+    /// let limits = nodes.each_ref().map(|node| node.status()[0].output.limit);
+    /// assert_eq!(limits, [600, 600, 600]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shared_over(store: impl Store + 'static, clock: impl Clock + 'static) -> Self {
+        Self::new(Arc::new(clock), Some(Sharing::over(Arc::new(store))))
+    }
+
+    fn new(clock: Arc<dyn Clock>, sharing: Option<Sharing>) -> Self {
+        let shared = Shared {
+            clock,
+            sharing,
+            targets: Mutex::default(),
+            governors: Mutex::default(),
+            pages: Mutex::default(),
+            cpu: Mutex::new(Cpu::of_this_machine()),
+            ticking: AtomicBool::new(false),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What is protected, by its name; made when it is first asked for. Beyond a thousand names, all share one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::adaptive::Adaptive;
+    /// let adaptive = Adaptive::default();
+    /// adaptive.target("db").observe(Duration::from_millis(12), true);
+    /// assert_eq!(adaptive.targets().len(), 1);
+    /// assert_eq!(adaptive.targets()[0].name(), "db");
+    /// ```
+    pub fn target(&self, name: &str) -> Target {
+        let mut targets = lock(&self.shared.targets);
+        if let Some(target) = targets.get(name) {
+            return target.clone();
+        }
+        let name = if targets.len() < TARGETS_MAX { name } else { "other" };
+        let new = || Target::new(name, self.shared.clock.clone());
+        targets.entry(name.to_owned()).or_insert_with(new).clone()
+    }
+
+    /// All that is protected, by name.
+    pub fn targets(&self) -> Vec<Target> {
+        lock(&self.shared.targets).values().cloned().collect()
+    }
+
+    /// Lets a limit of so many units follow a rule, under a name: what it answers is for
+    /// [`Policy::adaptive`](crate::Policy::adaptive). Under a name that is known it is the same one as before, and goes on
+    /// from where that was.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Chain, Rule, Source};
+    /// let adaptive = Adaptive::default();
+    /// let cpu = || Rule::of([(Chain::cpu(), Source::Cpu)]);
+    /// let before = adaptive.govern("export", 100, cpu()?)?;
+    /// before.set(70);
+    /// let after_reload = adaptive.govern("export", 200, cpu()?)?;
+    /// assert_eq!(after_reload.units(), Some(70)); // until the next tick
+    /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn govern(&self, name: &str, units: u64, rule: Rule) -> Result<Effective, AdaptiveError> {
+        let mut governors = lock(&self.shared.governors);
+        let governor = Governor::new(name, units, rule, governors.get(name).map(|it| &**it))?;
+        let effective = governor.effective().clone();
+        governors.insert(name.to_owned(), Arc::new(governor));
+        Ok(effective)
+    }
+
+    /// The same for the URLs of a site, each by itself: a limit of so many units a minute for every URL follows how long
+    /// that URL took on average in the last minute. By what this node sees alone.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::adaptive::{Adaptive, Mode, Priority, Ramp};
+    /// # use tidegate::{Engine, ManualClock, Policy};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::default();
+    /// let adaptive = Adaptive::with_clock(clock.clone());
+    /// let site = adaptive.target("site");
+    /// let effective = adaptive.govern_urls("pages", 240, Ramp::latency_per_url(), &site, Mode::Enforce);
+    /// let pages = Policy::all().limit("", "sliding-window 240/min").adaptive("", &effective);
+    /// let engine = Engine::builder().clock(clock.clone()).policy("pages", pages).build()?;
+    ///
+    /// let request = site.begin().of_url("/report");
+    /// clock.advance(Duration::from_millis(9150));
+    /// request.done(true);
+    /// adaptive.tick().await;
+    /// assert_eq!(engine.check("pages", "/report").now()?.decision.limit(), 122);
+    /// assert_eq!(engine.check("pages", "/").now()?.decision.limit(), 240);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn govern_urls(
+        &self,
+        name: &str,
+        units: u64,
+        ramp: Ramp,
+        target: &Target,
+        mode: Mode,
+    ) -> Effective {
+        let mut pages = lock(&self.shared.pages);
+        let effective = pages.get(name).map_or_else(Effective::default, Pages::effective);
+        pages.insert(name.to_owned(), Pages::new(effective.clone(), units, ramp, target, mode));
+        effective
+    }
+
+    /// Forgets the limits whose names are not among these: on a reload. They are whole again.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Rule};
+    /// let adaptive = Adaptive::default();
+    /// let search = adaptive.govern("search", 100, Rule::observing(&adaptive.target("db")))?;
+    /// search.set(7);
+    /// adaptive.retain(|name| name == "export");
+    /// assert_eq!((search.units(), adaptive.status().len()), (None, 0));
+    /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn retain(&self, keep: impl Fn(&str) -> bool) {
+        lock(&self.shared.governors).retain(|name, it| keep(name) || gone(it.effective()));
+        lock(&self.shared.pages).retain(|name, it| keep(name) || gone(&it.effective()));
+    }
+
+    /// Sets a limit to a share of itself, whatever its signals say, or lets it follow them again. `false` if nothing is
+    /// governed under this name. It holds on this node alone: [`Target::fix`] is for all.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Rule};
+    /// let adaptive = Adaptive::default();
+    /// let search = adaptive.govern("search", 100, Rule::observing(&adaptive.target("db")))?;
+    /// assert!(adaptive.fix("search", Some(0.3)));
+    /// assert_eq!(search.units(), Some(30));
+    /// assert!(adaptive.fix("search", None));
+    /// assert_eq!(search.units(), None);
+    /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn fix(&self, name: &str, share: Option<f64>) -> bool {
+        let governor = lock(&self.shared.governors).get(name).cloned();
+        governor.is_some_and(|governor| governor.fix(share))
+    }
+
+    /// What is in force of each limit that follows a rule, by name.
+    pub fn status(&self) -> Vec<Status> {
+        lock(&self.shared.governors).values().map(|governor| governor.status()).collect()
+    }
+
+    /// One tick: looks at everything, and sets every limit. Answers how long to wait for the next.
+    pub async fn tick(&self) -> Duration {
+        self.shared.tick().await
+    }
+
+    /// Ticks from now on, once a second, in a task of its own that ends with the last handle. Needs a tokio runtime;
+    /// `false` if there is none, or if it has started before.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::Adaptive;
+    /// let adaptive = Adaptive::default();
+    /// assert!(!adaptive.start()); // there is no runtime here
+    /// ```
+    pub fn start(&self) -> bool {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return false };
+        if self.shared.ticking.swap(true, Relaxed) {
+            return false;
+        }
+        runtime.spawn(run(Arc::downgrade(&self.shared)));
+        true
+    }
+}
+
+async fn run(shared: Weak<Shared>) {
+    while let Some(strong) = shared.upgrade() {
+        let wait = strong.tick().await;
+        drop(strong);
+        tokio::time::sleep(wait).await;
+    }
+}
+
+impl Shared {
+    async fn tick(&self) -> Duration {
+        let governors: Vec<_> = lock(&self.governors).values().cloned().collect();
+        let targets: Vec<_> = lock(&self.targets).values().cloned().collect();
+        for target in &targets {
+            target.tick(governors.iter().filter_map(|governor| governor.output_on(target)));
+        }
+        let cpu = lock(&self.cpu).read(self.clock.steady_us());
+        let now = self.clock.now();
+        for pages in lock(&self.pages).values() {
+            pages.publish();
+        }
+        if let Some(sharing) = &self.sharing {
+            return sharing.step(&governors, cpu, now).await;
+        }
+        for governor in governors {
+            governor.step(&governor.readings(cpu), now);
+        }
+        TICK
+    }
+}
+
+impl fmt::Debug for Adaptive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adaptive").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+/// Clears what nobody sets any more.
+fn gone(effective: &Effective) -> bool {
+    effective.clear();
+    false
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The time that passes, as an instant.
+fn steady(clock: &dyn Clock) -> Timestamp {
+    Timestamp::from_micros(clock.steady_us())
+}

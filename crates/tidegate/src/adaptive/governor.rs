@@ -1,0 +1,205 @@
+//! One limit that follows a rule.
+
+use std::sync::Mutex;
+
+use tidegate_core::Timestamp;
+use tidegate_core::adaptive::{AdaptiveError, Controller, Mode, Output, Reading, Settings, State};
+
+use super::{Rule, Source, Target, lock};
+use crate::effective::Effective;
+
+pub(super) struct Governor {
+    name: String,
+    rule: Rule,
+    effective: Effective,
+    state: Mutex<Governing>,
+}
+
+struct Governing {
+    controller: Controller,
+    mode: Mode,
+    /// The tick of the store that it was agreed on in; `None` if this node went by itself.
+    agreed: Option<u64>,
+    fixed: Option<f64>,
+}
+
+/// What is in force of a limit, and why.
+///
+/// ```
+/// use tidegate::adaptive::{Adaptive, Chain, Reading, Rule, Source, Status};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tidegate::adaptive::AdaptiveError> {
+/// let adaptive = Adaptive::default();
+/// let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(adaptive.target("db")))])?;
+/// adaptive.govern("search", 1000, rule)?;
+/// adaptive.target("db").push(Reading::Value(0.4));
+/// adaptive.tick().await;
+/// let Status { name, declared, units, output, binding, agreed, fixed } = &adaptive.status()[0];
+/// assert_eq!((name.as_str(), *declared, *units), ("search", 1000, 600));
+/// assert_eq!((output.limit, binding.as_deref()), (600, Some("db")));
+/// assert_eq!((*agreed, *fixed), (None, None)); // nobody to agree with
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct Status {
+    /// The name it is governed by.
+    pub name: String,
+    /// All of its units.
+    pub declared: u64,
+    /// Those in force, or in shadow mode those that would be.
+    pub units: u64,
+    /// What the last step said.
+    pub output: Output,
+    /// The signal that binds, if any takes something away.
+    pub binding: Option<String>,
+    /// In which tick of the store all nodes agreed on it; `None` if this node went by itself. Nodes with the same tick
+    /// here have the same in force.
+    pub agreed: Option<u64>,
+    /// The share that an operator has fixed.
+    pub fixed: Option<f64>,
+}
+
+impl Governor {
+    /// Goes on from what another one of this name knew, if it had the same signals.
+    pub(super) fn new(
+        name: &str,
+        units: u64,
+        rule: Rule,
+        before: Option<&Self>,
+    ) -> Result<Self, AdaptiveError> {
+        let mut controller = Controller::new(rule.settings.clone(), units)?;
+        let mut fixed = None;
+        if let Some(before) = before {
+            let state = lock(&before.state);
+            if same_signals(&before.rule.settings, &rule.settings) {
+                controller.resume(state.controller.state().clone());
+            }
+            fixed = state.fixed;
+        }
+        let effective = before.map_or_else(Effective::default, |before| before.effective.clone());
+        let mode = controller.output().mode();
+        effective.enforce(mode != Mode::Shadow);
+        let state = Mutex::new(Governing { controller, mode, agreed: None, fixed });
+        Ok(Self { name: name.to_owned(), rule, effective, state })
+    }
+
+    pub(super) const fn effective(&self) -> &Effective {
+        &self.effective
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) const fn settings(&self) -> &Settings {
+        &self.rule.settings
+    }
+
+    /// What each chain's source says, and how much that weighs.
+    pub(super) fn readings(&self, cpu: Reading) -> Vec<(Reading, u64)> {
+        self.rule.sources.iter().map(|source| source.read(cpu)).collect()
+    }
+
+    /// What its last step said, if it follows this target.
+    pub(super) fn output_on(&self, target: &Target) -> Option<Output> {
+        let mut targets = self.rule.sources.iter().filter_map(Source::target);
+        let follows = targets.any(|it| it.is(target));
+        follows.then(|| lock(&self.state).controller.output())
+    }
+
+    /// One step by what this node reads itself.
+    pub(super) fn step(&self, readings: &[(Reading, u64)], now: Timestamp) {
+        let readings: Vec<Reading> = readings.iter().map(|(reading, _)| *reading).collect();
+        let mut state = lock(&self.state);
+        state.controller.step(&readings, now);
+        state.agreed = None;
+        self.publish(&state);
+    }
+
+    /// The state that a step of all nodes would make, of what they read and what was kept.
+    pub(super) fn stepped(
+        &self,
+        kept: Option<State>,
+        readings: &[Reading],
+        now: Timestamp,
+    ) -> State {
+        let mut controller = lock(&self.state).controller.clone();
+        if let Some(kept) = kept {
+            controller.resume(kept);
+        }
+        controller.step(readings, now);
+        controller.state().clone()
+    }
+
+    /// Takes over what all nodes agreed on.
+    pub(super) fn agree(&self, agreed: State, tick: u64) {
+        let mut state = lock(&self.state);
+        state.controller.resume(agreed);
+        state.agreed = Some(tick);
+        self.publish(&state);
+    }
+
+    pub(super) fn fix(&self, share: Option<f64>) -> bool {
+        let mut state = lock(&self.state);
+        state.fixed = share.filter(|share| (0.0..=1.0).contains(share));
+        self.publish(&state);
+        share.is_none() || state.fixed.is_some()
+    }
+
+    fn publish(&self, state: &Governing) {
+        let units = self.units(state);
+        let is_whole = units >= state.controller.declared();
+        self.effective.set(if is_whole { u64::MAX } else { units });
+        if let (Some(guard), Some(units)) = (&self.rule.guard, state.controller.output().guard) {
+            guard.set(units);
+        }
+    }
+
+    /// What is in force, or would be.
+    fn units(&self, state: &Governing) -> u64 {
+        let (output, declared) = (state.controller.output(), state.controller.declared());
+        match (state.fixed, self.rule.priority) {
+            _ if state.mode == Mode::Off => declared,
+            (Some(share), _) => share_of(declared, share),
+            (None, Some(priority)) if state.mode == Mode::Enforce => {
+                output.of_priority(priority, declared)
+            }
+            (None, _) => output.computed,
+        }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let state = lock(&self.state);
+        let output = state.controller.output();
+        let chain = |place: usize| state.controller.settings().chains().get(place);
+        Status {
+            name: self.name.clone(),
+            declared: state.controller.declared(),
+            units: self.units(&state),
+            output,
+            binding: output.binding.and_then(chain).map(|chain| chain.name().to_owned()),
+            agreed: state.agreed,
+            fixed: state.fixed,
+        }
+    }
+}
+
+fn same_signals(one: &Settings, other: &Settings) -> bool {
+    let names = |settings: &Settings| -> Vec<String> {
+        settings.chains().iter().map(|chain| chain.name().to_owned()).collect()
+    };
+    names(one) == names(other)
+}
+
+/// Rounded down, and at least 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share from 0 to 1 of a number up to 2^53"
+)]
+fn share_of(units: u64, share: f64) -> u64 {
+    ((units as f64 * share) as u64).clamp(1, units.max(1))
+}

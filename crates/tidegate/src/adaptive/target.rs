@@ -1,0 +1,290 @@
+//! What is protected, and what is known of its health.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_core::adaptive::{
+    AdaptiveError, Cap, CapSample, InFlight, Observed, Output, Priority, Reading, Seen, UrlSummary,
+    Urls,
+};
+
+use super::observation::Observation;
+use super::{lock, steady};
+use crate::clock::Clock;
+
+/// For so long a value that was pushed is believed: a source that pushes once a second may be a little late.
+const PUSHED_FOR_US: u64 = 1_500_000;
+
+/// What an operator has fixed outweighs whatever other nodes read.
+const FIXED_WEIGHT: u64 = 1 << 40;
+
+/// Something that limits protect: a database, a service, a pool. Clones share everything.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::adaptive::{Adaptive, Priority, Reading};
+///
+/// let database = Adaptive::default().target("db");
+/// // Somebody else has measured it:
+/// database.observe(Duration::from_millis(12), true);
+/// database.observe_wait(Duration::from_millis(3)); // as the database itself tells it
+/// database.push(Reading::Value(0.4)); // a pressure, from a probe
+/// // Or it is measured here, however the request ends:
+/// let request = database.begin();
+/// assert_eq!(database.in_flight(), 1);
+/// request.done(true);
+/// assert_eq!(database.in_flight(), 0);
+/// ```
+#[derive(Clone)]
+pub struct Target {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: String,
+    clock: Arc<dyn Clock>,
+    observed: Mutex<Observed>,
+    urls: Mutex<Urls>,
+    in_flight: InFlight,
+    cap: Mutex<Option<Cap>>,
+    /// How many may be under way; all there are without a cap.
+    places: AtomicU64,
+    said: Mutex<Said>,
+}
+
+/// What was said of it, and what the last tick made of all that was seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    pushed: Option<(Reading, u64)>,
+    fixed: Option<f64>,
+    seen: Seen,
+    pressure: f64,
+}
+
+impl Target {
+    pub(super) fn new(name: &str, clock: Arc<dyn Clock>) -> Self {
+        let shared = Shared {
+            name: name.to_owned(),
+            clock,
+            observed: Mutex::default(),
+            urls: Mutex::default(),
+            in_flight: InFlight::default(),
+            cap: Mutex::default(),
+            places: AtomicU64::new(u64::MAX),
+            said: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// A request is on its way to it. Only those that were admitted: who is refused does not wait.
+    pub fn begin(&self) -> Observation {
+        // There are never more places than this.
+        Observation::new(self.clone(), self.shared.in_flight.enter(u64::MAX))
+    }
+
+    /// The same, if there is a place for it: `None` where as many are under way as its [cap](Target::set_cap) allows. To be
+    /// asked before anything is charged. A fifth of the places is kept for what is critical.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Cap, Priority};
+    /// let database = Adaptive::default().target("db");
+    /// database.set_cap(Some(Cap::fixed(5)?)); // ten places: five that work, and five that wait
+    /// let held: Vec<_> = (0..8).filter_map(|_| database.enter(Priority::Default)).collect();
+    /// assert_eq!(held.len(), 8);
+    /// assert!(database.enter(Priority::Default).is_none());
+    /// assert!(database.enter(Priority::Critical).is_some());
+    /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn enter(&self, priority: Priority) -> Option<Observation> {
+        let places = self.shared.places.load(Relaxed);
+        let places = if places == u64::MAX { places } else { priority.places(places) };
+        let place = self.shared.in_flight.enter(places)?;
+        Some(Observation::new(self.clone(), Some(place)))
+    }
+
+    /// How many are under way.
+    pub fn in_flight(&self) -> u64 {
+        self.shared.in_flight.count()
+    }
+
+    /// How many may be under way; `None` without a cap.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Cap};
+    /// let database = Adaptive::default().target("db");
+    /// assert_eq!(database.places(), None);
+    /// database.set_pool(16)?;
+    /// assert_eq!(database.places(), Some(32));
+    /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn places(&self) -> Option<u64> {
+        let places = self.shared.places.load(Relaxed);
+        (places != u64::MAX).then_some(places)
+    }
+
+    /// Caps how many may be under way, or stops doing so.
+    pub fn set_cap(&self, cap: Option<Cap>) {
+        let places = cap.map_or(u64::MAX, |cap| cap.places());
+        *lock(&self.shared.cap) = cap;
+        self.shared.places.store(places, Relaxed);
+    }
+
+    /// Its pool has so many places, and all requests to it pass by here: caps what is under way at twice as many, and
+    /// tells a long queue from a target that is slow.
+    pub fn set_pool(&self, places: u64) -> Result<(), AdaptiveError> {
+        self.set_cap(Some(Cap::fixed(places)?));
+        *lock(&self.shared.observed) = Observed::of_pool(places);
+        Ok(())
+    }
+
+    /// A request of which somebody else tells: how long it took, and whether it was well. A timeout or a 5xx is not.
+    pub fn observe(&self, latency: Duration, ok: bool) {
+        lock(&self.shared.observed).note(latency, ok);
+    }
+
+    /// How long a request waited in its queue, as it tells itself.
+    pub fn observe_wait(&self, wait: Duration) {
+        lock(&self.shared.observed).note_wait(wait);
+    }
+
+    /// What a source says of it: the pressure that a probe was told, how full a pool is, the answer to a query; or that it
+    /// was too sick to answer. For rules with [`Source::Pushed`](super::Source::Pushed), about once a second; what is
+    /// older than that is missing.
+    pub fn push(&self, reading: Reading) {
+        lock(&self.shared.said).pushed = Some((reading, self.shared.clock.steady_us()));
+    }
+
+    /// Fixes what [`Target::push`] says, for as long as it is not taken back with `None`. Among nodes that share their
+    /// readings, it counts for all while this one is there.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Chain, Reading, Rule, Source};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tidegate::adaptive::AdaptiveError> {
+    /// let adaptive = Adaptive::default();
+    /// let database = adaptive.target("db");
+    /// let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(database.clone()))])?;
+    /// let effective = adaptive.govern("search", 100, rule)?;
+    /// database.push(Reading::Value(0.1));
+    /// database.fix(Some(0.3)); // an operator knows better
+    /// adaptive.tick().await;
+    /// assert_eq!((effective.units(), database.fixed()), (Some(70), Some(0.3)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fix(&self, value: Option<f64>) {
+        lock(&self.shared.said).fixed = value;
+    }
+
+    /// What was fixed.
+    pub fn fixed(&self) -> Option<f64> {
+        lock(&self.shared.said).fixed
+    }
+
+    /// What was seen of it in the last tick.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::adaptive::Adaptive;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let adaptive = Adaptive::default();
+    /// adaptive.target("db").observe(Duration::from_millis(12), true);
+    /// adaptive.tick().await;
+    /// assert_eq!(adaptive.target("db").seen().count, 1);
+    /// assert_eq!(adaptive.target("db").pressure(), 0.0);
+    /// # }
+    /// ```
+    pub fn seen(&self) -> Seen {
+        lock(&self.shared.said).seen
+    }
+
+    /// The worst pressure that a rule saw on it in the last tick, from 0, well, to 1.
+    pub fn pressure(&self) -> f64 {
+        lock(&self.shared.said).pressure
+    }
+
+    /// What is known of its busiest URLs in the last minute; `None` stands for those beyond ten thousand.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::Adaptive;
+    /// let site = Adaptive::default().target("site");
+    /// site.begin().of_url("/report").done(true);
+    /// let busiest = site.busiest_urls(100);
+    /// assert_eq!(busiest[0].0.as_deref(), Some("/report"));
+    /// assert_eq!(busiest[0].1.count, 1);
+    /// ```
+    pub fn busiest_urls(&self, most: usize) -> Vec<(Option<String>, UrlSummary)> {
+        let (urls, now) = (lock(&self.shared.urls), steady(&*self.shared.clock));
+        let owned = |(url, summary): (Option<&str>, _)| (url.map(str::to_owned), summary);
+        urls.busiest(most, now).into_iter().map(owned).collect()
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.shared.clock
+    }
+
+    pub(super) fn with_observed<R>(&self, then: impl FnOnce(&mut Observed) -> R) -> R {
+        then(&mut lock(&self.shared.observed))
+    }
+
+    pub(super) fn with_urls<R>(&self, then: impl FnOnce(&mut Urls) -> R) -> R {
+        then(&mut lock(&self.shared.urls))
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Looks at what was seen since the last tick. The outputs are those that rules made of it then.
+    pub(super) fn tick(&self, outputs: impl Iterator<Item = Output>) {
+        let (pressure, is_stale) =
+            outputs.fold((0.0_f64, false), |(pressure, is_stale), output| {
+                (pressure.max(output.pressure), is_stale || output.is_stale)
+            });
+        let now = steady(&*self.shared.clock);
+        let seen = self.with_observed(|observed| observed.tick(now, pressure));
+        let said = &mut *lock(&self.shared.said);
+        (said.seen, said.pressure) = (seen, pressure);
+        let mut cap = lock(&self.shared.cap);
+        if let Some(cap) = &mut *cap
+            && let (Some(latency_ms), Some(baseline_ms)) = (seen.latency_ms, seen.baseline_ms)
+        {
+            let in_flight = self.in_flight();
+            cap.step(CapSample { latency_ms, baseline_ms, in_flight, is_stale });
+            self.shared.places.store(cap.places(), Relaxed);
+        }
+    }
+
+    /// What was pushed, and how much that weighs. A failure is told once: it is counted.
+    pub(super) fn pushed(&self) -> (Reading, u64) {
+        let now_us = self.shared.clock.steady_us();
+        let mut said = lock(&self.shared.said);
+        if let Some(fixed) = said.fixed {
+            return (Reading::Value(fixed), FIXED_WEIGHT);
+        }
+        match said.pushed {
+            Some((Reading::Failed, _)) => {
+                said.pushed = None;
+                (Reading::Failed, 1)
+            }
+            Some((reading, at_us)) if now_us.saturating_sub(at_us) <= PUSHED_FOR_US => (reading, 1),
+            _ => (Reading::Missing, 1),
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, in_flight) = (self.name(), self.in_flight());
+        let target = &mut f.debug_struct("Target");
+        target.field("name", &name).field("in_flight", &in_flight).finish_non_exhaustive()
+    }
+}

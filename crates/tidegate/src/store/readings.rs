@@ -1,0 +1,124 @@
+//! What nodes tell each other through a store, once per tick: what they have read of what they protect, and what came
+//! of it.
+
+use std::time::Duration;
+
+use tidegate_core::Timestamp;
+
+use super::{StoreError, Trouble};
+
+/// Bounds of what is told and kept: sixteen signals, and what a controller remembers of them, fit in several times.
+const READING_BYTES_MAX: usize = 2048;
+const STATE_BYTES_MAX: usize = 8192;
+
+/// More nodes than this are not heard.
+pub(crate) const NODES_MAX: usize = 10_000;
+
+/// Who has not been heard for so many ticks is forgotten; and what comes from further ahead was told by another clock.
+pub(crate) const TICKS_KEPT: u64 = 10;
+
+/// What a node has read in the last tick, told to all who share the store.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Keeping, MemoryStore, Store, Telling, Timestamp, Told};
+///
+/// let (store, tick) = (MemoryStore::default(), Duration::from_secs(1));
+/// let at = |second| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
+/// let tell = |node, reading, second| {
+///     store.tell_readings(&Telling { scope: "db", tick, node, reading }, at(second)).now()
+/// };
+/// tell(1, "0.25", 0)?;
+/// tell(2, "0.75", 0)?;
+/// // Who comes first in the next tick is given all of them, and keeps what it makes of them.
+/// let told: Told = tell(1, "0.5", 1)?;
+/// let all = [(1, "0.25".to_owned()), (2, "0.75".to_owned())];
+/// assert_eq!((told.readings.as_deref(), told.kept), (Some(&all[..]), None));
+/// let keeping = Keeping { scope: "db", tick: told.tick, before: None, text: "0.5 of it" };
+/// assert!(store.keep_state(&keeping, at(1)).now()?);
+/// assert!(!store.keep_state(&keeping, at(1)).now()?); // only once
+/// // Who comes later reads it.
+/// let told = tell(2, "0.5", 1)?;
+/// assert_eq!(told.readings, None);
+/// assert_eq!(told.kept.map(|kept| kept.text), Some("0.5 of it".to_owned()));
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Telling<'a> {
+    /// What it is about.
+    pub scope: &'a str,
+    /// How long a tick is, the same for all.
+    pub tick: Duration,
+    /// Who tells.
+    pub node: u64,
+    /// What was read: up to 2 KiB without spaces.
+    pub reading: &'a str,
+}
+
+/// What a store answers to a [`Telling`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// The store's time.
+    pub now: Timestamp,
+    /// Which tick it is, by that.
+    pub tick: u64,
+    /// What was kept last.
+    pub kept: Option<KeptState>,
+    /// What the nodes told in the tick before, by node; `None` once something was kept in this tick.
+    pub readings: Option<Vec<(u64, String)>>,
+}
+
+/// What a store keeps of a scope.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptState {
+    /// In which tick.
+    pub tick: u64,
+    /// What.
+    pub text: String,
+}
+
+/// What came of the readings of a tick. Kept only if nothing was since: whoever made the same of them loses nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keeping<'a> {
+    /// What it is about.
+    pub scope: &'a str,
+    /// The tick that it was made in.
+    pub tick: u64,
+    /// The tick of the state that it was made of.
+    pub before: Option<u64>,
+    /// What is kept: up to 8 KiB.
+    pub text: &'a str,
+}
+
+impl Telling<'_> {
+    pub(crate) fn tick_us(&self) -> u64 {
+        u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let reading = self.reading;
+        if reading.is_empty() || reading.len() > READING_BYTES_MAX || reading.contains(' ') {
+            let why = "a reading has 1 to 2048 bytes, and no space";
+            return Err(StoreError::new(Trouble::BadAsk, why));
+        }
+        Ok(())
+    }
+}
+
+impl Keeping<'_> {
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        if self.text.len() > STATE_BYTES_MAX {
+            return Err(StoreError::new(Trouble::BadAsk, "a state has at most 8192 bytes"));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn unsupported() -> StoreError {
+    StoreError::new(Trouble::Unsupported, "this store keeps no readings")
+}
+
+/// Whether what was kept in one tick still counts in another: a clock that stepped back by more has lost count.
+pub(crate) const fn is_settled(kept: u64, tick: u64) -> bool {
+    kept >= tick && kept <= tick.saturating_add(TICKS_KEPT)
+}
