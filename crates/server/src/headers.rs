@@ -19,14 +19,17 @@ thread_local! {
 /// such, there is nothing to tell but when to come back.
 pub(crate) fn add(headers: &mut HeaderMap, dialect: Headers, answer: &Answer<'_>, now: Timestamp) {
     let decision = answer.decision;
-    let Some(limit) = &answer.limit else {
-        if !decision.allowed() {
-            write_retry_after(headers, decision.retry_after());
-        }
-        return;
-    };
-    let label = label(answer.binding, limit);
-    Report { headers: dialect, label, decision, now }.write(headers);
+    match report(dialect, answer, now) {
+        Some(report) => report.write(headers),
+        None if !decision.allowed() => write_retry_after(headers, decision.retry_after()),
+        None => {}
+    }
+}
+
+/// What an answer tells the client about the limit that decided, if one did.
+pub(crate) fn report(dialect: Headers, answer: &Answer<'_>, now: Timestamp) -> Option<Report> {
+    let label = label(answer.binding, answer.limit.as_ref()?);
+    Some(Report { headers: dialect, label, decision: answer.decision, now })
 }
 
 /// The label of a limit, written anew only if the limit of this name is another one now.

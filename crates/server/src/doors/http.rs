@@ -21,6 +21,7 @@ mod ready;
 mod request;
 mod settings;
 mod status;
+mod whole;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub(crate) use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
 pub(crate) use self::settings::Settings;
+use self::whole::Whole;
 use super::{forward_auth, rls};
 use crate::gate::Gate;
 use crate::headers;
@@ -49,8 +51,6 @@ use crate::listen::Peer;
 use crate::observed::Observed;
 
 type Answered = Result<Response, Problem>;
-/// An answer with its body at hand.
-type Whole = hyper::Response<Bytes>;
 
 /// What handlers know. Only the gate's snapshot changes with the configuration.
 #[derive(Clone, Debug)]
@@ -110,26 +110,26 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
 }
 
 /// [`check`], for those who have no time for a router.
-async fn check_now(gate: &Gate, body: Incoming) -> Whole {
-    decide(gate, body, Op::Take).await.unwrap_or_else(Problem::whole)
+async fn check_now(gate: &Gate, body: Incoming) -> hyper::Response<Bytes> {
+    decide(gate, body, Op::Take).await.map_or_else(Problem::whole, Whole::finish)
 }
 
 /// The same, of a body that is there.
 async fn check_on(gate: &Gate, body: &[u8]) -> Whole {
-    decide_on(gate, body, Op::Take).await.unwrap_or_else(Problem::whole)
+    decide_on(gate, body, Op::Take).await.unwrap_or_else(|problem| problem.whole().into())
 }
 
 async fn check(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Take).await.map(|response| response.map(Body::from))
+    decide(&gate, body, Op::Take).await.map(Whole::into_response)
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Peek).await.map(|response| response.map(Body::from))
+    decide(&gate, body, Op::Peek).await.map(Whole::into_response)
 }
 
 /// Gives back: by whoever may spend.
 async fn refund(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Refund).await.map(|response| response.map(Body::from))
+    decide(&gate, body, Op::Refund).await.map(Whole::into_response)
 }
 
 /// Forgets what a key has used: for those who run the service only.
@@ -139,7 +139,7 @@ async fn reset(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumReque
 
 async fn administer(gate: &Gate, peer: Peer, request: AxumRequest, op: Op) -> Answered {
     gate.now().http.admin.admit(peer, request.headers())?;
-    decide(gate, request.into_body(), op).await.map(|response| response.map(Body::from))
+    decide(gate, request.into_body(), op).await.map(Whole::into_response)
 }
 
 /// Whether a request that a proxy has may pass, by the routes.
@@ -266,21 +266,24 @@ fn problem_if_closed(answer: &Answer<'_>) -> Option<Whole> {
     (answer.source == Source::FailClosed).then(|| {
         let mut response = Problem::fails_closed(answer.policy).whole();
         write_retry_after(response.headers_mut(), answer.decision.retry_after());
-        response
+        response.into()
     })
 }
 
 fn decision_json(shown: &impl serde::Serialize, answer: &Answer<'_>, dialect: Headers) -> Whole {
-    let mut response = whole_json(shown);
-    headers::add(response.headers_mut(), dialect, answer, SystemClock.now());
-    response
+    let (mut response, decision) = (whole_json(shown), answer.decision);
+    let report = headers::report(dialect, answer, SystemClock.now());
+    if report.is_none() && !decision.allowed() {
+        write_retry_after(response.headers_mut(), decision.retry_after());
+    }
+    Whole { response, report }
 }
 
 fn json(answer: &impl serde::Serialize) -> Response {
     whole_json(answer).map(Body::from)
 }
 
-fn whole_json(answer: &impl serde::Serialize) -> Whole {
+fn whole_json(answer: &impl serde::Serialize) -> hyper::Response<Bytes> {
     // An answer is about 150 bytes: one allocation holds it. Plain structs cannot fail to be written.
     let mut body = Vec::with_capacity(192);
     let _ = serde_json::to_writer(&mut body, answer);

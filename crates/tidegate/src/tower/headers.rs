@@ -74,7 +74,7 @@ pub enum Headers {
 #[derive(Clone, Debug)]
 pub struct Label {
     quoted: Arc<str>,
-    policy: Option<HeaderValue>,
+    policy: Arc<str>,
 }
 
 impl Label {
@@ -149,22 +149,38 @@ impl Report {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn write(&self, to: &mut HeaderMap) {
-        if !self.decision.allowed() {
-            write_retry_after(to, self.decision.retry_after());
+        let mut values = Values::new();
+        self.each(|name, value| add(to, name, values.next(value)));
+    }
+
+    /// Gives what [`Report::write`] adds, name by name, to those who have no map to put it into.
+    ///
+    /// ```
+    /// # use tidegate::{Decision, Limit, Timestamp, tower::{Headers, Label, Report}};
+    /// # let limit: Limit = "100/min".parse()?;
+    /// # let (label, decision) = (Label::new("api", &limit), Decision::blocked());
+    /// let report = Report { headers: Headers::Standard, label, decision, now: Timestamp::EPOCH };
+    /// let mut lines = String::new();
+    /// report.each(|name, value| lines += &format!("{name}: {value}\n"));
+    /// assert_eq!(lines, "ratelimit-policy: \"api\";q=100;w=60\nratelimit: \"api\";r=0;t=0\n");
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn each(&self, mut put: impl FnMut(&HeaderName, fmt::Arguments<'_>)) {
+        let Self { headers, label, decision, .. } = self;
+        if let Some(wait) = retry_after_of(decision) {
+            put(&RETRY_AFTER, format_args!("{wait}"));
         }
-        if self.headers == Headers::Off {
+        if *headers == Headers::Off {
             return;
         }
-        let (limit, remaining) = (int(self.decision.limit()), int(self.decision.remaining()));
-        let reset = int(seconds_up(self.decision.reset_after()));
-        let mut values = Values::new();
-        let state = values.next(format_args!("{};r={remaining};t={reset}", self.label.quoted));
-        add(to, &POLICY, self.label.policy.clone());
-        add(to, &STATE, state);
+        let remaining = int(decision.remaining());
+        let reset = int(seconds_up(decision.reset_after()));
+        put(&POLICY, format_args!("{}", label.policy));
+        put(&STATE, format_args!("{};r={remaining};t={reset}", label.quoted));
         if let Some(reset) = self.legacy_reset() {
-            add(to, &LEGACY_LIMIT, values.next(format_args!("{limit}")));
-            add(to, &LEGACY_REMAINING, values.next(format_args!("{remaining}")));
-            add(to, &LEGACY_RESET, values.next(format_args!("{reset}")));
+            put(&LEGACY_LIMIT, format_args!("{}", int(decision.limit())));
+            put(&LEGACY_REMAINING, format_args!("{remaining}"));
+            put(&LEGACY_RESET, format_args!("{reset}"));
         }
     }
 
@@ -207,8 +223,16 @@ impl Values {
 /// assert_eq!(headers["retry-after"], "1");
 /// ```
 pub fn write_retry_after(to: &mut HeaderMap, wait: Option<Duration>) {
-    let wait = wait.map(|wait| jittered(seconds_up(wait).max(1)));
-    add(to, &RETRY_AFTER, wait.map(HeaderValue::from));
+    add(to, &RETRY_AFTER, wait.map(|wait| HeaderValue::from(retry_after(wait))));
+}
+
+/// What a refusal says, unless no wait would help.
+fn retry_after_of(decision: &Decision) -> Option<u64> {
+    decision.retry_after().filter(|_| !decision.allowed()).map(retry_after)
+}
+
+fn retry_after(wait: Duration) -> u64 {
+    jittered(seconds_up(wait).max(1))
 }
 
 fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
@@ -221,11 +245,11 @@ fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
 }
 
 /// A window that is no whole number of seconds is left out: the draft has no word for it. Concurrency has none.
-fn policy(quoted: &str, limit: &Limit) -> Option<HeaderValue> {
+fn policy(quoted: &str, limit: &Limit) -> Arc<str> {
     let (quota, period) = (int(limit.units()), limit.period());
     let windowless = period.subsec_nanos() > 0 || matches!(limit, Limit::Concurrency(_));
     let window = if windowless { String::new() } else { format!(";w={}", int(period.as_secs())) };
-    HeaderValue::try_from(format!("{quoted};q={quota}{window}")).ok()
+    format!("{quoted};q={quota}{window}").into()
 }
 
 /// A structured field's string, which is ASCII.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use tidegate::{Engine, Limit, Permit, PermitId};
 
@@ -57,11 +58,11 @@ pub(super) async fn acquire(State(gate): State<Arc<Gate>>, body: Body) -> Answer
     told.decided(&check, &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
     if let Some(closed) = problem_if_closed(&answer) {
-        return Ok(closed.map(Body::from));
+        return Ok(closed.into_response());
     }
     let permit = permit.map(|permit| permit.to_string());
     let shown = Acquired { decision: (&answer).into(), permit };
-    Ok(decision_json(&shown, &answer, snapshot.http.headers).map(Body::from))
+    Ok(decision_json(&shown, &answer, snapshot.http.headers).into_response())
 }
 
 /// Gives a place back. Once is enough, and twice does no harm.

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
-use axum::body::Bytes;
-use axum::http::{Response, StatusCode};
+use axum::http::StatusCode;
 
+use super::super::whole::Whole;
 use super::date;
 
 /// Adds an answer to what is to be sent. What hyper adds by itself is added here as well.
-pub(super) fn write(out: &mut Vec<u8>, response: &Response<Bytes>) {
+pub(super) fn write(out: &mut Vec<u8>, whole: &Whole) {
+    let Whole { response, report } = whole;
     match response.status() {
         StatusCode::OK => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
         // To write to memory never fails.
@@ -16,6 +17,9 @@ pub(super) fn write(out: &mut Vec<u8>, response: &Response<Bytes>) {
     }
     for (name, value) in response.headers() {
         line(out, name.as_str(), value.as_bytes());
+    }
+    if let Some(report) = report {
+        report.each(|name, value| drop(write!(out, "{name}: {value}\r\n")));
     }
     let _ = write!(out, "content-length: {}\r\n", response.body().len());
     date::with_now(|date| line(out, "date", date.as_bytes()));
@@ -31,7 +35,8 @@ fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
+    use axum::body::Bytes;
+    use axum::http::{HeaderValue, Response};
 
     use super::*;
 
@@ -40,7 +45,7 @@ mod tests {
         *response.status_mut() = status;
         response.headers_mut().insert("a", HeaderValue::from_static("b"));
         let mut out = Vec::new();
-        write(&mut out, &response);
+        write(&mut out, &response.into());
         String::from_utf8(out).unwrap()
     }
 
