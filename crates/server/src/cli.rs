@@ -1,9 +1,12 @@
 //! The command line: what can be typed, and what the exit codes mean.
 
 pub(crate) mod check;
+pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod envoy;
+pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod validate;
@@ -33,7 +36,9 @@ Examples:
   curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
   tidegate doctor --store redis://host      is Redis fit for it?
   tidegate vectors testdata/vectors/*.json  replay the golden cases
-  tidegate simulate fleet --nodes 512       what leases do, in virtual time
+  tidegate simulate sync-lag                why nodes that count by themselves admit too much
+  tidegate replay access.log --policy api   what a policy would have denied
+  tidegate cost --peak-rps 50000            what adaptive limits save
 
 Exit codes: 0 ok or allowed, 1 error, 2 denied (check), 64 usage.
 Environment: RUST_LOG sets what is logged (error, warn, info, debug, trace, or
@@ -57,8 +62,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(serve::Args),
     Check(check::Args),
+    Completions(completions::Args),
     Config(config::Args),
+    Cost(cost::Args),
     Doctor(doctor::Args),
+    Man(completions::ManArgs),
+    Replay(replay::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Vectors(vectors::Args),

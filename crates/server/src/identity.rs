@@ -8,9 +8,11 @@ mod forwarded;
 mod hops;
 mod key;
 mod path;
+mod recorded;
 
 pub(crate) use tidegate::tower::ClientIp;
 
 pub(crate) use self::forwarded::Seen;
 pub(crate) use self::key::{KeyParts, UnknownPart};
 pub(crate) use self::path::Path;
+pub(crate) use self::recorded::Recorded;

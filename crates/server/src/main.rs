@@ -61,8 +61,12 @@ fn main() -> ExitCode {
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Completions(args) => Ok(cli::completions::run(&args)),
         Command::Config(args) => cli::config::run(&args),
+        Command::Cost(args) => cli::cost::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
+        Command::Man(args) => cli::completions::man(&args),
+        Command::Replay(args) => cli::replay::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),
         Command::Validate(args) => cli::validate::run(&args),
         Command::Vectors(args) => cli::vectors::run(&args),

@@ -4,16 +4,21 @@
 //! `Input` names its bounds and checks them first, and a run costs at most about 50 ms. [`fleet`] and [`overload`]
 //! are the exceptions: they are as large as the command line asks for.
 
+pub(crate) mod algorithms;
 pub(crate) mod boundary;
 pub(crate) mod chance;
+pub(crate) mod clock_skew;
+mod crowd;
 pub(crate) mod fleet;
 pub(crate) mod overload;
+pub(crate) mod race;
 mod subject;
+pub(crate) mod sync_lag;
 mod unfit;
 
 use std::ops::RangeInclusive;
 
-pub(crate) use self::unfit::Unfit;
+pub(crate) use self::unfit::{Expected, Unfit};
 
 /// An instant in November 2023; where windows count, moved to the next edge of one.
 const START_US: u64 = 1_700_000_000_000_000;

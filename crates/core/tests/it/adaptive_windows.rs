@@ -182,7 +182,7 @@ proptest! {
     #[test]
     fn a_cap_stays_within_its_bounds(
         pool in 1..=1000_u64,
-        seen in vec((any::<f64>(), any::<f64>(), any::<u64>(), any::<bool>()), 1..40)
+        seen in vec((any::<f64>(), any::<f64>(), any::<u64>(), any::<bool>()), 1..12)
     ) {
         let mut cap = Cap::gradient(pool).unwrap();
         for (latency_ms, baseline_ms, in_flight, is_stale) in seen {

@@ -1,11 +1,15 @@
 //! `tidegate simulate`: the production code in virtual time. The same seed prints the same run for everyone.
 
+mod algorithms;
 mod boundary;
+mod clock_skew;
 mod fleet;
 mod options;
 mod output;
 mod overload;
+mod race;
 pub(crate) mod svg;
+mod sync_lag;
 pub(crate) mod table;
 
 use std::process::ExitCode;
@@ -15,11 +19,14 @@ use super::Failure;
 const EXAMPLES: &str = "\
 Examples:
   tidegate simulate boundary                         twice the limit at the edge of a window
-  tidegate simulate boundary --svg boundary.svg      and a picture of it
-  tidegate simulate fleet                            512 nodes lease from one limit of 1000/s
-  tidegate simulate fleet --nodes 1,16,512 --json    three fleets, for a program to read
+  tidegate simulate sync-lag --svg sync-lag.svg      nodes that hear of each other late, and a picture
+  tidegate simulate race --nodes 8                   what slips through between a read and a write
+  tidegate simulate clock-skew --skew 5s             nodes whose clocks differ
+  tidegate simulate algorithms --json                one trace through all algorithms, for a program
   tidegate simulate overload                         controllers beside each other, under overload
-  tidegate simulate fleet --help                     all that can be chosen
+  tidegate simulate fleet --nodes 1,16,512           what leases do, from one node to many
+
+The same seed prints the same on every machine.
 
 Exit codes: 0 ok, 1 error, 64 usage.";
 
@@ -35,6 +42,10 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum What {
     Boundary(boundary::Args),
+    SyncLag(sync_lag::Args),
+    Race(race::Args),
+    ClockSkew(clock_skew::Args),
+    Algorithms(algorithms::Args),
     Fleet(fleet::Args),
     Overload(overload::Args),
 }
@@ -43,6 +54,10 @@ enum What {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Boundary(args) => boundary::run(args),
+        What::SyncLag(args) => sync_lag::run(args),
+        What::Race(args) => race::run(args),
+        What::ClockSkew(args) => clock_skew::run(args),
+        What::Algorithms(args) => algorithms::run(args),
         What::Fleet(args) => fleet::run(args),
         What::Overload(args) => overload::run(args),
     }

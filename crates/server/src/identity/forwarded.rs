@@ -109,7 +109,7 @@ fn last(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 /// Path and query of what is written as `/path?query`, or as a whole URL.
-fn split(uri: &str) -> (&str, &str) {
+pub(super) fn split(uri: &str) -> (&str, &str) {
     let uri = uri.split('#').next().unwrap_or_default();
     let (before, query) = uri.split_once('?').unwrap_or((uri, ""));
     let path = match before.split_once("://") {
@@ -122,7 +122,7 @@ fn split(uri: &str) -> (&str, &str) {
 }
 
 /// `Example.COM.:443` is `example.com`: no spelling and no port makes it another.
-fn host_name(host: &str) -> String {
+pub(super) fn host_name(host: &str) -> String {
     let has_port = |(_, port): &(&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
     let name = match host.rsplit_once(':').filter(has_port) {
         Some((name, _)) if name.ends_with(']') || !name.contains(':') => name,

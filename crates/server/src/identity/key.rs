@@ -44,6 +44,16 @@ impl KeyParts {
         Ok(Self(parts))
     }
 
+    /// Whether it reads any header.
+    pub(crate) fn reads_headers(&self) -> bool {
+        self.0.iter().flatten().any(Part::reads_headers)
+    }
+
+    /// Whether it reads headers that an access log usually leaves out.
+    pub(crate) fn reads_unlogged_headers(&self) -> bool {
+        self.0.iter().flatten().any(Part::reads_unlogged_headers)
+    }
+
     /// The key of a request. A single part is the key as it is, so that an override can name it; several are each
     /// preceded by their length, so that nothing can be shifted from one part to the next.
     pub(crate) fn of(&self, request: &Seen<'_>, route: Option<&str>) -> Vec<u8> {

@@ -53,9 +53,9 @@ pub(crate) struct Row {
 
 pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
     let &Input { limit, window_ms, position_permille } = input;
-    within("limit", limit, &LIMIT, "")?;
-    within("window_ms", window_ms, &WINDOW_MS, " ms")?;
-    within("position_permille", position_permille, &POSITION_PERMILLE, " thousandths")?;
+    within("limit", limit, &LIMIT)?;
+    within("window_ms", window_ms, &WINDOW_MS)?;
+    within("position_permille", position_permille, &POSITION_PERMILLE)?;
     // Whole, since a window is whole milliseconds.
     let (window_us, gap_us) = (window_ms * 1000, window_ms * (1000 - position_permille));
     let edge_us = START_US.next_multiple_of(window_us);
@@ -115,10 +115,10 @@ mod tests {
         let bad = [
             (Input { limit: 0, ..Input::default() }, "limit: expected 1 to 10000"),
             (Input { limit: 10_001, ..Input::default() }, "limit: expected 1 to 10000"),
-            (Input { window_ms: 0, ..Input::default() }, "window_ms: expected 1 to 86400000 ms"),
+            (Input { window_ms: 0, ..Input::default() }, "window_ms: expected 1 to 86400000"),
             (
                 Input { position_permille: 1000, ..Input::default() },
-                "position_permille: expected 0 to 999 thousandths",
+                "position_permille: expected 0 to 999",
             ),
         ];
         for (input, expected) in bad {

@@ -12,30 +12,48 @@ mod world;
 
 use tidegate_core::{LeaseError, Limit, Terms};
 
+use self::arrivals::Arrivals;
 pub(crate) use self::row::{Row, ratio};
 pub(crate) use self::setting::Setting;
 use self::world::{Node, World};
 
-/// One fleet in the three ways.
+/// One fleet in the three ways, and the checks that chance brings.
 pub(crate) fn run(setting: &Setting, limit: &Limit) -> Result<[Row; 3], LeaseError> {
+    let naive = naive::Naive::new(limit, Terms::of([limit])?.ttl());
+    let drawn = || Arrivals::draw(setting, limit);
+    let [strict, lease] = strict_and_leased(setting, limit, drawn)?;
+    Ok([strict, lease, simulate("naive", setting, (limit, limit), naive, drawn())])
+}
+
+/// The same checks for everyone: one call for each, and leases. A check is the µs since the start, and its node.
+pub(crate) fn given(
+    setting: &Setting,
+    limit: &Limit,
+    checks: &[(u64, usize)],
+) -> Result<[Row; 2], LeaseError> {
+    strict_and_leased(setting, limit, || Arrivals::given(checks, limit))
+}
+
+fn strict_and_leased(
+    setting: &Setting,
+    limit: &Limit,
+    arrivals: impl Fn() -> Arrivals,
+) -> Result<[Row; 2], LeaseError> {
     let terms = Terms::of([limit])?;
     let kept = limit.leased(terms.ttl())?;
-    let lessee = leased::Leased::new(terms);
-    let naive = naive::Naive::new(limit, terms.ttl());
     Ok([
-        simulate("strict", setting, limit, limit, strict::Strict),
-        simulate("lease", setting, limit, &kept, lessee),
-        simulate("naive", setting, limit, limit, naive),
+        simulate("strict", setting, (limit, limit), strict::Strict, arrivals()),
+        simulate("lease", setting, (limit, &kept), leased::Leased::new(terms), arrivals()),
     ])
 }
 
 fn simulate<N: Node>(
     way: &'static str,
     setting: &Setting,
-    plain: &Limit,
-    kept: &Limit,
+    limits: (&Limit, &Limit),
     node: N,
+    arrivals: Arrivals,
 ) -> Row {
-    let (meters, tally) = World::new(setting, plain, kept, node).run();
+    let (meters, tally) = World::new(setting, limits, node, arrivals).run();
     Row::new(way, setting, &meters, &tally)
 }

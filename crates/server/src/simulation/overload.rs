@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::gate::Way;
 use self::meter::Outcome;
@@ -25,9 +25,11 @@ const SEEDS: RangeInclusive<u64> = 1..=1000;
 const LIMIT: RangeInclusive<u64> = 1..=100_000;
 
 /// What is simulated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Input {
-    pub(crate) scenarios: Vec<&'static Scenario>,
+    /// Their names; all of them if there is none.
+    pub(crate) scenario: Vec<String>,
     /// How many runs, with seeds from `seed` on.
     pub(crate) seeds: u64,
     pub(crate) seed: u64,
@@ -38,7 +40,7 @@ pub(crate) struct Input {
 impl Default for Input {
     /// A limit a tenth above what the plant can do: somebody measured once, and was optimistic.
     fn default() -> Self {
-        Self { scenarios: SCENARIOS.iter().collect(), seeds: 20, seed: 1, limit: 440 }
+        Self { scenario: Vec::new(), seeds: 20, seed: 1, limit: 440 }
     }
 }
 
@@ -68,7 +70,7 @@ pub(crate) struct Row {
     /// Served in time, per second.
     pub(crate) goodput: f64,
     /// The same for people, where there are bots.
-    pub(crate) people: f64,
+    pub(crate) people: Option<f64>,
     pub(crate) p99_ms: f64,
     /// How much the goodput varies from second to second, and from five seconds to five seconds.
     pub(crate) cv_1s: Option<f64>,
@@ -76,19 +78,20 @@ pub(crate) struct Row {
     pub(crate) settling_s: Option<f64>,
     pub(crate) refused: f64,
     pub(crate) false_rejects: f64,
-    /// Served in time, second by second: for a picture.
+    /// Served in time, second by second, with the first seed: for a picture.
     #[serde(skip)]
     pub(crate) course: Vec<f64>,
 }
 
 /// Runs everything, on all processors. `progress` is told how many runs are done, of how many.
 pub(crate) fn run(input: &Input, progress: impl Fn(usize, usize) + Sync) -> Result<Report, Unfit> {
-    within("seeds", input.seeds, &SEEDS, "")?;
-    within("limit", input.limit, &LIMIT, "")?;
+    within("seeds", input.seeds, &SEEDS)?;
+    within("limit", input.limit, &LIMIT)?;
     let Input { seeds, seed, limit, .. } = *input;
+    let scenarios = chosen(&input.scenario)?;
     let pairs = || {
         let ways = |scenario: &&'static Scenario| Way::ALL.map(|way| (*scenario, way));
-        input.scenarios.iter().flat_map(ways)
+        scenarios.iter().flat_map(ways)
     };
     let numbers = || (0..seeds).map(|number| seed.wrapping_add(number));
     let jobs: Vec<_> =
@@ -104,9 +107,23 @@ pub(crate) fn run(input: &Input, progress: impl Fn(usize, usize) + Sync) -> Resu
     Ok(Report { seeds, seed, limit, scenarios: blocks.collect() })
 }
 
+/// The scenarios of these names, each at most once.
+fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>, Unfit> {
+    let all = || SCENARIOS.iter().map(|scenario| scenario.name);
+    if !names.iter().all(|name| all().any(|known| known == name)) {
+        let known = all().collect::<Vec<_>>().join(", ");
+        return Err(Unfit::new("scenario", format!("one of {known}")));
+    }
+    let is_chosen =
+        |scenario: &&Scenario| names.is_empty() || names.iter().any(|it| it == scenario.name);
+    Ok(SCENARIOS.iter().filter(is_chosen).collect())
+}
+
 impl Block {
     fn new(scenario: &Scenario, rows: &[((&Scenario, Way), Outcome)]) -> Self {
-        let row = |((_, way), outcome): &((&Scenario, Way), Outcome)| Row::new(*way, outcome);
+        let row = |((scenario, way), outcome): &((&Scenario, Way), Outcome)| {
+            Row::new(scenario, *way, outcome)
+        };
         Self {
             scenario: scenario.name,
             about: scenario.about,
@@ -117,12 +134,12 @@ impl Block {
 }
 
 impl Row {
-    fn new(way: Way, outcome: &Outcome) -> Self {
+    fn new(scenario: &Scenario, way: Way, outcome: &Outcome) -> Self {
         let rounded = |value: f64, to: f64| (value * to).round() / to;
         Self {
             controller: way.name(),
             goodput: rounded(outcome.goodput, 10.0),
-            people: rounded(outcome.people, 10.0),
+            people: (scenario.bots_percent > 0).then(|| rounded(outcome.people, 10.0)),
             p99_ms: rounded(outcome.p99_ms, 10.0),
             cv_1s: outcome.cv_1s.map(|cv| rounded(cv, 1000.0)),
             cv_5s: outcome.cv_5s.map(|cv| rounded(cv, 1000.0)),

@@ -3,24 +3,35 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use tidegate_core::LimitError;
+use tidegate_core::{LeaseError, LimitError};
 
-/// An input out of its bounds: which one, and what was expected.
+/// An input out of its bounds: which one, and what was expected. A field's name ends with its unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unfit {
     pub(crate) field: &'static str,
-    pub(crate) expected: String,
+    pub(crate) expected: Expected,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Expected {
+    /// From the first to the second.
+    Between(u64, u64),
+    Other(String),
 }
 
 impl Unfit {
     pub(super) fn new(field: &'static str, expected: impl Into<String>) -> Self {
-        Self { field, expected: expected.into() }
+        Self { field, expected: Expected::Other(expected.into()) }
     }
 }
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: expected {}", self.field, self.expected)
+        let field = self.field;
+        match &self.expected {
+            Expected::Between(least, most) => write!(f, "{field}: expected {least} to {most}"),
+            Expected::Other(expected) => write!(f, "{field}: expected {expected}"),
+        }
     }
 }
 
@@ -30,16 +41,20 @@ impl From<LimitError> for Unfit {
     }
 }
 
-/// A number within its bounds. `unit` is written behind them.
+impl From<LeaseError> for Unfit {
+    fn from(error: LeaseError) -> Self {
+        Self::new("limit", format!("a limit that can be leased: {error}"))
+    }
+}
+
+/// A number within its bounds.
 pub(super) fn within(
     field: &'static str,
     value: u64,
     bounds: &RangeInclusive<u64>,
-    unit: &str,
 ) -> Result<(), Unfit> {
     if bounds.contains(&value) {
         return Ok(());
     }
-    let (least, most) = (bounds.start(), bounds.end());
-    Err(Unfit::new(field, format!("{least} to {most}{unit}")))
+    Err(Unfit { field, expected: Expected::Between(*bounds.start(), *bounds.end()) })
 }

@@ -68,3 +68,19 @@ fn forward_auth_answers_as_its_page_says() {
     let server = Server::with_config(&folder, of("yaml"));
     assert_eq!(run(&server, of("sh")), *of("text"));
 }
+
+/// Every command of a page, with what it prints.
+pub(crate) fn prints_as_its_page_says(page: &str, least: usize) {
+    let blocks = blocks(page);
+    let mut compared = 0;
+    for pair in blocks.windows(2).filter(|pair| pair[0].0 == "sh" && pair[1].0 == "text") {
+        let command = pair[0].1.replace("\\\n", " ");
+        let args = command.trim().strip_prefix("tidegate ").expect(&command).split_whitespace();
+        let args: Vec<&str> = args.collect();
+        let mut ran = crate::support::tidegate(&args);
+        let ran = ran.current_dir(root()).output().unwrap();
+        assert_eq!(String::from_utf8(ran.stdout).unwrap(), pair[1].1, "{command}");
+        compared += 1;
+    }
+    assert!(compared >= least, "only {compared} compared");
+}

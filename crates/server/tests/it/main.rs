@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod check;
+mod completions;
 mod config;
+mod cost;
 mod docs;
 mod doctor;
 mod drain;
@@ -17,6 +19,7 @@ mod limits;
 mod logs;
 mod metrics;
 mod openapi;
+mod overload;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod programs;
@@ -24,6 +27,7 @@ mod prometheus;
 mod proxies;
 mod ready;
 mod reload;
+mod replay;
 mod resp;
 mod resp_clients;
 mod resp_docs;
@@ -36,6 +40,7 @@ mod rls_grpc;
 mod serve;
 mod serve_redis;
 mod simulate;
+mod simulations;
 mod support;
 mod systemd;
 mod vectors;

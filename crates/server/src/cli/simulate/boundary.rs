@@ -22,7 +22,7 @@ LIMIT requests come at POSITION in a window, and LIMIT more at the start of the 
 
 Columns:
   first, second   how many of either are admitted
-  in …            how many go ahead from the first instant to the second; a leaky bucket
+  in the gap      how many go ahead from the first instant to the second; a leaky bucket
                   admits more, and lets them wait
   req/s           the rate that is; × limit: how many times the limit
 

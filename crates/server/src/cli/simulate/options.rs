@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_core::parse_duration;
 
 use crate::cli::Failure;
-use crate::simulation::Unfit;
+use crate::simulation::{Expected, Unfit, float};
 
 /// A duration in whole milliseconds.
 pub(super) fn span_ms(text: &str) -> Result<u64, String> {
@@ -37,14 +37,26 @@ pub(super) fn decimal(text: &str, places: usize) -> Option<u64> {
 
 /// A duration as people write it.
 pub(super) fn told_ms(ms: u64) -> String {
-    format!("{:?}", Duration::from_millis(ms))
+    match Duration::from_millis(ms) {
+        Duration::ZERO => "0s".to_owned(),
+        whole if ms.is_multiple_of(3_600_000) => format!("{}h", whole.as_secs() / 3600),
+        span => format!("{span:?}"),
+    }
 }
 
-/// An input that is out of bounds, in the words of the command line: `window_ms` is `--window` there.
+/// An input that is out of bounds, in the words of the command line: `window_ms` is `--window` there, in any unit.
 pub(super) fn usage(unfit: &Unfit) -> Failure {
-    let units = ["_ms", "_permille", "_milli"];
-    let name = units.iter().find_map(|unit| unfit.field.strip_suffix(unit)).unwrap_or(unfit.field);
-    Failure::usage(format!("--{}: expected {}", name.replace('_', "-"), unfit.expected))
+    let (name, told): (_, fn(u64) -> String) = match unfit.field.rsplit_once('_') {
+        Some((name, "ms")) => (name, told_ms),
+        Some((name, "permille")) => (name, |value| format!("{}%", float(value) / 10.0)),
+        Some((name, "milli")) => (name, |value| (float(value) / 1000.0).to_string()),
+        _ => (unfit.field, |value| value.to_string()),
+    };
+    let expected = match &unfit.expected {
+        Expected::Between(least, most) => format!("{} to {}", told(*least), told(*most)),
+        Expected::Other(expected) => expected.clone(),
+    };
+    Failure::usage(format!("--{}: expected {expected}", name.replace('_', "-")))
 }
 
 #[cfg(test)]

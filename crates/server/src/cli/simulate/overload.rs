@@ -9,9 +9,7 @@ use super::svg::{Chart, Line, Plot, Shape};
 use super::table::Table;
 use crate::cli::Failure;
 use crate::simulation::float;
-use crate::simulation::overload::{
-    Block, Input, Report, Row, SCENARIOS, Scenario, run as simulate,
-};
+use crate::simulation::overload::{Block, Input, Report, Row, run as simulate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +23,15 @@ second, 60 % of them try again once, and who gave up is served all the same. Wha
 beyond one per worker makes all slower, by 0.02 % each (in `harsh` by 0.5 %).
 Half of what it can do comes for 30 s before, and for 15 s after.
 
+Scenarios:
+  spike      3 × what it can do             slow-db    each takes three times as long
+  twice      2 ×                            harsh      3 ×, and what waits slows all down
+  delay-2s   2 ×, readings are 2 s late     delay-5s   2 ×, readings are 5 s late
+  ramp       from 1 × to 3 × in a minute    burst      3 × for 10 s
+  bots       0.5 × people, 2 × bots         soak       2 × for 30 minutes
+  outage     2 ×, no reading for 20 s       nan        2 ×, 20 s of readings that are no numbers
+  healthy    half of what it can do
+
 Columns:
   goodput   served within a second, per second
   p99       how long all took that were served, whether or not anybody still waited
@@ -34,8 +41,11 @@ Columns:
   settling  seconds until the goodput stays within 15 % of where it ends; - is not always
   refused   requests turned away; in vain: while the plant could have served all
 
-Controllers: all but `none` and `static 360` know a limit of 440/s. `raw` and `pressure` read
-the use of the processor, `AIMD` and `default` how long responses take.
+  people/s  the goodput of those who are no bots
+
+Controllers: all but `none` and `static 360` begin with the limit. `raw` and `pressure` read
+the use of the processor, `AIMD` and `default` how long responses take. `cap 32` admits 32 at
+once, `gradient` 16 to 64; to `classes` people are critical and bots best-effort.
 
 Exit codes: 0 ok, 1 error, 64 usage.";
 
@@ -44,8 +54,8 @@ Exit codes: 0 ok, 1 error, 64 usage.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// What happens, several with commas; everything if nothing is said
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = scenario)]
-    scenario: Vec<&'static Scenario>,
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    scenario: Vec<String>,
     /// How many runs to take the mean of, up to 1000
     #[arg(long, value_name = "N", default_value_t = Input::default().seeds)]
     seeds: u64,
@@ -59,21 +69,11 @@ pub(crate) struct Args {
     output: Output,
 }
 
-fn scenario(text: &str) -> Result<&'static Scenario, String> {
-    SCENARIOS.iter().find(|scenario| scenario.name == text).ok_or_else(|| {
-        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-        format!("expected one of {}", names.join(", "))
-    })
-}
-
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let &Args { seeds, seed, limit, .. } = args;
-    let mut input = Input { seeds, seed, limit, ..Input::default() };
-    if !args.scenario.is_empty() {
-        input.scenarios.clone_from(&args.scenario);
-    }
+    let Args { scenario, seeds, seed, limit, output } = args.clone();
+    let input = Input { scenario, seeds, seed, limit };
     let report = simulate(&input, progress).map_err(|unfit| usage(&unfit))?;
-    args.output.write(&report, chart, text)
+    output.write(&report, chart, text)
 }
 
 /// A line that is written over, for people who wait.
@@ -106,8 +106,10 @@ fn table(block: &Block) -> Table {
         "settling s",
         "refused",
         "in vain",
+        if block.controllers.iter().any(|row| row.people.is_some()) { "people/s" } else { "" },
     ]);
     for row in &block.controllers {
+        let people = row.people.map_or(String::new(), |people| format!("{people:.1}"));
         table.row(&[
             &row.controller,
             &format!("{:.1}", row.goodput),
@@ -118,6 +120,7 @@ fn table(block: &Block) -> Table {
             &or_dash(row.settling_s, 1),
             &format!("{:.0}", row.refused),
             &format!("{:.1}", row.false_rejects),
+            &people,
         ]);
     }
     table
@@ -127,7 +130,10 @@ fn or_dash(value: Option<f64>, decimals: usize) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// The course of the first scenario.
+/// As many lines as have colours of their own.
+const LINES: usize = 6;
+
+/// The course of the first scenario, with the first seed.
 fn chart(report: &Report) -> Chart {
     let line = |row: &Row| Line {
         name: row.controller.to_owned(),
@@ -135,11 +141,15 @@ fn chart(report: &Report) -> Chart {
         shape: Shape::Straight,
     };
     let first = report.scenarios.first();
+    let mut lines: Vec<Line> =
+        first.map_or(vec![], |it| it.controllers.iter().take(LINES).map(line).collect());
+    // The last of them is what it is about: the first is drawn in full.
+    lines.reverse();
     Chart {
         title: first.map_or(String::new(), |block| format!("{}: {}", block.scenario, block.about)),
         x: "seconds".to_owned(),
         y: "served in time, per second".to_owned(),
         mark: first.map(|block| ("at best".to_owned(), float(block.possible))),
-        plot: Plot::Lines(first.map_or(vec![], |it| it.controllers.iter().map(line).collect())),
+        plot: Plot::Lines(lines),
     }
 }

@@ -10,7 +10,7 @@ use self::scale::Scale;
 
 const WIDTH: f64 = 760.0;
 /// The room around what is drawn: for the title and the legend, and for the numbers and names of the axes.
-const TOP: f64 = 84.0;
+const TOP: f64 = 92.0;
 const RIGHT: f64 = 30.0;
 const BOTTOM: f64 = 50.0;
 /// Colours, and strokes for those who do not see them; with more series they begin anew.

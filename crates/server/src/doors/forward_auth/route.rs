@@ -48,11 +48,11 @@ pub(crate) struct Routes {
 
 /// What a request is counted by.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
-    pub(super) policy: &'a str,
-    pub(super) key: &'a KeyParts,
-    pub(super) cost: u64,
-    pub(super) route: Option<&'a str>,
+pub(crate) struct Found<'a> {
+    pub(crate) policy: &'a str,
+    pub(crate) key: &'a KeyParts,
+    pub(crate) cost: u64,
+    pub(crate) route: Option<&'a str>,
 }
 
 impl Route {
@@ -106,7 +106,7 @@ impl Routes {
     }
 
     /// How a request is counted: by the first route that matches, or by `policy` if that is given.
-    pub(super) fn find<'a>(
+    pub(crate) fn find<'a>(
         &'a self,
         request: &Seen<'_>,
         policy: Option<&'a str>,
@@ -117,6 +117,12 @@ impl Routes {
         let route = self.in_order.iter().find(|route| route.matches(request))?;
         let key = route.key.as_ref().unwrap_or_else(|| self.key_of(&route.policy));
         Some(Found { policy: &route.policy, key, cost: route.cost, route: Some(&route.name) })
+    }
+
+    /// Whether any request is counted by a header.
+    pub(crate) fn reads_headers(&self) -> bool {
+        let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
+        of_routes.chain(self.policy_keys.values()).any(KeyParts::reads_headers)
     }
 
     fn key_of(&self, policy: &str) -> &KeyParts {

@@ -4,7 +4,7 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 
 use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName, HeaderValue, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName, HeaderValue, REFERER, USER_AGENT,
 };
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -78,6 +78,16 @@ impl Part {
     /// Whether no client can choose what it is.
     pub(super) const fn is_ours(&self) -> bool {
         matches!(self, Self::ClientIp | Self::Global | Self::Fingerprint | Self::Route)
+    }
+
+    pub(super) const fn reads_headers(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Fingerprint)
+    }
+
+    /// Whether it is in headers other than those that an access log usually has.
+    pub(super) fn reads_unlogged_headers(&self) -> bool {
+        let is_logged = |name| name == USER_AGENT || name == REFERER;
+        self.reads_headers() && !matches!(self, Self::Header(name) if is_logged(name))
     }
 
     /// What the request has of it; `None` if it is missing or empty.

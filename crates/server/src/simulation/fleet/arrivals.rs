@@ -3,7 +3,7 @@
 use tidegate_core::Limit;
 
 use super::setting::Setting;
-use super::world::Place;
+use super::world::{Place, start_us};
 use crate::simulation::chance::{Chance, Zipf};
 
 /// Checks in the order of their instants.
@@ -26,7 +26,8 @@ pub(super) struct Drawn {
 }
 
 impl Arrivals {
-    pub(super) fn draw(setting: &Setting, limit: &Limit, start_us: u64) -> Self {
+    pub(super) fn draw(setting: &Setting, limit: &Limit) -> Self {
+        let start_us = start_us(limit);
         let per_period =
             u128::from(limit.units()) * u128::from(setting.demand_milli * setting.keys);
         Self::Drawn(Drawn {
@@ -38,6 +39,13 @@ impl Arrivals {
             busy: Zipf::new(setting.nodes),
             chance: Chance::new(setting.seed, 1),
         })
+    }
+
+    /// Instants are counted from the start, and in order; nodes are numbers below that of the setting.
+    pub(super) fn given(checks: &[(u64, usize)], limit: &Limit) -> Self {
+        let start_us = start_us(limit);
+        let place = |&(after_us, node)| (start_us + after_us, Place { node, key: 0 });
+        Self::Given(checks.iter().map(place).collect::<Vec<_>>().into_iter())
     }
 
     pub(super) fn next(&mut self) -> Option<(u64, Place)> {

@@ -47,6 +47,12 @@ enum Event<N> {
     },
 }
 
+/// Where the first window begins.
+pub(super) fn start_us(limit: &Limit) -> u64 {
+    let period_us = u64::try_from(limit.period().as_micros()).unwrap_or(u64::MAX).max(1);
+    START_US.next_multiple_of(period_us.min(86_400_000_000))
+}
+
 pub(super) struct World<'a, N: Node> {
     pub(super) limit: &'a Limit,
     pub(super) now_us: u64,
@@ -66,22 +72,13 @@ pub(super) struct World<'a, N: Node> {
 
 impl<'a, N: Node> World<'a, N> {
     /// `plain` is what is promised, `kept` what the store decides by.
-    pub(super) fn new(setting: &'a Setting, plain: &'a Limit, kept: &'a Limit, way: N) -> Self {
-        let period_us = u64::try_from(plain.period().as_micros()).unwrap_or(u64::MAX).max(1);
-        let start_us = START_US.next_multiple_of(period_us.min(86_400_000_000));
-        let arrivals = Arrivals::draw(setting, plain, start_us);
-        Self::with_arrivals(setting, plain, kept, way, start_us, arrivals)
-    }
-
-    /// The same with checks that somebody else has drawn.
-    pub(super) fn with_arrivals(
+    pub(super) fn new(
         setting: &'a Setting,
-        plain: &'a Limit,
-        kept: &'a Limit,
+        (plain, kept): (&'a Limit, &'a Limit),
         way: N,
-        start_us: u64,
         arrivals: Arrivals,
     ) -> Self {
+        let start_us = start_us(plain);
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let (nodes, keys) = (count(setting.nodes), count(setting.keys));
         let meter = || Meter::new(plain, start_us, setting.duration_us);

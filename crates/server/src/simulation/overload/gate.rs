@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::adaptive::{
-    Cap, CapSample, Chain, Controller, Hysteresis, Reading, Seen, Settings, Smoothing, WarmUp,
+    Cap, CapSample, Chain, Controller, Hysteresis, Priority, Reading, Seen, Settings, Smoothing,
+    WarmUp,
 };
 use tidegate_core::{Gcra, Limit, State, Timestamp};
 
@@ -26,10 +27,11 @@ pub(crate) enum Way {
     Aimd,
     Default,
     Gradient,
+    Classes,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::None,
         Self::Static,
         Self::Raw,
@@ -37,6 +39,7 @@ impl Way {
         Self::Aimd,
         Self::Default,
         Self::Gradient,
+        Self::Classes,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -48,6 +51,7 @@ impl Way {
             Self::Aimd => "AIMD",
             Self::Default => "default + cap 32",
             Self::Gradient => "default + gradient",
+            Self::Classes => "default + classes",
         }
     }
 }
@@ -71,11 +75,16 @@ impl Signal {
 /// A limit in force, and who sets it.
 pub(super) struct Gate {
     declared: Limit,
-    in_force: Option<Limit>,
+    /// For people, and for bots.
+    in_force: Option<[Limit; 2]>,
     state: State,
     cap: Option<Cap>,
+    has_classes: bool,
     mind: Mind,
 }
+
+/// What people and bots are, where there are classes.
+const CLASSES: [Priority; 2] = [Priority::Critical, Priority::BestEffort];
 
 enum Mind {
     Fixed,
@@ -96,46 +105,65 @@ impl Gate {
             Way::Raw => Mind::Cpu(controller(raw())?),
             Way::Pressure => Mind::Cpu(controller(one(Chain::pressure("cpu")))?),
             Way::Aimd => Mind::Aimd(limit),
-            Way::Default | Way::Gradient => Mind::Queue(controller(Settings::default())?),
+            Way::Default | Way::Gradient | Way::Classes => {
+                Mind::Queue(controller(Settings::default())?)
+            }
         };
         let cap = match way {
-            Way::Default => Some(Cap::fixed(WORKERS)),
+            Way::Default | Way::Classes => Some(Cap::fixed(WORKERS)),
             Way::Gradient => Some(Cap::gradient(WORKERS)),
             _ => None,
         };
         let cap = cap.transpose().map_err(|it| unfit(&it))?;
-        let in_force = (way != Way::None).then(|| declared.clone());
-        Ok(Self { declared, in_force, state: State::Empty, cap, mind })
+        let in_force = (way != Way::None).then(|| [declared.clone(), declared.clone()]);
+        let has_classes = way == Way::Classes;
+        Ok(Self { declared, in_force, state: State::Empty, cap, has_classes, mind })
     }
 
-    pub(super) fn admits(&mut self, now: Timestamp, in_flight: u64) -> bool {
-        let has_place = self.cap.is_none_or(|cap| in_flight < cap.places());
+    pub(super) fn admits(&mut self, now: Timestamp, in_flight: u64, is_bot: bool) -> bool {
+        let class = usize::from(is_bot);
+        let places = self.cap.map(|cap| cap.places());
+        let places =
+            if self.has_classes { places.map(|it| CLASSES[class].places(it)) } else { places };
         // Who has no place is not charged.
-        has_place
+        places.is_none_or(|places| in_flight < places)
             && self
                 .in_force
                 .as_ref()
-                .is_none_or(|limit| limit.take(&mut self.state, now, 1).allowed())
+                .is_none_or(|limits| limits[class].take(&mut self.state, now, 1).allowed())
     }
 
     pub(super) fn tick(&mut self, signal: &Signal, now: Timestamp) {
         let Seen { queue_wait, errors, .. } = signal.seen;
         let units = match &mut self.mind {
             Mind::Fixed => return,
-            Mind::Cpu(controller) => controller.step(&[signal.cpu], now).limit,
-            Mind::Queue(controller) => controller.step(&[queue_wait, errors], now).limit,
+            Mind::Cpu(controller) => [controller.step(&[signal.cpu], now).limit; 2],
+            Mind::Queue(controller) => {
+                let output = controller.step(&[queue_wait, errors], now);
+                if self.has_classes {
+                    CLASSES.map(|class| output.of_priority(class, self.declared.units()))
+                } else {
+                    [output.limit; 2]
+                }
+            }
             Mind::Aimd(units) => {
                 *units = aimd(*units, &signal.seen).clamp(1, self.declared.units());
-                *units
+                [*units; 2]
             }
         };
-        self.in_force = Some(self.declared.effective(units));
-        if let (Some(cap), Some(latency_ms), Some(baseline_ms)) =
-            (&mut self.cap, signal.seen.latency_ms, signal.seen.baseline_ms)
-        {
-            let (in_flight, is_stale) = (signal.in_flight, false);
-            cap.step(CapSample { latency_ms, baseline_ms, in_flight, is_stale });
-        }
+        self.in_force = Some(units.map(|units| self.declared.effective(units)));
+        self.step_cap(signal);
+    }
+
+    fn step_cap(&mut self, signal: &Signal) {
+        let Seen { latency_ms, baseline_ms, .. } = signal.seen;
+        let (Some(cap), Some(latency_ms), Some(baseline_ms)) =
+            (&mut self.cap, latency_ms, baseline_ms)
+        else {
+            return;
+        };
+        let (in_flight, is_stale) = (signal.in_flight, false);
+        cap.step(CapSample { latency_ms, baseline_ms, in_flight, is_stale });
     }
 
     /// The pressure that is in force, for whoever measures.

@@ -121,15 +121,13 @@ fn variation(values: &[f64]) -> Option<f64> {
 }
 
 impl Outcome {
-    /// The mean of several runs of one scenario. What one of them does not have, there is no mean of: it has
+    /// The mean of several runs of one scenario, and the course of the first. What one of them does not have, there is no mean of: it has
     /// settled if all have.
     pub(super) fn mean(runs: &[Self]) -> Self {
         let of = |value: fn(&Self) -> f64| mean(&runs.iter().map(value).collect::<Vec<_>>());
         let of_all = |value: fn(&Self) -> Option<f64>| {
             runs.iter().map(value).collect::<Option<Vec<_>>>().map(|values| mean(&values))
         };
-        let seconds = runs.iter().map(|run| run.course.len()).min().unwrap_or(0);
-        let second = |at: usize| mean(&runs.iter().map(|run| run.course[at]).collect::<Vec<_>>());
         Self {
             goodput: of(|run| run.goodput),
             people: of(|run| run.people),
@@ -139,7 +137,7 @@ impl Outcome {
             settling_s: of_all(|run| run.settling_s),
             refused: of(|run| run.refused),
             refused_in_vain: of(|run| run.refused_in_vain),
-            course: (0..seconds).map(second).collect(),
+            course: runs.first().map(|run| run.course.clone()).unwrap_or_default(),
         }
     }
 }

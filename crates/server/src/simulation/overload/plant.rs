@@ -147,7 +147,7 @@ impl Plant {
 
     /// Gives work to idle workers.
     fn serve(&mut self, now_us: u64) {
-        while self.serving.len() < WORKERS as usize {
+        while (self.serving.len() as u64) < WORKERS {
             let Some(request) = self.waiting.pop_front() else { return };
             self.count(now_us, self.serving.len());
             let done_us = now_us + self.service_us();
@@ -172,5 +172,61 @@ impl Plant {
     pub(super) fn take_busy_us(&mut self, now_us: u64) -> u64 {
         self.count(now_us, self.serving.len());
         std::mem::take(&mut self.busy_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALM: Pace = Pace { slower: 1, growth_ppm: 0 };
+    const NEW: Visitor = Visitor { is_again: false, is_bot: false };
+
+    /// All that happens until then.
+    fn events(plant: &mut Plant, until_us: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        while plant.next_us() <= until_us {
+            let now_us = plant.next_us();
+            events.extend(plant.happen(now_us));
+        }
+        events
+    }
+
+    #[test]
+    fn sixteen_workers_serve_four_hundred_a_second() {
+        let mut plant = Plant::new(1, CALM);
+        (0..40_000).for_each(|_| assert!(plant.take(0, NEW)));
+        let served = events(&mut plant, 50_000_000);
+        let served = served.iter().filter(|event| matches!(event, Event::Served { .. })).count();
+        assert!((19_500..20_500).contains(&served), "{served}");
+        assert!(plant.take_busy_us(50_000_000) == 16 * 50_000_000, "all of them, all the time");
+    }
+
+    #[test]
+    fn who_waits_for_a_second_gives_up_and_six_of_ten_try_again() {
+        let mut plant = Plant::new(1, CALM);
+        (0..10_400).for_each(|_| assert!(plant.take(0, NEW)));
+        let (mut gone, mut again) = (0, 0);
+        for event in events(&mut plant, 2_000_000) {
+            match event {
+                Event::GivenUp { tries_again, .. } => {
+                    (gone, again) = (gone + 1, again + i32::from(tries_again))
+                }
+                Event::Served { request, in_time } => assert!(!in_time || request.came_us == 0),
+            }
+        }
+        assert!((9_900..10_100).contains(&gone), "{gone}");
+        assert!((again * 10 - gone * 6).abs() < gone / 5, "{again} of {gone}");
+    }
+
+    #[test]
+    fn a_crowd_slows_all_down() {
+        let served = |growth_ppm| {
+            let mut plant = Plant::new(1, Pace { slower: 1, growth_ppm });
+            (0..2_000).for_each(|_| assert!(plant.take(0, NEW)));
+            let events = events(&mut plant, 1_000_000);
+            events.iter().filter(|event| matches!(event, Event::Served { .. })).count()
+        };
+        assert!(served(0) > 2 * served(5_000));
     }
 }

@@ -75,7 +75,7 @@ impl World<'_> {
     }
 
     fn visit(&mut self, now_us: u64, visitor: Visitor) {
-        if !self.gate.admits(at(now_us), self.plant.in_flight()) {
+        if !self.gate.admits(at(now_us), self.plant.in_flight(), visitor.is_bot) {
             self.meter.refused += 1;
             self.meter.refused_in_vain += u64::from(self.scenario.is_calm(now_us / TICK_US));
         } else if self.plant.take(now_us, visitor) {

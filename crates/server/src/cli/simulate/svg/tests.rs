@@ -30,8 +30,8 @@ fn what_xml_would_take_for_something_else_is_escaped() {
 fn a_line_goes_from_value_to_value_and_steps_go_over_and_up() {
     let svg = lines().to_svg();
     // 200 of 200 stands at the top, 1000 of 1000 at the right.
-    assert!(svg.contains("L730.0 84.0\""), "{svg}");
-    assert!(svg.contains("H730.0V84.0\""), "{svg}");
+    assert!(svg.contains("L730.0 92.0\""), "{svg}");
+    assert!(svg.contains("H730.0V92.0\""), "{svg}");
     assert_eq!(svg.matches("<circle").count(), 3);
     assert!(svg.contains(">limit</text>") && svg.contains(">simulated</text>"));
 }

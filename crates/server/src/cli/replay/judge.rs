@@ -1,0 +1,123 @@
+//! What the policies would have said: the engine over a store in memory, on the time of the log.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate::{Check, CheckError, Engine, Key, ManualClock, Op, Timestamp};
+
+use super::record::{Record, Unread};
+use crate::config::Config;
+use crate::doors::forward_auth::Routes;
+use crate::identity::{ClientIp, KeyParts, Recorded, Seen};
+
+pub(super) struct Judge {
+    engine: Engine<ManualClock>,
+    clock: ManualClock,
+    routes: Routes,
+    client_ip: ClientIp,
+    /// Asked for every request, instead of that of its route.
+    policy: Option<String>,
+    /// Counted by, instead of what the route or the policy says.
+    key: Option<KeyParts>,
+    /// Whether the policy delays instead of refusing.
+    delays: bool,
+}
+
+/// What becomes of a request.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Ruling<'a> {
+    pub(super) policy: &'a str,
+    pub(super) key: Vec<u8>,
+    pub(super) denied: bool,
+    /// Whether the key is made of headers, and the log has none of them.
+    pub(super) guessed: bool,
+}
+
+impl Judge {
+    pub(super) fn new(
+        config: &Config,
+        policy: Option<String>,
+        key: Option<KeyParts>,
+    ) -> Result<Self, String> {
+        let clock = ManualClock::default();
+        let builder = Engine::builder().clock(clock.clone());
+        let add = |builder: tidegate::EngineBuilder<_>,
+                   (name, policy): (&String, &tidegate::Policy)| {
+            builder.policy(name.clone(), policy.clone())
+        };
+        let engine = config.policies.iter().fold(builder, add).build();
+        let engine = engine.map_err(|error| error.to_string())?;
+        let view = |name: &String| engine.policies().find(|policy| policy.name() == name);
+        let delays = policy.as_ref().and_then(view).is_some_and(|view| view.shaper().is_some());
+        if let (Some(policy), false) = (&policy, delays) {
+            let check = Check { policy, key: Key::One(b"anybody"), cost: 1 };
+            engine.validate(&check, Op::Take).map_err(|error| unaskable(&error))?;
+        }
+        let rules = &config.doors;
+        if policy.is_none() && rules.routes.is_empty() {
+            return Err(
+                "the configuration has no routes: say which policy with --policy".to_owned()
+            );
+        }
+        let routes = Routes::new(rules.routes.clone(), rules.policy_keys.clone());
+        let client_ip = rules.client_ip.clone();
+        Ok(Self { engine, clock, routes, client_ip, policy, key, delays })
+    }
+
+    /// Whether headers are worth reading: they take longer than the rest of a line.
+    pub(super) fn reads_headers(&self) -> bool {
+        self.key.as_ref().map_or_else(|| self.routes.reads_headers(), KeyParts::reads_headers)
+    }
+
+    /// Decides a request at its time; `None` if no route limits it.
+    pub(super) fn rule(&self, record: &Record<'_>) -> Result<Option<Ruling<'_>>, Unread> {
+        let recorded = Recorded {
+            client: record.client,
+            method: &record.method,
+            host: &record.host,
+            target: &record.target,
+            headers: headers(record),
+        };
+        let seen = Seen::recorded(&self.client_ip, recorded)
+            .map_err(|doubt| Unread::Request(doubt.to_string()))?;
+        let Some(found) = self.routes.find(&seen, self.policy.as_deref()) else { return Ok(None) };
+        let parts = self.key.as_ref().unwrap_or(found.key);
+        let key = parts.of(&seen, found.route);
+        self.clock.set(Timestamp::from_micros(record.at.us));
+        let check = Check { policy: found.policy, key: Key::One(&key), cost: found.cost };
+        let denied = self.denies(&check).map_err(|error| Unread::Request(error.to_string()))?;
+        // Browsers send far more than an agent and where they came from.
+        let guessed = parts.reads_unlogged_headers() && seen.headers.len() <= 2;
+        Ok(Some(Ruling { policy: found.policy, key, denied, guessed }))
+    }
+
+    /// A policy that is only tried out would not have refused, but says what it would have done: that is the question.
+    fn denies(&self, check: &Check<'_>) -> Result<bool, CheckError> {
+        if self.delays {
+            let place = self.engine.reserve(check).now()?;
+            return Ok(!place.accepted() || place.shadow_denied());
+        }
+        let answer = self.engine.ask(check, Op::Take).now()?;
+        Ok(!answer.decision.allowed() || answer.shadow_denied)
+    }
+}
+
+fn unaskable(error: &CheckError) -> String {
+    match error {
+        CheckError::NeedsAcquire(_) => {
+            format!("{error}; a log does not say how long requests took")
+        }
+        CheckError::MissingKey { .. } => format!("{error}; a line of a log has one key"),
+        _ => error.to_string(),
+    }
+}
+
+fn headers(record: &Record<'_>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &record.headers {
+        let name = HeaderName::try_from(&**name);
+        // What could not have been sent is not there.
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}

@@ -1,0 +1,97 @@
+//! `tidegate cost`: sums that are known, and what has no sum.
+
+use serde_json::Value;
+
+use crate::docs::prints_as_its_page_says;
+use crate::support::{Folder, run};
+
+const GOLDEN: [&str; 16] = [
+    "--peak-rps",
+    "30000",
+    "--current",
+    "db.r6g.8xlarge",
+    "--pods-before",
+    "50",
+    "--pods-after",
+    "30",
+    "--pod-cost",
+    "150",
+    "--egress-saved",
+    "3600",
+    "--hours-saved",
+    "10",
+    "--hourly",
+    "250",
+];
+
+fn cost(args: &[&str]) -> Value {
+    let said = run(&[&["cost", "--json"], args].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
+    serde_json::from_str(&said.stdout).expect(&said.stdout)
+}
+
+#[test]
+fn fifty_thousand_requests_need_an_8xlarge() {
+    let report = cost(&["--peak-rps", "50000", "--bot-pct", "0.4", "--current", "db.r6g.8xlarge"]);
+    assert_eq!(report["needed_rps"], 19_500);
+    assert_eq!(report["recommended"]["name"], "db.r6g.8xlarge");
+    assert_eq!((&report["monthly_savings"], &report["roi"]), (&0.into(), &Value::Null));
+}
+
+#[test]
+fn all_savings_together_are_143760_a_year() {
+    let report = cost(&GOLDEN);
+    assert_eq!(report["recommended"]["name"], "db.r6g.4xlarge");
+    assert_eq!(report["monthly_savings"], 11_980);
+    assert_eq!(report["annual_savings"], 143_760);
+    let roi = |args: &[&str]| cost(&[&GOLDEN, args].concat())["roi"].as_f64();
+    assert!((roi(&[]).unwrap() - 143_760.0 / 6912.0).abs() < 1e-9);
+    assert!((roi(&["--limiter-cost", "1000"]).unwrap() - 143.76).abs() < 1e-9);
+    assert_eq!(roi(&["--limiter-cost", "0"]), None);
+}
+
+#[test]
+fn what_fits_nowhere_is_said() {
+    let said = run(&["cost", "--peak-rps", "1000000"]);
+    assert_eq!(said.code, Some(0));
+    assert!(said.stdout.contains("nothing fits"), "{}", said.stdout);
+    assert!(said.stdout.contains("no savings"), "{}", said.stdout);
+    assert_eq!(cost(&["--peak-rps", "1000000"])["recommended"], Value::Null);
+}
+
+#[test]
+fn prices_can_be_others() {
+    let folder = Folder::new();
+    let list = folder.write("prices.yaml", "- { name: tiny, monthly: 9.99, rps: 500 }\n");
+    let report = cost(&["--peak-rps", "1000", "--pricing", &list]);
+    assert_eq!(report["current"]["monthly"], 9.99);
+    assert_eq!(report["recommended"]["name"], "tiny");
+}
+
+#[test]
+fn what_makes_no_sense_says_why() {
+    let folder = Folder::new();
+    let empty = folder.write("empty.yaml", "[]");
+    for (args, code, part) in [
+        (&["--bot-pct", "40"][..], 64, "a part from 0 to 1"),
+        (&["--efficiency=-1"], 64, "--efficiency"),
+        (&["--efficiency", "nan"], 64, "a part from 0 to 1"),
+        (&["--peak-rps", "0"], 64, "--peak-rps"),
+        (&["--pod-cost", "lots"], 64, "expected dollars"),
+        (&["--pods-before", "50"], 64, "--pods-after"),
+        (&["--hours-saved", "10"], 64, "--hourly"),
+        (&["--current", "db.r6g.8xlrge"], 64, "did you mean `db.r6g.8xlarge`?"),
+        (&["--current", "mainframe"], 64, "expected one of db.r6g.4xlarge"),
+        (&["--pricing", "/nowhere.yaml"], 1, "/nowhere.yaml"),
+        (&["--pricing", &empty], 1, "is empty"),
+    ] {
+        let said = run(&[&["cost"], args].concat());
+        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
+        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+    }
+}
+
+#[test]
+fn the_page_says_what_is_printed() {
+    prints_as_its_page_says("cost.md", 2);
+}

@@ -1,0 +1,168 @@
+//! `tidegate replay`: what policies would have done to logs.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::docs::prints_as_its_page_says;
+use crate::support::{Folder, Said, run, tidegate};
+
+const CONFIG: &str = r#"
+policies:
+  api: { limit: 1/min, burst: 2 }
+  tried: { limit: 1/min, burst: 2, mode: shadow }
+  queue: { algorithm: leaky-bucket, limit: 1/s, max_wait: 1s }
+  busy: { algorithm: concurrency, limit: 5 }
+  signup: { all: [{ name: ip, key: ip, limit: 3/h }, { name: mail, key: mail, limit: 3/h }] }
+  agent: { limit: 1/min, key: "header:user-agent" }
+  user: { limit: 1/min, key: "header:x-user" }
+routes:
+  - { match: { path: "/api/*" }, policy: api }
+"#;
+
+/// So many requests of a client in each second of a minute.
+fn log(client: &str, path: &str, seconds: std::ops::Range<u32>) -> String {
+    let line = |second| {
+        format!(
+            "{client} - - [10/Oct/2026:13:55:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 1 \"-\" \"x\"\n"
+        )
+    };
+    seconds.map(line).collect()
+}
+
+fn replay(log: &str, args: &[&str]) -> Said {
+    let folder = Folder::new();
+    let (log, config) = (folder.write("access.log", log), folder.write("tidegate.yaml", CONFIG));
+    run(&[&["replay", &log, "-c", &config], args].concat())
+}
+
+fn report(log: &str, args: &[&str]) -> Value {
+    let said = replay(log, &[args, &["--json"]].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
+    serde_json::from_str(&said.stdout).expect(&said.stdout)
+}
+
+#[test]
+fn time_comes_from_the_log() {
+    // Five in one minute, and five more two minutes later: twice a burst of two and what a minute refills.
+    let first = log("192.0.2.7", "/api/a", 0..5);
+    let report = report(&(first.clone() + &first.replace("13:55", "13:58")), &["--policy", "api"]);
+    let api = &report["policies"][0];
+    assert_eq!((&api["requests"], &api["admitted"]), (&10.into(), &4.into()));
+    let key = &api["keys"][0];
+    assert_eq!((&key["key"], &key["denied"]), (&"192.0.2.7".into(), &6.into()));
+    assert_eq!(key["first"], "2026-10-10T13:55:02Z");
+    assert_eq!(report["until"], "2026-10-10T13:58:04Z");
+}
+
+#[test]
+fn routes_say_what_is_limited_and_keys_who() {
+    let two = log("192.0.2.7", "/api/a", 0..5) + &log("192.0.2.8", "/home", 0..3);
+    let by_route = report(&two, &[]);
+    assert_eq!(
+        (&by_route["unlimited"], &by_route["policies"][0]["denied"]),
+        (&3.into(), &3.into())
+    );
+    let everybody = report(&two, &["--policy", "api"]);
+    assert_eq!(everybody["policies"][0]["keys_denied"], 2);
+    let by_path = report(&two, &["--policy", "api", "--key", "path"]);
+    assert_eq!(by_path["policies"][0]["keys"][1]["key"], "/home");
+    let by_both = report(&two, &["--policy", "api", "--key", "client_ip,path", "--top", "1"]);
+    let keys = by_both["policies"][0]["keys"].as_array().unwrap();
+    assert_eq!((keys.len(), &keys[0]["key"]), (1, &"9:192.0.2.7,6:/api/a,".into()));
+    let by_agent = report(&two, &["--policy", "agent"]);
+    assert_eq!(by_agent["policies"][0]["keys"][0]["key"], "x");
+}
+
+#[test]
+fn json_lines_and_common_ones_may_be_mixed_and_come_by_a_pipe() {
+    let folder = Folder::new();
+    let config = folder.write("tidegate.yaml", CONFIG);
+    let json = |second: u32| {
+        format!(
+            "{{\"ts\":17000000{second:02}.5,\"remote_ip\":\"192.0.2.7\",\"method\":\"GET\",\"uri\":\"/api/a\"}}\n"
+        )
+    };
+    let lines: String = (0..5).map(json).collect();
+    let lines = lines + &log("192.0.2.7", "/api/a", 0..5);
+    let mut child = tidegate(&["replay", "-", "-c", &config, "--json"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let said = child.wait_with_output().unwrap().stdout;
+    let report: Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(report["policies"][0]["admitted"], 4);
+    assert_eq!((&report["unreadable"], report["notes"].as_array().unwrap().len()), (&0.into(), 0));
+}
+
+#[test]
+fn what_is_tried_out_or_delayed_is_told_as_well() {
+    let five = log("192.0.2.7", "/api/a", 0..1).repeat(5);
+    assert_eq!(report(&five, &["--policy", "tried"])["policies"][0]["denied"], 3);
+    // At once, and one second later: the others would wait too long.
+    assert_eq!(report(&five, &["--policy", "queue"])["policies"][0]["denied"], 3);
+}
+
+#[test]
+fn lines_that_cannot_be_read_are_counted_and_the_first_are_shown() {
+    let good = log("192.0.2.7", "/api/a", 0..1);
+    let bad = "nonsense\n".repeat(7) + &"x".repeat(70_000) + "\n\n";
+    let report = report(&(good.clone() + &bad + &good), &["--policy", "api"]);
+    assert_eq!((&report["lines"], &report["unreadable"]), (&11.into(), &9.into()));
+    let shown = report["first_unreadable"].as_array().unwrap();
+    assert_eq!((shown.len(), &shown[0]["line"]), (5, &2.into()));
+    assert_eq!(shown[0]["reason"], "no client");
+    let said = replay(&bad, &["--policy", "api"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+    assert!(said.stderr.contains("not one line"), "{}", said.stderr);
+    assert!(said.stderr.contains("line 1: no client"), "{}", said.stderr);
+}
+
+#[test]
+fn doubts_are_notes() {
+    let note = |log: &str, args: &[&str], part: &str| {
+        let report = report(log, args);
+        let notes: Vec<_> =
+            report["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+        assert!(notes.iter().any(|note| note.contains(part)), "{part} in {notes:?}");
+    };
+    let good = log("192.0.2.7", "/api/a", 0..3);
+    note(&good, &["--policy", "api"], "whole seconds");
+    note(&good, &["--policy", "user"], "3 requests should be counted by headers");
+    let mixed_up = good.clone() + &good.replace("13:55", "12:55");
+    note(&mixed_up, &["--policy", "api"], "3 lines are more than a minute older");
+}
+
+#[test]
+fn what_cannot_be_replayed_says_why() {
+    let good = log("192.0.2.7", "/api/a", 0..1);
+    for (args, code, part) in [
+        (&["--policy", "apy"][..], 1, "no policy is called `apy`"),
+        (&["--policy", "busy"], 1, "a log does not say how long requests took"),
+        (&["--policy", "signup"], 1, "a line of a log has one key"),
+        (&["--policy", "api", "--key", "clientip"], 64, "did you mean `client_ip`?"),
+        (&["--top", "-1"], 64, "unexpected argument"),
+    ] {
+        let said = replay(&good, args);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
+        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+    }
+    let folder = Folder::new();
+    let config = folder.write("tidegate.yaml", "policies: { api: 1/min }");
+    let log = folder.write("access.log", &good);
+    for (args, part) in [
+        (["replay", &log, "-c", &config], "has no routes"),
+        (["replay", "/nowhere.log", "-c", "/nowhere.yaml"], "/nowhere.yaml"),
+    ] {
+        let said = run(&args);
+        assert_eq!(said.code, Some(1));
+        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+    }
+    let said = run(&["replay", "/nowhere.log", "-c", &config, "--policy", "api"]);
+    assert!(said.stderr.contains("/nowhere.log: No such file"), "{}", said.stderr);
+}
+
+#[test]
+fn the_page_says_what_is_printed() {
+    prints_as_its_page_says("replay.md", 2);
+}
