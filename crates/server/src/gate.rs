@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder};
 
+use crate::adaptive::Follower;
 use crate::config::{Config, DoorRules};
 use crate::doors::http::Settings;
 use crate::doors::rls::Rls;
 use crate::logs::Events;
 use crate::metrics::Metrics;
+use crate::observed::Observed;
 
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
@@ -18,6 +20,7 @@ pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
     metrics: Arc<Metrics>,
     events: Events,
+    observed: Arc<Observed>,
     is_draining: AtomicBool,
 }
 
@@ -31,33 +34,48 @@ pub(crate) struct Snapshot {
     pub(crate) rules: DoorRules,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
+    /// Lets limits follow the load. The same in every snapshot.
+    pub(crate) follower: Arc<Follower>,
 }
 
 impl Snapshot {
-    /// Builds what a configuration says, over the store of a builder.
-    pub(crate) fn build(config: &Config, builder: EngineBuilder) -> Result<Self, String> {
-        let policies = config.policies.iter();
-        let mut builder = policies
-            .fold(builder, |builder, (name, policy)| builder.policy(name.clone(), policy.clone()));
-        for (name, policy) in config.rls.rules.policies() {
+    /// Builds what a configuration says, over the store of a builder. What its limits follow is in force from then on.
+    pub(crate) fn build(
+        config: &Config,
+        builder: EngineBuilder,
+        follower: Arc<Follower>,
+    ) -> Result<Self, String> {
+        for warning in &config.warnings {
+            tracing::warn!("{}", warning.message);
+        }
+        let (rules, rls) = (config.doors.clone(), config.rls.clone());
+        let http = Settings::of(&rules)?;
+        let of_envoy = rls.rules.policies();
+        for (name, _) in &of_envoy {
             // Or one would silently replace the other.
-            if config.policies.contains_key(name) {
+            if config.policies.contains_key(*name) {
                 let name = crate::text::printable(name);
                 return Err(format!(
                     "policy `{name}` is also the name of a rule of Envoy's configuration: rename one of them"
                 ));
             }
-            builder = builder.policy(name, policy);
         }
+        // Last of all: whoever follows what was before is told otherwise here.
+        let prepared = follower.prepare(&config.plans)?;
+        let own = config.policies.iter();
+        let own = own.map(|(name, policy)| (name.clone(), prepared.adapt(name, policy.clone())));
+        let of_envoy = of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy));
+        let builder = own
+            .chain(of_envoy)
+            .fold(builder, |builder, (name, policy)| builder.policy(name, policy));
         let engine = builder.build().map_err(|error| error.to_string())?;
         for policy in engine.policies() {
             if let Some(problem) = policy.lease_problem() {
                 tracing::warn!(policy = policy.name(), %problem, "runs without leases");
             }
         }
-        let rules = config.doors.clone();
-        let rls = config.rls.clone();
-        Ok(Self { engine, http: Settings::of(&rules)?, rules, rls })
+        follower.follow(prepared);
+        Ok(Self { engine, http, rules, rls, follower })
     }
 }
 
@@ -65,8 +83,9 @@ impl Gate {
     pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
         let metrics = Arc::<Metrics>::default();
         metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
+        let observed = snapshot.follower.observed().clone();
         let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
-        Arc::new(Self { current, metrics, events: Events::new(), is_draining })
+        Arc::new(Self { current, metrics, events: Events::new(), observed, is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
@@ -91,6 +110,11 @@ impl Gate {
     /// Where doors tell what they did.
     pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// Where doors tell how the services behind them do.
+    pub(crate) const fn observed(&self) -> &Arc<Observed> {
+        &self.observed
     }
 
     /// Counts a check that was to spend something, and tells of it where that is worth a line.

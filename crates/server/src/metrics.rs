@@ -18,6 +18,7 @@
 
 mod catalog;
 mod histogram;
+mod load;
 mod policies;
 mod process;
 mod render;

@@ -109,8 +109,9 @@ impl Reloader {
         for field in needs_restart(&self.running, &config) {
             tracing::warn!(field, "has changed, and needs a restart to take effect");
         }
-        let builder = self.gate.now().engine.successor();
-        Snapshot::build(&config, builder).map_err(|why| vec![why])
+        let now = self.gate.now();
+        let builder = now.engine.successor();
+        Snapshot::build(&config, builder, now.follower.clone()).map_err(|why| vec![why])
     }
 }
 

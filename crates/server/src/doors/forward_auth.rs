@@ -23,7 +23,6 @@ use crate::listen::Peer;
 
 /// What a refusal is, whatever status the proxy wants it told with.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
-const LIMITED: HeaderValue = HeaderValue::from_static("429");
 
 /// Answers a proxy by the routes, or by one policy if the path names it.
 pub(crate) async fn answer(
@@ -63,10 +62,10 @@ async fn decide(
     let answer = engine.ask(&check, Op::Take).await;
     counted.decided(&check, &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
-    Ok(told(&snapshot, &answer, denied))
+    Ok(told(&snapshot, &answer, &key, denied))
 }
 
-fn told(snapshot: &Snapshot, answer: &Answer<'_>, denied: StatusCode) -> Response {
+fn told(snapshot: &Snapshot, answer: &Answer<'_>, key: &[u8], denied: StatusCode) -> Response {
     let decision = answer.decision;
     if answer.source == Source::FailClosed {
         let mut response = Problem::fails_closed(answer.policy).into_response();
@@ -76,8 +75,12 @@ fn told(snapshot: &Snapshot, answer: &Answer<'_>, denied: StatusCode) -> Respons
     let mut response = if decision.allowed() {
         StatusCode::OK.into_response()
     } else {
+        let refused = StatusCode::TOO_MANY_REQUESTS;
+        let status = snapshot.follower.shed_status(answer.policy, key).unwrap_or(refused);
+        // What the proxy wants it told with, unless that is what it is.
+        let denied = if denied == refused { status } else { denied };
         let mut response = Problem::limited(denied, answer).into_response();
-        response.headers_mut().insert(STATUS, LIMITED);
+        response.headers_mut().insert(STATUS, HeaderValue::from(status.as_u16()));
         response
     };
     headers::add(response.headers_mut(), snapshot.http.headers, answer, SystemClock.now());

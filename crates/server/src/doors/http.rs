@@ -48,7 +48,6 @@ use super::{forward_auth, rls};
 use crate::gate::Gate;
 use crate::headers;
 use crate::listen::Peer;
-use crate::observed::Observed;
 
 type Answered = Result<Response, Problem>;
 
@@ -56,7 +55,6 @@ type Answered = Result<Response, Problem>;
 #[derive(Clone, Debug)]
 struct Api {
     gate: Arc<Gate>,
-    observed: Arc<Observed>,
     started: Timestamp,
 }
 
@@ -68,7 +66,7 @@ impl FromRef<Api> for Arc<Gate> {
 
 /// The API.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
-    let api = Api { gate, observed: Arc::default(), started: SystemClock.now() };
+    let api = Api { gate, started: SystemClock.now() };
     let add = |router: Router<Api>, (path, methods)| router.route(path, methods);
     routes()
         .fold(Router::new(), add)
@@ -99,7 +97,7 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/peek", post(peek)),
         ("/v1/policies", get(policies)),
         ("/v1/pressure", get(pressure::show)),
-        ("/v1/pressure/{target}", put(pressure::set)),
+        ("/v1/pressure/{target}", put(pressure::set).delete(pressure::clear)),
         ("/v1/refund", post(refund)),
         ("/v1/release", post(hold::release)),
         ("/v1/reserve", post(reserve)),

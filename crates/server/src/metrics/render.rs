@@ -1,20 +1,20 @@
 //! The page of a scrape: everything that is counted, gathered and written.
 
-use tidegate::{
-    BreakerState, CallTimes, Engine, LeaseStats, MemoryStats, RedisStats, Source, Trouble,
-};
+use tidegate::{BreakerState, CallTimes, LeaseStats, MemoryStats, RedisStats, Source, Trouble};
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;
+use super::load;
 use super::policies::Status;
 use super::process::Process;
 use super::text::Text;
 use super::{DoorName, Metrics, Relaxed};
+use crate::gate::Snapshot;
 use crate::logs::Events;
 
 impl Metrics {
     /// Everything, in Prometheus' text format.
-    pub(crate) fn render(&self, engine: &Engine, events: &Events) -> String {
+    pub(crate) fn render(&self, snapshot: &Snapshot, events: &Events) -> String {
         let mut text = Text::default();
         self.checks(&mut text);
         self.doors(&mut text);
@@ -25,7 +25,8 @@ impl Metrics {
         if let Some(stats) = store.as_ref().and_then(|store| store.memory()) {
             memory(&mut text, stats);
         }
-        leases(&mut text, engine.lease_stats());
+        leases(&mut text, snapshot.engine.lease_stats());
+        load::write(&mut text, &snapshot.follower);
         text.family(&the::RELOADS);
         text.sample(&the::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
         text.sample(&the::RELOADS, &["error"], self.reloads.error.load(Relaxed));

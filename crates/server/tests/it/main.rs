@@ -1,6 +1,7 @@
 //! The real binary, from outside: its HTTP API, its command line, its exit codes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod adaptive;
 mod check;
 mod completions;
 mod config;
@@ -20,6 +21,7 @@ mod logs;
 mod metrics;
 mod openapi;
 mod overload;
+mod probe;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod programs;

@@ -12,7 +12,7 @@ use crate::metrics::{self, DoorName};
 
 /// `GET /metrics`, for Prometheus.
 pub(super) async fn metrics(State(gate): State<Arc<Gate>>) -> impl IntoResponse {
-    let page = gate.metrics().render(&gate.now().engine, gate.events());
+    let page = gate.metrics().render(&gate.now(), gate.events());
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
 }
 
