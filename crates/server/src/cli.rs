@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod envoy;
+pub(crate) mod proxy;
 pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod simulate;
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate                                  serve a demo on http://127.0.0.1:8080
   tidegate -c tidegate.yaml                 serve what a file says; see `tidegate config example`
+  tidegate proxy --upstream http://127.0.0.1:3000 --limit 240/min   in front of a site
   tidegate validate tidegate.yaml           is the file right?
   tidegate check api user-42                ask it: exit 0 allowed, 2 denied
   curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
@@ -66,6 +68,7 @@ pub(crate) enum Command {
     Config(config::Args),
     Cost(cost::Args),
     Doctor(doctor::Args),
+    Proxy(proxy::Args),
     Man(completions::ManArgs),
     Replay(replay::Args),
     Simulate(simulate::Args),

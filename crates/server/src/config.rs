@@ -20,11 +20,13 @@ mod node;
 mod overrides;
 mod policy;
 mod problem;
+mod proxy;
 mod quota;
 mod reference;
 mod schema;
 mod secret;
 mod store;
+mod telemetry;
 mod text;
 mod yaml;
 
@@ -42,10 +44,12 @@ pub(crate) use self::listen::{Listen, Listens};
 use self::node::{Node, Spot, Value};
 pub(crate) use self::problem::{Place, Problem, Problems};
 pub(crate) use self::reference::table as reference;
-pub(crate) use self::schema::SCHEMA;
+use self::schema::SCHEMA;
+pub(crate) use self::schema::for_editors as schema_for_editors;
 pub(crate) use self::secret::SecretSource;
 pub(crate) use self::store::StoreChoice;
 use crate::adaptive::Plan;
+use crate::doors::proxy::Settings;
 use crate::doors::rls::Rls;
 
 /// Every key, with comments.
@@ -71,6 +75,10 @@ pub(crate) struct Config {
     pub(crate) doors: DoorRules,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
+    /// Where requests are passed on to; given if the proxy's door is open.
+    pub(crate) proxy: Option<Settings>,
+    /// Where spans and figures are sent.
+    pub(crate) collector: Option<String>,
 }
 
 impl Default for Config {
@@ -85,6 +93,8 @@ impl Default for Config {
             warnings: Vec::new(),
             doors: DoorRules::default(),
             rls: Arc::default(),
+            proxy: None,
+            collector: None,
         }
     }
 }
@@ -116,15 +126,18 @@ impl Config {
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
+        let listen = listen::listens(file.listen.as_ref(), &top.of("listen"), found);
         Self {
             store: store::store(file.store.as_ref(), &top.of("store"), found),
-            listen: listen::listens(file.listen.as_ref(), &top.of("listen"), found),
+            proxy: proxy::proxy(file, &listen, top, found),
+            listen,
             key_prefix: key_prefix(file, &top.of("key_prefix"), found),
             policies,
             doors: doors::doors(file, &plans, top, found),
             plans,
             warnings,
             rls: Arc::new(Rls { manner: doors::manner(file), ..Rls::default() }),
+            collector: telemetry::collector(file.telemetry.as_ref(), &top.of("telemetry"), found),
         }
     }
 }

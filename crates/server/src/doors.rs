@@ -3,5 +3,7 @@
 
 pub(crate) mod forward_auth;
 pub(crate) mod http;
+pub(crate) mod proxy;
+mod refusal;
 pub(crate) mod resp;
 pub(crate) mod rls;

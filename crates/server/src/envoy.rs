@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub(crate) use self::error::Error;
 pub(crate) use self::files::below as files_below;
-pub(crate) use self::rules::{CounterKey, Domain, Entry, Quantity, Rule, Rules};
+pub(crate) use self::rules::{CounterKey, Counts, Domain, Entry, Quantity, Rule, Rules};
 pub(crate) use self::unit::Unit;
 
 /// Reads every `*.yaml` and `*.yml` file below a folder, or one file. All that is wrong is told at once; nothing is

@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder};
+use axum::http::StatusCode;
+use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder, PolicyView};
 
 use crate::adaptive::Follower;
 use crate::config::{Config, DoorRules};
+use crate::doors::forward_auth::Found;
 use crate::doors::http::Settings;
+use crate::doors::proxy::Proxy;
 use crate::doors::rls::Rls;
 use crate::logs::Events;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, UpstreamView};
 use crate::observed::Observed;
+use crate::urls::ByUrl;
 
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
@@ -21,6 +25,7 @@ pub(crate) struct Gate {
     metrics: Arc<Metrics>,
     events: Events,
     observed: Arc<Observed>,
+    urls: ByUrl,
     is_draining: AtomicBool,
 }
 
@@ -34,16 +39,20 @@ pub(crate) struct Snapshot {
     pub(crate) rules: DoorRules,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
+    /// Where requests are passed on to, if they are.
+    pub(crate) proxy: Option<Arc<Proxy>>,
     /// Lets limits follow the load. The same in every snapshot.
     pub(crate) follower: Arc<Follower>,
 }
 
 impl Snapshot {
-    /// Builds what a configuration says, over the store of a builder. What its limits follow is in force from then on.
+    /// Builds what a configuration says, over the store of a builder. Connections to what is behind the proxy of the
+    /// one before stay open. What its limits follow is in force from then on.
     pub(crate) fn build(
         config: &Config,
         builder: EngineBuilder,
         follower: Arc<Follower>,
+        before: Option<&Self>,
     ) -> Result<Self, String> {
         for warning in &config.warnings {
             tracing::warn!("{}", warning.message);
@@ -74,8 +83,33 @@ impl Snapshot {
                 tracing::warn!(policy = policy.name(), %problem, "runs without leases");
             }
         }
+        let before = before.and_then(|before| before.proxy.as_ref());
+        let proxy = match &config.proxy {
+            Some(settings) => Some(Proxy::build(settings, before.map(|it| &**it))?.into()),
+            // The door stays open until the next start, and needs somewhere to pass requests on to.
+            None => before.cloned(),
+        };
         follower.follow(prepared);
-        Ok(Self { engine, http, rules, rls, follower })
+        Ok(Self { engine, http, rules, rls, proxy, follower })
+    }
+
+    /// The policies that somebody has written: not those that only hold the counters of limits which come with a
+    /// request.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
+        let is_written = |policy: &PolicyView<'_>| !self.rls.rules.is_placeholder(policy.name());
+        self.engine.policies().filter(is_written)
+    }
+
+    /// What a refusal is: 429, unless a limit that gives way to the load wants it told apart.
+    pub(crate) fn refusal_status(&self, found: &Found<'_>) -> StatusCode {
+        let shed = self.follower.shed_status(found.policy, &found.key);
+        shed.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+    }
+
+    /// What is known of each upstream of the proxy.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = UpstreamView<'_>> {
+        let all = self.proxy.iter().flat_map(|proxy| proxy.upstreams());
+        all.map(|upstream| upstream.view())
     }
 }
 
@@ -85,7 +119,8 @@ impl Gate {
         metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
         let observed = snapshot.follower.observed().clone();
         let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
-        Arc::new(Self { current, metrics, events: Events::new(), observed, is_draining })
+        let urls = ByUrl::default();
+        Arc::new(Self { current, metrics, events: Events::new(), observed, urls, is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
@@ -96,6 +131,16 @@ impl Gate {
     /// Where doors tell what is worth a line.
     pub(crate) const fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// What is known of the services behind.
+    pub(crate) const fn observed(&self) -> &Arc<Observed> {
+        &self.observed
+    }
+
+    /// What is known of every URL that requests were passed on for.
+    pub(crate) const fn urls(&self) -> &ByUrl {
+        &self.urls
     }
 
     /// From now on whoever asks is told that the server is about to end. It serves on.
@@ -112,13 +157,10 @@ impl Gate {
         &self.metrics
     }
 
-    /// Where doors tell how the services behind them do.
-    pub(crate) const fn observed(&self) -> &Arc<Observed> {
-        &self.observed
-    }
-
     /// Counts a check that was to spend something, and tells of it where that is worth a line.
     pub(crate) fn tell(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
+        #[cfg(feature = "otlp")]
+        crate::telemetry::decided(check, answer);
         match answer {
             Ok(answer) => {
                 self.metrics.decided(answer, 1);

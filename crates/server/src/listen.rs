@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::TlsStream;
 
 /// Where to listen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -222,6 +222,10 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    pub(crate) const fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
     /// Ready when there is something to read, or nothing more will come. For those who take no buffer before that.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {

@@ -12,12 +12,14 @@
 //! - [`adaptive`] lets limits follow the load of what they protect.
 //! - [`observed`] keeps what callers say about the services behind them.
 //! - [`patience`] waits with an end.
+//! - [`urls`] keeps what the proxy has seen of every URL.
 //! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
 //! - [`simulation`] runs the same code in virtual time, within bounds.
 //! - [`systemd`] takes sockets over, and says how the service does.
+//! - `telemetry` sends spans and figures to a collector, where the feature `otlp` is on.
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
@@ -44,9 +46,12 @@ mod server;
 mod simulation;
 mod store;
 mod systemd;
+#[cfg(feature = "otlp")]
+mod telemetry;
 mod text;
 mod threshold;
 mod tls;
+mod urls;
 
 use std::process::ExitCode;
 
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
         Command::Config(args) => cli::config::run(&args),
         Command::Cost(args) => cli::cost::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
+        Command::Proxy(args) => cli::proxy::run(&args),
         Command::Man(args) => cli::completions::man(&args),
         Command::Replay(args) => cli::replay::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),

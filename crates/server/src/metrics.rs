@@ -19,11 +19,15 @@
 mod catalog;
 mod histogram;
 mod load;
+#[cfg(feature = "otlp")]
+pub(crate) mod otlp;
 mod policies;
 mod process;
 mod render;
+mod sink;
 mod striped;
 mod text;
+mod upstreams;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,6 +39,7 @@ use self::histogram::Histogram;
 use self::policies::{Outcome, Policies, Status};
 use self::striped::Striped;
 pub(crate) use self::text::CONTENT_TYPE;
+pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
 use crate::store::View;
 
 /// The doors, as they are counted.
@@ -43,16 +48,18 @@ pub(crate) enum DoorName {
     Http,
     Grpc,
     Resp,
+    Proxy,
 }
 
 impl DoorName {
-    const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Resp];
+    const ALL: [Self; 4] = [Self::Http, Self::Grpc, Self::Resp, Self::Proxy];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Grpc => "grpc",
             Self::Resp => "resp",
+            Self::Proxy => "proxy",
         }
     }
 }

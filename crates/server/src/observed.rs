@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate::Timestamp;
-use tidegate::adaptive::Target as Listener;
+use tidegate::adaptive::{Observation, Priority, Target as Listener};
 
 use crate::adaptive::ALL;
 
@@ -74,10 +74,36 @@ impl Observed {
         ok: bool,
         now: Timestamp,
     ) -> Result<(), TooManyTargets> {
-        self.with(target, now, |target| target.note(latency_us, ok, now))?;
+        self.passed(target, latency_us, ok, now)?;
         let latency = Duration::from_micros(latency_us);
-        self.listening(target, |name, listener| {
-            listener.observe(latency, ok);
+        self.listening(target, |_, listener| listener.observe(latency, ok));
+        Ok(())
+    }
+
+    /// A request leaves for a URL of a target. It is measured for those who follow it, until what is returned ends.
+    /// `None` if as many are under way as the pool of the target can bear.
+    pub(crate) fn enter(&self, target: &str, url: &str) -> Option<Vec<Observation>> {
+        let mut entered = Some(Vec::new());
+        self.listening(target, |_, listener| {
+            let place = listener.enter(Priority::Default).map(|place| place.of_url(url));
+            match (&mut entered, place) {
+                (Some(entered), Some(place)) => entered.push(place),
+                _ => entered = None,
+            }
+        });
+        entered
+    }
+
+    /// Notes an answer to a request that was measured so.
+    pub(crate) fn passed(
+        &self,
+        target: &str,
+        latency_us: u64,
+        ok: bool,
+        now: Timestamp,
+    ) -> Result<(), TooManyTargets> {
+        self.with(target, now, |target| target.note(latency_us, ok, now))?;
+        self.listening(target, |name, _| {
             if name != target {
                 // Beyond the bound its listener knows it all the same.
                 let _ = self.with(name, now, |all| all.note(latency_us, ok, now));
@@ -103,7 +129,7 @@ impl Observed {
     }
 
     /// Those who follow a target, and those who follow all.
-    fn listening(&self, target: &str, then: impl Fn(&str, &Listener)) {
+    fn listening(&self, target: &str, mut then: impl FnMut(&str, &Listener)) {
         let listeners = self.listeners.load();
         if listeners.is_empty() {
             return;

@@ -109,9 +109,10 @@ impl Reloader {
         for field in needs_restart(&self.running, &config) {
             tracing::warn!(field, "has changed, and needs a restart to take effect");
         }
-        let now = self.gate.now();
-        let builder = now.engine.successor();
-        Snapshot::build(&config, builder, now.follower.clone()).map_err(|why| vec![why])
+        let before = self.gate.now();
+        let builder = before.engine.successor();
+        Snapshot::build(&config, builder, before.follower.clone(), Some(&before))
+            .map_err(|why| vec![why])
     }
 }
 
@@ -126,7 +127,9 @@ fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
         ("listen.http", listen.http != next.listen.http),
         ("listen.grpc", listen.grpc != next.listen.grpc),
         ("listen.resp", listen.resp != next.listen.resp),
+        ("listen.proxy", listen.proxy != next.listen.proxy),
         ("key_prefix", running.key_prefix != next.key_prefix),
+        ("telemetry.otlp", running.collector != next.collector),
     ];
     changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field).collect()
 }

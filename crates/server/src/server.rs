@@ -78,7 +78,9 @@ impl Ending {
     }
 }
 
-/// Serves until `stop` is ready, then ends without failing anybody.
+/// Serves until `stop` is ready, then ends without failing anybody. What `stop` says is how long newcomers are served at
+/// least from then on, also while nobody is connected: who looks at the server only now and then, such as a balancer,
+/// has to find one that says that it ends, or goes on sending clients to a closed door.
 ///
 /// A connection that is kept alive cannot simply be closed: its next request may be on its way. So first every
 /// answer says that it is the last, and new connections are still served; then nobody new is let in, and the listener
@@ -87,7 +89,7 @@ pub(crate) async fn run(
     mut listener: Listener,
     door: impl Door,
     bounds: Bounds,
-    stop: impl Future<Output = ()>,
+    stop: impl Future<Output = Duration>,
 ) {
     let (phase, ending) = watch::channel(Phase::Serving);
     let slots = Arc::new(Semaphore::new(bounds.connections_max));
@@ -95,16 +97,17 @@ pub(crate) async fn run(
     let ending = Ending { phase: ending, is_farewell: is_farewell.clone() };
     let mut hall = Hall { door, slots, ending, connections: JoinSet::new() };
     let mut stop = pin!(stop);
-    loop {
+    let notice = loop {
         tokio::select! {
-            () = &mut stop => break,
+            notice = &mut stop => break notice,
             () = hall.next(&listener) => {}
         }
-    }
+    };
     is_farewell.store(true, Ordering::Relaxed);
     phase.send_replace(Phase::Farewell);
     // Whoever connects now is served, and told to go elsewhere.
-    hall.serve_until_empty(&listener, bounds.farewell).await;
+    hall.serve_for(&listener, notice).await;
+    hall.serve_until_empty(&listener, bounds.farewell.saturating_sub(notice)).await;
     listener.hush();
     hall.serve_for(&listener, HANDSHAKE).await;
     drop(listener);

@@ -1,4 +1,7 @@
-//! Text of others in our own messages: escaped, bounded, and with a guess at what was meant.
+//! Text of others in our own messages: escaped, bounded, and with a guess at what was meant; and rates as people write
+//! them.
+
+use std::time::Duration;
 
 /// The most that a message repeats of what came from outside, in characters.
 const MAX_CHARS: usize = 300;
@@ -48,6 +51,20 @@ fn distance(from: &str, to: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
+/// `100/min`, `30/90s`: as it would be written, in the largest unit that is exact.
+pub(crate) fn rate(units: u64, period: Duration) -> String {
+    let us = period.as_micros();
+    let units_us =
+        [("day", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000)];
+    let whole = units_us.into_iter().find(|(_, unit_us)| us.is_multiple_of(*unit_us) && us > 0);
+    match whole.map(|(name, unit_us)| (name, us / unit_us)) {
+        Some((name, 1)) => format!("{units}/{name}"),
+        Some((name, count)) => format!("{units}/{count}{name}"),
+        None if us.is_multiple_of(1000) => format!("{units}/{}ms", us / 1000),
+        None => format!("{units}/{us}us"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +88,20 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(closest(typed, names()), meant, "{typed}");
+        }
+    }
+
+    #[test]
+    fn rates_read_as_they_are_written() {
+        for (period, text) in [
+            (Duration::from_secs(1), "7/s"),
+            (Duration::from_secs(90), "7/90s"),
+            (Duration::from_hours(1), "7/h"),
+            (Duration::from_hours(720), "7/30day"),
+            (Duration::from_millis(250), "7/250ms"),
+            (Duration::from_micros(1), "7/1us"),
+        ] {
+            assert_eq!(rate(7, period), text);
         }
     }
 }

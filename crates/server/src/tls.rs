@@ -79,7 +79,7 @@ impl Acceptor {
         self.look();
         let config = self.current.load().config.clone();
         let stream = TlsAcceptor::from(config).accept(stream).await?;
-        Ok(Stream::Tls(Box::new(stream)))
+        Ok(Stream::Tls(Box::new(stream.into())))
     }
 
     /// Reads the files again if they have changed, but not with every connection.
@@ -156,7 +156,7 @@ impl Files {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certs =
         CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certs = certs.map_err(|error| told(path, &format!("no certificate: {error}")))?;

@@ -54,7 +54,7 @@ use crate::reply::Reply;
 ///     asks: AtomicU64,
 /// }
 ///
-/// impl<S: Store> Store for Counted<S> {
+/// impl<S: Store + 'static> Store for Counted<S> {
 ///     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
 ///         self.asks.fetch_add(1, Ordering::Relaxed);
 ///         self.store.answer(ask, now)
@@ -63,6 +63,10 @@ use crate::reply::Reply;
 ///     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
 ///         self.asks.fetch_add(1, Ordering::Relaxed);
 ///         self.store.shape(turn, now)
+///     }
+///
+///     fn inner(&self) -> Option<&dyn Store> {
+///         Some(&self.store) // whatever is no check is asked there
 ///     }
 /// }
 ///
@@ -130,9 +134,22 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// ```
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError>;
 
+    /// The store that this one stands around, if it does: it is asked whatever is no check, unless this one has an answer
+    /// of its own.
+    ///
+    /// ```
+    /// # use tidegate::{DenyCache, MemoryStore, Store};
+    /// let around = DenyCache::new(MemoryStore::default());
+    /// assert!(around.inner().is_some() && MemoryStore::default().inner().is_none());
+    /// assert!(around.is_local()); // as what it stands around
+    /// ```
+    fn inner(&self) -> Option<&dyn Store> {
+        None
+    }
+
     /// Whether every answer is known at once, in this process: then there is nothing that a shortcut could save.
     fn is_local(&self) -> bool {
-        false
+        self.inner().is_some_and(<dyn Store>::is_local)
     }
 
     /// The same state, asked in such a way that replicas have to confirm what is charged; `None` where there are no
@@ -173,8 +190,10 @@ pub trait Store: Send + Sync + fmt::Debug {
         known: u64,
         now: Timestamp,
     ) -> Reply<'static, Option<OverrideTable>, StoreError> {
-        let _ = (known, now);
-        Reply::ready(Err(no_overrides()))
+        match self.inner() {
+            Some(inner) => inner.overrides(known, now),
+            None => Reply::ready(Err(no_overrides())),
+        }
     }
 
     /// Changes one override of that table, in one atomic step.
@@ -191,8 +210,10 @@ pub trait Store: Send + Sync + fmt::Debug {
         change: &OverrideChange<'_>,
         now: Timestamp,
     ) -> Reply<'static, Changed, StoreError> {
-        let _ = (change, now);
-        Reply::ready(Err(no_overrides()))
+        match self.inner() {
+            Some(inner) => inner.change_override(change, now),
+            None => Reply::ready(Err(no_overrides())),
+        }
     }
 
     /// Tells what this node has read in a tick of what it protects, and answers what others did: see [`Telling`].
@@ -210,8 +231,10 @@ pub trait Store: Send + Sync + fmt::Debug {
         telling: &Telling<'_>,
         now: Timestamp,
     ) -> Reply<'static, Told, StoreError> {
-        let _ = (telling, now);
-        Reply::ready(Err(readings::unsupported()))
+        match self.inner() {
+            Some(inner) => inner.tell_readings(telling, now),
+            None => Reply::ready(Err(readings::unsupported())),
+        }
     }
 
     /// Keeps what came of the readings of a tick, unless somebody else was first.
@@ -227,8 +250,10 @@ pub trait Store: Send + Sync + fmt::Debug {
         keeping: &Keeping<'_>,
         now: Timestamp,
     ) -> Reply<'static, bool, StoreError> {
-        let _ = (keeping, now);
-        Reply::ready(Err(readings::unsupported()))
+        match self.inner() {
+            Some(inner) => inner.keep_state(keeping, now),
+            None => Reply::ready(Err(readings::unsupported())),
+        }
     }
 
     /// Told that an ask for this key comes soon. A store in memory starts to load what that will read; others need not
@@ -249,7 +274,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// assert_eq!(MemoryStore::default().nodes(), None); // nobody else can see it
     /// ```
     fn nodes(&self) -> Option<NonZeroU32> {
-        None
+        self.inner()?.nodes()
     }
 }
 
@@ -268,6 +293,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
         (**self).shape(turn, now)
+    }
+
+    fn inner(&self) -> Option<&dyn Store> {
+        (**self).inner()
     }
 
     fn is_local(&self) -> bool {

@@ -8,7 +8,7 @@ use tidegate::adaptive::{Mode, Status};
 use super::plan::{By, Plan};
 use super::{Followed, Follower};
 
-/// How many URLs are told of.
+/// How many URLs are looked at, the busiest first.
 const URLS_MAX: usize = 100;
 
 /// A limit that follows.
@@ -48,14 +48,6 @@ impl Moving {
     }
 }
 
-/// How a URL did in the last minute.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Url {
-    pub(crate) url: String,
-    pub(crate) count: u64,
-    pub(crate) mean_ms: f64,
-}
-
 impl Follower {
     /// All limits that follow, in the order of the configuration.
     pub(crate) fn limits(&self) -> Vec<Moving> {
@@ -88,44 +80,16 @@ impl Follower {
         self.following.load().plans.iter().filter_map(moving).collect()
     }
 
-    /// The URLs that were asked for most in the last minute.
-    pub(crate) fn urls(&self) -> Vec<Url> {
-        let following = self.following.load();
-        let targets = following.plans.iter().filter_map(|followed| match &followed.plan.by {
-            By::Urls { target, .. } => Some(target.as_str()),
-            By::Signals(_) => None,
-        });
-        let mut targets: Vec<_> = targets.collect();
-        targets.sort_unstable();
-        targets.dedup();
-        let mut urls: Vec<Url> =
-            targets.into_iter().flat_map(|target| self.urls_of(target)).collect();
-        urls.sort_by(|one, other| {
-            other.count.cmp(&one.count).then_with(|| one.url.cmp(&other.url))
-        });
-        urls.dedup_by(|later, first| later.url == first.url);
-        urls.truncate(URLS_MAX);
-        urls
-    }
-
-    fn urls_of(&self, target: &str) -> impl Iterator<Item = Url> {
-        let busiest = self.runtime.target(target).busiest_urls(URLS_MAX).into_iter();
-        busiest.filter(|(_, summary)| summary.count > 0).map(|(url, summary)| Url {
-            url: url.unwrap_or_else(|| "other".to_owned()),
-            count: summary.count,
-            mean_ms: summary.mean_ms,
-        })
-    }
-
     fn of_urls(&self, plan: &Plan) -> Moving {
         let By::Urls { ramp, target } = &plan.by else { return still(plan) };
-        let slowest =
-            self.urls_of(target).max_by(|one, other| one.mean_ms.total_cmp(&other.mean_ms));
-        let Some(slowest) = slowest else { return still(plan) };
+        let busiest = self.runtime.target(target).busiest_urls(URLS_MAX).into_iter();
+        let means = busiest.map(|(url, summary)| (url, summary.mean_ms));
+        let slowest = means.max_by(|(_, one), (_, other)| one.total_cmp(other));
+        let Some((url, mean_ms)) = slowest else { return still(plan) };
         let ends = ramp.ends();
-        let position = (slowest.mean_ms - ends.x_lo) / (ends.x_hi - ends.x_lo);
-        let effective = ramp.limit(slowest.mean_ms, plan.units);
-        let binding = (effective < plan.units).then_some(slowest.url);
+        let position = (mean_ms - ends.x_lo) / (ends.x_hi - ends.x_lo);
+        let effective = ramp.limit(mean_ms, plan.units);
+        let binding = (effective < plan.units).then(|| url.unwrap_or_else(|| "other".to_owned()));
         Moving { effective, pressure: position.clamp(0.0, 1.0), binding, ..still(plan) }
     }
 }

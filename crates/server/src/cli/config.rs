@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Subcommand, ValueEnum};
 
 use super::{Failure, OK};
-use crate::config::{self, EXAMPLE, SCHEMA};
+use crate::config::{self, EXAMPLE};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +57,7 @@ enum From {
 /// Prints what was asked for.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let text = match &args.what {
-        What::Schema => format!("{:#}\n", *SCHEMA),
+        What::Schema => format!("{:#}\n", config::schema_for_editors()),
         What::Example => EXAMPLE.to_owned(),
         What::Reference => config::reference(),
         What::Import { from, path } => import(*from, path)?,
@@ -72,8 +72,5 @@ fn import(from: From, path: &Path) -> Result<String, Failure> {
         From::Envoy => config::import::envoy(path),
         From::Limitador => config::import::limitador(path),
     };
-    imported.map_err(|wrong| {
-        let lines: Vec<_> = wrong.iter().map(ToString::to_string).collect();
-        Failure::new(lines.join("\n"))
-    })
+    imported.map_err(|lines| Failure::new(lines.join("\n")))
 }

@@ -20,15 +20,18 @@ use crate::adaptive::Follower;
 use crate::config::{Config, Listen, Listens, SecretSource};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
+use crate::doors::proxy::{self, ProxyDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
-use crate::reload::{self, Reloader};
+use crate::reload::{self, Reloader, Source};
 use crate::server::{self, Bounds, Door, Ending};
 use crate::store::{self, Purpose, View};
 use crate::systemd::{Notifier, Sockets};
+#[cfg(feature = "otlp")]
+use crate::telemetry::Telemetry;
 use crate::text::printable;
 use crate::threshold::Threshold;
 use crate::tls;
@@ -44,7 +47,8 @@ Examples:
 
 Then: curl -s http://127.0.0.1:8080/v1/check -d '{\"policy\":\"api\",\"key\":\"user-42\"}'
 The file is read again when it changes and on SIGHUP; a bad one is refused, and the old one stays.
-Ctrl-C or SIGTERM: /readyz says 503, requests in flight are finished, then it exits with 0.";
+Ctrl-C or SIGTERM: /readyz says 503, requests in flight are finished, then it exits with 0;
+after SIGTERM newcomers are served for another second (`drain`), so that balancers notice.";
 
 /// Serve what a configuration says, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
@@ -80,25 +84,28 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let sockets = Sockets::from_env().map_err(Failure::new)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(args, sockets))?;
+    runtime.block_on(serve(source::of(args), args.insecure_bind, sockets))?;
     Ok(ExitCode::from(OK))
 }
 
-async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
-    let source = source::of(args);
+pub(super) async fn serve(
+    source: Source,
+    insecure_bind: bool,
+    mut sockets: Sockets,
+) -> Result<(), Failure> {
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|lines| Failure::new(told(&lines)))?;
     let (snapshot, store) = built(&config)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
-    let Listens { http, grpc, resp } = &config.listen;
+    let Listens { http, grpc, resp, proxy: passing } = &config.listen;
     // Whom each door asks for a secret: gRPC has none but the certificates of its clients.
     let has_token = snapshot.http.admin.has_token();
     let knows_clients =
         |door: &Listen| door.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
     let has_secret = [has_token, grpc.as_ref().is_some_and(knows_clients), password.is_some()];
     let gate = Gate::new(snapshot);
-    if !args.insecure_bind {
+    if !insecure_bind {
         for (door, has_secret) in [http, grpc, resp].into_iter().zip(has_secret) {
             let tls = |door: &Listen| door.tls.is_some();
             door.as_ref().map_or(Ok(()), |it| may_be_bound(&it.address, tls(it), has_secret))?;
@@ -108,12 +115,13 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let (http, grpc, resp) = (
+    let (http, grpc, resp, passing) = (
         open(DoorName::Http, http.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
         open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &gate, &mut sockets).await?,
         open(DoorName::Resp, resp.as_ref(), &[], &gate, &mut sockets).await?,
+        open(DoorName::Proxy, passing.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
     );
-    if !args.insecure_bind {
+    if !insecure_bind {
         // Once more, for sockets that were handed over: those are where somebody else has put them.
         for (place, has_secret) in [&http, &grpc, &resp].into_iter().zip(has_secret) {
             let Some(place) = place else { continue };
@@ -123,6 +131,10 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
         }
     }
     gate.metrics().watches(store);
+    #[cfg(feature = "otlp")]
+    let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &gate));
+    #[cfg(feature = "otlp")]
+    let telemetry = telemetry.transpose().map_err(Failure::new)?;
     let mut house = House::new(gate.metrics().clone());
     if let Some(place) = http {
         welcome(&place, config.policies.keys().next());
@@ -140,22 +152,38 @@ async fn serve(args: &Args, mut sockets: Sockets) -> Result<(), Failure> {
         let service = service.map_err(|error| Failure::new(error.to_string()))?;
         house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
+    let mut keeper = None;
+    if let Some(place) = passing {
+        welcome_proxy(&place, config.proxy.as_ref());
+        // Whoever may see what is behind may come: there is nothing to administer.
+        house.open(DoorName::Proxy, place, ProxyDoor::new(gate.clone(), HttpBounds::default()));
+        keeper = Some(tokio::spawn(proxy::keep(gate.clone())));
+    }
     let refresher = tokio::spawn(refresh_overrides(gate.clone()));
     let deadline = config.store.deadline;
     let reloader = Reloader::new(source, gate.clone(), config, identity);
     let reloader = tokio::spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
     systemd.ready();
-    tokio::select! {
-        () = stop(interrupt, terminate) => {}
-        () = systemd.keep_alive() => {}
-    }
+    let signal = systemd.alive_during(stop(interrupt, terminate)).await;
     gate.drains();
     systemd.stopping();
     reloader.abort();
     refresher.abort();
-    house.close().await;
+    let notice = match signal {
+        // Who sits at the terminal waits for it, and nobody sends clients there.
+        Stop::Interrupt => Duration::ZERO,
+        Stop::Terminate => gate.now().rules.drain,
+    };
+    systemd.alive_during(house.close(notice)).await;
+    if let Some(keeper) = keeper {
+        keeper.abort();
+    }
     give_back(&gate.now().engine, deadline).await;
+    #[cfg(feature = "otlp")]
+    if let Some(telemetry) = telemetry {
+        telemetry.close().await;
+    }
     tracing::info!("stopped");
     Ok(())
 }
@@ -180,7 +208,7 @@ fn built(config: &Config) -> Result<(Snapshot, View), Failure> {
         Some(_) => Follower::shared_over(store.store()),
         None => Follower::default(),
     };
-    let snapshot = Snapshot::build(config, builder, follower.into()).map_err(Failure::new)?;
+    let snapshot = Snapshot::build(config, builder, follower.into(), None).map_err(Failure::new)?;
     Ok((snapshot, store))
 }
 
@@ -240,7 +268,8 @@ async fn refresh_overrides(gate: Arc<Gate>) {
 #[derive(Debug)]
 struct House {
     metrics: Arc<Metrics>,
-    stop: watch::Sender<bool>,
+    /// Once they are to close: for how long newcomers are served until then.
+    stop: watch::Sender<Option<Duration>>,
     servers: JoinSet<()>,
 }
 
@@ -256,14 +285,17 @@ impl House {
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
             // An error means that the house is gone.
-            let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+            let stop = async {
+                let notice = stopped.wait_for(Option::is_some).await;
+                notice.ok().and_then(|notice| *notice).unwrap_or_default()
+            };
             server::run(listener, door, bounds, stop).await;
         });
     }
 
     /// All at once, and waits for the last request of each.
-    async fn close(mut self) {
-        self.stop.send_replace(true);
+    async fn close(mut self, notice: Duration) {
+        self.stop.send_replace(Some(notice));
         while self.servers.join_next().await.is_some() {}
     }
 }
@@ -328,13 +360,23 @@ fn of_socket(name: DoorName, error: &io::Error) -> Failure {
     Failure::new(format!("the socket for `{}`: {error}", name.as_str()))
 }
 
+/// Who has told the process to stop.
+#[derive(Clone, Copy, Debug)]
+enum Stop {
+    /// Somebody at a terminal.
+    Interrupt,
+    /// Whatever manages services.
+    Terminate,
+}
+
 /// Ready when the process is told to stop.
-async fn stop(mut interrupt: Signal, mut terminate: Signal) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+async fn stop(mut interrupt: Signal, mut terminate: Signal) -> Stop {
+    let stop = tokio::select! {
+        _ = interrupt.recv() => Stop::Interrupt,
+        _ = terminate.recv() => Stop::Terminate,
+    };
     tracing::info!("stopping: finishing the requests in flight");
+    stop
 }
 
 fn on(kind: SignalKind) -> Result<Signal, Failure> {
@@ -385,6 +427,19 @@ fn welcome_grpc(listener: &Listener) {
     let Ok(addr) = listener.address() else { return };
     tracing::info!(%addr, "listening for gRPC");
     say(&format!("for Envoy: gRPC on {addr}\n"));
+}
+
+fn welcome_proxy(place: &DoorPlace, settings: Option<&proxy::Settings>) {
+    let Ok(addr) = place.listener.address() else { return };
+    tracing::info!(%addr, "listening for requests to pass on");
+    let scheme = if place.tls.is_some() { "https" } else { "http" };
+    let upstreams = settings.iter().flat_map(|settings| &settings.upstreams);
+    let upstreams: Vec<_> = upstreams.map(ToString::to_string).collect();
+    let place = match &addr {
+        Address::Unix(_) => addr.to_string(),
+        Address::Tcp(addr) => format!("{scheme}://{addr}"),
+    };
+    say(&format!("tidegate passes requests on from {place} to {}\n", upstreams.join(", ")));
 }
 
 fn refused(addr: &Address, missing: &str) -> Failure {

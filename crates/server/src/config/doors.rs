@@ -1,10 +1,12 @@
 //! What doors go by besides the policies.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tidegate::Cidr;
 use tidegate::tower::{ClientIp, Headers};
 
+use super::amount::span_within;
 use super::node::Spot;
 use super::overrides::unknown_policy;
 use super::problem::Problem;
@@ -14,6 +16,11 @@ use crate::adaptive::{By, Plan};
 use crate::doors::forward_auth::{BadMatch, Match, Route};
 use crate::doors::rls::Manner;
 use crate::identity::{KeyParts, UnknownPart};
+
+/// Enough for a balancer that looks twice a second.
+const DRAIN: Duration = Duration::from_secs(1);
+/// Nobody looks less often than this.
+const DRAIN_MAX: Duration = Duration::from_mins(5);
 
 /// What doors go by: everything in it can change while they are open.
 #[derive(Clone, Debug)]
@@ -29,6 +36,8 @@ pub(crate) struct DoorRules {
     /// What admin calls have to show; none: they are answered on this machine only.
     pub(crate) admin_token: Option<SecretSource>,
     pub(crate) headers: Headers,
+    /// For how long newcomers are served once a manager of services has told the server to stop.
+    pub(crate) drain: Duration,
 }
 
 impl Default for DoorRules {
@@ -40,6 +49,7 @@ impl Default for DoorRules {
             trusted_proxies: Vec::new(),
             admin_token: None,
             headers: Headers::default(),
+            drain: DRAIN,
         }
     }
 }
@@ -77,7 +87,12 @@ pub(crate) fn doors(
         .headers
         .as_ref()
         .map_or(Headers::default(), |text| headers(text, &top.of("headers"), found));
-    DoorRules { routes, policy_keys, client_ip, trusted_proxies, admin_token, headers }
+    let drain = file
+        .drain
+        .as_ref()
+        .and_then(|text| top.of("drain").note(span_within(text, Duration::ZERO, DRAIN_MAX), found));
+    let drain = drain.unwrap_or(DRAIN);
+    DoorRules { routes, policy_keys, client_ip, trusted_proxies, admin_token, headers, drain }
 }
 
 /// How Envoy's service answers.
@@ -116,6 +131,8 @@ fn route(
         let names = file.policies.keys().map(String::as_str);
         found.push(spot.of("policy").problem(unknown_policy(&text.policy, names)));
     }
+    // Our own proxy can wait and give back; then whoever else asks is told that they cannot.
+    let unaskable = |policy| unaskable(policy, file.proxy.is_some());
     if let Some(why) = file.policies.get(&text.policy).and_then(unaskable) {
         found.push(spot.of("policy").problem(why));
     }
@@ -134,15 +151,17 @@ fn route(
 }
 
 /// Why a proxy cannot be answered by a policy.
-fn unaskable(policy: &text::Policy) -> Option<&'static str> {
+fn unaskable(policy: &text::Policy, is_proxy: bool) -> Option<&'static str> {
     let shapes = "is a leaky bucket, which delays: a proxy that asks can only be told yes or no";
     let holds = "limits concurrency: a proxy that asks cannot give a place back";
     let of = |algorithm| match algorithm {
+        _ if is_proxy => None,
         Some(text::Algorithm::LeakyBucket) => Some(shapes),
         Some(text::Algorithm::Concurrency) => Some(holds),
         _ => None,
     };
     match policy {
+        text::Policy::Line(_) if is_proxy => None,
         text::Policy::Line(line) if line.starts_with("leaky-bucket") => Some(shapes),
         text::Policy::Line(line) if line.starts_with("concurrency") => Some(holds),
         text::Policy::Line(_) => None,

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::problem::{Problem, Problems};
 use super::{contents, yaml};
+use crate::envoy as envoy_config;
 
 /// A policy to write, and what there is to say about it.
 struct Draft {
@@ -28,18 +29,18 @@ enum Limits {
     None,
 }
 
-/// The file of envoyproxy/ratelimit, or a folder of them.
-pub(crate) fn envoy(path: &Path) -> Result<String, Vec<Problems>> {
-    envoy::files(path).map(|drafts| {
-        let head = "# Every limit is a policy here, for those who ask by its name. Envoy itself needs nothing of this:\n\
-                    # `tidegate serve --envoy-config` reads the original, with its matching rules.\n";
-        written(head, &drafts)
-    })
+/// The file of envoyproxy/ratelimit, or a folder of them; otherwise a line for each thing that is wrong.
+pub(crate) fn envoy(path: &Path) -> Result<String, Vec<String>> {
+    let rules = envoy_config::load(path)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let head = "# Every limit is a policy here, for those who ask by its name. Envoy itself needs nothing of this:\n\
+                # `tidegate serve --envoy-config` reads the original, with its matching rules.\n";
+    Ok(written(head, &envoy::drafts(&rules)))
 }
 
 /// The limits file of limitador.
-pub(crate) fn limitador(path: &Path) -> Result<String, Vec<Problems>> {
-    let drafts = limitador::file(path).map_err(|problems| vec![problems])?;
+pub(crate) fn limitador(path: &Path) -> Result<String, Vec<String>> {
+    let drafts = limitador::file(path).map_err(|problems| problems.lines())?;
     let head = "# A namespace is a policy. Limits with conditions are policies of their own: ask them when the\n\
                 # conditions hold. The variables of a limit are the identifiers that a check gives, by name; for a\n\
                 # limit without variables that is `global`, always the same.\n";

@@ -13,6 +13,7 @@ pub(crate) struct Listens {
     pub(crate) http: Option<Listen>,
     pub(crate) grpc: Option<Listen>,
     pub(crate) resp: Option<Listen>,
+    pub(crate) proxy: Option<Listen>,
 }
 
 /// How one door is opened.
@@ -30,7 +31,7 @@ pub(crate) struct Listen {
 impl Default for Listens {
     fn default() -> Self {
         let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
-        Self { http: Some(Listen::on(address)), grpc: None, resp: None }
+        Self { http: Some(Listen::on(address)), grpc: None, resp: None, proxy: None }
     }
 }
 
@@ -50,16 +51,16 @@ pub(crate) fn listens(
     let Some(text) = text else { return Listens::default() };
     let mut door = |name: &str, text: Option<&text::Door>| listen(text?, &spot.of(name), found);
     let (http, grpc) = (door("http", text.http.as_ref()), door("grpc", text.grpc.as_ref()));
-    let resp = door("resp", text.resp.as_ref());
-    for (name, listen) in [("http", &http), ("grpc", &grpc)] {
+    let (resp, proxy) = (door("resp", text.resp.as_ref()), door("proxy", text.proxy.as_ref()));
+    for (name, listen) in [("http", &http), ("grpc", &grpc), ("proxy", &proxy)] {
         if listen.as_ref().is_some_and(|listen| listen.password.is_some()) {
             found.push(spot.of(name).problem("has no password: only `resp` has"));
         }
     }
-    if text.http.is_none() && text.grpc.is_none() && text.resp.is_none() {
-        found.push(spot.problem("no door is named: expected http, grpc or resp"));
+    if [&text.http, &text.grpc, &text.resp, &text.proxy].into_iter().all(Option::is_none) {
+        found.push(spot.problem("no door is named: expected http, grpc, resp or proxy"));
     }
-    Listens { http, grpc, resp }
+    Listens { http, grpc, resp, proxy }
 }
 
 fn listen(text: &text::Door, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<Listen> {

@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use schemars::generate::SchemaSettings;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::text::File;
 
-/// Draft 2020-12, as `tidegate config schema` prints it.
+/// Draft 2020-12: what a value has to be once variables are in it.
 pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<File>().to_value();
@@ -43,6 +43,67 @@ fn without_null(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(without_null),
         _ => {}
     }
+}
+
+/// The schema as `tidegate config schema` prints it, for editors: they see a file before variables are in it, so that
+/// `${NAME}` may also stand for a number, a word or a `true`.
+pub(crate) fn for_editors() -> Value {
+    let mut schema = SCHEMA.clone();
+    allow_variables(&mut schema);
+    schema["$defs"][VARIABLE] = json!({
+        "description": "A value from the environment: `${NAME}` or `${NAME:-default}`.",
+        "type": "string",
+        "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
+    });
+    schema
+}
+
+const VARIABLE: &str = "Variable";
+
+/// Adds a variable to the choices of whatever is no plain text.
+fn allow_variables(schema: &mut Value) {
+    let Value::Object(fields) = schema else { return };
+    for word in ["properties", "$defs"] {
+        let named = fields.get_mut(word).and_then(Value::as_object_mut);
+        named.into_iter().flat_map(|named| named.values_mut()).for_each(allow_variables);
+    }
+    for word in ["items", "additionalProperties"] {
+        fields.get_mut(word).into_iter().for_each(allow_variables);
+    }
+    let variable = json!({ "$ref": format!("#/$defs/{VARIABLE}") });
+    for word in ["anyOf", "oneOf"] {
+        let Some(Value::Array(choices)) = fields.get_mut(word) else { continue };
+        choices.iter_mut().filter(|choice| !is_scalar(choice)).for_each(allow_variables);
+        let is_text = |choice: &Value| choice.get("type") == Some(&json!("string"));
+        // Once for all of them: one of several has to be one.
+        if choices.iter().any(is_scalar) && !choices.iter().any(|it| is_text(it) && !is_scalar(it))
+        {
+            choices.push(variable.clone());
+        }
+    }
+    if is_scalar(schema) {
+        *schema = with_choice(schema.take(), &variable);
+    }
+}
+
+/// Whether a value is a number, a word, or yes or no.
+fn is_scalar(schema: &Value) -> bool {
+    let is_word = schema.get("enum").is_some() || schema.get("const").is_some();
+    match schema.get("type").and_then(Value::as_str) {
+        Some("integer" | "boolean") => true,
+        Some("string") => is_word,
+        _ => false,
+    }
+}
+
+/// A schema or another one. What is told of it stays outside, where editors look for it.
+fn with_choice(schema: Value, other: &Value) -> Value {
+    let Value::Object(fields) = schema else { return schema };
+    let told = ["description", "default", "examples"];
+    let (mut outside, inside): (Map<_, _>, Map<_, _>) =
+        fields.into_iter().partition(|(word, _)| told.contains(&&**word));
+    outside.insert("anyOf".to_owned(), json!([inside, other]));
+    outside.into()
 }
 
 /// The definition that a schema refers to, or the schema itself.

@@ -77,6 +77,12 @@ fn values_of_another_kind_are_told_with_what_was_expected() {
         &["f:1:31: overrides[0].key: expected text, got a number (put it in quotes)"],
     );
     check("overrides: [{ key: x, allow: true }]", &["f:1:13: overrides[0]: `policy` is missing"]);
+    // What counts under no name, as CL.THROTTLE does, is never a policy's.
+    for name in ["", "\\n", &"x".repeat(129)] {
+        let told = problems(&format!("policies: {{ \"{name}\": 5/h }}"));
+        let expected = "expected a name of 1 to 128 bytes without control characters";
+        assert!(matches!(&told[..], [only] if only.ends_with(expected)), "{told:?}");
+    }
     // What is commented out leaves a name without a value.
     check("policies:\noverrides:\nadmin:\n", &[]);
     check("", &[]);

@@ -7,8 +7,10 @@ mod doors;
 mod limit;
 mod listen;
 mod policy;
+mod proxy;
 mod scalar;
 mod store;
+mod telemetry;
 
 use std::collections::BTreeMap;
 
@@ -25,8 +27,10 @@ pub(crate) use self::listen::{Door, DoorOptions, Listen};
 pub(crate) use self::policy::{
     Mode, OnStoreError, OnStoreErrorWord, Override, Policy, PolicyOptions, Replicas, Unconfirmed,
 };
+pub(crate) use self::proxy::{Balance, Health, HostHeader, Proxy};
 pub(crate) use self::scalar::{Amount, OneOrMany, Secret, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
+pub(crate) use self::telemetry::Telemetry;
 
 /// The configuration of tidegate.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -48,6 +52,8 @@ pub(crate) struct File {
     /// Which policy a request falls under, for forward-auth and the proxy: the first match wins.
     #[serde(default)]
     pub(crate) routes: Vec<Route>,
+    /// The reverse proxy: where requests are passed on to that the routes let pass. Goes with `listen.proxy`.
+    pub(crate) proxy: Option<Proxy>,
     /// How the client of a request is found behind proxies.
     pub(crate) client_ip: Option<ClientIp>,
     /// What every key in the store begins with: keeps deployments on one Redis apart. Default: `tg`. Needs a restart to
@@ -60,4 +66,10 @@ pub(crate) struct File {
     pub(crate) headers: Option<Headers>,
     /// The rate limit service that Envoy asks.
     pub(crate) envoy: Option<Envoy>,
+    /// For how long new connections are still served after SIGTERM, while `/readyz` says 503: at least as long as it takes
+    /// a balancer to look twice. Up to 5min. Default: 1s.
+    #[schemars(example = "5s")]
+    pub(crate) drain: Option<Span>,
+    /// What is sent to a collector of OpenTelemetry. Needs a restart to change.
+    pub(crate) telemetry: Option<Telemetry>,
 }

@@ -7,19 +7,22 @@ mod route;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use axum::body::Body;
 use axum::http::header::{CONNECTION, HeaderName, HeaderValue};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, Version};
+use axum::http::{HeaderMap, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use tidegate::tower::write_retry_after;
-use tidegate::{Answer, Check, Clock, Key, Op, Source, SystemClock};
+use tidegate::{Answer, Clock, Op, Source, SystemClock};
 
-pub(crate) use self::route::{BadMatch, Match, Route, Routes};
+pub(crate) use self::route::{BadMatch, Found, Match, Route, Routes};
 use super::http::{Problem, Told};
+use super::refusal;
 use crate::gate::{Gate, Snapshot};
 use crate::headers;
 use crate::identity::Seen;
 use crate::listen::Peer;
+use crate::metrics::DoorName;
 
 /// What a refusal is, whatever status the proxy wants it told with.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
@@ -47,7 +50,7 @@ async fn decide(
     policy: Option<&str>,
     request: &Parts,
 ) -> Result<Response, Problem> {
-    let counted = Told::begin(gate);
+    let counted = Told::begin(gate, DoorName::Http);
     let snapshot = gate.now();
     let (engine, settings) = (&snapshot.engine, &snapshot.http);
     let denied = deny_status(request.uri.query().unwrap_or_default())?;
@@ -57,34 +60,35 @@ async fn decide(
     let Some(found) = settings.routes.find(&seen, policy) else {
         return Ok(StatusCode::OK.into_response()); // nothing limits it
     };
-    let key = found.key.of(&seen, found.route);
-    let check = Check { policy: found.policy, key: Key::One(&key), cost: found.cost };
-    let answer = engine.ask(&check, Op::Take).await;
-    counted.decided(&check, &answer);
+    let answer = engine.ask(&found.check(), Op::Take).await;
+    counted.decided(&found.check(), &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
-    Ok(told(&snapshot, &answer, &key, denied))
+    Ok(told(&snapshot, &seen, &found, &answer, denied))
 }
 
-fn told(snapshot: &Snapshot, answer: &Answer<'_>, key: &[u8], denied: StatusCode) -> Response {
+fn told(
+    snapshot: &Snapshot,
+    seen: &Seen<'_>,
+    found: &Found<'_>,
+    answer: &Answer<'_>,
+    denied: StatusCode,
+) -> Response {
     let decision = answer.decision;
     if answer.source == Source::FailClosed {
         let mut response = Problem::fails_closed(answer.policy).into_response();
         write_retry_after(response.headers_mut(), decision.retry_after());
         return response;
     }
-    let mut response = if decision.allowed() {
-        StatusCode::OK.into_response()
-    } else {
-        let refused = StatusCode::TOO_MANY_REQUESTS;
-        let status = snapshot.follower.shed_status(answer.policy, key).unwrap_or(refused);
-        // What the proxy wants it told with, unless that is what it is.
-        let denied = if denied == refused { status } else { denied };
-        let mut response = Problem::limited(denied, answer).into_response();
-        response.headers_mut().insert(STATUS, HeaderValue::from(status.as_u16()));
-        response
-    };
-    headers::add(response.headers_mut(), snapshot.http.headers, answer, SystemClock.now());
-    response
+    let mut told = HeaderMap::new();
+    headers::add(&mut told, snapshot.http.headers, answer, SystemClock.now());
+    if decision.allowed() {
+        return (StatusCode::OK, told).into_response();
+    }
+    let status = snapshot.refusal_status(found);
+    told.insert(STATUS, HeaderValue::from(status.as_u16()));
+    // What the proxy wants it told with, unless it wants it told as it is.
+    let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
+    refusal::response(seen, Problem::limited(denied, answer), told).map(Body::from)
 }
 
 /// The status of a refusal. Some proxies append the client's own query, so that it can only choose among refusals.

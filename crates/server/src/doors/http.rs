@@ -6,7 +6,8 @@
 mod admin;
 mod answer;
 mod body;
-mod connection;
+pub(crate) mod connection;
+mod door;
 mod express;
 mod hold;
 mod openapi;
@@ -37,7 +38,8 @@ use hyper::body::{Body as _, Incoming};
 use tidegate::tower::{Headers, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
 
-pub(crate) use self::connection::{HttpBounds, HttpDoor};
+pub(crate) use self::connection::HttpBounds;
+pub(crate) use self::door::HttpDoor;
 pub(crate) use self::operations::Told;
 pub(crate) use self::problem::Problem;
 use self::question::Question;
@@ -48,6 +50,7 @@ use super::{forward_auth, rls};
 use crate::gate::Gate;
 use crate::headers;
 use crate::listen::Peer;
+use crate::metrics::DoorName;
 
 type Answered = Result<Response, Problem>;
 
@@ -158,7 +161,7 @@ async fn auth_by(
 }
 
 async fn policies(State(gate): State<Arc<Gate>>) -> Response {
-    policies::render(&gate.now().engine).into_response()
+    policies::render(&gate.now()).into_response()
 }
 
 async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<Whole, Problem>
@@ -169,7 +172,7 @@ where
 }
 
 async fn decide_on(gate: &Gate, body: &[u8], op: Op) -> Result<Whole, Problem> {
-    let told = Told::begin(gate);
+    let told = Told::begin(gate, DoorName::Http);
     let snapshot = gate.now();
     let engine = &snapshot.engine;
     let request: Request<'_> = body::decode(body)?;
@@ -186,7 +189,7 @@ async fn decide_on(gate: &Gate, body: &[u8], op: Op) -> Result<Whole, Problem> {
 /// bad element is refused whole.
 async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read_batch(body).await?;
-    let told = Told::begin(&gate);
+    let told = Told::begin(&gate, DoorName::Http);
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
     let engine = &gate.now().engine;
@@ -232,7 +235,7 @@ async fn check_together(engine: &Engine, questions: &[Question<'_>], told: &Told
 /// Takes a place in a leaky bucket's queue. The caller waits.
 async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let body = body::read(body).await?;
-    let told = Told::begin(&gate);
+    let told = Told::begin(&gate, DoorName::Http);
     let request: Request<'_> = body::decode(&body)?;
     let engine = &gate.now().engine;
     let question = request.question()?;

@@ -50,7 +50,7 @@ pub(super) struct Node {
 
 /// What of an entry has counters of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Counts {
+pub(crate) enum Counts {
     /// Whatever is met is counted together.
     Together,
     ByValue,
@@ -102,6 +102,18 @@ pub(crate) enum CounterKey<'a> {
 impl Rules {
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
         self.domains.get(name)
+    }
+
+    /// Whether a policy stands for nothing that is written, but for limits that come with a request.
+    pub(crate) fn is_placeholder(&self, policy: &str) -> bool {
+        self.domains.values().any(|domain| domain.own_limits == policy)
+    }
+
+    /// Every rule, with what each descriptor on the way to it counts by.
+    pub(crate) fn all(&self) -> Vec<(&Rule, Vec<Counts>)> {
+        let mut all = Vec::new();
+        self.domains.values().for_each(|domain| domain.root.all(&[], &mut all));
+        all
     }
 
     /// Every rule that limits, as a policy by its name.
@@ -159,6 +171,14 @@ impl Level {
             Counts::ByKeyAndValue => counted.extend([key, value]),
         }
         Some(node)
+    }
+
+    fn all<'r>(&'r self, before: &[Counts], all: &mut Vec<(&'r Rule, Vec<Counts>)>) {
+        for node in &self.nodes {
+            let way = [before, &[node.counts]].concat();
+            node.below.all(&way, all);
+            all.extend(node.rule.as_ref().map(|rule| (rule, way)));
+        }
     }
 
     fn policies<'r>(&'r self, domain: &str, all: &mut Vec<(&'r str, Policy)>) {

@@ -55,11 +55,7 @@ impl<'a> Seen<'a> {
         request: &'a Parts,
     ) -> Result<Self, Doubtful> {
         let headers = without_named(&request.headers);
-        // A Unix socket is open to whom its file's owner lets in, so that its peer needs no other trust.
-        let (client, trusted) = match peer {
-            Peer::Ip(ip) => (client_ip.of(ip, &headers), client_ip.trusts(ip)),
-            Peer::Unix => (client_ip.behind(Ipv4Addr::LOCALHOST.into(), &headers), true),
-        };
+        let (client, trusted) = client_of(client_ip, peer, &headers);
         let told = |names| if trusted { one_of(&headers, names) } else { Ok(None) };
         let uri = told(&URI)?;
         let sent = || request.uri.path_and_query().map_or("/", |both| both.as_str());
@@ -81,9 +77,39 @@ impl<'a> Seen<'a> {
         })
     }
 
+    /// The request as it stands, for who passes it on: only where it comes from is a matter of trust.
+    pub(crate) fn direct(
+        client_ip: &'a ClientIp,
+        peer: Peer,
+        request: &'a Parts,
+    ) -> Result<Self, Doubtful> {
+        let headers = without_named(&request.headers);
+        let (client, _) = client_of(client_ip, peer, &headers);
+        let host = last(&headers, &HOST);
+        let host = host.as_deref().or_else(|| request.uri.host()).map(host_name);
+        Ok(Self {
+            client,
+            method: request.method.as_str().into(),
+            host: host.unwrap_or_default(),
+            path: Path::read(request.uri.path()).map_err(Doubtful::Path)?,
+            query: request.uri.query().unwrap_or_default().into(),
+            headers,
+            client_ip,
+        })
+    }
+
     /// What the client is counted by.
     pub(crate) fn client_name(&self) -> String {
         self.client_ip.name(self.client)
+    }
+}
+
+/// The client's address, and whether the peer's word on such things is taken.
+fn client_of(client_ip: &ClientIp, peer: Peer, headers: &HeaderMap) -> (IpAddr, bool) {
+    match peer {
+        Peer::Ip(ip) => (client_ip.of(ip, headers), client_ip.trusts(ip)),
+        // A Unix socket is open to whom its file's owner lets in, so that its peer needs no other trust.
+        Peer::Unix => (client_ip.behind(Ipv4Addr::LOCALHOST.into(), headers), true),
     }
 }
 

@@ -13,6 +13,9 @@ use crate::text::{closest, printable};
 const MARK: u8 = 0;
 /// The key of everybody.
 const GLOBAL: &str = "global";
+/// What a fingerprint begins with. Plain digits would be what many an API key looks like, and those are to stay as they
+/// are: overrides name them.
+const FINGERPRINT: &str = "fingerprint-";
 
 /// Parts of a request that make its key; each is the first of its alternatives that the request has.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,12 +81,14 @@ impl KeyParts {
     }
 }
 
-/// Whether a client's value looks like an address, a network, the key of everybody or a key of several parts.
+/// Whether a client's value looks like an address, a network, the key of everybody, a fingerprint or a key of several
+/// parts.
 fn reads_as_ours(value: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(value) else { return false };
     let address = text.split('/').next().unwrap_or_default();
     let length = text.split(':').next().filter(|length| length.len() < text.len());
     text == GLOBAL
+        || text.starts_with(FINGERPRINT)
         || address.parse::<std::net::IpAddr>().is_ok()
         || length.is_some_and(|length| length.parse::<usize>().is_ok())
 }

@@ -47,7 +47,6 @@ impl Path {
     }
 
     /// As it is to be forwarded.
-    #[cfg_attr(not(test), expect(dead_code, reason = "there is no proxy that forwards yet"))]
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

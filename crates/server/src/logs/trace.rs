@@ -1,17 +1,53 @@
 //! W3C trace context: the trace that a request belongs to, so that what is logged of it can be found from there.
 
 use axum::http::HeaderMap;
-use tracing::Span;
+use tracing::{Instrument, Span};
 
-/// The span of a request that says which trace it is part of. None for others: they cost nothing.
-pub(crate) fn span(headers: &HeaderMap) -> Option<Span> {
-    let trace_id = trace_id(headers.get("traceparent")?.as_bytes())?;
-    Some(tracing::info_span!("request", trace_id))
+#[cfg(feature = "otlp")]
+use crate::telemetry::Parent;
+
+/// The trace that a request says it is part of.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    span: Span,
+    #[cfg(feature = "otlp")]
+    parent: Option<Parent>,
+}
+
+impl Trace {
+    /// None for a request that names none: it costs nothing.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let context = context(headers.get("traceparent")?.as_bytes())?;
+        Some(Self {
+            span: tracing::info_span!("request", trace_id = context.trace),
+            #[cfg(feature = "otlp")]
+            parent: Parent::new(context.trace, context.parent, context.flags),
+        })
+    }
+
+    /// What is logged and decided meanwhile belongs to the trace.
+    pub(crate) async fn around<T>(self, work: impl Future<Output = T>) -> T {
+        let work = work.instrument(self.span);
+        #[cfg(feature = "otlp")]
+        if let Some(parent) = self.parent {
+            return parent.around(work).await;
+        }
+        work.await
+    }
+}
+
+/// What a `traceparent` says.
+struct Context<'a> {
+    trace: &'a str,
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans are sent below it"))]
+    parent: &'a str,
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans are sampled"))]
+    flags: &'a str,
 }
 
 /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`: a version, the trace, its parent and flags. Later versions
 /// may say more behind that. Nothing else comes in: what is written down is 32 digits and no user's bytes.
-fn trace_id(header: &[u8]) -> Option<&str> {
+fn context(header: &[u8]) -> Option<Context<'_>> {
     let text = std::str::from_utf8(header).ok()?;
     let mut parts = text.split('-');
     let (version, trace, parent, flags) =
@@ -23,7 +59,11 @@ fn trace_id(header: &[u8]) -> Option<&str> {
     let is_sound =
         is_hex(version, 2) && is_hex(trace, 32) && is_hex(parent, 16) && is_hex(flags, 2);
     let is_known = version != "ff" && (version != "00" || parts.next().is_none());
-    (is_sound && is_known && !is_zero(trace) && !is_zero(parent)).then_some(trace)
+    (is_sound && is_known && !is_zero(trace) && !is_zero(parent)).then_some(Context {
+        trace,
+        parent,
+        flags,
+    })
 }
 
 #[cfg(test)]
@@ -46,7 +86,7 @@ mod tests {
             ("\u{1b}[31m-x-y-z".to_owned(), false),
             (String::new(), false),
         ] {
-            let found = trace_id(header.as_bytes());
+            let found = context(header.as_bytes()).map(|it| it.trace);
             assert_eq!(found, is_sound.then_some(trace), "{header}");
         }
     }

@@ -32,8 +32,8 @@ macro_rules! families {
         $(pub(super) const $id: Family =
             Family { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
 
-        #[cfg(test)]
-        const ALL: &[Family] = &[$($id),*];
+        #[cfg(any(test, feature = "otlp"))]
+        pub(super) const ALL: &[Family] = &[$($id),*];
     };
 }
 
@@ -50,6 +50,20 @@ families! {
         "Connections that were accepted, by door.";
     STORE_ERRORS: Counter "tidegate_store_errors_total" ["kind"]
         "Checks that the store should have decided and did not, by what was wrong.";
+    UPSTREAM_REQUESTS: Counter "tidegate_upstream_requests_total" ["upstream", "status"]
+        "Requests that the proxy passed on, by upstream and how they ended: 1xx to 5xx, or without an answer unreached, timeout, broken, or abandoned by the client.";
+    UPSTREAM_DURATION: Histogram "tidegate_upstream_duration_seconds" ["upstream"]
+        "Time from a request that was passed on to the head of its answer, by upstream.";
+    UPSTREAM_UP: Gauge "tidegate_upstream_up" ["upstream"]
+        "Whether an upstream gets requests: 0 while it is left alone.";
+    UPSTREAM_UNDER_WAY: Gauge "tidegate_upstream_under_way" ["upstream"]
+        "Requests that an upstream has not finished.";
+    UPSTREAM_IDLE: Gauge "tidegate_upstream_idle_connections" ["upstream"]
+        "Connections to an upstream that are kept for later.";
+    URL_COUNT: Gauge "request_count_by_url" ["url"]
+        "Requests that the proxy passed on in the last minute, by path, for the hundred that were asked for most; paths beyond ten thousand are other.";
+    URL_MEAN: Gauge "request_resp_avg_by_url" ["url"]
+        "Mean time in milliseconds from such a request to the head of its answer; those that still wait count with their age.";
     BREAKER_STATE: Gauge "tidegate_breaker_state" []
         "Whether the store is asked: 0 closed (as ever), 1 probing, 2 open (left alone).";
     BREAKER_OPENED: Counter "tidegate_breaker_opened_total" []
@@ -96,10 +110,6 @@ families! {
         "What is in force of limits that follow the load, in their own unit; of those that follow URLs, for the slowest one. One of several limits of a policy is told as policy/limit.";
     DOWNSTREAM_P99: Gauge "downstream_latency_p99" ["target"]
         "Seconds within which 99 of 100 responses of a target came in the last minute, at most a quarter too much. At most 256 targets.";
-    URL_COUNT: Gauge "request_count_by_url" ["url"]
-        "Requests for a URL in the last minute, where a limit follows URLs: the 100 that were asked for most.";
-    URL_MEAN: Gauge "request_resp_avg_by_url" ["url"]
-        "Seconds that their responses took on average.";
     RELOADS: Counter "tidegate_config_reload_total" ["result"]
         "Times that the configuration was read again: ok if it is in force, error if it was refused whole.";
     UNSAID: Counter "tidegate_log_unsaid_total" ["event"]

@@ -1,8 +1,9 @@
 //! Prometheus' text format, version 0.0.4.
 
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 
 use super::catalog::Family;
+use super::sink::{Figure, Sink};
 
 /// What a scrape is told its body is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -12,54 +13,25 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 pub(super) struct Text(String);
 
 impl Text {
-    /// What a family is; its samples follow.
-    pub(super) fn family(&mut self, family: &Family) {
+    pub(super) fn finish(self) -> String {
+        self.0
+    }
+}
+
+impl Sink for Text {
+    fn family(&mut self, family: &Family) {
         let Family { name, kind, help, .. } = family;
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str());
     }
 
-    /// A family of one sample.
-    pub(super) fn single(&mut self, family: &Family, value: impl Display) {
-        self.family(family);
-        self.sample(family, &[], value);
-    }
-
-    pub(super) fn sample(&mut self, family: &Family, labels: &[&str], value: impl Display) {
-        self.line(
-            family.name,
-            "",
-            family.labels.iter().copied().zip(labels.iter().copied()),
-            value,
-        );
-    }
-
-    /// The samples of one histogram: counts by bucket, of which the last has no bound.
-    pub(super) fn histogram(
-        &mut self,
-        family: &Family,
-        labels: &[&str],
-        (bounds_s, counts): (&[f64], &[u64]),
-        sum_s: f64,
-    ) {
-        let labels = || family.labels.iter().copied().zip(labels.iter().copied());
-        let bounds = bounds_s.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
-        let mut so_far = 0;
-        for (bound, count) in bounds.zip(counts) {
-            so_far += count;
-            self.line(family.name, "_bucket", labels().chain([("le", bound.as_str())]), so_far);
-        }
-        self.line(family.name, "_sum", labels(), sum_s);
-        self.line(family.name, "_count", labels(), so_far);
-    }
-
     fn line<'a>(
         &mut self,
-        name: &str,
-        suffix: &str,
-        labels: impl Iterator<Item = (&'a str, &'a str)>,
-        value: impl Display,
+        family: &Family,
+        suffix: &'static str,
+        labels: impl Iterator<Item = (&'static str, &'a str)>,
+        value: Figure,
     ) {
-        let _ = write!(self.0, "{name}{suffix}");
+        let _ = write!(self.0, "{}{suffix}", family.name);
         let mut closing = "";
         for (label, value) in labels {
             let opening = if closing.is_empty() { '{' } else { ',' };
@@ -67,10 +39,6 @@ impl Text {
             closing = "}";
         }
         let _ = writeln!(self.0, "{closing} {value}");
-    }
-
-    pub(super) fn finish(self) -> String {
-        self.0
     }
 }
 
@@ -89,7 +57,7 @@ mod tests {
         let mut text = Text::default();
         let kind = Kind::Counter;
         let plain = Family { name: "a_total", kind, labels: &[], help: "Help." };
-        text.single(&plain, 1);
+        text.single(&plain, 1_u64);
         let labelled = Family { name: "b", kind: Kind::Gauge, labels: &["x", "y"], help: "More." };
         text.family(&labelled);
         text.sample(&labelled, &["say \"\\\"", "two\nlines"], 2.5);

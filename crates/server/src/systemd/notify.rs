@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::pin::pin;
 use std::time::Duration;
 
 /// Who wants to hear how the service does; nobody, usually.
@@ -30,13 +31,15 @@ impl Notifier {
         self.send("STOPPING=1\nSTATUS=finishing the requests in flight");
     }
 
-    /// Gives signs of life for ever, at twice the pace that is wanted: a runtime that hangs gives none.
-    pub(crate) async fn keep_alive(&self) {
-        let Some(watchdog) = self.watchdog else { return std::future::pending().await };
-        let mut beat = tokio::time::interval(watchdog / 2);
+    /// Gives signs of life until something is done, at twice the pace that is wanted: a runtime that hangs gives none.
+    pub(crate) async fn alive_during<T>(&self, work: impl Future<Output = T>) -> T {
+        let Some(watchdog) = self.watchdog else { return work.await };
+        let (mut work, mut beat) = (pin!(work), tokio::time::interval(watchdog / 2));
         loop {
-            beat.tick().await;
-            self.send("WATCHDOG=1");
+            tokio::select! {
+                done = &mut work => return done,
+                _ = beat.tick() => self.send("WATCHDOG=1"),
+            }
         }
     }
 

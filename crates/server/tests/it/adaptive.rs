@@ -1,11 +1,15 @@
 //! Limits that follow the load, at every door of the real binary.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Response;
 use serde_json::{Value, json};
 
 use crate::probe::Probe;
 use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::proxy_support::{Origin, Proxy};
 use crate::support::{Folder, Server};
 
 /// Follows a probe, fast enough for a test: what it says counts from the next second on.
@@ -145,7 +149,7 @@ fn a_url_is_limited_by_its_own_response_time() {
     let reply = server.send("GET", "/v1/auth/pages", &seen, b"");
     assert_eq!(reply.header("x-ratelimit-limit"), Some("122"));
     assert_eq!(server.metric(r#"request_count_by_url{url="/report"}"#), Some(1.0));
-    assert_eq!(server.metric(r#"request_resp_avg_by_url{url="/report"}"#), Some(9.15));
+    assert_eq!(server.metric(r#"request_resp_avg_by_url{url="/report"}"#), Some(9150.0));
     assert_eq!(server.metric(r#"rate_limit_effective_limit{policy="pages"}"#), Some(4.0));
     let p99_s = server.metric(r#"downstream_latency_p99{target="web"}"#).unwrap();
     assert!((60.0..76.0).contains(&p99_s), "{p99_s}");
@@ -269,4 +273,30 @@ fn servers_on_one_redis_agree() {
         // By itself the first would have 800.
         compared > 0 && limits.iter().all(|limit| (300..=401).contains(limit))
     });
+}
+
+#[test]
+fn the_proxy_measures_what_it_passes_on() {
+    let folder = Folder::new();
+    let origin = Origin::start(|request| async move {
+        if request.uri().path() == "/slow" {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        Response::new(Body::empty())
+    });
+    let more = "policies:\n  pages: { key: url, algorithm: sliding-window, limit: 240/min, adaptive: \
+                { source: latency, ramp: { min_value: 1s, max_value: 1500ms, min_rate: 4/min } } }\n\
+                routes: [{ policy: pages }]\n";
+    let proxy = Proxy::start(&folder, &origin.url(), "", more);
+    let limit = |path: &str| {
+        let reply = proxy.server.get(path);
+        assert_eq!(reply.status, 200);
+        reply.header("x-ratelimit-limit").map(str::to_owned)
+    };
+    assert_eq!(limit("/slow?page=1").as_deref(), Some("240"));
+    let effective = || proxy.metric(r#"rate_limit_effective_limit{policy="pages"}"#);
+    wait_until("it follows", DEADLINE, || effective() == Some(4.0));
+    assert_eq!(limit("/slow?page=2").as_deref(), Some("4"));
+    assert_eq!(limit("/").as_deref(), Some("240"));
+    assert_eq!(proxy.metric(r#"request_count_by_url{url="/slow"}"#), Some(2.0));
 }

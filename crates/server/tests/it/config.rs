@@ -1,7 +1,12 @@
 //! Configuration files, from outside: what is printed, checked and imported.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
+use serde_json::json;
+
+use crate::programs::root;
 use crate::support::{Folder, run, run_with};
 
 #[test]
@@ -38,6 +43,43 @@ fn the_example_is_right() {
     let schema: serde_json::Value =
         serde_json::from_str(&run(&["config", "schema"]).stdout).unwrap();
     assert_eq!(schema["properties"]["policies"]["type"], "object");
+}
+
+/// What a validator that is not ours says of a file, by the schema that editors get.
+fn complaint(folder: &Folder, file: &serde_json::Value) -> String {
+    let schema = folder.write("schema.json", run(&["config", "schema"]).stdout);
+    let file = folder.write("file.json", file.to_string());
+    let python = root().join("target/clients/python/bin/python");
+    assert!(python.exists(), "{} is missing: `./dev clients` installs it", python.display());
+    let script = "import json, sys, jsonschema
+schema, file = (json.load(open(path)) for path in sys.argv[1:])
+jsonschema.Draft202012Validator.check_schema(schema)
+for error in jsonschema.Draft202012Validator(schema).iter_errors(file): print(error.json_path)";
+    let ran = Command::new(python).args(["-c", script, &schema, &file]).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn editors_take_variables_wherever_a_value_stands() {
+    let folder = Folder::new();
+    let with = |value: serde_json::Value| {
+        json!({
+            "mode": value,
+            "store": { "url": "redis://${HOST}", "nodes": value, "breaker": value },
+            "client_ip": { "ipv6_prefix": value },
+            "policies": {
+                "api": { "limit": "100/min", "burst": value, "lease": value, "algorithm": value, "on_store_error": value },
+            },
+        })
+    };
+    assert_eq!(complaint(&folder, &with(json!("${VALUE}"))), "");
+    assert_eq!(complaint(&folder, &with(json!("${VALUE:-7}"))), "");
+    // What is no variable is still told; of a choice it is the choice.
+    let told = complaint(&folder, &with(json!("nonsense")));
+    let told: BTreeSet<_> = told.lines().collect();
+    let expected = ["$.client_ip.ipv6_prefix", "$.mode", "$.policies.api", "$.store"];
+    assert_eq!(told, expected.into());
 }
 
 #[test]
@@ -80,10 +122,21 @@ fn what_others_were_configured_with_becomes_ours() {
     let envoy = "domain: edge\ndescriptors:\n  - key: tier\n    value: gold\n    descriptors:\n      \
                  - key: api_key\n        rate_limit: { unit: MINUTE, requests_per_unit: 500 }\n        \
                  shadow_mode: true\n  - key: blocked\n    rate_limit: { unit: day, requests_per_unit: 0 }\n";
+    let ours = |key: &str, unit: &str, more: &str| {
+        format!(
+            "  - {{ key: {key}, value: x, rate_limit: {{ unit: {unit}, requests_per_unit: 5, {more} }} }}\n"
+        )
+    };
+    let envoy = [
+        envoy.to_owned(),
+        ours("paced", "second", "algorithm: gcra, burst: 9, on_store_error: deny"),
+        ours("filled", "hour", "algorithm: token-bucket, burst: 9"),
+        ours("monthly", "month", "algorithm: quota"),
+        ours("yearly", "year", "algorithm: quota"),
+    ];
     let limitador = "- { namespace: shop, max_value: 10, seconds: 60, variables: [user_id] }\n\
                      - { namespace: shop, max_value: 5, seconds: 1, name: burst, conditions: [\"m == 'POST'\"], variables: [] }\n";
-    fs::create_dir(folder.path("envoy")).unwrap();
-    folder.write("envoy/a.yaml", envoy);
+    folder.write("envoy/a.yaml", envoy.concat());
     folder.write("envoy/note.txt", "no YAML: [");
     let limitador = folder.write("limits.yaml", limitador);
     for (from, path, lines) in [
@@ -92,7 +145,12 @@ fn what_others_were_configured_with_becomes_ours() {
             folder.path("envoy"),
             &[
                 r#"  "edge/tier_gold/api_key": { algorithm: fixed-window, limit: 500/min, mode: shadow }"#,
+                "  # edge/tier_gold/api_key: one counter per value; give the value as the key",
                 "  # edge/blocked: refuses everything; block keys by overrides",
+                r#"  "edge/paced_x": { limit: 5/s, burst: 9, on_store_error: deny }"#,
+                r#"  "edge/filled_x": { algorithm: token-bucket, capacity: 9, refill: 5/h }"#,
+                r#"  "edge/monthly_x": { algorithm: quota, limit: 5, every: month }"#,
+                r#"  "edge/yearly_x": { algorithm: quota, limit: 5, every: 31536000s }"#,
             ][..],
         ),
         (
@@ -118,19 +176,15 @@ fn what_others_were_configured_with_becomes_ours() {
     let bad = folder.write("bad.yaml", "domain: edge\ndescriptors: [{ kye: x }]\n");
     let said = run(&["config", "import", "envoy", &bad]);
     assert_eq!(said.code, Some(1));
-    assert!(
-        said.stderr.contains("descriptors[0]") && said.stderr.contains("kye"),
-        "{}",
-        said.stderr
-    );
+    assert!(said.stderr.contains(":2:17: unknown field `kye`"), "{}", said.stderr);
 }
 
 #[test]
 fn a_secret_never_appears() {
     const CANARY: &str = "canary-3f1c9a";
     let folder = Folder::new();
-    let url_file = folder.write("url", &format!("redis://app:{CANARY}@127.0.0.1:1\n"));
-    let token_file = folder.write("token", &format!("{CANARY}{CANARY}\n"));
+    let url_file = folder.write("url", format!("redis://app:{CANARY}@127.0.0.1:1\n"));
+    let token_file = folder.write("token", format!("{CANARY}{CANARY}\n"));
     let secrets = [("CANARY", CANARY)];
     for text in [
         format!("store: redis://app:{CANARY}@127.0.0.1:1\nmode: x"),

@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
-use crate::programs::{Folder, Program, curl, free_port, wait_for_port};
-use crate::support::{Reply, Server};
+use crate::programs::{Program, curl, free_port, wait_for_port};
+use crate::support::{Folder, Reply, Server};
 
 /// Patient, since the machine may be busy: what is decided without Redis would be another limit.
 const CONFIG: &str = r#"
@@ -31,7 +32,7 @@ fn balancer(folder: &Folder, doors: &[(u16, [String; 3])]) -> Program {
     let text = format!("defaults\n  mode tcp\n{timeouts}{}", doors.concat());
     let config = folder.write("haproxy.cfg", &text);
     let mut command = Command::new("/usr/sbin/haproxy");
-    command.args(["-db", "-f", config.to_str().unwrap()]);
+    command.args(["-db", "-f", &config]);
     Program::start(&mut command, folder)
 }
 
@@ -61,7 +62,7 @@ fn over_resp(port: u16) -> bool {
 }
 
 /// `RateLimitRequest { domain: "tidegate", descriptors: [{ policy: api, user: user-42 }] }`, framed for gRPC.
-fn question() -> Vec<u8> {
+pub(crate) fn question() -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| {
         [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()][..], bytes].concat()
     };
@@ -75,8 +76,8 @@ fn question() -> Vec<u8> {
 
 fn over_grpc(port: u16, folder: &Folder) -> bool {
     let method = "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-    let (question, answer) = (folder.file("question"), folder.file(&answer_name()));
-    let data = format!("@{}", question.display());
+    let (question, answer) = (folder.path("question"), folder.path(&answer_name()));
+    let data = format!("@{question}");
     curl(&[
         "--http2-prior-knowledge",
         "-H",
@@ -86,7 +87,7 @@ fn over_grpc(port: u16, folder: &Folder) -> bool {
         "--data-binary",
         &data,
         "-o",
-        answer.to_str().unwrap(),
+        &answer,
         &format!("http://127.0.0.1:{port}/{method}"),
     ]);
     // After the frame's five bytes the first field is the verdict: 1 is OK, 2 is OVER_LIMIT.
@@ -100,15 +101,20 @@ fn answer_name() -> String {
     format!("answer-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn admitted(ask: impl Fn() -> bool) -> usize {
-    (0..ASKS_PER_DOOR).filter(|_| ask()).count()
+/// Asks in step with the other doors: a slow client would find nothing left of the limit.
+fn admitted(round: &Barrier, ask: impl Fn() -> bool) -> usize {
+    let ask = |_: &u64| {
+        round.wait();
+        ask()
+    };
+    (0..ASKS_PER_DOOR).filter(ask).count()
 }
 
 #[test]
 fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_taken() {
     let (redis, folder) = (RedisServer::start(), Folder::new());
-    let config = folder.write("tidegate.yaml", &CONFIG.replace("REDIS", &redis.url()));
-    let args = ["serve", "-c", config.to_str().unwrap()];
+    let config = folder.write("tidegate.yaml", CONFIG.replace("REDIS", &redis.url()));
+    let args = ["serve", "-c", &config];
     let any = ["--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
     let servers = [(); 3].map(|()| Server::start_with(&[&args[..], &any].concat()));
     for server in &servers {
@@ -126,12 +132,13 @@ fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_tak
         ],
     );
     [http, resp, grpc].into_iter().for_each(wait_for_port);
-    folder.write_bytes("question", &question());
+    folder.write("question", question());
+    let round = Barrier::new(3);
     let admitted = std::thread::scope(|scope| {
-        let folder = &folder;
-        let http = scope.spawn(move || admitted(|| over_http(http)));
-        let resp = scope.spawn(move || admitted(|| over_resp(resp)));
-        let grpc = scope.spawn(move || admitted(|| over_grpc(grpc, folder)));
+        let (folder, round) = (&folder, &round);
+        let http = scope.spawn(move || admitted(round, || over_http(http)));
+        let resp = scope.spawn(move || admitted(round, || over_resp(resp)));
+        let grpc = scope.spawn(move || admitted(round, || over_grpc(grpc, folder)));
         [http, resp, grpc].map(|door| door.join().unwrap())
     });
     assert_eq!(admitted.iter().sum::<usize>(), 60, "{admitted:?}");

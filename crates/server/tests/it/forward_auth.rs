@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 
-use crate::programs::{Folder, curl, on_socket};
-use crate::support::{Reply, Server};
+use crate::programs::{curl, on_socket};
+use crate::support::{Folder, Reply, Server};
 
 const CONFIG: &str = r#"
 policies:
@@ -111,7 +111,8 @@ fn a_policy_can_be_named_and_has_a_key_of_its_own() {
 fn a_refusal_is_told_as_the_proxy_needs_it() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, CONFIG);
-    let ask = |query: &str| auth(&server, &format!("/v1/auth/login{query}"), "192.0.2.1", &[]);
+    let json = [("accept", "application/json")];
+    let ask = |query: &str| auth(&server, &format!("/v1/auth/login{query}"), "192.0.2.1", &json);
     let first = ask("");
     assert_eq!((first.status, first.body.as_str()), (200, ""));
     assert_eq!(first.header("ratelimit-policy"), Some("\"login\";q=2;w=3600"));
@@ -130,7 +131,12 @@ fn a_refusal_is_told_as_the_proxy_needs_it() {
         assert!(refused.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
         assert!(refused.header("ratelimit").unwrap().starts_with("\"login\";r=0;t="));
         assert_eq!(refused.json()["type"], "urn:tidegate:limited");
+        assert_eq!(refused.header("pragma"), Some("no-cache"), "{query}");
     }
+    let page = auth(&server, "/v1/auth/login", "192.0.2.1", &[("accept", "text/html")]);
+    assert!(page.body.contains("<title>Whoa, Slow Down There!</title>"), "{}", page.body);
+    let script = [("accept", "text/html"), ("x-forwarded-uri", "/app.js")];
+    assert_eq!(auth(&server, "/v1/auth/login", "192.0.2.1", &script).body, "");
     let bad = ask("?deny_status=200");
     assert_eq!((bad.status, bad.json()["field"].as_str()), (400, Some("deny_status")));
 }
@@ -177,8 +183,7 @@ fn a_proxy_on_a_socket_needs_no_trust() {
     let (_program, socket) = on_socket(&folder, &CONFIG.replace("[127.0.0.1]", "[]"));
     let ask = |client: &str| {
         let client = format!("x-forwarded-for: {client}");
-        let socket = socket.to_str().unwrap();
-        let always = ["-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", socket];
+        let always = ["-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", &socket];
         curl(&[&always[..], &["-H", &client, "http://x/v1/auth/login"]].concat())
     };
     let asked = ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2"].map(ask);

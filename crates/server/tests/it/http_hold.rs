@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::programs::Folder;
-use crate::support::{Reply, Server};
+use crate::support::{Folder, Reply, Server};
 
 const REPORT: &str = r#"{"policy":"report","key":"ann"}"#;
 

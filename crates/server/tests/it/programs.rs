@@ -5,61 +5,26 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::processes::{DEADLINE, wait_until};
-use crate::support::{Server, tidegate};
+use crate::support::{Folder, Server, tidegate};
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A folder of a test's own, gone with it.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tidegate-programs-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        self.write_bytes(name, text.as_bytes())
-    }
-
-    pub(crate) fn write_bytes(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.file(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A program that runs until this is dropped.
 pub(crate) struct Program {
     child: Child,
-    log: PathBuf,
+    log: String,
 }
 
 impl Program {
     /// Starts it, with what it says in a file of the folder.
     pub(crate) fn start(command: &mut Command, folder: &Folder) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
-        let log = folder.file("program.log");
+        let log = folder.path("program.log");
         let file = File::create(&log).unwrap();
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         Self { child: spawn(command, &name), log }
@@ -127,27 +92,32 @@ pub(crate) fn of_venv(program: &str) -> PathBuf {
 
 /// Runs curl, and gives what it printed.
 pub(crate) fn curl(args: &[&str]) -> String {
+    try_curl(args).unwrap_or_else(|said| panic!("curl {args:?}: {said}"))
+}
+
+/// … or what it complained of.
+pub(crate) fn try_curl(args: &[&str]) -> Result<String, String> {
     let ran = Command::new("curl").args(["-sS", "--max-time", "20"]).args(args).output();
     let ran = ran.expect("cannot start curl; `./dev clients` installs what the tests need");
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "curl {args:?}: {said}");
-    String::from_utf8(ran.stdout).unwrap()
+    let said = if ran.status.success() { Ok(ran.stdout) } else { Err(ran.stderr) };
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    said.map(text).map_err(text)
 }
 
 impl Server {
-    /// A server with a configuration; `LISTEN` in it is where to listen.
+    /// A server with a configuration.
     pub(crate) fn with_config(folder: &Folder, config: &str) -> Self {
         let path = folder.write("tidegate.yaml", config);
-        Self::start_with(&["serve", "-c", path.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+        Self::start_with(&["serve", "-c", &path, "--listen", "127.0.0.1:0"])
     }
 }
 
 /// The binary on a Unix socket, once it answers.
-pub(crate) fn on_socket(folder: &Folder, config: &str) -> (Program, PathBuf) {
-    let (path, socket) = (folder.write("tidegate.yaml", config), folder.file("http.sock"));
-    let address = format!("unix:{}", socket.display());
-    let mut command = tidegate(&["serve", "-c", path.to_str().unwrap(), "--listen", &address]);
+pub(crate) fn on_socket(folder: &Folder, config: &str) -> (Program, String) {
+    let (path, socket) = (folder.write("tidegate.yaml", config), folder.path("http.sock"));
+    let address = format!("unix:{socket}");
+    let mut command = tidegate(&["serve", "-c", &path, "--listen", &address]);
     let program = Program::start(&mut command, folder);
-    wait_until("the socket is there", DEADLINE, || socket.exists());
+    wait_until("the socket is there", DEADLINE, || Path::new(&socket).exists());
     (program, socket)
 }

@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::processes::{DEADLINE, wait_until};
-use crate::programs::{App, Folder, Program, curl, free_port, of_venv, root, wait_for_port};
-use crate::support::Server;
+use crate::programs::{App, Program, curl, free_port, of_venv, root, wait_for_port};
+use crate::support::{Folder, Server};
 
 const CONFIG: &str = r#"
 policies:
@@ -31,11 +31,11 @@ impl Example<'_> {
             assert!(!from.is_empty());
             text.replace(from, &format!("127.0.0.1:{to}"))
         });
-        let folder = self.folder.file("");
-        let folder = folder.to_str().unwrap().trim_end_matches('/');
+        let folder = self.folder.path("");
+        let folder = folder.trim_end_matches('/');
         let (kind, name) = path.split_once('/').unwrap();
         let text = text.replace(&format!("deploy/{kind}"), folder);
-        self.folder.write(name, &text).to_str().unwrap().to_owned()
+        self.folder.write(name, text)
     }
 }
 
@@ -104,8 +104,7 @@ fn check(start: impl FnOnce(&Example<'_>) -> Command) {
 fn nginx_asks_before_each_request() {
     check(|example| {
         let site = example.write("nginx/tidegate.conf");
-        let folder = example.folder.file("");
-        let folder = folder.to_str().unwrap();
+        let folder = &example.folder.path("");
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|what| format!("{what}_temp_path {folder}{what}; "))
             .concat();
@@ -115,7 +114,7 @@ fn nginx_asks_before_each_request() {
         );
         let main = example.folder.write("nginx.conf", &main);
         let mut command = Command::new("/usr/sbin/nginx");
-        command.args(["-p", folder, "-c", main.to_str().unwrap()]);
+        command.args(["-p", folder, "-c", &main]);
         command
     });
 }
@@ -126,7 +125,7 @@ fn caddy_asks_before_each_request() {
         let config = example.write("caddy/Caddyfile");
         let mut command = Command::new(of_venv("caddy"));
         command.args(["run", "--adapter", "caddyfile", "--config", &config]);
-        command.env("HOME", example.folder.file(""));
+        command.env("HOME", example.folder.path(""));
         command
     });
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use serde_json::json;
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
-use crate::support::{Reply, Server};
+use crate::support::{Folder, Reply, Server};
 
 #[test]
 fn a_server_in_memory_is_ready_until_it_is_told_to_stop() {
@@ -35,6 +35,24 @@ fn a_server_in_memory_is_ready_until_it_is_told_to_stop() {
     assert_eq!(reply.status, 503);
     assert_eq!(reply.json()["state"], "draining");
     assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn with_nobody_connected_a_balancer_still_sees_the_end_coming_and_a_terminal_does_not_wait() {
+    let folder = Folder::new();
+    let config = "drain: 5min\npolicies: { api: 100/min }\n";
+    let stopped_by_manager = Server::with_config(&folder, config);
+    stopped_by_manager.signal("TERM");
+    let unready = || stopped_by_manager.get("/readyz").status == 503;
+    wait_until("it is not ready", DEADLINE, unready);
+    // Every look is a connection of its own, between which nobody is connected.
+    for _ in 0..20 {
+        assert!(unready());
+        let check = stopped_by_manager.post("/v1/check", r#"{"policy":"api","key":"ann"}"#);
+        assert_eq!((check.status, check.header("connection")), (200, Some("close")));
+    }
+    let mut stopped_by_hand = Server::with_config(&folder, config);
+    assert_eq!(stopped_by_hand.stop("INT").code(), Some(0));
 }
 
 #[test]

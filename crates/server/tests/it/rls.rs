@@ -1,8 +1,6 @@
 //! Rules of envoyproxy/ratelimit: what is matched, how it is answered, and what cannot be loaded. Asked as JSON, which
 //! goes the same way as gRPC.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
 use crate::processes::{DEADLINE, wait_until};
@@ -12,33 +10,28 @@ use crate::support::{Folder, Server, run};
 pub(crate) const RULES: &str = include_str!("rls/rules.yaml");
 
 /// A folder of rules, gone with the test.
-pub(crate) struct Rules(PathBuf);
+pub(crate) struct Rules {
+    _folder: Folder,
+    path: String,
+}
 
 impl Rules {
-    pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("rls-{name}"));
-        let _ = std::fs::remove_dir_all(&folder);
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        let folder = Folder::new();
         for (file, text) in files {
-            let path = folder.join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            folder.write(&format!("rules/{file}"), text);
         }
-        Self(folder)
+        let path = folder.path("rules");
+        Self { _folder: folder, path }
     }
 
     pub(crate) fn path(&self) -> &str {
-        self.0.to_str().unwrap()
+        &self.path
     }
 
     fn serve(&self, more: &[&str]) -> Server {
         let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", self.path()];
         Server::start_with(&[&args, more].concat())
-    }
-}
-
-impl Drop for Rules {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -72,7 +65,7 @@ fn seen(answer: &Value) -> Vec<(&str, u64)> {
 
 #[test]
 fn descriptors_meet_the_rules_that_the_original_finds() {
-    let rules = Rules::new("matching", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&[]);
     // What is left tells which rule was met: each has a limit of its own.
     for (asked, left) in [
@@ -110,7 +103,7 @@ fn descriptors_meet_the_rules_that_the_original_finds() {
 
 #[test]
 fn counters_are_by_runtime_value_or_shared() {
-    let rules = Rules::new("counters", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&[]);
     for (asked, left) in [
         ("bare=x", 19),
@@ -126,6 +119,12 @@ fn counters_are_by_runtime_value_or_shared() {
     ] {
         assert_eq!(seen(&ask(&server, asked).1), [("OK", left)], "{asked}");
     }
+    // Those who are written, and not what stands for limits that come with a request.
+    let policies = server.get("/v1/policies").json();
+    let names: Vec<_> = policies.as_object().unwrap().keys().collect();
+    assert!(names.iter().any(|name| *name == "edge/bare"), "{names:?}");
+    assert!(names.iter().all(|name| !name.contains("//")), "{names:?}");
+    assert_eq!(server.get("/v1/status").json()["policies"], names.len());
     // The same counters by their names, over HTTP.
     assert_eq!(server.remaining("edge/bare", "x"), 18);
     assert_eq!(server.remaining("edge/exact_a", "global"), 10);
@@ -135,7 +134,7 @@ fn counters_are_by_runtime_value_or_shared() {
 
 #[test]
 fn every_kind_of_rule_answers_as_documented() {
-    let rules = Rules::new("kinds", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&[]);
     let ok = |answer: &Value| answer["overallCode"] == "OK";
     let (_, unlimited) = ask(&server, "free=x");
@@ -170,14 +169,14 @@ fn what_is_unlimited_stays_so_when_it_is_replaced() {
     let text = "{ domain: edge, descriptors: [
         { key: free, rate_limit: { name: free, unlimited: true } },
         { key: special, rate_limit: { unit: day, requests_per_unit: 5, replaces: [{ name: free }] } } ] }";
-    let rules = Rules::new("replaced", &[("edge.yaml", text)]);
+    let rules = Rules::new(&[("edge.yaml", text)]);
     let (_, answer) = ask(&rules.serve(&[]), "special=x free=x");
     assert_eq!(seen(&answer), [("OK", 4), ("OK", u32::MAX.into())]);
 }
 
 #[test]
 fn a_file_that_only_tries_out_speaks_for_the_rules_too() {
-    let rules = Rules::new("tried", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let folder = Folder::new();
     for (text, status) in [
         ("mode: shadow", 200),
@@ -194,7 +193,7 @@ fn a_file_that_only_tries_out_speaks_for_the_rules_too() {
 
 #[test]
 fn a_rule_never_replaces_a_policy() {
-    let rules = Rules::new("same-name", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let folder = Folder::new();
     let same = "policies: { edge/bare: 1/day }";
     let why = "policy `edge/bare` is also the name of a rule";
@@ -214,7 +213,7 @@ fn a_rule_never_replaces_a_policy() {
 
 #[test]
 fn a_refusal_charges_nobody_and_says_when_to_come_back() {
-    let rules = Rules::new("atomic", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&["--envoy-headers"]);
     assert_eq!(seen(&ask(&server, "bare=x tight=x").1), [("OK", 19), ("OK", 0)]);
     for _ in 0..2 {
@@ -246,7 +245,7 @@ fn a_refusal_charges_nobody_and_says_when_to_come_back() {
 
 #[test]
 fn hits_and_limits_may_come_with_the_request() {
-    let rules = Rules::new("request", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&[]);
     let with = |more: Value, hits: u64| {
         let mut one = descriptor("bare=x");
@@ -286,7 +285,7 @@ const GIVES_BACK_TO_ITS_OWN: &str = r#"{"domain":"edge","descriptors":[
 
 #[test]
 fn what_makes_no_sense_is_400_and_health_is_200() {
-    let rules = Rules::new("bad", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&[]);
     let descriptors = |count: usize| vec!["{}"; count].join(",");
     for (body, why) in [
@@ -343,8 +342,8 @@ fn native_policies_are_asked_by_name() {
 }
 
 /// What a start with these files says.
-fn refused(name: &str, files: &[(&str, &str)]) -> String {
-    let rules = Rules::new(name, files);
+fn refused(files: &[(&str, &str)]) -> String {
+    let rules = Rules::new(files);
     let said = run(&["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
     said.stderr.replace(rules.path(), "")
@@ -354,7 +353,7 @@ fn refused(name: &str, files: &[(&str, &str)]) -> String {
 fn what_cannot_be_loaded_is_told_with_its_place() {
     let descriptor = |text: &str| format!("domain: d\ndescriptors:\n  - {text}\n");
     let limit = |text: &str| descriptor(&format!("{{ key: k, rate_limit: {{ {text} }} }}"));
-    for (number, (text, expected)) in [
+    for (text, expected) in [
         (String::new(), "/f.yaml: is empty"),
         ("descriptors: []".to_owned(), "/f.yaml: config file cannot have empty domain"),
         ("domain: ''".to_owned(), "/f.yaml: config file cannot have empty domain"),
@@ -391,11 +390,8 @@ fn what_cannot_be_loaded_is_told_with_its_place() {
             descriptor("{ key: k, value: v, share_threshold: true }"),
             "share_threshold needs a '*' in the value of 'd/k_v'",
         ),
-    ]
-    .iter()
-    .enumerate()
-    {
-        let said = refused(&format!("errors-{number}"), &[("f.yaml", text)]);
+    ] {
+        let said = refused(&[("f.yaml", &text)]);
         assert!(said.contains(expected), "{said} instead of {expected}");
     }
 }
@@ -408,16 +404,16 @@ fn a_folder_is_read_to_its_depth_and_told_as_a_whole() {
         )
     };
     let (one, two) = (domain("one"), domain("two"));
-    let twice = refused("twice", &[("a.yaml", &one), ("deep/er/b.yml", &one), ("c.yaml", "x: 1")]);
+    let twice = refused(&[("a.yaml", &one), ("deep/er/b.yml", &one), ("c.yaml", "x: 1")]);
     assert!(twice.contains("/deep/er/b.yml:1:9: duplicate domain 'one' in config file"), "{twice}");
     assert!(twice.contains("/c.yaml:1:1: unknown field `x`"), "{twice}");
-    let nothing = refused("nothing", &[("readme.txt", "hello")]);
+    let nothing = refused(&[("readme.txt", "hello")]);
     assert!(nothing.contains("no *.yaml or *.yml file"), "{nothing}");
     let gone = run(&["serve", "--envoy-config", "/does/not/exist"]);
     assert!(gone.code == Some(1) && gone.stderr.contains("/does/not/exist: cannot be read"));
 
     // As Kubernetes mounts a ConfigMap: every file is a link through `..data`, and is read once.
-    let rules = Rules::new("links", &[("..2026/one.yaml", &one), ("deep/two.yaml", &two)]);
+    let rules = Rules::new(&[("..2026/one.yaml", &one), ("deep/two.yaml", &two)]);
     let link = |target: &str, name: &str| {
         std::os::unix::fs::symlink(target, format!("{}/{name}", rules.path())).unwrap();
     };

@@ -168,8 +168,7 @@ fn without_redis_rules_do_as_they_say_and_never_refuse_for_it() {
 
 #[test]
 fn hits_and_limits_come_with_a_descriptor() {
-    let rules =
-        crate::rls::Rules::new("extras", &[("extras.yaml", include_str!("rls/extras-rules.yaml"))]);
+    let rules = crate::rls::Rules::new(&[("extras.yaml", include_str!("rls/extras-rules.yaml"))]);
     let server = serve("127.0.0.1:0", rules.path(), &[]);
     let envoy = Envoy::start("extras", EXTRAS, place(&server));
     let reply = envoy.get("/?user=ann", &[]);

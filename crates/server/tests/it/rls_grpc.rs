@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::proxy_support::Proxy;
 use crate::rls::{RULES, Rules};
-use crate::support::Server;
+use crate::support::{Folder, Server};
 
 /// A program of the clients that `./dev test` installs.
 pub(crate) fn client(program: &str) -> PathBuf {
@@ -28,7 +29,7 @@ fn serve(rules: &Rules, grpc: &str) -> Server {
 
 #[test]
 fn a_stranger_is_answered_over_tcp_and_a_unix_socket() {
-    let rules = Rules::new("grpc", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let socket = format!("unix:{}/grpc.sock", rules.path());
     for grpc in ["127.0.0.1:0", &socket] {
         let server = serve(&rules, grpc);
@@ -40,8 +41,21 @@ fn a_stranger_is_answered_over_tcp_and_a_unix_socket() {
 }
 
 #[test]
+fn a_stranger_is_answered_through_our_own_proxy() {
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
+    let (folder, server) = (Folder::new(), serve(&rules, "127.0.0.1:0"));
+    let upstream = format!("h2c://{}", server.grpc.as_deref().unwrap());
+    let proxy = Proxy::start(&folder, &upstream, "", "");
+    let said = python(&[&proxy.server.addr.to_string()]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert_eq!(server.remaining("edge/bare", "python"), 18);
+    let connected = server.metric(r#"tidegate_connections_total{door="grpc"}"#);
+    assert_eq!(connected, Some(1.0), "all calls share one connection");
+}
+
+#[test]
 fn who_watches_is_told_of_the_end_and_does_not_delay_it() {
-    let rules = Rules::new("watch", &[("edge.yaml", RULES)]);
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
     let mut server = serve(&rules, "127.0.0.1:0");
     let mut watching =
         python(&[server.grpc.as_deref().unwrap(), "watch"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -50,4 +64,42 @@ fn who_watches_is_told_of_the_end_and_does_not_delay_it() {
     assert_eq!(server.stop("TERM").code(), Some(0));
     assert_eq!(lines.next().unwrap().unwrap(), "ok");
     assert!(watching.wait().unwrap().success());
+}
+
+/// Two servers under load from clients that spread their calls; the first is ended by a signal. What became of the calls.
+fn ended_under_load(signal: &str) -> (bool, String) {
+    let servers = [(); 2].map(|()| {
+        Server::start_with(&["serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+    });
+    let addresses = servers.each_ref().map(|server| server.grpc.clone().unwrap());
+    let mut command = Command::new(client("python"));
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/rls_load.py")).args(addresses);
+    let mut clients = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(clients.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(said.next().as_deref(), Some("loaded"));
+    let [mut first, second] = servers;
+    for server in [&first, &second] {
+        let asked = server.metric("tidegate_check_duration_seconds_count{door=\"grpc\"}");
+        assert!(asked.is_some_and(|asked| asked > 100.0), "{asked:?}");
+    }
+    let status = first.stop(signal);
+    assert_eq!(status.success(), signal == "TERM", "{status}");
+    drop(clients.stdin.take());
+    let told = said.next().unwrap_or_default();
+    (clients.wait().unwrap().success(), told)
+}
+
+#[test]
+fn a_server_that_is_stopped_under_load_fails_no_call() {
+    for _ in 0..3 {
+        let (all_answered, told) = ended_under_load("TERM");
+        assert!(all_answered, "{told}");
+    }
+}
+
+#[test]
+fn a_server_that_dies_under_load_is_noticed() {
+    // It may die between two calls.
+    let notices = || !ended_under_load("KILL").0;
+    assert!((0..5).any(|_| notices()));
 }

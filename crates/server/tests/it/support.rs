@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -83,9 +83,11 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Writes a file, and gives its path.
-    pub(crate) fn write(&self, name: &str, text: &str) -> String {
-        fs::write(self.path(name), text).unwrap();
+    /// Writes a file, with the folders that it is in, and gives its path.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
         self.path(name)
     }
 }
@@ -147,6 +149,21 @@ impl Server {
             line.and_then(|line| line.split(" on ").nth(1).map(str::to_owned)).expect("an address")
         });
         Self { child: Some(child), addr, resp, welcome, grpc }
+    }
+
+    /// One that was started already, by what it printed.
+    pub(crate) fn of(child: Child, addr: SocketAddr, welcome: String) -> Self {
+        Self { child: Some(child), addr, resp: None, welcome, grpc: None }
+    }
+
+    /// What it prints, once.
+    pub(crate) fn stdout(&mut self) -> ChildStdout {
+        self.child.as_mut().and_then(|child| child.stdout.take()).unwrap()
+    }
+
+    /// The process alone, for who ends it.
+    pub(crate) fn into_child(mut self) -> Child {
+        self.child.take().unwrap()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::support::{DEADLINE, ended, kill, launch, tidegate};
+use crate::programs::root;
+use crate::support::{DEADLINE, Folder, ended, kill, launch, tidegate};
 
 /// Becomes the server, with what it got as standard input as the first socket: only then does the number fit.
 const HAND_OVER: &str = "import os, sys
@@ -121,4 +122,37 @@ fn systemd_is_told_over_a_socket_without_a_file() {
     let name = format!("tidegate-notify-{}", std::process::id());
     let addr = SocketAddr::from_abstract_name(&name).unwrap();
     is_told(&UnixDatagram::bind_addr(&addr).unwrap(), &format!("@{name}"));
+}
+
+/// Units of `deploy/`, with the binary that is tested in them: the one they name is not installed here.
+fn units(folder: &Folder) -> [String; 2] {
+    ["tidegate.service", "tidegate.socket"].map(|name| {
+        let text = std::fs::read_to_string(root().join("deploy/systemd").join(name)).unwrap();
+        folder.write(name, text.replace("/usr/local/bin/tidegate", env!("CARGO_BIN_EXE_tidegate")))
+    })
+}
+
+/// What `systemd-analyze` complains of.
+fn complaints(units: &[String]) -> String {
+    let verify = ["verify", "--man=no", "--recursive-errors=no"];
+    let ran = Command::new("systemd-analyze").args(verify).args(units).output();
+    let ran =
+        ran.expect("cannot start systemd-analyze; `./dev clients` installs what the tests need");
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.success(), said.is_empty(), "{said}");
+    said
+}
+
+#[test]
+fn systemd_understands_every_line_of_the_units() {
+    let folder = Folder::new();
+    let [service, socket] = units(&folder);
+    assert_eq!(complaints(&[service.clone(), socket.clone()]), "");
+    // A word that it does not know is complained of, in both.
+    for (path, line) in [(&service, "LimitNOFILE="), (&socket, "ListenStream=")] {
+        let text = std::fs::read_to_string(path).unwrap();
+        let bad = folder.write(path.rsplit('/').next().unwrap(), text.replace(line, "Zebra="));
+        assert!(complaints(&[bad]).contains("Zebra"), "{line}");
+        std::fs::write(path, text).unwrap();
+    }
 }

@@ -12,7 +12,6 @@ mod tests;
 mod watched;
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,10 +28,7 @@ pub(crate) use self::health::says_failed;
 pub(crate) use self::prober::with_probe;
 pub(crate) use self::switch::Switch;
 use self::watched::Watched;
-use super::{
-    Ask, Changed, Keeping, OverrideChange, OverrideTable, Place, Replicas, Settled, Store,
-    StoreError, Takes, Telling, Told, Turn,
-};
+use super::{Ask, Place, Replicas, Settled, Store, StoreError, Takes, Turn};
 use crate::reply::Reply;
 
 /// A store that stops asking the store in it when that fails or is slow, and starts again when it has recovered.
@@ -173,10 +169,6 @@ impl<S: Store + 'static> Store for Breaker<S> {
         self.watch(|store| store.shape(turn, now))
     }
 
-    fn is_local(&self) -> bool {
-        self.shared.store.is_local()
-    }
-
     /// With a breaker of its own: to wait for replicas takes longer, and is no fault of the store.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         let store = self.shared.store.replicated(replicas)?;
@@ -190,41 +182,9 @@ impl<S: Store + 'static> Store for Breaker<S> {
         Some(Arc::new(Breaker::around(store, self.shared.switch.options().clone())))
     }
 
-    /// Not watched: a table takes longer than a check, and says nothing about one.
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
-        self.shared.store.overrides(known, now)
-    }
-
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
-        self.shared.store.change_override(change, now)
-    }
-
-    fn tell_readings(
-        &self,
-        telling: &Telling<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Told, StoreError> {
-        self.shared.store.tell_readings(telling, now)
-    }
-
-    fn keep_state(
-        &self,
-        keeping: &Keeping<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
-        self.shared.store.keep_state(keeping, now)
-    }
-
-    fn nodes(&self) -> Option<NonZeroU32> {
-        self.shared.store.nodes()
+    /// Its table of overrides is not watched: that takes longer than a check, and says nothing about one.
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.shared.store)
     }
 }
 

@@ -6,7 +6,6 @@ mod returns;
 mod shared;
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +16,8 @@ use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
 use super::owned::OwnedAsk;
 use super::{
-    Ask, Changed, Keeping, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Ran, Replicas,
-    Settled, Source, Store, StoreError, Takes, Telling, Told, Trouble, Turn,
+    Ask, KeyedLimit, Op, Place, Ran, Replicas, Settled, Source, Store, StoreError, Takes, Trouble,
+    Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -169,10 +168,6 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         self.shared.store.shape(turn, now)
     }
 
-    fn is_local(&self) -> bool {
-        self.shared.store.is_local()
-    }
-
     /// Without a cache: whoever wants one puts it around.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         self.shared.store.replicated(replicas)
@@ -183,40 +178,8 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         self.shared.store.within(deadline)
     }
 
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
-        self.shared.store.overrides(known, now)
-    }
-
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
-        self.shared.store.change_override(change, now)
-    }
-
-    fn tell_readings(
-        &self,
-        telling: &Telling<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Told, StoreError> {
-        self.shared.store.tell_readings(telling, now)
-    }
-
-    fn keep_state(
-        &self,
-        keeping: &Keeping<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
-        self.shared.store.keep_state(keeping, now)
-    }
-
-    fn nodes(&self) -> Option<NonZeroU32> {
-        self.shared.store.nodes()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.shared.store)
     }
 }
 

@@ -10,7 +10,6 @@ mod sweep;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasherDefault;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,8 +21,8 @@ use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{Request, has_runtime};
 use super::fingerprint::Fingerprints;
 use super::{
-    Ask, Changed, Keeping, KeyedLimit, Op, OverrideChange, OverrideTable, Place, Replicas, Settled,
-    Source, Store, StoreError, Take, Takes, Telling, Told, Trouble, Turn,
+    Ask, KeyedLimit, Op, Place, Replicas, Settled, Source, Store, StoreError, Take, Takes, Trouble,
+    Turn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
@@ -304,40 +303,8 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         self.shared.store.within(deadline)
     }
 
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
-        self.shared.store.overrides(known, now)
-    }
-
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
-        self.shared.store.change_override(change, now)
-    }
-
-    fn tell_readings(
-        &self,
-        telling: &Telling<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Told, StoreError> {
-        self.shared.store.tell_readings(telling, now)
-    }
-
-    fn keep_state(
-        &self,
-        keeping: &Keeping<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
-        self.shared.store.keep_state(keeping, now)
-    }
-
-    fn nodes(&self) -> Option<NonZeroU32> {
-        self.shared.store.nodes()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.shared.store)
     }
 }
 

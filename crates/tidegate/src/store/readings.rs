@@ -24,7 +24,7 @@ pub(crate) const TICKS_KEPT: u64 = 10;
 /// use tidegate::{Keeping, MemoryStore, Store, Telling, Timestamp, Told};
 ///
 /// let (store, tick) = (MemoryStore::default(), Duration::from_secs(1));
-/// let at = |second| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
+/// let at = |second: u64| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
 /// let tell = |node, reading, second| {
 ///     store.tell_readings(&Telling { scope: "db", tick, node, reading }, at(second)).now()
 /// };

@@ -59,6 +59,7 @@ impl Watched {
     }
 
     /// It was refused, and never reached the service.
+    #[cfg_attr(not(feature = "adaptive"), expect(clippy::unused_self, reason = "nobody is told"))]
     pub(super) fn refused(self) {
         #[cfg(feature = "adaptive")]
         if let Some(observation) = self.observation {

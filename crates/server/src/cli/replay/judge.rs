@@ -79,8 +79,10 @@ impl Judge {
         let seen = Seen::recorded(&self.client_ip, recorded)
             .map_err(|doubt| Unread::Request(doubt.to_string()))?;
         let Some(found) = self.routes.find(&seen, self.policy.as_deref()) else { return Ok(None) };
-        let parts = self.key.as_ref().unwrap_or(found.key);
-        let key = parts.of(&seen, found.route);
+        let (parts, key) = match &self.key {
+            Some(parts) => (parts, parts.of(&seen, found.route)),
+            None => (found.parts, found.key),
+        };
         self.clock.set(Timestamp::from_micros(record.at.us));
         let check = Check { policy: found.policy, key: Key::One(&key), cost: found.cost };
         let denied = self.denies(&check).map_err(|error| Unread::Request(error.to_string()))?;

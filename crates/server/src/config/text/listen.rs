@@ -15,6 +15,8 @@ pub(crate) struct Listen {
     pub(crate) grpc: Option<Door>,
     /// The protocol of Redis.
     pub(crate) resp: Option<Door>,
+    /// The reverse proxy, for everybody: it has nothing that others may not see. Goes with `proxy`.
+    pub(crate) proxy: Option<Door>,
 }
 
 /// An address, or a map.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use tidegate::{Check, Key};
+
 use super::pattern::{HostPattern, PathPattern};
 use crate::identity::{KeyParts, Seen};
 use crate::text::printable;
@@ -50,9 +52,19 @@ pub(crate) struct Routes {
 #[derive(Debug)]
 pub(crate) struct Found<'a> {
     pub(crate) policy: &'a str,
-    pub(crate) key: &'a KeyParts,
+    /// What it is counted by, and what that is of this request.
+    pub(crate) parts: &'a KeyParts,
+    pub(crate) key: Vec<u8>,
     pub(crate) cost: u64,
+    /// The route as it is written, if one matched.
     pub(crate) route: Option<&'a str>,
+}
+
+impl Found<'_> {
+    /// The question to the engine.
+    pub(crate) fn check(&self) -> Check<'_> {
+        Check { policy: self.policy, key: Key::One(&self.key), cost: self.cost }
+    }
 }
 
 impl Route {
@@ -112,11 +124,15 @@ impl Routes {
         policy: Option<&'a str>,
     ) -> Option<Found<'a>> {
         if let Some(policy) = policy {
-            return Some(Found { policy, key: self.key_of(policy), cost: 1, route: None });
+            let parts = self.key_of(policy);
+            let key = parts.of(request, None);
+            return Some(Found { policy, parts, key, cost: 1, route: None });
         }
-        let route = self.in_order.iter().find(|route| route.matches(request))?;
-        let key = route.key.as_ref().unwrap_or_else(|| self.key_of(&route.policy));
-        Some(Found { policy: &route.policy, key, cost: route.cost, route: Some(&route.name) })
+        let Route { policy, key, cost, name, .. } =
+            self.in_order.iter().find(|route| route.matches(request))?;
+        let parts = key.as_ref().unwrap_or_else(|| self.key_of(policy));
+        let key = parts.of(request, Some(name));
+        Some(Found { policy, parts, key, cost: *cost, route: Some(name) })
     }
 
     /// Whether any request is counted by a header.

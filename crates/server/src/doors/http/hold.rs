@@ -13,6 +13,7 @@ use super::request::{Named, Request, Text};
 use super::{Answered, Told, answer, body, decision_json, json, problem_if_closed};
 use crate::exact::Exact;
 use crate::gate::Gate;
+use crate::metrics::DoorName;
 
 /// A decision, and what was granted with it.
 #[derive(Serialize)]
@@ -49,7 +50,7 @@ pub(super) async fn acquire(State(gate): State<Arc<Gate>>, body: Body) -> Answer
     let (check, snapshot) = (question.check(), gate.now());
     let engine = &snapshot.engine;
     limits_concurrency(engine, check.policy)?;
-    let told = Told::begin(&gate);
+    let told = Told::begin(&gate, DoorName::Http);
     let acquired = engine.acquire_for(&check).await;
     let (answer, permit) = match acquired {
         Ok(acquired) => (Ok(acquired.answer), acquired.permit.map(Permit::into_id)),

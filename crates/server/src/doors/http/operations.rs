@@ -12,20 +12,21 @@ use crate::metrics::{self, DoorName};
 
 /// `GET /metrics`, for Prometheus.
 pub(super) async fn metrics(State(gate): State<Arc<Gate>>) -> impl IntoResponse {
-    let page = gate.metrics().render(&gate.now(), gate.events());
+    let page = gate.metrics().render(&gate);
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
 }
 
 /// Tells what became of the checks of one request.
 pub(crate) struct Told<'a> {
     gate: &'a Gate,
+    door: DoorName,
     since_us: u64,
 }
 
 impl<'a> Told<'a> {
     /// Once the request was read: how long it took to arrive is its sender's doing.
-    pub(crate) fn begin(gate: &'a Gate) -> Self {
-        Self { gate, since_us: SystemClock.steady_us() }
+    pub(crate) fn begin(gate: &'a Gate, door: DoorName) -> Self {
+        Self { gate, door, since_us: SystemClock.steady_us() }
     }
 
     pub(crate) fn decided(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
@@ -33,7 +34,7 @@ impl<'a> Told<'a> {
         self.took();
     }
 
-    pub(super) fn reserved(&self, check: &Check<'_>, place: &Result<Reservation, CheckError>) {
+    pub(crate) fn reserved(&self, check: &Check<'_>, place: &Result<Reservation, CheckError>) {
         match place {
             Ok(reservation) => self.gate.metrics().reserved(check.policy, reservation),
             Err(error) => self.gate.metrics().errored(check.policy, error, 1),
@@ -42,6 +43,6 @@ impl<'a> Told<'a> {
     }
 
     fn took(&self) {
-        self.gate.metrics().took(DoorName::Http, self.since_us, 1);
+        self.gate.metrics().took(self.door, self.since_us, 1);
     }
 }

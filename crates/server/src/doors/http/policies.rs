@@ -1,12 +1,14 @@
 //! `GET /v1/policies`: what the engine holds, an object by name.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
 use serde::Serialize;
-use tidegate::{Effective, Engine, LeakyBucket, Limit, Member, Mode, PolicyView};
+use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView};
+
+use crate::gate::Snapshot;
+use crate::text::rate;
 
 /// A policy of one limit is that limit; one of several says how they make one answer.
 #[derive(Serialize)]
@@ -49,9 +51,9 @@ enum Extra {
 }
 
 /// The answer to `GET /v1/policies`.
-pub(super) fn render(engine: &Engine) -> ([(HeaderName, &'static str); 1], Bytes) {
+pub(super) fn render(snapshot: &Snapshot) -> ([(HeaderName, &'static str); 1], Bytes) {
     let shown: BTreeMap<_, _> =
-        engine.policies().map(|policy| (policy.name().to_owned(), show(&policy))).collect();
+        snapshot.policies().map(|policy| (policy.name().to_owned(), show(&policy))).collect();
     let body = serde_json::to_vec(&shown).unwrap_or_default();
     ([(CONTENT_TYPE, "application/json")], body.into())
 }
@@ -118,37 +120,4 @@ fn show_shaper(shaper: &LeakyBucket) -> ShownLimit<'static> {
 
 fn in_force(limit: &Limit, effective: &Effective) -> u64 {
     effective.units().map_or(limit.units(), |units| units.clamp(1, limit.units()))
-}
-
-/// `100/min`, `30/90s`: as it would be written, in the largest unit that is exact.
-fn rate(units: u64, period: Duration) -> String {
-    let us = period.as_micros();
-    let units_us =
-        [("day", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000)];
-    let whole = units_us.into_iter().find(|(_, unit_us)| us.is_multiple_of(*unit_us) && us > 0);
-    match whole.map(|(name, unit_us)| (name, us / unit_us)) {
-        Some((name, 1)) => format!("{units}/{name}"),
-        Some((name, count)) => format!("{units}/{count}{name}"),
-        None if us.is_multiple_of(1000) => format!("{units}/{}ms", us / 1000),
-        None => format!("{units}/{us}us"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_read_as_they_are_written() {
-        for (period, text) in [
-            (Duration::from_secs(1), "7/s"),
-            (Duration::from_secs(90), "7/90s"),
-            (Duration::from_hours(1), "7/h"),
-            (Duration::from_hours(720), "7/30day"),
-            (Duration::from_millis(250), "7/250ms"),
-            (Duration::from_micros(1), "7/1us"),
-        ] {
-            assert_eq!(rate(7, period), text);
-        }
-    }
 }

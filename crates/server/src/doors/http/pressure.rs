@@ -1,6 +1,7 @@
 //! `POST /v1/observe` and `/v1/pressure`: how the services behind the callers do.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -94,6 +95,7 @@ pub(super) async fn observe(State(api): State<Api>, body: Body) -> Answered {
         noted.map_err(|TooManyTargets| too_many())?;
         if let Some(url) = url {
             observed.note_url(&target.0, &url.0, latency_us);
+            api.gate.urls().note(&url.0, Duration::from_micros(latency_us));
         }
     }
     if let Some(queue_us) = queue_us {

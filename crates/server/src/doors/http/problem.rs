@@ -90,20 +90,48 @@ impl Problem {
 
     /// A refusal, where a status has to tell it.
     pub(crate) fn limited(status: StatusCode, answer: &Answer<'_>) -> Self {
-        let detail = match answer.decision.retry_after() {
-            Some(wait) => format!(
-                "policy `{}` admits the next one in {} s",
-                answer.policy,
-                wait.as_millis().div_ceil(1000)
-            ),
-            None => format!("policy `{}` will not admit this", answer.policy),
+        Self {
+            status: status.as_u16(),
+            ..Self::turned_away(answer.policy, answer.decision.retry_after())
+        }
+    }
+
+    /// The same by what is known of it.
+    pub(crate) fn turned_away(policy: &str, wait: Option<Duration>) -> Self {
+        let detail = match wait {
+            Some(wait) => {
+                let seconds = wait.as_millis().div_ceil(1000);
+                format!("policy `{policy}` admits the next one in {seconds} s")
+            }
+            None => format!("policy `{policy}` will not admit this"),
         };
+        let status = StatusCode::TOO_MANY_REQUESTS;
         Self::new(status, "urn:tidegate:limited", "Too many requests", &detail)
     }
 
     /// A policy that rather turns everybody away than count wrongly.
     pub(crate) fn fails_closed(policy: &str) -> Self {
         Self::unavailable(&format!("policy `{policy}` admits nothing while its store fails"))
+    }
+
+    /// A request that was not even looked at, because there is too much to do.
+    pub(crate) fn shed(status: StatusCode) -> Self {
+        let detail = "there are too many requests at once: come back in a moment";
+        Self::new(status, "urn:tidegate:overloaded", "Overloaded", detail)
+    }
+
+    /// A request that was passed on, or should have been, without an answer coming back.
+    pub(crate) fn gateway(status: StatusCode, detail: &str) -> Self {
+        let (kind, title) = match status {
+            StatusCode::GATEWAY_TIMEOUT => ("urn:tidegate:gateway-timeout", "Gateway timeout"),
+            StatusCode::REQUEST_TIMEOUT => ("urn:tidegate:body-timeout", "Body timeout"),
+            _ => ("urn:tidegate:bad-gateway", "Bad gateway"),
+        };
+        Self::new(status, kind, title, detail)
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST)
     }
 
     /// A path that leads nowhere.
@@ -163,6 +191,11 @@ impl Problem {
             CheckError::Store(bad) if bad.trouble() == Trouble::BadAsk => {
                 Self::bad_field("atomic", &format!("cannot be kept: {bad}"))
             }
+            CheckError::Apart => Self::bad_field(
+                "atomic",
+                "cannot be kept: the checks count in different slots of a Redis Cluster. Those of one `key` share \
+                 a slot, and so do the rules of one of Envoy's domains; ask for the others one after another",
+            ),
             other => Self::unanswered(engine, other),
         }
     }
@@ -202,11 +235,10 @@ impl Problem {
 
 impl Problem {
     /// The answer, with its body at hand.
-    pub(super) fn whole(self) -> hyper::Response<Bytes> {
+    pub(crate) fn whole(self) -> hyper::Response<Bytes> {
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = hyper::Response::new(body.into());
-        *response.status_mut() =
-            StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.kind == "urn:tidegate:unauthorized" {

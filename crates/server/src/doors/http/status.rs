@@ -46,7 +46,7 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         store: if engine.is_local() { "memory" } else { "redis" },
         breaker: breaker.map(|(state, _)| state.as_str()),
         nodes: engine.nodes().get(),
-        policies: engine.policies().count(),
+        policies: snapshot.policies().count(),
         leases: Leases {
             keys: stats.keys,
             requests: stats.requests,

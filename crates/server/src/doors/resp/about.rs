@@ -31,7 +31,7 @@ fn is_everything(section: &[u8]) -> bool {
 /// What a client looks for before it trusts a server, and what this one really is.
 fn sections(turn: &Turn<'_, '_>) -> [(&'static str, String); 4] {
     let up_s = SystemClock.steady_us().saturating_sub(turn.house.opened_us) / 1_000_000;
-    let (pid, policies) = (std::process::id(), turn.engine.policies().count());
+    let (pid, policies) = (std::process::id(), turn.house.gate.now().policies().count());
     let version = env!("CARGO_PKG_VERSION");
     [
         (

@@ -17,6 +17,7 @@ use self::call::{Call, RlsCodec};
 use super::health::{Check, Watch};
 use super::reflection::{Reflection, SchemaError};
 use crate::gate::Gate;
+use crate::logs::trace::Trace;
 use crate::patience::within;
 use crate::server::Ending;
 
@@ -64,9 +65,16 @@ impl ServiceOfConnection {
             // In a box, so that those that come all the time do not carry its room around.
             return Box::pin(self.answer_other(request)).await;
         }
+        let trace = Trace::of(request.headers());
         let call = Call { gate: self.shared.gate.clone() };
         let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        within(CALL_TIMEOUT, grpc.unary(call, request)).await.unwrap_or_else(too_slow)
+        let answer = within(CALL_TIMEOUT, grpc.unary(call, request));
+        let answer = match trace {
+            // In a box, as below.
+            Some(trace) => Box::pin(trace.around(answer)).await,
+            None => answer.await,
+        };
+        answer.unwrap_or_else(too_slow)
     }
 
     async fn answer_other(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {

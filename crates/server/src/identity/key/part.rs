@@ -10,7 +10,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::super::Seen;
 use super::super::path::component;
-use super::GLOBAL;
+use super::{FINGERPRINT, GLOBAL};
 
 /// A part of a request that can be counted by.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -157,5 +157,5 @@ fn fingerprint(request: &Seen<'_>) -> String {
     for name in [USER_AGENT, ACCEPT, ACCEPT_LANGUAGE, ACCEPT_ENCODING] {
         add(&header(request, &name));
     }
-    format!("{:032x}", hasher.finish128().as_u128())
+    format!("{FINGERPRINT}{:032x}", hasher.finish128().as_u128())
 }

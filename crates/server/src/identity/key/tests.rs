@@ -54,11 +54,16 @@ fn nothing_present_is_the_client() {
 
 #[test]
 fn nobody_passes_for_an_address_or_for_everybody() {
-    for value in ["192.0.2.7", "10.0.0.0/8", "2001:db8::/64", "global", "3:ann,1:x,"] {
+    let fingerprint = key(&["fingerprint"], &[]);
+    let ours = ["192.0.2.7", "10.0.0.0/8", "2001:db8::/64", "global", "3:ann,1:x,", &fingerprint];
+    for value in ours {
         let made_up = key(&["header:x-user|client_ip"], &[("x-user", value)]);
         assert_eq!(made_up, format!("\0{value}"));
     }
-    assert_eq!(key(&["header:x-user"], &[("x-user", "ann:7")]), "ann:7");
+    // What is nobody's but the client's stays as it is, for overrides name it.
+    for value in ["ann:7", "5d41402abc4b2a76b9719d911017c592"] {
+        assert_eq!(key(&["header:x-user"], &[("x-user", value)]), value);
+    }
 }
 
 #[test]
@@ -76,7 +81,7 @@ fn a_fingerprint_knows_networks_and_programs_only() {
     let of = |agent| key(&["fingerprint"], &[("user-agent", agent)]);
     assert_eq!(of("curl"), of("curl"));
     assert_ne!(of("curl"), of("wget"));
-    assert_eq!(of("curl").len(), 32);
+    assert_eq!(of("curl").len(), "fingerprint-".len() + 32);
 }
 
 #[test]

@@ -210,7 +210,7 @@ mod tests {
         for event in events(&mut plant, 2_000_000) {
             match event {
                 Event::GivenUp { tries_again, .. } => {
-                    (gone, again) = (gone + 1, again + i32::from(tries_again))
+                    (gone, again) = (gone + 1, again + i32::from(tries_again));
                 }
                 Event::Served { request, in_time } => assert!(!in_time || request.came_us == 0),
             }

@@ -1,10 +1,11 @@
 //! What happens on a connection, told to those who wait for it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// How many requests there were and are. Nothing else is ordered by these: they only have to become right soon.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     begun: AtomicU64,
     ended: AtomicU64,
     is_http2: AtomicBool,
@@ -13,7 +14,17 @@ pub(super) struct Line {
 /// A request that is under way, until this is dropped.
 pub(super) struct UnderWay<'a>(&'a Line);
 
+/// The same, for answers that go on after their head: until this is dropped the connection is busy.
+#[derive(Debug)]
+pub(crate) struct Held(Arc<Line>);
+
 impl Line {
+    /// Something goes on that keeps the connection busy.
+    pub(crate) fn hold(self: &Arc<Self>) -> Held {
+        self.begin();
+        Held(self.clone())
+    }
+
     /// A request is there. Said before anything else is read.
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Relaxed);
@@ -50,6 +61,12 @@ impl Line {
 }
 
 impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Relaxed);
     }

@@ -150,24 +150,24 @@ impl AsyncWrite for Patient {
 
 /// A timer that is made when it is first needed.
 #[derive(Debug)]
-struct Alarm {
+pub(crate) struct Alarm {
     after: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Alarm {
-    const fn after(after: Duration) -> Self {
+    pub(crate) const fn after(after: Duration) -> Self {
         Self { after, sleep: None }
     }
 
     /// Ready when it has been asked for so long without being disarmed.
-    fn ring(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn ring(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let after = self.after;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));
         sleep.as_mut().poll(cx)
     }
 
-    fn disarm(&mut self) {
+    pub(crate) fn disarm(&mut self) {
         if self.sleep.is_some() {
             self.sleep = None;
         }

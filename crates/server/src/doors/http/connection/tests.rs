@@ -1,12 +1,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::super::HttpDoor;
 use super::*;
 use crate::listen::{Address, Listener};
 use crate::server::{self, Bounds};
@@ -36,7 +38,7 @@ async fn start(router: Router, (bounds, http): (Bounds, HttpBounds)) -> Running 
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
-    let stopped = async { stopped.await.unwrap_or_default() };
+    let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
     let door = HttpDoor::new(router, http);
     let done = tokio::spawn(server::run(listener, door, bounds, stopped));
     Running { addr, stop, done }

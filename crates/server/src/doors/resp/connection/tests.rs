@@ -28,7 +28,7 @@ async fn start(bounds: RespBounds) -> Running {
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
-    let stopped = async { stopped.await.unwrap_or_default() };
+    let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
     let door = RespDoor::new(Gate::new(demo::snapshot()), None, bounds);
     let short = Bounds { connections_max: 10, farewell: SHORT, drain: LONG };
     let done = tokio::spawn(server::run(listener, door, short, stopped));

@@ -1,0 +1,140 @@
+//! The site and the proxies: each a process of its own.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const TIDEGATE: &str = "target/release/tidegate";
+const NGINX: &str = "/usr/sbin/nginx";
+/// More than any run asks for.
+const PLENTY: &str = "100000000/s";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Site,
+    Nginx,
+    /// Without a limit, as nginx.
+    Tidegate,
+    /// With a limit for each address.
+    Limited,
+}
+
+pub(crate) struct Contender {
+    kind: Kind,
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Contender {
+    pub(crate) fn start(kind: Kind, site: Option<u16>) -> Self {
+        let port = free_port();
+        let folder =
+            std::env::temp_dir().join(format!("tidegate-bench-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let mut command = match site {
+            None => {
+                let mut command = Command::new(std::env::current_exe().expect("this program"));
+                command.args(["site", &port.to_string()]);
+                command
+            }
+            Some(site) if kind == Kind::Nginx => nginx(&folder, port, site),
+            Some(site) => tidegate(kind, port, site),
+        };
+        let child = command
+            .env("RUST_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{kind:?} does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self { kind, child, port, folder }
+    }
+
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) const fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Site => "directly",
+            Kind::Nginx => "nginx, one worker",
+            Kind::Tidegate => "tidegate proxy",
+            Kind::Limited => "tidegate proxy, --limit",
+        }
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Processor time so far.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.expect("a process");
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
+        (ticks(11) + ticks(12)) / 100.0
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn tidegate(kind: Kind, port: u16, site: u16) -> Command {
+    let mut command = pinned(TIDEGATE);
+    command.args(["proxy", "--upstream", &format!("http://127.0.0.1:{site}")]);
+    command.args(["--listen", &format!("127.0.0.1:{port}")]);
+    if kind == Kind::Limited {
+        command.args(["--limit", PLENTY]);
+    }
+    command
+}
+
+/// A plain reverse proxy that keeps its connections, as one would write it.
+fn nginx(folder: &std::path::Path, port: u16, site: u16) -> Command {
+    let root = folder.display();
+    let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|what| format!("{what}_temp_path {root}/{what}; "))
+        .concat();
+    let config = format!(
+        "daemon off; master_process off; worker_processes 1; pid {root}/nginx.pid; error_log stderr crit;\n\
+         events {{ worker_connections 4096; }}\n\
+         http {{ access_log off; {paths} keepalive_requests 1000000000; tcp_nodelay on;\n\
+         upstream site {{ server 127.0.0.1:{site}; keepalive 256; keepalive_requests 1000000000; }}\n\
+         server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://site; proxy_http_version 1.1;\n\
+         proxy_set_header Connection \"\"; proxy_set_header Host $host;\n\
+         proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme; }} }} }}\n"
+    );
+    let path = folder.join("nginx.conf");
+    std::fs::write(&path, config).expect("a file");
+    let mut command = pinned(NGINX);
+    command.arg("-p").arg(folder).arg("-c").arg(path);
+    command
+}
+
+/// On the first processor, where there is a way to say so. `taskset` becomes the program, so that its number is ours.
+fn pinned(program: &str) -> Command {
+    if Command::new("taskset").arg("--version").output().is_err() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0", program]);
+    command
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("its address").port()
+}

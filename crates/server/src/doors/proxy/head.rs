@@ -1,0 +1,189 @@
+//! The head of a request: whom it is meant for, and what is sent of it.
+
+use axum::body::Bytes;
+use axum::http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use axum::http::request::Parts;
+use axum::http::uri::{Authority, PathAndQuery};
+use axum::http::{HeaderMap, Method, Uri, Version};
+use hyper::body::Body;
+
+use super::forwarded::{self, Hop};
+use super::hops;
+use super::upload::Upload;
+use crate::doors::http::Problem;
+use crate::identity::Path;
+
+/// What a head says besides its headers, before those that end here are taken out.
+#[derive(Debug)]
+pub(super) struct Wishes {
+    /// The protocol that the client would rather speak.
+    pub(super) upgrade: Option<HeaderValue>,
+    trailers: bool,
+    /// Whether the client waits for a word before it sends its body.
+    pub(super) expects: bool,
+}
+
+/// Whom a request is meant for. Says no to one that different servers would take for different hosts.
+pub(super) fn host(parts: &Parts) -> Result<Option<HeaderValue>, Problem> {
+    let mut lines = parts.headers.get_all(HOST).iter();
+    let (line, more) = (lines.next(), lines.next());
+    if more.is_some() {
+        return Err(Problem::bad_field("host", "is there more than once"));
+    }
+    let authority = parts.uri.authority().map(Authority::as_str);
+    match (line, authority) {
+        (Some(line), Some(authority))
+            if !line.as_bytes().eq_ignore_ascii_case(authority.as_bytes()) =>
+        {
+            Err(Problem::bad_field("host", "is not the host of the request's target"))
+        }
+        (Some(line), _) if is_host(line) => Ok(Some(line.clone())),
+        (None, Some(authority)) if !authority.contains('@') => {
+            Ok(HeaderValue::from_str(authority).ok())
+        }
+        (None, None) if parts.version < Version::HTTP_11 => Ok(None),
+        (None, None) => Err(Problem::bad_field("host", "is missing")),
+        _ => Err(Problem::bad_field("host", "is no host")),
+    }
+}
+
+/// A name, an address and perhaps a port: nothing that could be read as more than that.
+fn is_host(line: &HeaderValue) -> bool {
+    let of_a_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%:[]".contains(byte);
+    line.as_bytes().iter().all(of_a_host)
+}
+
+/// Notes what the client wishes of us, and takes out what is not to be passed on.
+pub(super) fn strip(parts: &mut Parts, has_body: bool) -> Wishes {
+    let headers = &mut parts.headers;
+    let may_upgrade = parts.version == Version::HTTP_11 && !has_body;
+    let wishes = Wishes {
+        upgrade: hops::upgrade(headers).filter(|_| may_upgrade),
+        trailers: hops::wants_trailers(headers),
+        expects: headers.remove(EXPECT).is_some(),
+    };
+    hops::strip(headers);
+    wishes
+}
+
+/// The request as it is sent: the path that was matched, and headers that say where it comes from.
+pub(super) fn outbound(
+    mut parts: Parts,
+    path: &Path,
+    wishes: &Wishes,
+    (host, hop): (HeaderValue, Hop<'_>),
+    body: Upload,
+) -> axum::http::Request<Upload> {
+    let headers = &mut parts.headers;
+    forwarded::write(headers, hop);
+    headers.append(VIA, via(parts.version));
+    headers.insert(HOST, host);
+    if wishes.trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    if let Some(protocol) = &wishes.upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol.clone());
+    }
+    frame(headers, &parts.method, &body);
+    parts.uri = target(&parts.uri, path);
+    parts.version = Version::HTTP_11;
+    parts.extensions.clear();
+    axum::http::Request::from_parts(parts, body)
+}
+
+/// A body without a length goes in chunks, whatever the method.
+fn frame(headers: &mut HeaderMap, method: &Method, body: &Upload) {
+    if body.is_end_stream() {
+        // Some servers want to be told that nothing comes where something could.
+        let may_have_one = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
+        headers.remove(CONTENT_LENGTH);
+        if may_have_one {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+    } else if let Some(length) = body.size_hint().exact() {
+        headers.insert(CONTENT_LENGTH, length.into());
+    } else {
+        headers.remove(CONTENT_LENGTH);
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+}
+
+/// What was matched is what is asked for.
+fn target(sent: &Uri, path: &Path) -> Uri {
+    let target = match sent.path_and_query() {
+        Some(as_sent) if as_sent.path() == path.as_str() => Some(as_sent.clone()),
+        _ => {
+            let query = sent.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let text = Bytes::from(format!("{}{query}", path.as_str()));
+            PathAndQuery::from_maybe_shared(text).ok()
+        }
+    };
+    // A path in its only spelling can always be written.
+    target.map(Uri::from).unwrap_or_default()
+}
+
+/// How the message came to us.
+pub(super) fn via(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_09 | Version::HTTP_10 => "1.0 tidegate",
+        Version::HTTP_2 => "2.0 tidegate",
+        Version::HTTP_3 => "3.0 tidegate",
+        _ => "1.1 tidegate",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    fn parts(uri: &str, hosts: &[&str], version: Version) -> Parts {
+        let request = Request::builder().uri(uri).version(version);
+        let add = |request: axum::http::request::Builder, host: &&str| request.header(HOST, *host);
+        hosts.iter().fold(request, add).body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_request_is_meant_for_one_host() {
+        for (uri, hosts, version, expected) in [
+            ("/", &["a.example"][..], Version::HTTP_11, Some(Some("a.example"))),
+            ("/", &["[::1]:80"], Version::HTTP_11, Some(Some("[::1]:80"))),
+            ("/", &[], Version::HTTP_10, Some(None)),
+            ("http://a.example/", &["A.example"], Version::HTTP_11, Some(Some("A.example"))),
+            ("http://a.example/", &[], Version::HTTP_2, Some(Some("a.example"))),
+            ("/", &[], Version::HTTP_11, None),
+            ("/", &["a", "b"], Version::HTTP_11, None),
+            ("/", &["a", "a"], Version::HTTP_11, None),
+            ("/", &["a b"], Version::HTTP_11, None),
+            ("/", &["ann@a"], Version::HTTP_11, None),
+            ("/", &["a/b"], Version::HTTP_11, None),
+            ("http://a.example/", &["b.example"], Version::HTTP_11, None),
+            ("http://a.example/", &["b.example"], Version::HTTP_2, None),
+        ] {
+            let found = host(&parts(uri, hosts, version)).ok();
+            let found = found.map(|host| host.map(|host| host.to_str().unwrap().to_owned()));
+            let expected = expected.map(|host| host.map(str::to_owned));
+            assert_eq!(found, expected, "{uri} {hosts:?} {version:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_matched_is_what_is_asked_for() {
+        for (sent, expected) in [
+            ("/a/b?c=%2F", "/a/b?c=%2F"),
+            ("//a/./b//?c", "/a/b/?c"),
+            ("/a%2Fb", "/a/b"),
+            ("/x/../a?", "/a?"),
+            ("http://h/a", "/a"),
+            ("/%7Eann", "/~ann"),
+        ] {
+            let uri: Uri = sent.parse().unwrap();
+            let path = Path::read(uri.path()).unwrap();
+            assert_eq!(target(&uri, &path).to_string(), expected, "{sent}");
+        }
+    }
+}

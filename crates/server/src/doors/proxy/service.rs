@@ -1,0 +1,195 @@
+//! The way of one request: whom it is meant for and who sends it, whether it may pass, whom it goes to, and what comes
+//! back.
+
+mod admission;
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::header::{CONNECTION, HeaderValue, UPGRADE, VIA};
+use axum::http::request::Parts;
+use axum::http::{Method, Response, StatusCode};
+use hyper::Request;
+use hyper::body::{Body, Incoming};
+use hyper::upgrade::OnUpgrade;
+
+use self::admission::{Admitted, admit};
+use super::failure::Failure;
+use super::forwarded::Hop;
+use super::head::{self, Wishes};
+use super::hops;
+use super::link::Link;
+use super::relay::{Guards, Relay};
+use super::settings::HostHeader;
+use super::tunnel::Tunnel;
+use super::upload::Upload;
+use super::upstreams::{Place, Proxy};
+use super::watch::Watch;
+use crate::doors::http::Problem;
+use crate::doors::http::connection::Caller;
+use crate::gate::Gate;
+
+/// An answer, and what the connection becomes after it.
+pub(super) struct Passed {
+    pub(super) response: Response<Relay>,
+    pub(super) tunnel: Option<Tunnel>,
+}
+
+impl From<Response<Relay>> for Passed {
+    fn from(response: Response<Relay>) -> Self {
+        Self { response, tunnel: None }
+    }
+}
+
+impl From<Problem> for Passed {
+    fn from(problem: Problem) -> Self {
+        problem.whole().map(Relay::own).into()
+    }
+}
+
+/// Answers a request, from behind or by ourselves.
+pub(super) async fn answer(
+    gate: &Arc<Gate>,
+    mut request: Request<Incoming>,
+    caller: &Caller,
+) -> Passed {
+    let client = hyper::upgrade::on(&mut request);
+    let snapshot = gate.now();
+    // A door without a proxy is not opened.
+    let Some(proxy) = snapshot.proxy.clone() else {
+        return Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into();
+    };
+    let (mut parts, body) = request.into_parts();
+    let wishes = head::strip(&mut parts, !body.is_end_stream());
+    let body = Upload::new(body, proxy.settings.times.idle, !wishes.expects);
+    let host = match head::host(&parts) {
+        Ok(_) if parts.method == Method::CONNECT => {
+            return Problem::bad_input("this is no proxy to connect through").into();
+        }
+        Ok(host) => host,
+        Err(problem) => return problem.into(),
+    };
+    let Some(place) = proxy.enter() else {
+        return admission::shed(&snapshot, &proxy, caller.peer, &parts).map(Relay::own).into();
+    };
+    let admitted = match admit(gate, &snapshot, &proxy, caller.peer, &parts).await {
+        Ok(admitted) => admitted,
+        Err(refused) => return (*refused).map(Relay::own).into(),
+    };
+    // What comes now may take long, and must not keep an old configuration alive.
+    drop(snapshot);
+    let exchange = Exchange { gate, proxy, caller, wishes, host, place };
+    exchange.pass(parts, body, admitted, client).await.unwrap_or_else(Passed::from)
+}
+
+/// A request that may pass.
+struct Exchange<'a> {
+    gate: &'a Arc<Gate>,
+    proxy: Arc<Proxy>,
+    caller: &'a Caller,
+    wishes: Wishes,
+    /// None where an old client has not said whom it means.
+    host: Option<HeaderValue>,
+    place: Place,
+}
+
+impl Exchange<'_> {
+    async fn pass(
+        self,
+        parts: Parts,
+        body: Upload,
+        admitted: Admitted,
+        client: OnUpgrade,
+    ) -> Result<Passed, Problem> {
+        // There is at least one.
+        let load =
+            self.proxy.choose().ok_or_else(|| Problem::shed(StatusCode::SERVICE_UNAVAILABLE))?;
+        let watch = Watch::begin(self.gate, load, admitted.path.counted());
+        let mut watch = watch.ok_or_else(|| Problem::shed(self.proxy.settings.shed_status))?;
+        let (flow, version) = (body.flow(), parts.version);
+        let request = self.outbound(parts, body, &admitted, &watch);
+        let sent = watch.upstream().send(request, self.proxy.settings.times).await;
+        let (response, link) = match sent {
+            Ok(answered) => answered,
+            Err(failure) => return Err(failed(watch, &failure)),
+        };
+        watch.answered(response.status());
+        let guards = Guards {
+            watch,
+            _place: self.place,
+            _line: self.caller.line.hold(),
+            _permit: admitted.permit,
+        };
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let wanted = self.wishes.upgrade.as_ref();
+            return switched(response, link, wanted, client, guards).await;
+        }
+        let (mut parts, body) = response.into_parts();
+        hops::strip(&mut parts.headers);
+        parts.headers.append(VIA, head::via(parts.version));
+        parts.extensions.clear();
+        parts.version = version;
+        if let Some(report) = &admitted.report {
+            report.write(&mut parts.headers);
+        }
+        let relay = Relay::pass(body, link, flow.as_deref(), self.proxy, guards);
+        Ok(Response::from_parts(parts, relay).into())
+    }
+
+    fn outbound(
+        &self,
+        parts: Parts,
+        body: Upload,
+        admitted: &Admitted,
+        watch: &Watch,
+    ) -> Request<Upload> {
+        let settings = &self.proxy.settings;
+        let own = &watch.upstream().target.authority;
+        let asked = self.host.as_ref().unwrap_or(own);
+        let host = match settings.host {
+            HostHeader::Preserve => asked,
+            HostHeader::Upstream => own,
+        };
+        let hop = Hop {
+            peer: self.caller.peer,
+            is_trusted: admitted.is_trusted,
+            is_tls: self.caller.is_tls,
+            host: asked,
+            writes_forwarded: settings.writes_forwarded,
+        };
+        head::outbound(parts, &admitted.path, &self.wishes, (host.clone(), hop), body)
+    }
+}
+
+fn failed(watch: Watch, failure: &Failure) -> Problem {
+    tracing::debug!(upstream = %watch.upstream().name, ?failure, "no answer");
+    watch.failed(failure);
+    failure.problem()
+}
+
+/// Both have agreed to speak something else, if it is what was asked for.
+async fn switched(
+    response: Response<Incoming>,
+    link: Option<Box<Link>>,
+    wanted: Option<&HeaderValue>,
+    client: OnUpgrade,
+    guards: Guards,
+) -> Result<Passed, Problem> {
+    let protocol = response.headers().get(UPGRADE).cloned().filter(|_| wanted.is_some());
+    let upgraded = match link {
+        Some(link) => link.upgraded().await,
+        None => None,
+    };
+    let (Some(protocol), Some((upstream, first))) = (protocol, upgraded) else {
+        let detail = "what is behind this proxy switched to a protocol that nobody asked for";
+        return Err(Problem::gateway(StatusCode::BAD_GATEWAY, detail));
+    };
+    let (mut parts, _) = response.into_parts();
+    hops::strip(&mut parts.headers);
+    parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    parts.headers.insert(UPGRADE, protocol);
+    parts.headers.append(VIA, head::via(parts.version));
+    parts.extensions.clear();
+    let response = Response::from_parts(parts, Relay::own(Bytes::new()));
+    Ok(Passed { response, tunnel: Some(Tunnel { client, upstream, first, guards }) })
+}

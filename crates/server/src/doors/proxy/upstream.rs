@@ -1,0 +1,148 @@
+//! One of those behind the proxy: where it is, its connections, how it does and what was counted of it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
+use tidegate::{Clock, SystemClock};
+
+use super::failure::Failure;
+use super::health::Health;
+use super::link::Link;
+use super::pool::Pool;
+use super::settings::{Settings, Times};
+use super::shared::{self, Shared};
+use super::target::Target;
+use super::tls::Tls;
+use super::upload::Upload;
+use crate::listen::Stream;
+use crate::metrics::{UpstreamCounts, UpstreamView};
+
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(super) target: Target,
+    /// What it is called in metrics and logs.
+    pub(super) name: Arc<str>,
+    tls: Option<Tls>,
+    pub(super) pool: Pool,
+    /// Instead of the pool, for HTTP/2.
+    shared: Shared,
+    pub(super) health: Health,
+    under_way: AtomicUsize,
+    pub(super) counts: UpstreamCounts,
+}
+
+/// A request that an upstream has to do with, until dropped.
+#[derive(Debug)]
+pub(super) struct Load(Arc<Upstream>);
+
+impl Upstream {
+    pub(super) fn new(target: Target, tls: Option<Tls>) -> Self {
+        Self {
+            name: target.to_string().into(),
+            target,
+            tls,
+            pool: Pool::default(),
+            shared: Shared::default(),
+            health: Health::default(),
+            under_way: AtomicUsize::new(0),
+            counts: UpstreamCounts::default(),
+        }
+    }
+
+    pub(super) fn load(self: &Arc<Self>) -> Load {
+        self.under_way.fetch_add(1, Relaxed);
+        Load(self.clone())
+    }
+
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.load(Relaxed)
+    }
+
+    /// As an operator sees it.
+    pub(crate) fn view(&self) -> UpstreamView<'_> {
+        UpstreamView {
+            name: &self.name,
+            counts: &self.counts,
+            is_up: self.health.is_up(SystemClock.steady_us()),
+            under_way: self.under_way(),
+            idle_connections: self.pool.len(),
+        }
+    }
+
+    /// Sends a request, over a connection that was kept if there is one, and waits for the head of its answer. It is
+    /// never sent twice: only what was certainly not written goes over another connection. What the body comes from is
+    /// the connection, unless that is for all.
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Upload>,
+        times: Times,
+    ) -> Result<(Response<Incoming>, Option<Box<Link>>), Failure> {
+        if self.target.is_http2() {
+            let sender = self.shared.sender(self.connect(times));
+            // Who waits for another to connect waits no longer than for itself.
+            let sender = tokio::time::timeout(2 * times.connect, sender).await;
+            let sender = sender.map_err(|_| Failure::Unheard)??;
+            let response = shared::exchange(sender, request, times.response).await?;
+            return Ok((response, None));
+        }
+        if let Some(mut link) = self.pool.take(times.keep) {
+            match link.exchange(request, times.response).await {
+                Ok(response) => return Ok((response, Some(link))),
+                Err(unanswered) => match unanswered.unsent {
+                    Some(unsent) => request = unsent,
+                    None => return Err(unanswered.why),
+                },
+            }
+        }
+        let mut link = Link::over(self.connect(times).await?).await?;
+        let answered = link.exchange(request, times.response).await;
+        answered.map(|response| (response, Some(link))).map_err(|unanswered| unanswered.why)
+    }
+
+    async fn connect(&self, times: Times) -> Result<Stream, Failure> {
+        let connecting = self.target.connect(self.tls.as_ref());
+        match tokio::time::timeout(times.connect, connecting).await {
+            Ok(Ok(stream)) => {
+                self.health.reached();
+                Ok(stream)
+            }
+            Ok(Err(error)) => {
+                self.missed(&error);
+                Err(Failure::Unreached(error))
+            }
+            Err(_) => {
+                self.missed(&io::ErrorKind::TimedOut.into());
+                Err(Failure::Unheard)
+            }
+        }
+    }
+
+    fn missed(&self, error: &io::Error) {
+        let upstream = &*self.name;
+        if self.health.missed(SystemClock.steady_us()) {
+            tracing::warn!(upstream, %error, "cannot be connected to: left alone for a while");
+        } else {
+            tracing::debug!(upstream, %error, "cannot be connected to");
+        }
+    }
+
+    /// Takes a connection back.
+    pub(super) fn keep(&self, link: Box<Link>, settings: &Settings) {
+        self.pool.put(link, settings.idle_connections_max);
+    }
+}
+
+impl Load {
+    pub(super) const fn upstream(&self) -> &Arc<Upstream> {
+        &self.0
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Relaxed);
+    }
+}

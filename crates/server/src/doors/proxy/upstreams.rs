@@ -1,0 +1,171 @@
+//! All that are behind the proxy: who gets a request, and how many there may be at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tidegate::{Clock, SystemClock};
+
+use super::settings::{Balance, Settings};
+use super::tls::Tls;
+use super::upstream::{Load, Upstream};
+
+/// The proxy's part of a configuration, built.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(super) settings: Settings,
+    upstreams: Vec<Arc<Upstream>>,
+    next: AtomicUsize,
+    /// Counted across configurations.
+    crowd: Arc<Crowd>,
+}
+
+/// How many there are.
+#[derive(Debug, Default)]
+struct Crowd {
+    under_way: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+/// A place among those under way, or among those who wait, until dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    crowd: Arc<Crowd>,
+    of: fn(&Crowd) -> &AtomicUsize,
+}
+
+impl Proxy {
+    /// Upstreams that were there before keep their connections and their counts.
+    pub(crate) fn build(settings: &Settings, before: Option<&Self>) -> Result<Self, String> {
+        let has_tls = settings.upstreams.iter().any(super::target::Target::is_tls);
+        let tls = has_tls.then(|| Tls::new(settings.ca_file.as_deref())).transpose()?;
+        let same = before.filter(|before| before.settings.ca_file == settings.ca_file);
+        let upstream = |target: &super::target::Target| {
+            let mut known = same.iter().flat_map(|before| &before.upstreams);
+            let known = known.find(|known| known.target == *target).cloned();
+            known.unwrap_or_else(|| {
+                let tls = tls.clone().filter(|_| target.is_tls());
+                Arc::new(Upstream::new(target.clone(), tls))
+            })
+        };
+        Ok(Self {
+            upstreams: settings.upstreams.iter().map(upstream).collect(),
+            settings: settings.clone(),
+            next: AtomicUsize::new(0),
+            crowd: before.map(|before| before.crowd.clone()).unwrap_or_default(),
+        })
+    }
+
+    pub(crate) fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// A place for a request, unless there are too many.
+    pub(super) fn enter(&self) -> Option<Place> {
+        self.place(|crowd| &crowd.under_way, self.settings.requests_max)
+    }
+
+    /// A place for a request that has to wait for its turn.
+    pub(super) fn queue(&self) -> Option<Place> {
+        self.place(|crowd| &crowd.waiting, self.settings.waiting_max)
+    }
+
+    fn place(&self, of: fn(&Crowd) -> &AtomicUsize, max: usize) -> Option<Place> {
+        let place = Place { crowd: self.crowd.clone(), of };
+        // What is one too many is dropped, and so uncounted, at once.
+        (of(&self.crowd).fetch_add(1, Relaxed) < max).then_some(place)
+    }
+
+    /// Who gets the next request. If nobody is up, whoever is next to be tried again: to try is the only way to know.
+    pub(super) fn choose(&self) -> Option<Load> {
+        let count = self.upstreams.len();
+        let start = if count > 1 { self.next.fetch_add(1, Relaxed) } else { 0 };
+        let now_us = SystemClock.steady_us();
+        let in_turn = || (0..count).filter_map(|step| self.upstreams.get((start + step) % count));
+        let mut up = in_turn().filter(|upstream| upstream.health.is_up(now_us));
+        let chosen = match self.settings.balance {
+            Balance::RoundRobin => up.next(),
+            // Of several the first in turn.
+            Balance::LeastLoaded => up.min_by_key(|upstream| upstream.under_way()),
+        };
+        let last_resort = || in_turn().min_by_key(|upstream| upstream.health.next_try_us());
+        chosen.or_else(last_resort).map(Upstream::load)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        (self.of)(&self.crowd).fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(balance: Balance) -> Proxy {
+        let targets = ["http://a", "http://b", "http://c"].map(|text| text.parse().unwrap());
+        let settings = Settings { balance, requests_max: 2, ..Settings::of(targets.to_vec()) };
+        Proxy::build(&settings, None).unwrap()
+    }
+
+    fn name(load: Option<&Load>) -> &str {
+        load.unwrap().upstream().name.strip_prefix("http://").unwrap()
+    }
+
+    #[test]
+    fn whoever_has_the_fewest_gets_the_next() {
+        let proxy = proxy(Balance::LeastLoaded);
+        let loads: Vec<_> = (0..6).map(|_| proxy.choose()).collect();
+        for upstream in proxy.upstreams() {
+            assert_eq!(upstream.under_way(), 2);
+        }
+        let freed = name(loads[4].as_ref()).to_owned();
+        let mut loads = loads;
+        drop(loads.remove(4));
+        assert_eq!(name(proxy.choose().as_ref()), freed);
+    }
+
+    #[test]
+    fn in_turn_means_in_turn_past_those_that_are_down() {
+        let proxy = proxy(Balance::RoundRobin);
+        let turns =
+            || -> String { (0..6).map(|_| name(proxy.choose().as_ref()).to_owned()).collect() };
+        assert_eq!(turns(), "abcabc");
+        let down = &proxy.upstreams()[1];
+        down.health.checked(false);
+        down.health.checked(false);
+        assert!(!turns().contains('b'));
+    }
+
+    #[test]
+    fn if_all_are_down_one_is_tried() {
+        let proxy = proxy(Balance::LeastLoaded);
+        for upstream in proxy.upstreams() {
+            upstream.health.checked(false);
+            upstream.health.checked(false);
+        }
+        assert!(proxy.choose().is_some());
+    }
+
+    #[test]
+    fn no_more_are_let_in_than_there_are_places() {
+        let proxy = proxy(Balance::LeastLoaded);
+        let (first, second) = (proxy.enter(), proxy.enter());
+        assert!(first.is_some() && second.is_some() && proxy.enter().is_none());
+        drop(first);
+        assert!(proxy.enter().is_some());
+        let next = Proxy::build(&proxy.settings, Some(&proxy)).unwrap();
+        assert!(next.enter().is_some() && second.is_some());
+        let (held, more) = (next.enter(), next.enter());
+        assert!(held.is_some() && more.is_none(), "those of before are still there");
+    }
+
+    #[test]
+    fn a_new_configuration_keeps_the_upstreams_that_stay() {
+        let before = proxy(Balance::LeastLoaded);
+        let targets = ["http://b", "http://d"].map(|text| text.parse().unwrap());
+        let next = Proxy::build(&Settings::of(targets.to_vec()), Some(&before)).unwrap();
+        assert!(Arc::ptr_eq(&next.upstreams()[0], &before.upstreams()[1]));
+        assert_eq!(next.upstreams().len(), 2);
+    }
+}

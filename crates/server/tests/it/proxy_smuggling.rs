@@ -1,0 +1,213 @@
+//! Requests that two servers could read differently: each is read in one way, or not at all.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+
+use crate::programs::curl;
+use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head};
+use crate::support::Folder;
+
+/// Says what it was sent, byte by byte, and answers each head that it finds.
+fn recorder() -> (std::net::SocketAddr, Arc<Mutex<String>>) {
+    let heard = Arc::<Mutex<String>>::default();
+    let kept = heard.clone();
+    let addr = by_hand(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while let Ok(count) = stream.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+            kept.lock().unwrap().push_str(&text);
+            if count == 0
+                || stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err()
+            {
+                return;
+            }
+        }
+    });
+    (addr, heard)
+}
+
+/// What a smuggler hopes that somebody reads as a request.
+const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
+
+#[test]
+fn what_is_framed_badly_is_refused_and_nothing_of_it_is_passed_on() {
+    let (folder, (origin, heard)) = (Folder::new(), recorder());
+    let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
+    for head in [
+        // Two lengths.
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 6\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0x5\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length:\r\n",
+        // Encodings that only some understand.
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n",
+        "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        // Lines that only some take for lines.
+        "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n folded: c\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n X-A: b\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\rX-B: c\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\0c\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX-A\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n: b\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX A: b\r\n",
+        "GET  / HTTP/1.1\r\nHost: x\r\n",
+        "GET / HTTP/1.1 \r\nHost: x\r\n",
+        "GET /a b HTTP/1.1\r\nHost: x\r\n",
+        "GET / HTTP/2.0\r\nHost: x\r\n",
+        "G\tET / HTTP/1.1\r\nHost: x\r\n",
+        // Whom is it meant for?
+        "GET / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
+        "GET / HTTP/1.1\r\nHost: a b\r\n",
+        "GET / HTTP/1.1\r\nHost: a@b\r\n",
+        "GET / HTTP/1.1\r\nHost: a/b\r\n",
+        "GET http://b/ HTTP/1.1\r\nHost: a\r\n",
+        "GET http://u:p@a/ HTTP/1.1\r\nHost: a\r\n",
+        "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n",
+        "GET * HTTP/1.1\r\nHost: a\r\n",
+    ] {
+        let answers = proxy.raw(format!("{head}Connection: close\r\n\r\n{SMUGGLED}").as_bytes());
+        let status = answers.split(' ').nth(1).unwrap_or_default();
+        assert!(["400", "431", "505", ""].contains(&status), "{head:?} got {answers:?}");
+        assert!(answers.matches("HTTP/1.1 ").count() <= 1, "{head:?} got {answers:?}");
+        assert_eq!(*heard.lock().unwrap(), "", "{head:?}");
+    }
+}
+
+#[test]
+fn chunks_that_are_framed_badly_never_end_a_request() {
+    let (folder, (origin, heard)) = (Folder::new(), recorder());
+    let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
+    for body in [
+        "5\nhello\r\n0\r\n\r\n",
+        "5\r\nhello0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "5 5\r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhelloXX0\r\n\r\n",
+        "zz\r\nhello\r\n0\r\n\r\n",
+    ] {
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let answers = proxy.raw(format!("{head}{body}{SMUGGLED}").as_bytes());
+        assert!(answers.matches("HTTP/1.1 ").count() <= 1, "{body:?} got {answers:?}");
+        let heard = std::mem::take(&mut *heard.lock().unwrap());
+        assert!(
+            !heard.contains("/smuggled") && !heard.contains("0\r\n\r\n"),
+            "{body:?} sent {heard:?}"
+        );
+    }
+}
+
+/// RFC 9112, 6.3: chunks win, the length must not be passed on, and the connection ends with it.
+#[test]
+fn of_two_ways_to_frame_a_body_one_is_passed_on_and_the_connection_ends() {
+    let (folder, (origin, heard)) = (Folder::new(), recorder());
+    let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
+    for both in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\nContent-Length: 7",
+    ] {
+        let sent = format!("POST / HTTP/1.1\r\nHost: x\r\n{both}\r\n\r\n0\r\n\r\n{SMUGGLED}");
+        let answers = proxy.raw(sent.as_bytes());
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{both:?} got {answers:?}");
+        let heard = std::mem::take(&mut *heard.lock().unwrap()).to_lowercase();
+        assert!(!heard.contains("content-length") && !heard.contains("/smuggled"), "{heard:?}");
+        assert!(heard.ends_with("0\r\n\r\n"), "{heard:?}");
+    }
+}
+
+#[test]
+fn one_length_twice_is_one_length() {
+    let (folder, (origin, heard)) = (Folder::new(), recorder());
+    let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
+    let sent = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+    assert!(proxy.raw(sent.as_bytes()).starts_with("HTTP/1.1 200"), "{sent}");
+    let heard = heard.lock().unwrap().to_lowercase();
+    assert_eq!(heard.matches("content-length: 5\r\n").count(), 1, "{heard}");
+}
+
+/// A length that is announced and a body that is longer: the rest is the next request on the client's connection, and
+/// the upstream has never heard of it as part of this one.
+#[test]
+fn what_is_behind_a_body_is_another_request_with_a_limit_of_its_own() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let more = "policies: { one: { algorithm: fixed-window, limit: 1/h } }\n\
+        routes: [{ match: { path: /smuggled }, policy: one }]";
+    let proxy = Proxy::start(&folder, &origin.url(), "", more);
+    let mut stream = proxy.server.connect();
+    for expected in [200, 429] {
+        let sent = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nok{SMUGGLED}");
+        stream.write_all(sent.as_bytes()).unwrap();
+        assert_eq!(read_answer(&mut stream).json()["body"], "ok");
+        assert_eq!(read_answer(&mut stream).status, expected, "it is counted like any other");
+    }
+}
+
+#[test]
+fn answers_that_are_framed_badly_are_no_answers() {
+    let folder = Folder::new();
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
+        "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nX-A: b\r\n folded: c\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX-A: b\0\r\n\r\n",
+        "HTTP/1.1 99 Odd\r\n\r\n",
+        "\r\n\r\n",
+    ] {
+        let origin = by_hand(move |mut stream| {
+            read_head(&mut stream);
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
+        let reply = proxy.server.get("/");
+        assert_eq!(reply.status, 502, "{answer:?} became {reply:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_framed_twice_has_the_length_of_its_chunks() {
+    let folder = Folder::new();
+    let origin = by_hand(|mut stream| {
+        read_head(&mut stream);
+        let framed =
+            "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{framed}").as_bytes()).unwrap();
+    });
+    let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
+    assert_eq!(curl(&[&proxy.url("/")]), "hello");
+    let answer = proxy.raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(!answer.contains("content-length"), "{answer}");
+}
+
+#[test]
+fn more_than_one_answer_to_a_request_is_not_the_answer_to_the_next() {
+    let folder = Folder::new();
+    let origin = by_hand(|mut stream| {
+        let mut number = 0;
+        while !read_head(&mut stream).is_empty() {
+            number += 1;
+            let own = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{number}");
+            let extra = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+            if stream.write_all(format!("{own}{extra}").as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
+    for _ in 0..20 {
+        let reply = proxy.server.get("/");
+        assert!(!reply.body.contains("poison"), "{reply:?}");
+    }
+}

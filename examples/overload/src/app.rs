@@ -1,0 +1,163 @@
+//! The app that is overloaded: one query for each request, over a pool of few connections.
+//!
+//! It is an ordinary one, with the ordinary fault: whoever finds the pool busy waits in a queue without an end, and the
+//! work of a request goes on when the client has long given up.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, Pool, Runtime, Status};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_postgres::NoTls;
+
+use crate::{Fallible, database};
+
+/// Connections to the database: so many queries run at once.
+pub(crate) const POOL: u32 = 8;
+
+/// After this in the queue of the pool a request is answered 503. Longer than clients have patience, as everywhere: pools
+/// wait for 30 s unless told otherwise.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// An index is asked, and 20 ms pass as they do on disks and locks: so that the pool is what is short, not the processor.
+const QUERY: &str = "SELECT count(*), sum(amount) FROM orders, pg_sleep(0.02) WHERE customer = $1";
+
+struct App {
+    pool: Pool,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    under_way: AtomicU64,
+    answered: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What the app says of itself, at `/stats`.
+#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+pub(crate) struct Stats {
+    pub(crate) under_way: u64,
+    pub(crate) answered: u64,
+    /// Answers with a 5xx, also those that nobody waited for any more.
+    pub(crate) failed: u64,
+}
+
+/// Serves until it is killed, and says where.
+pub(crate) async fn serve(folder: &Path) -> Fallible<()> {
+    let manager = Manager::new(database::config(folder), NoTls);
+    let pool = Pool::builder(manager)
+        .max_size(POOL as usize)
+        .wait_timeout(Some(WAIT))
+        .runtime(Runtime::Tokio1)
+        .build()?;
+    let app = Arc::new(App { pool, counts: Counts::default() });
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("the app answers on http://{}", listener.local_addr()?);
+    loop {
+        // Out of descriptors, say: those who are here still get their answers.
+        if let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(converse(app.clone(), stream));
+        }
+    }
+}
+
+async fn converse(app: Arc<App>, stream: TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let app = app.clone();
+        async move { Ok::<_, Infallible>(app.answer(request.uri().path()).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new();
+    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+}
+
+impl App {
+    async fn answer(self: Arc<Self>, path: &str) -> Response<Full<Bytes>> {
+        match path {
+            "/stats" => json(&self.counts.told()),
+            "/pressure" => json(&serde_json::json!({ "pressure": pressure(&self.pool.status()) })),
+            _ => match path.strip_prefix("/customers/").and_then(|it| it.parse().ok()) {
+                Some(customer) => self.counted_total(customer).await,
+                None => plain(StatusCode::NOT_FOUND, "try /customers/42\n".to_owned()),
+            },
+        }
+    }
+
+    /// In a task of its own: it goes on when the client hangs up, as with most frameworks.
+    async fn counted_total(self: Arc<Self>, customer: i32) -> Response<Full<Bytes>> {
+        let task = tokio::spawn(async move {
+            self.counts.under_way.fetch_add(1, Relaxed);
+            let total = self.total(customer).await;
+            let counter = if total.is_ok() { &self.counts.answered } else { &self.counts.failed };
+            counter.fetch_add(1, Relaxed);
+            self.counts.under_way.fetch_sub(1, Relaxed);
+            total
+        });
+        match task.await {
+            Ok(Ok(total)) => plain(StatusCode::OK, total),
+            Ok(Err(error)) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        }
+    }
+
+    async fn total(&self, customer: i32) -> Fallible<String> {
+        let database = self.pool.get().await?;
+        let query = database.prepare_cached(QUERY).await?;
+        let row = database.query_one(&query, &[&customer]).await?;
+        let (count, sum): (i64, Option<i64>) = (row.get(0), row.get(1));
+        Ok(format!("{count} orders, {} in all\n", sum.unwrap_or(0)))
+    }
+}
+
+impl Counts {
+    fn told(&self) -> Stats {
+        Stats {
+            under_way: self.under_way.load(Relaxed),
+            answered: self.answered.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+        }
+    }
+}
+
+/// The part of those who want a connection that has to wait for one: 0 while none has to, 1/2 when as many wait as are
+/// served.
+fn pressure(pool: &Status) -> f64 {
+    let waiting = pool.waiting as f64;
+    waiting / (waiting + pool.max_size as f64)
+}
+
+fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
+    match serde_json::to_string(value) {
+        Ok(text) => plain(StatusCode::OK, text),
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+fn plain(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_is_the_part_that_waits() {
+        for (waiting, pressed) in [(0, 0.0), (8, 0.5), (24, 0.75)] {
+            let status = Status { max_size: 8, size: 8, available: 0, waiting };
+            assert!((pressure(&status) - pressed).abs() < 1e-9, "{waiting} wait");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The order of the day: what the app can carry, then three times that, without and with tidegate in front.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::{Instant, sleep};
+
+use crate::Fallible;
+use crate::app::{POOL, Stats};
+use crate::database::Database;
+use crate::load::{self, Client, Figures, Run};
+use crate::report::{Report, Verdict};
+use crate::service::Service;
+
+/// The load, as a multiple of what the app can carry at best.
+const OVERLOAD: f64 = 3.0;
+
+/// And when it has little to do.
+const LIGHT: f64 = 0.2;
+
+pub(crate) struct Demo {
+    pub(crate) tidegate: PathBuf,
+    pub(crate) config: PathBuf,
+    pub(crate) effort: Effort,
+}
+
+/// How much is measured.
+pub(crate) struct Effort {
+    pub(crate) is_quick: bool,
+    short: Duration,
+    long: Duration,
+}
+
+impl Effort {
+    pub(crate) fn wanted() -> Self {
+        let is_quick = std::env::var_os("QUICK").is_some();
+        let (short_ms, long_ms) = if is_quick { (500, 1000) } else { (8_000, 20_000) };
+        Self {
+            is_quick,
+            short: Duration::from_millis(short_ms),
+            long: Duration::from_millis(long_ms),
+        }
+    }
+}
+
+impl Demo {
+    pub(crate) async fn run(&self) -> Fallible<Report> {
+        eprintln!("starting PostgreSQL and the app");
+        let database = Database::start().await?;
+        let app = Site::app(&database).await?;
+        load::closed(&app.client, POOL, Duration::from_millis(500)).await;
+
+        eprintln!("looking for what the app can carry");
+        let best = app.measured(load::closed(&app.client, 2 * POOL, self.effort.short)).await?;
+        let carried = best.goodput_per_s;
+        let unloaded = self.light(&app, &app.client, carried).await?;
+        eprintln!("sending {OVERLOAD} × as much");
+        let direct = self.overload(&app, &app.client, carried).await?;
+
+        eprintln!("the same through tidegate");
+        let gate = self.gate(&app).await?;
+        let client = Client::new(&gate.url);
+        let unloaded_behind = self.light(&app, &client, carried).await?;
+        let behind = self.overload(&app, &client, carried).await?;
+        let verdict = Verdict::new(&best, &unloaded, &direct, &behind);
+        Ok(Report { best, unloaded, direct, unloaded_behind, behind, verdict })
+    }
+
+    async fn light(&self, app: &Site, client: &Client, carried: f64) -> Fallible<Figures> {
+        app.measured(load::open(client, carried * LIGHT, self.effort.short)).await
+    }
+
+    async fn overload(&self, app: &Site, client: &Client, carried: f64) -> Fallible<Figures> {
+        app.measured(load::open(client, carried * OVERLOAD, self.effort.long)).await
+    }
+
+    async fn gate(&self, app: &Site) -> Fallible<Service> {
+        let mut tidegate = Command::new(&self.tidegate);
+        tidegate.args(["serve", "-c"]).arg(&self.config).env("RUST_LOG", "error");
+        tidegate.env("APP_URL", &app.service.url);
+        Service::start(&mut tidegate, "passes requests on from ").await
+    }
+}
+
+/// The app, and who speaks to it directly.
+struct Site {
+    service: Service,
+    client: Client,
+}
+
+impl Site {
+    async fn app(database: &Database) -> Fallible<Self> {
+        let mut app = Command::new(std::env::current_exe()?);
+        app.arg("app").arg(&database.folder);
+        let service = Service::start(&mut app, "the app answers on ").await?;
+        let client = Client::new(&service.url);
+        Ok(Self { service, client })
+    }
+
+    /// What came of a load, with the errors that it made in the app.
+    async fn measured(&self, load: impl Future<Output = Run>) -> Fallible<Figures> {
+        let before = self.at_rest().await?.failed;
+        let run = load.await;
+        let after = self.at_rest().await?.failed;
+        Ok(run.figures(after - before))
+    }
+
+    /// Once it has nothing to do any more.
+    async fn at_rest(&self) -> Fallible<Stats> {
+        let start = Instant::now();
+        loop {
+            let stats: Stats = self.client.json("/stats").await?;
+            if stats.under_way == 0 {
+                return Ok(stats);
+            }
+            if start.elapsed() > Duration::from_secs(20) {
+                return Err(format!("the app does not come to rest: {stats:?}").into());
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}

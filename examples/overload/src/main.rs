@@ -1,0 +1,81 @@
+//! `./dev demo overload`: three times what an app can carry, first straight at it, then through tidegate.
+//!
+//! The app is this program again, as a process of its own, in front of a real PostgreSQL; the load is made here. With
+//! `QUICK=1` it only shows that all works.
+
+mod app;
+mod database;
+mod demo;
+mod load;
+mod report;
+mod service;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use demo::{Demo, Effort};
+
+type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+const USAGE: &str = "usage: overload-demo [--json] [--tidegate PROGRAM] [--config FILE]";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(std::env::args().skip(1).collect()).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Vec<String>) -> Fallible<ExitCode> {
+    if let [role, folder] = &args[..]
+        && role == "app"
+    {
+        app::serve(folder.as_ref()).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some((demo, is_json)) = asked_for(args) else {
+        eprintln!("{USAGE}");
+        return Ok(ExitCode::from(64));
+    };
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // Whatever was started ends when the demo is dropped, so also when it is broken off.
+    let report = tokio::select! {
+        report = demo.run() => report?,
+        _ = interrupt.recv() => return Ok(ExitCode::from(130)),
+        _ = terminate.recv() => return Ok(ExitCode::from(143)),
+    };
+    if is_json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{report}");
+    }
+    let is_kept = demo.effort.is_quick || report.verdict.is_kept();
+    Ok(if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn asked_for(args: Vec<String>) -> Option<(Demo, bool)> {
+    let mut demo = Demo {
+        tidegate: PathBuf::from("target/release/tidegate"),
+        config: PathBuf::from("examples/overload/tidegate.yaml"),
+        effort: Effort::wanted(),
+    };
+    let mut is_json = false;
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--json" => is_json = true,
+            "--tidegate" => demo.tidegate = args.next()?.into(),
+            "--config" => demo.config = args.next()?.into(),
+            _ => return None,
+        }
+    }
+    Some((demo, is_json))
+}
