@@ -13,6 +13,7 @@ use crate::doors::rls::Rls;
 use crate::logs::Events;
 use crate::metrics::{Metrics, UpstreamView};
 use crate::observed::Observed;
+use crate::urls::ByUrl;
 
 /// What is in force now. A door takes it once per request, so that a request is answered by one configuration.
 #[derive(Debug)]
@@ -20,7 +21,8 @@ pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
     metrics: Arc<Metrics>,
     events: Events,
-    observed: Arc<Observed>,
+    observed: Observed,
+    urls: ByUrl,
     is_draining: AtomicBool,
 }
 
@@ -95,8 +97,8 @@ impl Gate {
         let metrics = Arc::<Metrics>::default();
         metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
         let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
-        let observed = Arc::default();
-        Arc::new(Self { current, metrics, events: Events::new(), observed, is_draining })
+        let (observed, urls) = (Observed::default(), ByUrl::default());
+        Arc::new(Self { current, metrics, events: Events::new(), observed, urls, is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
@@ -110,8 +112,13 @@ impl Gate {
     }
 
     /// What is known of the services behind.
-    pub(crate) const fn observed(&self) -> &Arc<Observed> {
+    pub(crate) const fn observed(&self) -> &Observed {
         &self.observed
+    }
+
+    /// What is known of every URL that requests were passed on for.
+    pub(crate) const fn urls(&self) -> &ByUrl {
+        &self.urls
     }
 
     /// From now on whoever asks is told that the server is about to end. It serves on.

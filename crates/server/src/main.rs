@@ -11,6 +11,7 @@
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
 //! - [`observed`] keeps what callers say about the services behind them.
 //! - [`patience`] waits with an end.
+//! - [`urls`] keeps what the proxy has seen of every URL.
 //! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`reload`] puts another configuration in force while the doors are open.
 //! - [`store`] turns a store's URL into the store.
@@ -48,6 +49,7 @@ mod telemetry;
 mod text;
 mod threshold;
 mod tls;
+mod urls;
 
 use std::process::ExitCode;
 

@@ -31,3 +31,17 @@ const WINDOW_MS: RangeInclusive<u64> = 1..=86_400_000;
 pub(crate) const fn float(number: u64) -> f64 {
     number as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_json_where_what_is_left_out_is_usual_and_nothing_is_unknown() {
+        let input: sync_lag::Input = serde_json::from_str(r#"{"nodes":10}"#).unwrap();
+        assert_eq!((input.nodes, input.limit, input.interval_ms), (10, 60, 400));
+        for bad in [r#"{"node":10}"#, r#"{"nodes":-1}"#, r#"{"nodes":1.5}"#, r#"{"nodes":"3"}"#] {
+            assert!(serde_json::from_str::<race::Input>(bad).is_err(), "{bad}");
+        }
+    }
+}

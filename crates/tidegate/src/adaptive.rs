@@ -83,6 +83,19 @@ const TARGETS_MAX: usize = 1000;
 ///
 /// It is made once and lives through reloads: [`Adaptive::govern`] again under a name gives the next policy the same
 /// [`Effective`], and goes on from what was known.
+///
+/// ```
+/// use tidegate::adaptive::{Adaptive, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tidegate::adaptive::AdaptiveError> {
+/// let adaptive = Adaptive::default();
+/// let effective = adaptive.govern("search", 1000, Rule::observing(&adaptive.target("db")))?;
+/// assert!(adaptive.start()); // from now on it ticks by itself
+/// assert_eq!(effective.units(), None); // all is in force
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Adaptive {
     shared: Arc<Shared>,

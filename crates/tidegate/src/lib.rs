@@ -15,6 +15,8 @@
 //! - [`Engine`] holds named policies, of one limit or several in one atomic step.
 //! - [`tower::RateLimitLayer`](https://docs.rs/tidegate) puts a limiter in front of a service of axum, tonic or
 //!   anything else that speaks tower (feature `tower`).
+//! - [`Effective`] is how much of a limit is in force, and `adaptive` (feature `adaptive`) sets it by the health of what
+//!   the limit protects.
 //! - [`MemoryStore`] keeps the state of all keys in this process; `RedisStore` (feature `redis`) keeps it in a Redis
 //!   that a fleet shares.
 //! - [`Clock`] tells the time, and can be your own.
@@ -32,7 +34,13 @@ mod limiter;
 mod overrides;
 mod permit;
 mod policy;
-#[cfg(all(doctest, feature = "axum", feature = "redis", feature = "time-zones"))]
+#[cfg(all(
+    doctest,
+    feature = "adaptive",
+    feature = "axum",
+    feature = "redis",
+    feature = "time-zones"
+))]
 mod readme;
 mod reply;
 mod shaper;

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 
 use crate::builder::{Builder, Place};
 use crate::clock::{Clock, SystemClock};
+use crate::effective::Effective;
 use crate::permit::{Acquired, Held, Permit};
 use crate::store::memory::MemoryStore;
 
@@ -40,11 +41,13 @@ struct Shared<C> {
     overrides: Overrides,
 }
 
-/// Limits of single keys. Costs one load until there is one.
+/// Limits of single keys, and how much of all is in force. Costs one load until there is either.
 #[derive(Debug, Default)]
 struct Overrides {
     any: AtomicBool,
+    any_key: AtomicBool,
     by_key: RwLock<HashMap<Box<[u8]>, Limit>>,
+    effective: OnceLock<Effective>,
 }
 
 impl<C> Clone for Limiter<C> {
@@ -280,6 +283,7 @@ impl<C: Clock> Limiter<C> {
         let overrides = &self.shared.overrides;
         let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
         by_key.insert(key.as_ref().into(), limit);
+        overrides.any_key.store(true, Ordering::Relaxed);
         overrides.any.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -298,8 +302,27 @@ impl<C: Clock> Limiter<C> {
         let overrides = &self.shared.overrides;
         let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
         let removed = by_key.remove(key.as_ref()).is_some();
-        overrides.any.store(!by_key.is_empty(), Ordering::Relaxed);
+        overrides.any_key.store(!by_key.is_empty(), Ordering::Relaxed);
+        let any = !by_key.is_empty() || overrides.effective.get().is_some();
+        overrides.any.store(any, Ordering::Relaxed);
         removed
+    }
+
+    /// Lets the limit move with the load of what it protects, from now on: see [`Effective`]. A key's own limit moves in
+    /// proportion. `false` if it moves with another one already.
+    ///
+    /// ```
+    /// # use tidegate::{Effective, Limiter};
+    /// let (limiter, load) = (Limiter::new("100/min burst 20")?, Effective::default());
+    /// assert!(limiter.follow(&load));
+    /// load.set(50);
+    /// assert_eq!(limiter.check("user-42").limit(), 10);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn follow(&self, effective: &Effective) -> bool {
+        let follows = self.shared.overrides.effective.set(effective.clone()).is_ok();
+        self.shared.overrides.any.store(true, Ordering::Relaxed);
+        follows
     }
 
     /// The limit of keys without one of their own.
@@ -332,13 +355,21 @@ impl<C: Clock> Limiter<C> {
 
     pub(crate) fn with_limit<R>(&self, key: &[u8], then: impl FnOnce(&Limit, Timestamp) -> R) -> R {
         let now = self.shared.place.clock.now();
-        if self.shared.overrides.any.load(Ordering::Relaxed) {
-            let by_key =
-                self.shared.overrides.by_key.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(limit) = by_key.get(key) {
-                return then(limit, now);
-            }
+        let overrides = &self.shared.overrides;
+        if !overrides.any.load(Ordering::Relaxed) {
+            return then(&self.shared.limit, now);
         }
-        then(&self.shared.limit, now)
+        let units = overrides.effective.get().and_then(|it| it.in_force(Some(key)));
+        let then = |whole: &Limit| match units {
+            Some(units) if units < self.shared.limit.units() => {
+                then(&whole.effective_part(units, self.shared.limit.units()), now)
+            }
+            _ => then(whole, now),
+        };
+        if overrides.any_key.load(Ordering::Relaxed) {
+            let by_key = overrides.by_key.read().unwrap_or_else(PoisonError::into_inner);
+            return then(by_key.get(key).unwrap_or(&self.shared.limit));
+        }
+        then(&self.shared.limit)
     }
 }

@@ -38,6 +38,7 @@ mod hook;
 mod key;
 mod refusal;
 mod service;
+mod watched;
 
 use std::sync::Arc;
 
@@ -58,6 +59,7 @@ pub use refusal::{Refuse, TooManyRequests};
 pub use service::RateLimit;
 
 use hook::Hook;
+use watched::Watch;
 
 /// Limits the requests to a service. Clones, and the services made from them, share one state.
 ///
@@ -91,6 +93,7 @@ struct Rules {
     skip: Option<Hook<Parts, bool>>,
     label: Label,
     headers: Headers,
+    watch: Watch,
 }
 
 impl<C: Clock> RateLimitLayer<C> {
@@ -119,6 +122,7 @@ impl<C: Clock> RateLimitLayer<C> {
             skip: None,
             label: Label::new("default", limiter.limit()),
             headers: Headers::default(),
+            watch: Watch::default(),
         };
         Self { limiter, rules, refusal: Arc::new(TooManyRequests) }
     }
@@ -259,6 +263,73 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     /// ```
     pub fn headers(mut self, headers: Headers) -> Self {
         self.rules.headers = headers;
+        self
+    }
+
+    /// Tells a target of every request that is let through: how long the answer took, up to its first byte, and whether
+    /// it was a 5xx or an error. If the target has a [cap](crate::adaptive::Target::set_cap), requests beyond it are
+    /// refused before they are counted. Together with [`Limiter::follow`], the limit follows what the service can bear.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, adaptive::{Adaptive, Rule}, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let (adaptive, limiter) = (Adaptive::default(), Limiter::new("1000/s")?);
+    /// let service = adaptive.target("service");
+    /// limiter.follow(&adaptive.govern("api", 1000, Rule::observing(&service))?);
+    /// let limit = RateLimitLayer::new(limiter).key(Key::path()).observing(&service);
+    /// limit.layer(hello).oneshot(Request::new(())).await?;
+    /// adaptive.tick().await; // by itself, after adaptive.start()
+    /// assert_eq!(service.seen().count, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "adaptive")]
+    pub fn observing(mut self, target: &crate::adaptive::Target) -> Self {
+        self.rules.watch.target = Some(target.clone());
+        self
+    }
+
+    /// The same, and by path too, for [`Adaptive::govern_urls`](crate::adaptive::Adaptive::govern_urls).
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, adaptive::Adaptive, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let site = Adaptive::default().target("site");
+    /// let limit = RateLimitLayer::new(Limiter::new("240/min")?).key(Key::path()).observing_urls(&site);
+    /// limit.layer(hello).oneshot(Request::get("/report").body(())?).await?;
+    /// assert_eq!(site.busiest_urls(1)[0].0.as_deref(), Some("/report"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "adaptive")]
+    pub fn observing_urls(mut self, target: &crate::adaptive::Target) -> Self {
+        self.rules.watch.by_url = true;
+        self.observing(target)
+    }
+
+    /// How important its requests are to what is observed: only what is critical may fill all places of a cap.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, adaptive::{Adaptive, Priority}, tower::RateLimitLayer};
+    /// let service = Adaptive::default().target("service");
+    /// let health = RateLimitLayer::new(Limiter::new("10/s")?)
+    ///     .observing(&service)
+    ///     .priority(Priority::Critical);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    #[cfg(feature = "adaptive")]
+    pub fn priority(mut self, priority: crate::adaptive::Priority) -> Self {
+        self.rules.watch.priority = priority;
         self
     }
 

@@ -90,6 +90,21 @@ impl Observed {
         self.note(now.since(begun), ok);
     }
 
+    /// It was refused after all: nothing is noted, as if it had never begun.
+    ///
+    /// ```
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::Observed;
+    /// let (mut observed, now) = (Observed::default(), Timestamp::from_micros(5));
+    /// observed.begin(now);
+    /// observed.take_back(now, now);
+    /// assert_eq!((observed.running(), observed.tick(now, 0.0).count), (0, 0));
+    /// ```
+    pub fn take_back(&mut self, begun: Timestamp, now: Timestamp) {
+        self.count_crowd(now);
+        self.running.end(begun);
+    }
+
     fn count_crowd(&mut self, now: Timestamp) {
         if let Some(crowd) = &mut self.crowd {
             crowd.count(self.running.count, now);

@@ -23,7 +23,6 @@ Examples:
   tidegate simulate race --nodes 8                   what slips through between a read and a write
   tidegate simulate clock-skew --skew 5s             nodes whose clocks differ
   tidegate simulate algorithms --json                one trace through all algorithms, for a program
-  tidegate simulate overload                         controllers beside each other, under overload
   tidegate simulate fleet --nodes 1,16,512           what leases do, from one node to many
   tidegate simulate overload                         controllers beside each other, under overload
 

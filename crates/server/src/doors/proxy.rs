@@ -3,7 +3,8 @@
 //! - [`service`] is the way of one request: who it is, whether it may pass, whom it goes to, what comes back.
 //! - [`head`] is what is sent of a request's head, and [`hops`] what ends here.
 //! - [`upstreams`] chooses among those behind; an [`upstream`] has connections in a [`pool`] and a [`health`].
-//! - A [`link`] is one connection. Whoever uses it drives it: no task stands between a request and its answer.
+//! - A [`link`] is one connection. Whoever uses it drives it: no task stands between a request and its answer. One of
+//!   HTTP/2 is [`shared`].
 //! - [`upload`] and [`relay`] are bodies on their way, [`tunnel`] what becomes of an upgrade.
 //!
 //! Nothing is passed on that was not parsed, nothing is sent twice, and bodies are never gathered.
@@ -20,6 +21,7 @@ mod pool;
 mod relay;
 mod service;
 mod settings;
+mod shared;
 mod target;
 mod tls;
 mod tunnel;

@@ -60,6 +60,10 @@ families! {
         "Requests that an upstream has not finished.";
     UPSTREAM_IDLE: Gauge "tidegate_upstream_idle_connections" ["upstream"]
         "Connections to an upstream that are kept for later.";
+    URL_COUNT: Gauge "request_count_by_url" ["url"]
+        "Requests that the proxy passed on in the last minute, by path, for the hundred that were asked for most; paths beyond ten thousand are other.";
+    URL_MEAN: Gauge "request_resp_avg_by_url" ["url"]
+        "Mean time in milliseconds from such a request to the head of its answer; those that still wait count with their age.";
     BREAKER_STATE: Gauge "tidegate_breaker_state" []
         "Whether the store is asked: 0 closed (as ever), 1 probing, 2 open (left alone).";
     BREAKER_OPENED: Counter "tidegate_breaker_opened_total" []

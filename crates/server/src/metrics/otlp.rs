@@ -63,9 +63,7 @@ impl Gathered {
         let now_us = SystemClock.steady_us();
         if self.samples.is_empty() || now_us.saturating_sub(self.at_us) > SHARED_US {
             *self = Self { at_us: now_us, samples: Vec::new() };
-            let snapshot = gate.now();
-            let upstreams: Vec<_> = snapshot.upstreams().collect();
-            gate.metrics().gather(&snapshot.engine, &upstreams, gate.events(), self);
+            gate.metrics().gather(gate, self);
         }
     }
 

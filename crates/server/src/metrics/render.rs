@@ -1,8 +1,6 @@
 //! Everything that is counted, gathered; and the page of a scrape.
 
-use tidegate::{
-    BreakerState, CallTimes, Engine, LeaseStats, MemoryStats, RedisStats, Source, Trouble,
-};
+use tidegate::{BreakerState, CallTimes, LeaseStats, MemoryStats, RedisStats, Source, Trouble};
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;
@@ -10,47 +8,39 @@ use super::policies::Status;
 use super::process::Process;
 use super::sink::Sink;
 use super::text::Text;
-use super::upstreams::{self, UpstreamView};
+use super::upstreams;
 use super::{DoorName, Metrics, Relaxed};
-use crate::logs::Events;
+use crate::gate::Gate;
 
 impl Metrics {
     /// Everything, in Prometheus' text format.
-    pub(crate) fn render(
-        &self,
-        engine: &Engine,
-        upstreams: &[UpstreamView<'_>],
-        events: &Events,
-    ) -> String {
+    pub(crate) fn render(&self, gate: &Gate) -> String {
         let mut text = Text::default();
-        self.gather(engine, upstreams, events, &mut text);
+        self.gather(gate, &mut text);
         text.finish()
     }
 
     /// Everything there is.
-    pub(super) fn gather(
-        &self,
-        engine: &Engine,
-        upstreams: &[UpstreamView<'_>],
-        events: &Events,
-        to: &mut impl Sink,
-    ) {
+    pub(super) fn gather(&self, gate: &Gate, to: &mut impl Sink) {
+        let snapshot = gate.now();
+        let upstreams: Vec<_> = snapshot.upstreams().collect();
         self.checks(to);
         self.doors(to);
         self.store_errors(to);
-        upstreams::render(to, upstreams);
+        upstreams::render(to, &upstreams);
+        upstreams::render_urls(to, &gate.urls().busiest(upstreams::URLS_MAX));
         let store = self.store();
         breaker(to, store.as_ref().and_then(|store| store.breaker()));
         redis(to, store.as_ref().and_then(|store| store.redis()).unwrap_or_default());
         if let Some(stats) = store.as_ref().and_then(|store| store.memory()) {
             memory(to, stats);
         }
-        leases(to, engine.lease_stats());
+        leases(to, snapshot.engine.lease_stats());
         to.family(&the::RELOADS);
         to.sample(&the::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
         to.sample(&the::RELOADS, &["error"], self.reloads.error.load(Relaxed));
         to.family(&the::UNSAID);
-        for (event, count) in events.unsaid() {
+        for (event, count) in gate.events().unsaid() {
             to.sample(&the::UNSAID, &[event], count);
         }
         to.family(&the::BUILD);

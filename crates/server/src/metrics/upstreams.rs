@@ -1,6 +1,7 @@
 //! What is counted of those behind the proxy.
 
 use axum::http::StatusCode;
+use tidegate_core::adaptive::UrlSummary;
 
 use super::catalog as the;
 use super::histogram::{Histogram, LONG_BOUNDS_NS};
@@ -68,6 +69,26 @@ impl UpstreamCounts {
 
     pub(crate) fn failed(&self, trouble: UpstreamTrouble) {
         self.ended.add(CLASSES.len() + trouble as usize, 1);
+    }
+}
+
+/// How many URLs are told: each is a series.
+pub(crate) const URLS_MAX: usize = 100;
+
+/// Writes what is known of URLs, the busiest first.
+pub(super) fn render_urls(to: &mut impl Sink, urls: &[(Option<String>, UrlSummary)]) {
+    if urls.is_empty() {
+        return;
+    }
+    // No path is called that: paths begin with a slash.
+    let name = |url: &Option<String>| url.clone().unwrap_or_else(|| "other".to_owned());
+    to.family(&the::URL_COUNT);
+    for (url, summary) in urls {
+        to.sample(&the::URL_COUNT, &[&name(url)], summary.count);
+    }
+    to.family(&the::URL_MEAN);
+    for (url, summary) in urls {
+        to.sample(&the::URL_MEAN, &[&name(url)], summary.mean_ms);
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::openapi::same_shape;
 use crate::programs::root;
+use crate::proxy_support::{Origin, Proxy};
 use crate::support::{Folder, Server};
 
 /// The fenced blocks of a page: what they are, and what they say.
@@ -58,6 +59,31 @@ fn the_api_answers_as_its_page_says() {
         }
     }
     assert!(compared >= 15, "only {compared} answers compared");
+}
+
+#[test]
+fn the_proxy_answers_as_its_page_says() {
+    let (folder, origin, blocks) = (Folder::new(), Origin::mirror(), blocks("proxy.md"));
+    let of = |kind: &str| -> Vec<&str> {
+        blocks.iter().filter(|block| block.0 == kind).map(|block| &*block.1).collect()
+    };
+    let [line, asked, asked_file] = of("sh")[..] else { panic!("{blocks:?}") };
+    let [told, told_file] = of("text")[..] else { panic!("{blocks:?}") };
+    let place = |text: &str| text.replace("http://127.0.0.1:3000", &origin.url());
+    let run = |proxy: &Proxy, commands: &str| {
+        let commands = commands.replace("127.0.0.1:8000", &proxy.server.addr.to_string());
+        let commands = commands.replace("127.0.0.1:8080", &proxy.api.to_string());
+        let ran = Command::new("bash").args(["-ec", &commands]).output().unwrap();
+        String::from_utf8(ran.stdout).unwrap().replace('\r', "")
+    };
+    let line = place(line).replace("tidegate", env!("CARGO_BIN_EXE_tidegate"));
+    let line = format!("exec {} --listen 127.0.0.1:0", line.trim());
+    let proxy = Proxy::launched(Command::new("bash").args(["-c", &line]));
+    assert_eq!(run(&proxy, asked), told);
+    let config = place(of("yaml")[0]);
+    let config = config.replace("127.0.0.1:8000", "127.0.0.1:0").replace(":8080", ":0");
+    let proxy = Proxy::with_config(&folder, &config);
+    assert_eq!(run(&proxy, asked_file), told_file);
 }
 
 #[test]

@@ -204,6 +204,23 @@ fn refusals_are_told_to_people_programs_and_assets_and_never_reach_the_upstream(
 }
 
 #[test]
+fn every_url_is_measured_by_itself() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let proxy = Proxy::start(&folder, &origin.url(), "", THREE);
+    for path in ["/a?x=1", "//a/", "/b", "/refused"] {
+        proxy.server.get(path);
+    }
+    let count = |url: &str| proxy.metric(&format!(r#"request_count_by_url{{url="{url}"}}"#));
+    assert_eq!(["/a", "/b", "/refused"].map(count), [Some(2.0), Some(1.0), None]);
+    let mean = proxy.metric(r#"request_resp_avg_by_url{url="/a"}"#).unwrap();
+    assert!(mean > 0.0 && mean < 10_000.0, "{mean} ms");
+    // What is known of upstreams is known to those who ask about pressure.
+    let pressure = curl(&[&format!("http://{}/v1/pressure", proxy.api)]);
+    assert!(pressure.contains(&format!(r#""{}":{{"#, origin.url())), "{pressure}");
+    assert!(pressure.contains(r#""count":3"#), "{pressure}");
+}
+
+#[test]
 fn routes_decide_by_what_is_passed_on() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let more = "policies: { login: { algorithm: fixed-window, limit: 1/h } }\n\

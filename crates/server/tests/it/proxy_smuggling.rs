@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
+use crate::programs::curl;
 use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head};
 use crate::support::Folder;
 
@@ -173,6 +174,21 @@ fn answers_that_are_framed_badly_are_no_answers() {
         let reply = proxy.server.get("/");
         assert_eq!(reply.status, 502, "{answer:?} became {reply:?}");
     }
+}
+
+#[test]
+fn an_answer_that_is_framed_twice_has_the_length_of_its_chunks() {
+    let folder = Folder::new();
+    let origin = by_hand(|mut stream| {
+        read_head(&mut stream);
+        let framed =
+            "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{framed}").as_bytes()).unwrap();
+    });
+    let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
+    assert_eq!(curl(&[&proxy.url("/")]), "hello");
+    let answer = proxy.raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(!answer.contains("content-length"), "{answer}");
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::proxy_support::Proxy;
 use crate::rls::{RULES, Rules};
-use crate::support::Server;
+use crate::support::{Folder, Server};
 
 /// A program of the clients that `./dev test` installs.
 pub(crate) fn client(program: &str) -> PathBuf {
@@ -37,6 +38,19 @@ fn a_stranger_is_answered_over_tcp_and_a_unix_socket() {
         // The same counter over HTTP.
         assert_eq!(server.remaining("edge/bare", "python"), 18);
     }
+}
+
+#[test]
+fn a_stranger_is_answered_through_our_own_proxy() {
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
+    let (folder, server) = (Folder::new(), serve(&rules, "127.0.0.1:0"));
+    let upstream = format!("h2c://{}", server.grpc.as_deref().unwrap());
+    let proxy = Proxy::start(&folder, &upstream, "", "");
+    let said = python(&[&proxy.server.addr.to_string()]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert_eq!(server.remaining("edge/bare", "python"), 18);
+    let connected = server.metric(r#"tidegate_connections_total{door="grpc"}"#);
+    assert_eq!(connected, Some(1.0), "all calls share one connection");
 }
 
 #[test]

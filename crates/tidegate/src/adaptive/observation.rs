@@ -25,14 +25,26 @@ pub struct Observation {
     url: Option<Ticket>,
     /// Free again when this is dropped.
     _place: Option<Place>,
-    ok: Option<bool>,
+    end: End,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// Nobody said.
+    Dropped,
+    Done {
+        ok: bool,
+    },
+    /// It never left.
+    Refused,
 }
 
 impl Observation {
     pub(super) fn new(target: Target, place: Option<Place>) -> Self {
         let begun = steady(target.clock());
         target.with_observed(|observed| observed.begin(begun));
-        Self { target, begun, url: None, _place: place, ok: None }
+        Self { target, begun, url: None, _place: place, end: End::Dropped }
     }
 
     /// It is for this URL, which is measured by itself, too: a normalised path, without its query.
@@ -46,15 +58,40 @@ impl Observation {
 
     /// It has ended. A timeout or a 5xx was not well.
     pub fn done(mut self, ok: bool) {
-        self.ok = Some(ok);
+        self.end = End::Done { ok };
+    }
+
+    /// It was refused after all, by a limit that was asked afterwards: nothing is noted of it.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Priority};
+    /// # use tidegate::Limiter;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (adaptive, limiter) = (Adaptive::default(), Limiter::new("1/h")?);
+    /// let database = adaptive.target("db");
+    /// for _ in 0..3 {
+    ///     let Some(request) = database.enter(Priority::Default) else { continue };
+    ///     if limiter.check("user-42").allowed() { request.done(true) } else { request.refused() }
+    /// }
+    /// adaptive.tick().await;
+    /// assert_eq!(database.seen().count, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn refused(mut self) {
+        self.end = End::Refused;
     }
 }
 
 impl Drop for Observation {
     fn drop(&mut self) {
         let (begun, now) = (self.begun, steady(self.target.clock()));
-        let ok = self.ok.unwrap_or_else(|| !std::thread::panicking());
-        self.target.with_observed(|observed| observed.end(begun, now, ok));
+        self.target.with_observed(|observed| match self.end {
+            End::Refused => observed.take_back(begun, now),
+            End::Done { ok } => observed.end(begun, now, ok),
+            End::Dropped => observed.end(begun, now, !std::thread::panicking()),
+        });
         if let Some(ticket) = self.url {
             self.target.with_urls(|urls| urls.end(ticket, now));
         }

@@ -79,6 +79,11 @@ impl Target {
     }
 
     /// Its name.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::Adaptive;
+    /// assert_eq!(Adaptive::default().target("db").name(), "db");
+    /// ```
     pub fn name(&self) -> &str {
         &self.shared.name
     }

@@ -24,7 +24,7 @@ pub(crate) const TICKS_KEPT: u64 = 10;
 /// use tidegate::{Keeping, MemoryStore, Store, Telling, Timestamp, Told};
 ///
 /// let (store, tick) = (MemoryStore::default(), Duration::from_secs(1));
-/// let at = |second| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
+/// let at = |second: u64| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
 /// let tell = |node, reading, second| {
 ///     store.tell_readings(&Telling { scope: "db", tick, node, reading }, at(second)).now()
 /// };
@@ -56,6 +56,17 @@ pub struct Telling<'a> {
 }
 
 /// What a store answers to a [`Telling`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{MemoryStore, Store, Telling, Timestamp, Told};
+///
+/// let telling = Telling { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// let now = Timestamp::from_micros(5_300_000);
+/// let told = MemoryStore::default().tell_readings(&telling, now).now()?;
+/// assert_eq!(told, Told { now, tick: 5, kept: None, readings: Some(vec![]) });
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     /// The store's time.
@@ -69,6 +80,19 @@ pub struct Told {
 }
 
 /// What a store keeps of a scope.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Keeping, KeptState, MemoryStore, Store, Telling, Timestamp};
+///
+/// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(5_300_000));
+/// let telling = Telling { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// store.tell_readings(&telling, now).now()?;
+/// store.keep_state(&Keeping { scope: "db", tick: 5, before: None, text: "0.25 of it" }, now).now()?;
+/// let kept = store.tell_readings(&telling, now).now()?.kept;
+/// assert_eq!(kept, Some(KeptState { tick: 5, text: "0.25 of it".to_owned() }));
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeptState {
     /// In which tick.
@@ -78,6 +102,20 @@ pub struct KeptState {
 }
 
 /// What came of the readings of a tick. Kept only if nothing was since: whoever made the same of them loses nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Keeping, MemoryStore, Store, Telling, Timestamp};
+///
+/// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(5_300_000));
+/// let telling = Telling { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// store.tell_readings(&telling, now).now()?;
+/// let first = Keeping { scope: "db", tick: 5, before: None, text: "0.25 of it" };
+/// let next = Keeping { tick: 6, before: Some(5), ..first };
+/// let kept = [first, first, next].map(|keeping| store.keep_state(&keeping, now).now());
+/// assert_eq!(kept, [Ok(true), Ok(false), Ok(true)]);
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keeping<'a> {
     /// What it is about.

@@ -7,6 +7,7 @@ use http::Response;
 use pin_project_lite::pin_project;
 
 use super::headers::Report;
+use super::watched::Watched;
 
 pin_project! {
     /// The answer of a [`RateLimit`](super::RateLimit): the service's, with headers added, or a refusal.
@@ -40,14 +41,14 @@ pin_project! {
     #[project = AnswerPinned]
     #[derive(Debug)]
     enum Answer<F, B> {
-        Later { #[pin] inner: F, report: Option<Report> },
+        Later { #[pin] inner: F, report: Option<Report>, watched: Watched },
         Now { response: Option<Response<B>> },
     }
 }
 
 impl<F, B> ResponseFuture<F, B> {
-    pub(super) fn later(inner: F, report: Option<Report>) -> Self {
-        Self { answer: Answer::Later { inner, report } }
+    pub(super) fn later(inner: F, report: Option<Report>, watched: Watched) -> Self {
+        Self { answer: Answer::Later { inner, report, watched } }
     }
 
     pub(super) fn now(response: Response<B>) -> Self {
@@ -62,18 +63,22 @@ where
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (inner, report) = match self.project().answer.project() {
-            AnswerPinned::Later { inner, report } => (inner, report),
+        let (inner, report, watched) = match self.project().answer.project() {
+            AnswerPinned::Later { inner, report, watched } => (inner, report, watched),
             // Polled again after its answer, it has none to give.
             AnswerPinned::Now { response } => {
                 return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
             }
         };
-        inner.poll(context).map_ok(|mut response| {
+        let answer = inner.poll(context).map_ok(|mut response| {
             if let Some(report) = report {
                 report.write(response.headers_mut());
             }
             response
-        })
+        });
+        if let Poll::Ready(answer) = &answer {
+            watched.done(answer.as_ref().is_ok_and(|it| !it.status().is_server_error()));
+        }
+        answer
     }
 }

@@ -5,12 +5,14 @@ use std::task::{Context, Poll};
 
 use http::request::Parts;
 use http::{Request, Response};
+use tidegate_core::Decision;
 use tower_service::Service;
 
 use super::future::ResponseFuture;
 use super::headers::Report;
 use super::key::NoPeer;
 use super::refusal::{Refuse, no_peer};
+use super::watched::Watched;
 use super::{RateLimitLayer, TooManyRequests};
 use crate::clock::{Clock, SystemClock};
 
@@ -45,7 +47,7 @@ pub struct RateLimit<S, C = SystemClock, R = TooManyRequests> {
 enum Fate {
     /// It is not counted.
     Skip,
-    Admit(Report),
+    Admit(Report, Watched),
     Refuse(Report),
 }
 
@@ -80,16 +82,23 @@ where
     // refusal it is still ready.
     fn call(&mut self, request: Request<A>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let report = match self.layer.decide(&parts) {
-            Ok(Fate::Skip) => None,
-            Ok(Fate::Admit(report)) => Some(report),
+        let (report, watched) = match self.layer.decide(&parts) {
+            Ok(Fate::Skip) => (None, Watched::default()),
+            Ok(Fate::Admit(report, watched)) => (Some(report), watched),
             Ok(Fate::Refuse(report)) => {
                 return ResponseFuture::now(self.layer.refuse(&parts, &report));
             }
             Err(NoPeer) => return ResponseFuture::now(no_peer(&parts)),
         };
-        ResponseFuture::later(self.inner.call(Request::from_parts(parts, body)), report)
+        let answer = self.inner.call(Request::from_parts(parts, body));
+        ResponseFuture::later(answer, report, watched)
     }
+}
+
+/// As many are under way as may be. When one of them ends nobody knows: a second is as good a guess as any.
+fn no_place(left: &Decision) -> Decision {
+    let wait_us = 1_000_000;
+    Decision::refused(left.limit(), left.remaining(), Some(wait_us), left.reset_after_us())
 }
 
 impl<C: Clock, R> RateLimitLayer<C, R> {
@@ -100,12 +109,20 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         }
         let key = rules.key.of(request, &rules.client_ip)?;
         let cost = rules.cost.as_ref().map_or(1, |cost| cost.ask(request));
-        let report = self.report(&key, cost);
-        Ok(if report.decision.allowed() { Fate::Admit(report) } else { Fate::Refuse(report) })
+        // Before anything is charged: who finds no place has cost nothing.
+        let Some(watched) = rules.watch.enter() else {
+            let left = self.limiter.peek(&key, 0);
+            return Ok(Fate::Refuse(self.report(&key, no_place(&left))));
+        };
+        let report = self.report(&key, self.limiter.check_n(&key, cost));
+        if report.decision.allowed() {
+            return Ok(Fate::Admit(report, rules.watch.admit(watched, request.uri.path())));
+        }
+        watched.refused();
+        Ok(Fate::Refuse(report))
     }
 
-    fn report(&self, key: &[u8], cost: u64) -> Report {
-        let decision = self.limiter.check_n(key, cost);
+    fn report(&self, key: &[u8], decision: Decision) -> Report {
         let (label, now) = self.limiter.with_limit(key, |limit, now| {
             // The usual limit is the very one that the label was made for.
             let usual = std::ptr::eq(limit, self.limiter.limit());

@@ -322,7 +322,9 @@ async fn many_threads_leave_nothing_under_way() {
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
     assert_eq!(db.in_flight(), 0);
 }
 

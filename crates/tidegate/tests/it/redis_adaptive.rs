@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use tidegate::adaptive::{Adaptive, Reading};
+use tidegate::adaptive::Adaptive;
 use tidegate::{
     Keeping, MemoryStore, RedisOptions, RedisStore, Store, SystemClock, Telling, Timestamp,
 };
@@ -94,8 +94,11 @@ async fn nodes_that_tick_at_once_agree() {
     assert_eq!((fleet.units(), fleet.alone()), (vec![200; 8], 0));
 }
 
+/// A tick, and what is in force.
+type Agreed = Option<(u64, u64)>;
+
 /// The latest that each node agreed on.
-fn agreed(nodes: &[Adaptive]) -> Vec<Option<(u64, u64)>> {
+fn agreed(nodes: &[Adaptive]) -> Vec<Agreed> {
     let one = |node: &Adaptive| {
         let status = &node.status()[0];
         status.agreed.map(|tick| (tick, status.units))
@@ -115,7 +118,7 @@ async fn nodes_agree_in_real_time_go_alone_and_agree_again() {
         assert!(node.start());
     }
     let mut known = BTreeMap::new();
-    let mut until = async |what: &str, holds: &dyn Fn(&[Option<(u64, u64)>]) -> bool| {
+    let mut until = async |what: &str, holds: &dyn Fn(&[Agreed]) -> bool| {
         let start = Instant::now();
         loop {
             let now = agreed(&nodes);
@@ -137,5 +140,4 @@ async fn nodes_agree_in_real_time_go_alone_and_agree_again() {
     until("agree again", &|now| now.iter().all(Option::is_some)).await;
     assert!(nodes.iter().all(|node| node.status()[0].units == 400));
     assert!(known.len() >= 2, "one tick is no proof: {known:?}");
-    nodes[0].target("db").push(Reading::Missing);
 }

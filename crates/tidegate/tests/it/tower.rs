@@ -2,6 +2,8 @@
 
 mod headers;
 mod keys;
+#[cfg(feature = "adaptive")]
+mod observing;
 mod servers;
 
 use std::convert::Infallible;

@@ -9,7 +9,8 @@ use super::scalar::{OneOrMany, Span};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Proxy {
-    /// What is behind: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`, or a list of up to 64.
+    /// What is behind: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`, or `h2c://127.0.0.1:50051`
+    /// for HTTP/2 without TLS, as gRPC has it; or a list of up to 64.
     #[schemars(example = "http://127.0.0.1:3000")]
     pub(crate) upstream: OneOrMany,
     /// Who of several gets a request. Default: `least-loaded`.

@@ -12,9 +12,7 @@ use crate::metrics::{self, DoorName};
 
 /// `GET /metrics`, for Prometheus.
 pub(super) async fn metrics(State(gate): State<Arc<Gate>>) -> impl IntoResponse {
-    let snapshot = gate.now();
-    let upstreams: Vec<_> = snapshot.upstreams().collect();
-    let page = gate.metrics().render(&snapshot.engine, &upstreams, gate.events());
+    let page = gate.metrics().render(&gate);
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
 }
 

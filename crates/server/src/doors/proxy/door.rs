@@ -52,7 +52,10 @@ impl Answers for ProxyAnswers {
 
     async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<Relay> {
         let passed = match Trace::of(request.headers()) {
-            Some(trace) => trace.around(service::answer(&self.gate, request, caller)).await,
+            // In a box, so that those without a trace do not carry its room around.
+            Some(trace) => {
+                Box::pin(trace.around(service::answer(&self.gate, request, caller))).await
+            }
             None => service::answer(&self.gate, request, caller).await,
         };
         if let Some(tunnel) = passed.tunnel {

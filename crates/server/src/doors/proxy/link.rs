@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 
 use super::failure::Failure;
-use super::upload::Upload;
+use super::upload::{Flow, Upload};
 use crate::listen::Stream;
 
 /// How large an answer's head may be, and how much of a body is read ahead.
@@ -67,7 +67,7 @@ impl Link {
         let flow = request.body().flow();
         let mut answer = pin!(self.sender.try_send_request(request));
         let (driver, is_over) = (&mut self.driver, &mut self.is_over);
-        let mut answered = pin!(poll_fn(|cx| {
+        let answered = poll_fn(|cx| {
             if !*is_over {
                 *is_over = driver.poll_without_shutdown(cx).is_ready();
             }
@@ -76,20 +76,8 @@ impl Link {
                 Poll::Pending if *is_over => Poll::Ready(None),
                 polled => polled.map(Some),
             }
-        }));
-        let mut frames = 0;
-        let answered = loop {
-            match tokio::time::timeout(patience, answered.as_mut()).await {
-                Ok(answered) => break answered,
-                Err(_) => match &flow {
-                    // A long body that goes on is no silence.
-                    Some(flow) if flow.frames() > frames => frames = flow.frames(),
-                    Some(flow) if flow.is_waiting() => return Err(Failure::Paused.into()),
-                    _ => return Err(Failure::Silent.into()),
-                },
-            }
-        };
-        match answered {
+        });
+        match in_time(answered, flow.as_deref(), patience).await? {
             Some(Ok(response)) => Ok(response),
             Some(Err(mut error)) => {
                 let unsent = error.take_message();
@@ -126,6 +114,25 @@ impl Link {
         }
         let parts = self.driver.into_parts();
         Some((parts.io.into_inner(), parts.read_buf))
+    }
+}
+
+/// What comes of an exchange within `patience`; a long body that goes on is no silence.
+pub(super) async fn in_time<T>(
+    answered: impl Future<Output = T>,
+    flow: Option<&Flow>,
+    patience: Duration,
+) -> Result<T, Failure> {
+    let (mut answered, mut frames) = (pin!(answered), 0);
+    loop {
+        if let Ok(answered) = tokio::time::timeout(patience, answered.as_mut()).await {
+            return Ok(answered);
+        }
+        match flow {
+            Some(flow) if flow.frames() > frames => frames = flow.frames(),
+            Some(flow) if flow.is_waiting() => return Err(Failure::Paused),
+            _ => return Err(Failure::Silent),
+        }
     }
 }
 

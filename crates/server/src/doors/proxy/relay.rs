@@ -53,7 +53,7 @@ enum Source {
     Reader(Box<Link>),
     /// A task, for as long as this is not dropped.
     Task { _guard: oneshot::Sender<()> },
-    /// Nothing has to: all is there.
+    /// Others do, or nothing has to: all is there.
     Done,
 }
 
@@ -72,17 +72,17 @@ impl Relay {
     /// Passes a body on. While the request's own is not all sent, both have to go on at once.
     pub(super) fn pass(
         body: Incoming,
-        link: Box<Link>,
+        link: Option<Box<Link>>,
         upload: Option<&Flow>,
         proxy: Arc<Proxy>,
         held: Guards,
     ) -> Self {
         let times = proxy.settings.times;
         let is_sent = upload.is_none_or(Flow::is_ended);
-        let source = if is_sent {
-            Source::Reader(link)
-        } else {
-            Source::Task { _guard: link.detach(times.idle) }
+        let source = match link {
+            None => Source::Done,
+            Some(link) if is_sent => Source::Reader(link),
+            Some(link) => Source::Task { _guard: link.detach(times.idle) },
         };
         let mut passed =
             Passed { body, source, proxy, pause: Alarm::after(times.idle), broken: None, held };

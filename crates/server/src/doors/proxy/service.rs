@@ -12,7 +12,6 @@ use axum::http::{Method, Response, StatusCode};
 use hyper::Request;
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
-use tidegate::tower::write_retry_after;
 
 use self::admission::{Admitted, admit};
 use super::failure::Failure;
@@ -29,7 +28,6 @@ use super::watch::Watch;
 use crate::doors::http::Problem;
 use crate::doors::http::connection::Caller;
 use crate::gate::Gate;
-use crate::listen::Peer;
 
 /// An answer, and what the connection becomes after it.
 pub(super) struct Passed {
@@ -50,15 +48,20 @@ impl From<Problem> for Passed {
 }
 
 /// Answers a request, from behind or by ourselves.
-pub(super) async fn answer(gate: &Gate, mut request: Request<Incoming>, caller: &Caller) -> Passed {
+pub(super) async fn answer(
+    gate: &Arc<Gate>,
+    mut request: Request<Incoming>,
+    caller: &Caller,
+) -> Passed {
     let client = hyper::upgrade::on(&mut request);
-    let proxy = gate.now().proxy.clone();
+    let snapshot = gate.now();
     // A door without a proxy is not opened.
-    let Some(proxy) = proxy else { return Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into() };
+    let Some(proxy) = snapshot.proxy.clone() else {
+        return Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into();
+    };
     let (mut parts, body) = request.into_parts();
     let wishes = head::strip(&mut parts, !body.is_end_stream());
     let body = Upload::new(body, proxy.settings.times.idle, !wishes.expects);
-    let Some(place) = proxy.enter() else { return shed(&proxy) };
     let host = match head::host(&parts) {
         Ok(_) if parts.method == Method::CONNECT => {
             return Problem::bad_input("this is no proxy to connect through").into();
@@ -66,24 +69,22 @@ pub(super) async fn answer(gate: &Gate, mut request: Request<Incoming>, caller: 
         Ok(host) => host,
         Err(problem) => return problem.into(),
     };
-    let admitted = match admit(gate, &proxy, caller.peer, &parts).await {
+    let Some(place) = proxy.enter() else {
+        return admission::shed(&snapshot, &proxy, caller.peer, &parts).map(Relay::own).into();
+    };
+    let admitted = match admit(gate, &snapshot, &proxy, caller.peer, &parts).await {
         Ok(admitted) => admitted,
         Err(refused) => return (*refused).map(Relay::own).into(),
     };
+    // What comes now may take long, and must not keep an old configuration alive.
+    drop(snapshot);
     let exchange = Exchange { gate, proxy, caller, wishes, host, place };
     exchange.pass(parts, body, admitted, client).await.unwrap_or_else(Passed::from)
 }
 
-/// There is too much to do.
-fn shed(proxy: &Proxy) -> Passed {
-    let mut response = Problem::shed(proxy.settings.shed_status).whole().map(Relay::own);
-    write_retry_after(response.headers_mut(), Some(std::time::Duration::from_secs(1)));
-    response.into()
-}
-
 /// A request that may pass.
 struct Exchange<'a> {
-    gate: &'a Gate,
+    gate: &'a Arc<Gate>,
     proxy: Arc<Proxy>,
     caller: &'a Caller,
     wishes: Wishes,
@@ -148,13 +149,9 @@ impl Exchange<'_> {
             HostHeader::Preserve => asked,
             HostHeader::Upstream => own,
         };
-        let peer = self.caller.peer;
         let hop = Hop {
-            peer,
-            is_trusted: match peer {
-                Peer::Ip(ip) => self.gate.now().http.client_ip.trusts(ip),
-                Peer::Unix => true,
-            },
+            peer: self.caller.peer,
+            is_trusted: admitted.is_trusted,
             is_tls: self.caller.is_tls,
             host: asked,
             writes_forwarded: settings.writes_forwarded,
@@ -172,13 +169,16 @@ fn failed(watch: Watch, failure: &Failure) -> Problem {
 /// Both have agreed to speak something else, if it is what was asked for.
 async fn switched(
     response: Response<Incoming>,
-    link: Box<Link>,
+    link: Option<Box<Link>>,
     wanted: Option<&HeaderValue>,
     client: OnUpgrade,
     guards: Guards,
 ) -> Result<Passed, Problem> {
     let protocol = response.headers().get(UPGRADE).cloned().filter(|_| wanted.is_some());
-    let upgraded = link.upgraded().await;
+    let upgraded = match link {
+        Some(link) => link.upgraded().await,
+        None => None,
+    };
     let (Some(protocol), Some((upstream, first))) = (protocol, upgraded) else {
         let detail = "what is behind this proxy switched to a protocol that nobody asked for";
         return Err(Problem::gateway(StatusCode::BAD_GATEWAY, detail));

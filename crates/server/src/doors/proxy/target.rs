@@ -26,24 +26,48 @@ pub(crate) struct Target {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Place {
-    Tcp { host: String, port: u16, is_tls: bool },
+    Tcp { host: String, port: u16, speaks: Speaks },
     Unix(PathBuf),
+}
+
+/// What is spoken over TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Speaks {
+    Http,
+    /// HTTP/1.1 over TLS.
+    Https,
+    /// HTTP/2 without TLS, and without being asked whether.
+    H2c,
+}
+
+impl Speaks {
+    const fn scheme(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::H2c => "h2c",
+        }
+    }
 }
 
 impl Target {
     /// Whether it speaks TLS.
     pub(super) const fn is_tls(&self) -> bool {
-        matches!(self.place, Place::Tcp { is_tls: true, .. })
+        matches!(self.place, Place::Tcp { speaks: Speaks::Https, .. })
+    }
+
+    pub(super) const fn is_http2(&self) -> bool {
+        matches!(self.place, Place::Tcp { speaks: Speaks::H2c, .. })
     }
 
     /// Connects; names are looked up anew each time, and every address is tried.
     pub(super) async fn connect(&self, tls: Option<&Tls>) -> io::Result<Stream> {
         match &self.place {
             Place::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
-            Place::Tcp { host, port, is_tls } => {
+            Place::Tcp { host, port, .. } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
-                match tls.filter(|_| *is_tls) {
+                match tls.filter(|_| self.is_tls()) {
                     Some(tls) => tls.connect(host, Stream::Tcp(stream)).await,
                     None => Ok(Stream::Tcp(stream)),
                 }
@@ -65,9 +89,10 @@ impl FromStr for Target {
         }
         let shown = printable(text);
         let uri: Uri = text.parse().map_err(|_| format!("`{shown}` is no URL: {EXPECTED}"))?;
-        let (is_tls, usual_port) = match uri.scheme_str() {
-            Some("http") => (false, 80),
-            Some("https") => (true, 443),
+        let (speaks, usual_port) = match uri.scheme_str() {
+            Some("http") => (Speaks::Http, 80),
+            Some("https") => (Speaks::Https, 443),
+            Some("h2c") => (Speaks::H2c, 80),
             _ => return Err(format!("`{shown}` is no http:// or https:// URL: {EXPECTED}")),
         };
         let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -84,7 +109,7 @@ impl FromStr for Target {
         let port = port.filter(|port| *port > 0 && !bare.is_empty());
         let port = port.ok_or_else(|| format!("`{shown}`: {EXPECTED}"))?;
         let authority = HeaderValue::from_str(authority).map_err(|error| error.to_string())?;
-        Ok(Self { place: Place::Tcp { host: bare.to_owned(), port, is_tls }, authority })
+        Ok(Self { place: Place::Tcp { host: bare.to_owned(), port, speaks }, authority })
     }
 }
 
@@ -92,9 +117,9 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Unix(path) => write!(f, "unix:{}", path.display()),
-            Place::Tcp { is_tls, .. } => {
-                let scheme = if *is_tls { "https" } else { "http" };
-                write!(f, "{scheme}://{}", self.authority.to_str().unwrap_or_default())
+            Place::Tcp { speaks, .. } => {
+                let authority = self.authority.to_str().unwrap_or_default();
+                write!(f, "{}://{authority}", speaks.scheme())
             }
         }
     }
@@ -110,6 +135,7 @@ mod tests {
             ("http://127.0.0.1:3000", Ok("http://127.0.0.1:3000")),
             ("http://127.0.0.1:3000/", Ok("http://127.0.0.1:3000")),
             ("https://app.internal", Ok("https://app.internal")),
+            ("h2c://127.0.0.1:50051", Ok("h2c://127.0.0.1:50051")),
             ("http://[::1]:80", Ok("http://[::1]:80")),
             ("unix:/run/app.sock", Ok("unix:/run/app.sock")),
             ("unix:app.sock", Err("expected a whole path")),

@@ -13,9 +13,11 @@ use super::health::Health;
 use super::link::Link;
 use super::pool::Pool;
 use super::settings::{Settings, Times};
+use super::shared::{self, Shared};
 use super::target::Target;
 use super::tls::Tls;
 use super::upload::Upload;
+use crate::listen::Stream;
 use crate::metrics::{UpstreamCounts, UpstreamView};
 
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct Upstream {
     pub(super) name: Arc<str>,
     tls: Option<Tls>,
     pub(super) pool: Pool,
+    /// Instead of the pool, for HTTP/2.
+    shared: Shared,
     pub(super) health: Health,
     under_way: AtomicUsize,
     pub(super) counts: UpstreamCounts,
@@ -41,6 +45,7 @@ impl Upstream {
             target,
             tls,
             pool: Pool::default(),
+            shared: Shared::default(),
             health: Health::default(),
             under_way: AtomicUsize::new(0),
             counts: UpstreamCounts::default(),
@@ -68,32 +73,41 @@ impl Upstream {
     }
 
     /// Sends a request, over a connection that was kept if there is one, and waits for the head of its answer. It is
-    /// never sent twice: only what was certainly not written goes over another connection.
+    /// never sent twice: only what was certainly not written goes over another connection. What the body comes from is
+    /// the connection, unless that is for all.
     pub(super) async fn send(
         &self,
         mut request: Request<Upload>,
         times: Times,
-    ) -> Result<(Response<Incoming>, Box<Link>), Failure> {
+    ) -> Result<(Response<Incoming>, Option<Box<Link>>), Failure> {
+        if self.target.is_http2() {
+            let sender = self.shared.sender(self.connect(times));
+            // Who waits for another to connect waits no longer than for itself.
+            let sender = tokio::time::timeout(2 * times.connect, sender).await;
+            let sender = sender.map_err(|_| Failure::Unheard)??;
+            let response = shared::exchange(sender, request, times.response).await?;
+            return Ok((response, None));
+        }
         if let Some(mut link) = self.pool.take(times.keep) {
             match link.exchange(request, times.response).await {
-                Ok(response) => return Ok((response, link)),
+                Ok(response) => return Ok((response, Some(link))),
                 Err(unanswered) => match unanswered.unsent {
                     Some(unsent) => request = unsent,
                     None => return Err(unanswered.why),
                 },
             }
         }
-        let mut link = self.connect(times).await?;
+        let mut link = Link::over(self.connect(times).await?).await?;
         let answered = link.exchange(request, times.response).await;
-        answered.map(|response| (response, link)).map_err(|unanswered| unanswered.why)
+        answered.map(|response| (response, Some(link))).map_err(|unanswered| unanswered.why)
     }
 
-    async fn connect(&self, times: Times) -> Result<Box<Link>, Failure> {
+    async fn connect(&self, times: Times) -> Result<Stream, Failure> {
         let connecting = self.target.connect(self.tls.as_ref());
         match tokio::time::timeout(times.connect, connecting).await {
             Ok(Ok(stream)) => {
                 self.health.reached();
-                Link::over(stream).await
+                Ok(stream)
             }
             Ok(Err(error)) => {
                 self.missed(&error);

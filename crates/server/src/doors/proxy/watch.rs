@@ -4,28 +4,29 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use tidegate::{Clock, SystemClock};
+use tidegate_core::adaptive::Ticket;
 
 use super::failure::Failure;
 use super::upstream::{Load, Upstream};
 use crate::gate::Gate;
 use crate::metrics::UpstreamTrouble;
-use crate::observed::Observed;
 
 /// A request on its way: from when it left until its answer's body has ended, or whoever waited has gone.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// Counts it as under way for as long as it is.
     load: Load,
-    observed: Arc<Observed>,
+    gate: Arc<Gate>,
     sent_us: u64,
-    is_answered: bool,
+    /// Until the head of its answer is there.
+    waiting: Option<Ticket>,
 }
 
 impl Watch {
-    /// It leaves now. `_url` is its path in the only spelling, without the query: for statistics by URL.
-    pub(super) fn begin(gate: &Gate, load: Load, _url: &str) -> Self {
-        let observed = gate.observed().clone();
-        Self { load, observed, sent_us: SystemClock.steady_us(), is_answered: false }
+    /// It leaves now, to whoever has the load, for a path in its only spelling.
+    pub(super) fn begin(gate: &Arc<Gate>, load: Load, path: &str) -> Self {
+        let waiting = Some(gate.urls().begin(path));
+        Self { load, gate: gate.clone(), sent_us: SystemClock.steady_us(), waiting }
     }
 
     pub(super) const fn upstream(&self) -> &Arc<Upstream> {
@@ -34,8 +35,7 @@ impl Watch {
 
     /// The head of the answer is there. The rest of its time is the client's, who may read slowly.
     pub(super) fn answered(&mut self, status: StatusCode) {
-        let took_us = self.took_us();
-        self.is_answered = true;
+        let took_us = self.ended();
         self.upstream().counts.answered(status, took_us);
         self.note(took_us, !status.is_server_error());
     }
@@ -43,25 +43,29 @@ impl Watch {
     /// No answer will come.
     pub(super) fn failed(mut self, why: &Failure) {
         let Some(trouble) = why.trouble() else { return };
-        self.is_answered = true;
+        let took_us = self.ended();
         self.upstream().counts.failed(trouble);
-        self.note(self.took_us(), false);
+        self.note(took_us, false);
     }
 
-    fn took_us(&self) -> u64 {
+    fn ended(&mut self) -> u64 {
+        if let Some(ticket) = self.waiting.take() {
+            self.gate.urls().end(ticket);
+        }
         SystemClock.steady_us().saturating_sub(self.sent_us)
     }
 
     fn note(&self, took_us: u64, ok: bool) {
         // There are far fewer upstreams than may be observed; if others have taken all places, ours is not among them.
-        let _ = self.observed.note(&self.upstream().name, took_us, ok, SystemClock.now());
+        let _ = self.gate.observed().note(&self.upstream().name, took_us, ok, SystemClock.now());
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         // The client has gone: nothing is known of the upstream, but that it was not done yet.
-        if !self.is_answered {
+        if self.waiting.is_some() {
+            self.ended();
             self.upstream().counts.failed(UpstreamTrouble::Abandoned);
         }
     }

@@ -1,6 +1,8 @@
 //! Whether a request may pass: by the routes, as forward-auth does it. And besides: a proxy can wait where a leaky bucket
 //! wants it to, and hold a place where concurrency is limited.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode};
@@ -21,6 +23,8 @@ use crate::metrics::DoorName;
 pub(super) struct Admitted {
     /// The path in its only spelling.
     pub(super) path: Path,
+    /// Whether the peer's word on where it comes from is taken.
+    pub(super) is_trusted: bool,
     /// What the client is told about its limit.
     pub(super) report: Option<Report>,
     /// The place that it holds until its answer has ended.
@@ -29,23 +33,49 @@ pub(super) struct Admitted {
 
 type Refused = Box<Response<Bytes>>;
 
+/// When those may come back who came while there was too much to do.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// Decides, and waits if a leaky bucket says so.
 pub(super) async fn admit(
     gate: &Gate,
+    snapshot: &Snapshot,
     proxy: &Proxy,
     peer: Peer,
     parts: &Parts,
 ) -> Result<Admitted, Refused> {
-    let snapshot = gate.now();
-    let seen = Seen::direct(&snapshot.http.client_ip, peer, parts)
+    let client_ip = &snapshot.http.client_ip;
+    let seen = Seen::direct(client_ip, peer, parts)
         .map_err(|doubt| Box::new(Problem::bad_input(&doubt.to_string()).whole()))?;
-    let Some(found) = snapshot.http.routes.find(&seen, None) else {
-        return Ok(Admitted { path: seen.path, report: None, permit: None });
+    let is_trusted = match peer {
+        Peer::Ip(ip) => client_ip.trusts(ip),
+        Peer::Unix => true,
     };
-    let case = Case { gate, snapshot: &snapshot, seen: &seen, found: &found };
-    let (report, permit) = case.decide(proxy).await?;
-    drop(found);
-    Ok(Admitted { path: seen.path, report, permit })
+    let (report, permit) = match snapshot.http.routes.find(&seen, None) {
+        Some(found) => Case { gate, snapshot, seen: &seen, found: &found }.decide(proxy).await?,
+        None => (None, None),
+    };
+    Ok(Admitted { path: seen.path, is_trusted, report, permit })
+}
+
+/// What somebody is told who is not even looked at, because there is too much to do.
+pub(super) fn shed(
+    snapshot: &Snapshot,
+    proxy: &Proxy,
+    peer: Peer,
+    parts: &Parts,
+) -> Response<Bytes> {
+    let problem = Problem::shed(proxy.settings.shed_status);
+    match Seen::direct(&snapshot.http.client_ip, peer, parts) {
+        Ok(seen) => refused(&seen, problem, Some(MOMENT)),
+        Err(doubt) => Problem::bad_input(&doubt.to_string()).whole(),
+    }
+}
+
+fn refused(seen: &Seen<'_>, problem: Problem, wait: Option<Duration>) -> Response<Bytes> {
+    let mut told = HeaderMap::new();
+    write_retry_after(&mut told, wait);
+    refusal::response(seen, problem, told)
 }
 
 /// A request that a route is for.
@@ -97,7 +127,8 @@ impl Case<'_> {
         told: &Told<'_>,
     ) -> Result<(Option<Report>, Option<Permit>), Refused> {
         let Some(_place) = proxy.queue() else {
-            return Err(self.refused(Problem::shed(proxy.settings.shed_status), None));
+            let problem = Problem::shed(proxy.settings.shed_status);
+            return Err(refused(self.seen, problem, Some(MOMENT)).into());
         };
         let check = self.found.check();
         let reservation = self.snapshot.engine.reserve(&check).await;
@@ -106,18 +137,12 @@ impl Case<'_> {
         if !reservation.accepted() {
             let wait = reservation.retry_after();
             let problem = Problem::turned_away(self.found.policy, wait);
-            return Err(self.refused(problem, wait));
+            return Err(refused(self.seen, problem, wait).into());
         }
         if !reservation.delay().is_zero() {
             tokio::time::sleep(reservation.delay()).await;
         }
         Ok((None, None))
-    }
-
-    fn refused(&self, problem: Problem, wait: Option<std::time::Duration>) -> Refused {
-        let mut told = HeaderMap::new();
-        write_retry_after(&mut told, wait);
-        refusal::response(self.seen, problem, told).into()
     }
 
     fn unanswered(&self, error: &CheckError) -> Refused {
