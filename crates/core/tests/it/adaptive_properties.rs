@@ -319,7 +319,9 @@ proptest! {
     ) {
         let node_reading = |&(_, tick, reading, weight): &(u64, u64, Reading, u64)| NodeReading { tick, reading, weight };
         let mut one = Gathered::default();
-        noted.iter().for_each(|it| one.note(it.0, node_reading(it)));
+        for it in &noted {
+            one.note(it.0, node_reading(it));
+        }
         // Turned, split over two, merged both ways and once more.
         let mut turned = noted.clone();
         turned.reverse();
