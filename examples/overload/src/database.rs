@@ -41,10 +41,11 @@ struct Owner {
 
 impl Database {
     pub(crate) async fn start() -> Fallible<Self> {
+        let programs = programs()?;
         let folder = std::env::temp_dir().join(format!("tidegate-overload-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         // From here on the folder goes when this is dropped.
-        let mut database = Self { folder, programs: programs()?, owner: None, server: None };
+        let mut database = Self { folder, programs, owner: None, server: None };
         if fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
             let owner = Owner::unprivileged()?;
             chown(&database.folder, Some(owner.user), Some(owner.group))?;
