@@ -109,8 +109,7 @@ impl Follower {
         };
         let rule = Rule::of(signals.each.iter().enumerate().map(&mut read))?;
         let warm_up = WarmUp::default().on_start(signals.warm_up_on_start);
-        let rule =
-            rule.settings(|it| Ok(it.mode(plan.mode).warm_up(warm_up).floor(signals.floor)?))?;
+        let rule = rule.settings(|it| it.mode(plan.mode).warm_up(warm_up).floor(signals.floor))?;
         Ok(match signals.priority {
             Some(priority) => rule.priority(priority),
             None => rule,
@@ -122,7 +121,7 @@ impl Follower {
         let names: Vec<_> = next.plans.iter().map(|followed| followed.plan.name()).collect();
         self.runtime.retain(|name| names.iter().any(|kept| kept == name));
         let listeners = self.listeners(&next);
-        self.cap(&next, &listeners);
+        next.cap(&listeners);
         self.observed.tell(listeners);
         let is_any = !next.plans.is_empty();
         let feeds = feeds::start(&next.fed, &self.observed);
@@ -139,22 +138,6 @@ impl Follower {
     fn listeners(&self, next: &Following) -> BTreeMap<String, Target> {
         let names = next.plans.iter().flat_map(|followed| followed.plan.observed());
         names.map(|name| (name.to_owned(), self.runtime.target(name))).collect()
-    }
-
-    /// Bounds how many are under way to targets whose pool is known; the smallest counts.
-    fn cap(&self, next: &Following, listeners: &BTreeMap<String, Target>) {
-        for (name, target) in listeners {
-            let pools = next.plans.iter().filter_map(|followed| followed.plan.pool_of(name));
-            match pools.min() {
-                // What is known of its queue begins anew: only if something else is true of it now.
-                Some(pool) if target.places() != Some(2 * pool) => {
-                    // The configuration has checked the number.
-                    let _ = target.set_pool(pool);
-                }
-                None if target.places().is_some() => target.set_cap(None),
-                _ => {}
-            }
-        }
     }
 
     /// Takes over how full a pool is said to be.
@@ -196,6 +179,24 @@ impl Follower {
             };
             let least = signals.each.iter().filter_map(share).reduce(f64::min);
             self.runtime.fix(&plan.name(), least.map(|share| share.max(plan.floor_share())));
+        }
+    }
+}
+
+impl Following {
+    /// Bounds how many are under way to targets whose pool is known; the smallest counts.
+    fn cap(&self, listeners: &BTreeMap<String, Target>) {
+        for (name, target) in listeners {
+            let pools = self.plans.iter().filter_map(|followed| followed.plan.pool_of(name));
+            match pools.min() {
+                // What is known of its queue begins anew: only if something else is true of it now.
+                Some(pool) if target.places() != Some(2 * pool) => {
+                    // The configuration has checked the number.
+                    let _ = target.set_pool(pool);
+                }
+                None if target.places().is_some() => target.set_cap(None),
+                _ => {}
+            }
         }
     }
 }

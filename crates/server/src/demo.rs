@@ -15,7 +15,8 @@ pub(crate) fn config() -> Result<Config, Problems> {
 #[cfg(test)]
 pub(crate) fn snapshot() -> crate::gate::Snapshot {
     let builder = tidegate::Engine::builder();
-    crate::gate::Snapshot::build(&config().unwrap(), builder, Default::default(), None).unwrap()
+    crate::gate::Snapshot::build(&config().unwrap(), builder, std::sync::Arc::default(), None)
+        .unwrap()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Asks somebody over HTTP for one number: connect, ask, read, within one timeout.
 
 use axum::http::header::{ACCEPT, HOST};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Collected, Empty, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
@@ -57,7 +57,7 @@ impl Ask {
             return Err(NoNumber::Unclear(format!("status {}", status.as_u16())));
         }
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        body.map(|body| body.to_bytes()).map_err(|error| broken(&error))
+        body.map(Collected::to_bytes).map_err(|error| broken(&error))
     }
 }
 

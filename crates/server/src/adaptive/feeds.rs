@@ -32,7 +32,7 @@ pub(super) fn start(fed: &[Fed], observed: &Arc<Observed>) -> JoinSet<()> {
                 None => asked.push((ask, vec![target.clone()])),
             },
             Source::Fixed(_) | Source::MeanLatency => {
-                measured.push((signal.clone(), target.clone()))
+                measured.push((signal.clone(), target.clone()));
             }
             Source::QueueWait | Source::Errors | Source::Pool | Source::Cpu => {}
         }
@@ -85,7 +85,7 @@ impl Asking {
             self.saying(due.tick()).await;
             let ask = self.ask.clone();
             let answer = self.saying(ask.now()).await;
-            self.learn(answer);
+            self.learn(&answer);
             self.say();
         }
     }
@@ -107,9 +107,9 @@ impl Asking {
         }
     }
 
-    fn learn(&mut self, answer: Result<f64, NoNumber>) {
+    fn learn(&mut self, answer: &Result<f64, NoNumber>) {
         let url = &self.ask.uri;
-        match &answer {
+        match answer {
             Ok(_) if !self.is_well => tracing::info!(%url, "says how the load is again"),
             Err(NoNumber::Failed(why) | NoNumber::Unclear(why)) if self.is_well => {
                 tracing::warn!(%url, %why, "does not say how the load is");
@@ -120,7 +120,7 @@ impl Asking {
         let is_failure = matches!(answer, Err(NoNumber::Failed(_)));
         self.failures = if is_failure { self.failures.saturating_add(1) } else { 0 };
         self.reading = match answer {
-            Ok(value) => Reading::Value(value),
+            Ok(value) => Reading::Value(*value),
             Err(_) if self.failures >= self.ask.failures => Reading::Failed,
             Err(_) => Reading::Missing,
         };

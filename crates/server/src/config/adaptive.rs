@@ -166,7 +166,7 @@ impl Subject<'_> {
         let settings = Settings::of(each.iter().map(|signal| signal.chain.clone()));
         spot.note(settings, notes.found)?;
         let pool = match text.in_flight {
-            Some(pool) => Some(self.pool(pool, &each, &spot.of("in_flight"), notes.found)?),
+            Some(pool) => Some(self::pool(pool, &each, &spot.of("in_flight"), notes.found)?),
             None => None,
         };
         Some(By::Signals(Signals {
@@ -269,24 +269,18 @@ impl Subject<'_> {
             found.push(spot.problem("follows URLs, which have no `priority`"));
         }
     }
+}
 
-    fn pool(
-        &self,
-        pool: u64,
-        each: &[Signal],
-        spot: &Spot<'_>,
-        found: &mut Vec<Problem>,
-    ) -> Option<u64> {
-        spot.note(Cap::fixed(pool), found)?;
-        let is_observed = |signal: &Signal| signal.source == Source::QueueWait;
-        if !each.iter().any(is_observed) {
-            let message =
-                "goes with `source: latency` and `ramp: default`, whose target it is the pool of";
-            found.push(spot.problem(message));
-            return None;
-        }
-        Some(pool)
+fn pool(pool: u64, each: &[Signal], spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<u64> {
+    spot.note(Cap::fixed(pool), found)?;
+    let is_observed = |signal: &Signal| signal.source == Source::QueueWait;
+    if !each.iter().any(is_observed) {
+        let message =
+            "goes with `source: latency` and `ramp: default`, whose target it is the pool of";
+        found.push(spot.problem(message));
+        return None;
     }
+    Some(pool)
 }
 
 /// What is written about one signal.

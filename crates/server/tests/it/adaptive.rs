@@ -21,7 +21,7 @@ fn search(more: &str) -> String {
 }
 
 fn start(folder: &Folder, policies: &str, probe: &Probe) -> Server {
-    let config = folder.write("t.yaml", &config(policies, probe));
+    let config = folder.write("t.yaml", config(policies, probe));
     let doors = ["--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
     Server::start_with(&[&["serve", "-c", &config], &doors[..]].concat())
 }
@@ -235,7 +235,7 @@ fn a_reload_goes_on_from_where_it_was() {
     let server = start(&folder, &format!("search: {}", search("")), &probe);
     becomes(&server, "search", 500);
     let next = format!("other: 1/s, search: {}", search("").replace("1000/day", "2000/day"));
-    folder.write("t.yaml", &config(&next, &probe));
+    folder.write("t.yaml", config(&next, &probe));
     let has_next = || server.get("/v1/policies").json().get("other").is_some();
     wait_until("the new file is in force", DEADLINE, has_next);
     assert!([500, 1000].contains(&limit_of(&server, "search")), "never whole");
