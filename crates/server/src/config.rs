@@ -7,6 +7,7 @@
 //! Both go on after a problem, so that all of a file's problems are told at once. Neither opens, binds or connects
 //! anything: `tidegate validate` is these two steps alone.
 
+mod adaptive;
 mod amount;
 mod conform;
 mod doors;
@@ -27,7 +28,6 @@ mod secret;
 mod store;
 mod telemetry;
 mod text;
-mod unavailable;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use tidegate::Policy;
 
+use self::adaptive::Notes;
 pub(crate) use self::doors::DoorRules;
 pub(crate) use self::listen::{Listen, Listens};
 use self::node::{Node, Spot, Value};
@@ -47,6 +48,7 @@ use self::schema::SCHEMA;
 pub(crate) use self::schema::for_editors as schema_for_editors;
 pub(crate) use self::secret::SecretSource;
 pub(crate) use self::store::StoreChoice;
+use crate::adaptive::Plan;
 use crate::doors::proxy::Settings;
 use crate::doors::rls::Rls;
 
@@ -56,6 +58,9 @@ pub(crate) const EXAMPLE: &str = include_str!("config/example.yaml");
 /// What every key in a store begins with, unless told.
 const KEY_PREFIX: &str = "tg";
 
+/// How many signals are followed at once: more could not be told apart.
+const SIGNALS_MAX: usize = 900;
+
 /// A file that has been checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -63,6 +68,10 @@ pub(crate) struct Config {
     pub(crate) listen: Listens,
     pub(crate) key_prefix: String,
     pub(crate) policies: BTreeMap<String, Policy>,
+    /// The limits that follow the load.
+    pub(crate) plans: Vec<Plan>,
+    /// What will not do well, though it can be done.
+    pub(crate) warnings: Vec<Problem>,
     pub(crate) doors: DoorRules,
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
@@ -80,6 +89,8 @@ impl Default for Config {
             listen: Listens::default(),
             key_prefix: KEY_PREFIX.to_owned(),
             policies: BTreeMap::new(),
+            plans: Vec::new(),
+            warnings: Vec::new(),
             doors: DoorRules::default(),
             rls: Arc::default(),
             proxy: None,
@@ -104,12 +115,13 @@ impl Config {
     }
 
     fn check(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>) -> Self {
-        unavailable::refuse(file, top, found);
         let mut policies = BTreeMap::new();
         for (name, text) in &file.policies {
             let checked = policy::policy(name, text, &top.of("policies").of(name), found);
             policies.extend(checked.map(|policy| (name.clone(), policy)));
         }
+        let mut warnings = Vec::new();
+        let plans = plans(file, &top.of("policies"), &mut Notes { found, warnings: &mut warnings });
         overrides::add(file, &mut policies, &top.of("overrides"), found);
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
@@ -121,11 +133,30 @@ impl Config {
             listen,
             key_prefix: key_prefix(file, &top.of("key_prefix"), found),
             policies,
-            doors: doors::doors(file, top, found),
+            doors: doors::doors(file, &plans, top, found),
+            plans,
+            warnings,
             rls: Arc::new(Rls { manner: doors::manner(file), ..Rls::default() }),
             collector: telemetry::collector(file.telemetry.as_ref(), &top.of("telemetry"), found),
         }
     }
+}
+
+/// The limits that follow the load.
+fn plans(file: &text::File, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for (name, policy) in &file.policies {
+        if let text::Policy::Map(options) = policy {
+            plans.extend(adaptive::plans(name, options, &spot.of(name), notes));
+        }
+    }
+    let count = plans.iter().flat_map(Plan::targets).count();
+    if count > SIGNALS_MAX {
+        notes
+            .found
+            .push(spot.problem(format!("follow {count} signals: expected at most {SIGNALS_MAX}")));
+    }
+    plans
 }
 
 /// Step one: what was written, with its places.

@@ -15,7 +15,7 @@ pub(crate) fn config() -> Result<Config, Problems> {
 #[cfg(test)]
 pub(crate) fn snapshot() -> crate::gate::Snapshot {
     let builder = tidegate::Engine::builder();
-    crate::gate::Snapshot::build(&config().unwrap(), builder, None).unwrap()
+    crate::gate::Snapshot::build(&config().unwrap(), builder, Default::default(), None).unwrap()
 }
 
 #[cfg(test)]

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use axum::http::StatusCode;
 use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder, PolicyView};
 
+use crate::adaptive::Follower;
 use crate::config::{Config, DoorRules};
+use crate::doors::forward_auth::Found;
 use crate::doors::http::Settings;
 use crate::doors::proxy::Proxy;
 use crate::doors::rls::Rls;
@@ -21,7 +24,7 @@ pub(crate) struct Gate {
     current: ArcSwap<Snapshot>,
     metrics: Arc<Metrics>,
     events: Events,
-    observed: Observed,
+    observed: Arc<Observed>,
     urls: ByUrl,
     is_draining: AtomicBool,
 }
@@ -38,44 +41,56 @@ pub(crate) struct Snapshot {
     pub(crate) rls: Arc<Rls>,
     /// Where requests are passed on to, if they are.
     pub(crate) proxy: Option<Arc<Proxy>>,
+    /// Lets limits follow the load. The same in every snapshot.
+    pub(crate) follower: Arc<Follower>,
 }
 
 impl Snapshot {
     /// Builds what a configuration says, over the store of a builder. Connections to what is behind the proxy of the
-    /// one before stay open.
+    /// one before stay open. What its limits follow is in force from then on.
     pub(crate) fn build(
         config: &Config,
         builder: EngineBuilder,
+        follower: Arc<Follower>,
         before: Option<&Self>,
     ) -> Result<Self, String> {
-        let policies = config.policies.iter();
-        let mut builder = policies
-            .fold(builder, |builder, (name, policy)| builder.policy(name.clone(), policy.clone()));
-        for (name, policy) in config.rls.rules.policies() {
+        for warning in &config.warnings {
+            tracing::warn!("{}", warning.message);
+        }
+        let (rules, rls) = (config.doors.clone(), config.rls.clone());
+        let http = Settings::of(&rules)?;
+        let of_envoy = rls.rules.policies();
+        for (name, _) in &of_envoy {
             // Or one would silently replace the other.
-            if config.policies.contains_key(name) {
+            if config.policies.contains_key(*name) {
                 let name = crate::text::printable(name);
                 return Err(format!(
                     "policy `{name}` is also the name of a rule of Envoy's configuration: rename one of them"
                 ));
             }
-            builder = builder.policy(name, policy);
         }
+        // Last of all: whoever follows what was before is told otherwise here.
+        let prepared = follower.prepare(&config.plans)?;
+        let own = config.policies.iter();
+        let own = own.map(|(name, policy)| (name.clone(), prepared.adapt(name, policy.clone())));
+        let of_envoy = of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy));
+        let builder = own
+            .chain(of_envoy)
+            .fold(builder, |builder, (name, policy)| builder.policy(name, policy));
         let engine = builder.build().map_err(|error| error.to_string())?;
         for policy in engine.policies() {
             if let Some(problem) = policy.lease_problem() {
                 tracing::warn!(policy = policy.name(), %problem, "runs without leases");
             }
         }
-        let rules = config.doors.clone();
-        let rls = config.rls.clone();
         let before = before.and_then(|before| before.proxy.as_ref());
         let proxy = match &config.proxy {
             Some(settings) => Some(Proxy::build(settings, before.map(|it| &**it))?.into()),
             // The door stays open until the next start, and needs somewhere to pass requests on to.
             None => before.cloned(),
         };
-        Ok(Self { engine, http: Settings::of(&rules)?, rules, rls, proxy })
+        follower.follow(prepared);
+        Ok(Self { engine, http, rules, rls, proxy, follower })
     }
 
     /// The policies that somebody has written: not those that only hold the counters of limits which come with a
@@ -83,6 +98,12 @@ impl Snapshot {
     pub(crate) fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
         let is_written = |policy: &PolicyView<'_>| !self.rls.rules.is_placeholder(policy.name());
         self.engine.policies().filter(is_written)
+    }
+
+    /// What a refusal is: 429, unless a limit that gives way to the load wants it told apart.
+    pub(crate) fn refusal_status(&self, found: &Found<'_>) -> StatusCode {
+        let shed = self.follower.shed_status(found.policy, &found.key);
+        shed.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
     }
 
     /// What is known of each upstream of the proxy.
@@ -96,8 +117,9 @@ impl Gate {
     pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
         let metrics = Arc::<Metrics>::default();
         metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
+        let observed = snapshot.follower.observed().clone();
         let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
-        let (observed, urls) = (Observed::default(), ByUrl::default());
+        let urls = ByUrl::default();
         Arc::new(Self { current, metrics, events: Events::new(), observed, urls, is_draining })
     }
 
@@ -112,7 +134,7 @@ impl Gate {
     }
 
     /// What is known of the services behind.
-    pub(crate) const fn observed(&self) -> &Observed {
+    pub(crate) const fn observed(&self) -> &Arc<Observed> {
         &self.observed
     }
 

@@ -9,6 +9,7 @@
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`gather`] makes one write of many.
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
+//! - [`adaptive`] lets limits follow the load of what they protect.
 //! - [`observed`] keeps what callers say about the services behind them.
 //! - [`patience`] waits with an end.
 //! - [`urls`] keeps what the proxy has seen of every URL.
@@ -22,6 +23,7 @@
 //! - [`demo`] is what runs without a configuration.
 #![forbid(unsafe_code)]
 
+mod adaptive;
 mod cli;
 mod config;
 mod demo;

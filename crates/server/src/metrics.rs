@@ -18,6 +18,7 @@
 
 mod catalog;
 mod histogram;
+mod load;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 mod policies;

@@ -3,8 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tidegate::Timestamp;
+use tidegate::adaptive::{Observation, Priority, Target as Listener};
+
+use crate::adaptive::ALL;
 
 /// How many targets are kept.
 const TARGETS_MAX: usize = 256;
@@ -18,6 +23,8 @@ const STEPS: usize = 108;
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     targets: Mutex<BTreeMap<String, Target>>,
+    /// Whose limits follow it, by target.
+    listeners: ArcSwap<BTreeMap<String, Listener>>,
 }
 
 /// There are as many targets as can be.
@@ -67,14 +74,85 @@ impl Observed {
         ok: bool,
         now: Timestamp,
     ) -> Result<(), TooManyTargets> {
-        self.with(target, now, |target| {
-            let slot = target.slot(now);
-            slot.count += 1;
-            slot.errors += u64::from(!ok);
-            slot.sum_us = slot.sum_us.saturating_add(latency_us);
-            let step = &mut slot.steps[step_of(latency_us)];
-            *step = step.saturating_add(1);
-        })
+        self.passed(target, latency_us, ok, now)?;
+        let latency = Duration::from_micros(latency_us);
+        self.listening(target, |_, listener| listener.observe(latency, ok));
+        Ok(())
+    }
+
+    /// A request leaves for a URL of a target. It is measured for those who follow it, until what is returned ends.
+    /// `None` if as many are under way as the pool of the target can bear.
+    pub(crate) fn enter(&self, target: &str, url: &str) -> Option<Vec<Observation>> {
+        let mut entered = Some(Vec::new());
+        self.listening(target, |_, listener| {
+            let place = listener.enter(Priority::Default).map(|place| place.of_url(url));
+            match (&mut entered, place) {
+                (Some(entered), Some(place)) => entered.push(place),
+                _ => entered = None,
+            }
+        });
+        entered
+    }
+
+    /// Notes an answer to a request that was measured so.
+    pub(crate) fn passed(
+        &self,
+        target: &str,
+        latency_us: u64,
+        ok: bool,
+        now: Timestamp,
+    ) -> Result<(), TooManyTargets> {
+        self.with(target, now, |target| target.note(latency_us, ok, now))?;
+        self.listening(target, |name, _| {
+            if name != target {
+                // Beyond the bound its listener knows it all the same.
+                let _ = self.with(name, now, |all| all.note(latency_us, ok, now));
+            }
+        });
+        Ok(())
+    }
+
+    /// Notes how long a URL of a target took: a normalised path, without its query.
+    pub(crate) fn note_url(&self, target: &str, url: &str, latency_us: u64) {
+        let latency = Duration::from_micros(latency_us);
+        self.listening(target, |_, listener| listener.observe_url(url, latency));
+    }
+
+    /// Notes how long a request waited in the queue of a target.
+    pub(crate) fn note_wait(&self, target: &str, wait_us: u64) {
+        self.listening(target, |_, listener| listener.observe_wait(Duration::from_micros(wait_us)));
+    }
+
+    /// Who is told from now on.
+    pub(crate) fn tell(&self, listeners: BTreeMap<String, Listener>) {
+        self.listeners.store(listeners.into());
+    }
+
+    /// Those who follow a target, and those who follow all.
+    fn listening(&self, target: &str, mut then: impl FnMut(&str, &Listener)) {
+        let listeners = self.listeners.load();
+        if listeners.is_empty() {
+            return;
+        }
+        for name in [Some(target), Some(ALL).filter(|all| *all != target)].into_iter().flatten() {
+            if let Some(listener) = listeners.get(name) {
+                then(name, listener);
+            }
+        }
+    }
+
+    /// How long a target took on average in the last minute; `None` if nobody asked it.
+    #[expect(clippy::cast_precision_loss, reason = "an hour in microseconds is exact")]
+    pub(crate) fn mean_ms(&self, target: &str, now: Timestamp) -> Option<f64> {
+        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let summary = targets.get(target)?.summary(now);
+        (summary.count > 0).then(|| summary.mean_us as f64 / 1000.0)
+    }
+
+    /// What operators say, by target.
+    pub(crate) fn said(&self) -> BTreeMap<String, f64> {
+        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        targets.iter().filter_map(|(name, it)| Some((name.clone(), it.pressure?))).collect()
     }
 
     /// Sets what an operator says of a target, or forgets it.
@@ -117,6 +195,15 @@ impl Observed {
 }
 
 impl Target {
+    fn note(&mut self, latency_us: u64, ok: bool, now: Timestamp) {
+        let slot = self.slot(now);
+        slot.count += 1;
+        slot.errors += u64::from(!ok);
+        slot.sum_us = slot.sum_us.saturating_add(latency_us);
+        let step = &mut slot.steps[step_of(latency_us)];
+        *step = step.saturating_add(1);
+    }
+
     fn slot(&mut self, now: Timestamp) -> &mut Slot {
         let number = now.as_micros() / SLOT_US;
         let slot = &mut self.slots[index(number)];

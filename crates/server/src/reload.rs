@@ -111,7 +111,8 @@ impl Reloader {
         }
         let before = self.gate.now();
         let builder = before.engine.successor();
-        Snapshot::build(&config, builder, Some(&before)).map_err(|why| vec![why])
+        Snapshot::build(&config, builder, before.follower.clone(), Some(&before))
+            .map_err(|why| vec![why])
     }
 }
 

@@ -1,6 +1,7 @@
-//! Every URL by itself, as the proxy sees it: how often it was asked for in the last minute, and how long it took.
+//! Every URL by itself, as the proxy sees it and others tell it: how often it was asked for in the last minute, and how long it took.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::{Ticket, UrlSummary, Urls};
@@ -15,13 +16,17 @@ pub(crate) struct ByUrl(Mutex<Urls>);
 impl ByUrl {
     /// A request leaves; `path` is in its only spelling, and so in ASCII.
     pub(crate) fn begin(&self, path: &str) -> Ticket {
-        let url = path.get(..URL_BYTES_MAX).unwrap_or(path);
-        self.lock().begin(url, SystemClock.now())
+        self.lock().begin(known_by(path), SystemClock.now())
     }
 
     /// It was answered, or never will be.
     pub(crate) fn end(&self, ticket: Ticket) {
         self.lock().end(ticket, SystemClock.now());
+    }
+
+    /// Somebody else has measured it.
+    pub(crate) fn note(&self, path: &str, took: Duration) {
+        self.lock().note(known_by(path), took, SystemClock.now());
     }
 
     /// Those asked for most often; those that share an entry have no name.
@@ -35,6 +40,10 @@ impl ByUrl {
     fn lock(&self) -> MutexGuard<'_, Urls> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn known_by(path: &str) -> &str {
+    path.get(..URL_BYTES_MAX).unwrap_or(path)
 }
 
 #[cfg(test)]

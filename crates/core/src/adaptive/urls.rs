@@ -96,6 +96,23 @@ impl Urls {
         }
     }
 
+    /// One of which somebody else tells: it took so long, and has just ended.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::{Ramp, Urls};
+    /// let (mut urls, now) = (Urls::default(), Timestamp::from_micros(1_700_000_000_000_000));
+    /// urls.note("/report", Duration::from_millis(9150), now);
+    /// assert_eq!(urls.limit("/report", &Ramp::latency_per_url(), 240, now), 122);
+    /// ```
+    pub fn note(&mut self, url: &str, took: Duration, now: Timestamp) {
+        let place = self.place(url, now);
+        if let Some(entry) = self.entry_mut(place) {
+            entry.note(took, now);
+        }
+    }
+
     /// What is known of a URL.
     pub fn summary(&self, url: &str, now: Timestamp) -> UrlSummary {
         let place = match self.places.get(url) {
@@ -227,12 +244,21 @@ impl Entry {
     }
 
     fn end(&mut self, begun: Timestamp, now: Timestamp) {
+        self.ended(now.since(begun), now);
+        self.running.end(begun);
+    }
+
+    fn note(&mut self, took: Duration, now: Timestamp) {
         let slot = self.slot(now);
-        let tenths = now.since(begun).as_micros() / 100;
-        let took = u32::try_from(tenths).unwrap_or(u32::MAX);
+        self.begun[slot] = self.begun[slot].saturating_add(1);
+        self.ended(took, now);
+    }
+
+    fn ended(&mut self, took: Duration, now: Timestamp) {
+        let slot = self.slot(now);
+        let took = u32::try_from(took.as_micros() / 100).unwrap_or(u32::MAX);
         self.ended[slot] = self.ended[slot].saturating_add(1);
         self.took[slot] = self.took[slot].saturating_add(took);
-        self.running.end(begun);
     }
 
     /// The slot of this second, after those that it replaces were emptied. A clock that stepped back notes in

@@ -1,9 +1,6 @@
 //! `tidegate proxy`: a protecting reverse proxy in one line.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
-
-use tidegate::Policy;
 
 use super::{Failure, OK, serve};
 use crate::config::{Config, DoorRules, Listen, Listens, Problem, StoreChoice};
@@ -19,6 +16,7 @@ Examples:
   tidegate proxy --upstream http://127.0.0.1:3000 --limit '10/s burst 50' --listen 0.0.0.0:80
   tidegate proxy --upstream unix:/run/app.sock --limit 240/min --store redis://127.0.0.1:6379
   tidegate proxy --upstream http://127.0.0.1:3000 --upstream http://127.0.0.1:3001   both in turn
+  tidegate proxy --upstream http://127.0.0.1:3000 --adaptive   every URL by its own response time
 
 Then: curl -i http://127.0.0.1:8000/
 Everything else, such as limits by path or user, TLS and health checks, is said in a file:
@@ -39,7 +37,7 @@ pub(crate) struct Args {
     /// How much each client address may ask for, like `240/min` or `10/s burst 50`; without it nobody is refused
     #[arg(long, value_name = "LIMIT")]
     limit: Option<String>,
-    /// Let the limit of each URL follow its own response time
+    /// Limit each URL by its own response time, from 240 a minute to 4; instead of --limit
     #[arg(long)]
     adaptive: bool,
     /// Where to listen: an address, or `unix:/run/proxy.sock`; port 0 takes any free one
@@ -66,10 +64,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// What was typed, as a file would say it.
 fn config(args: &Args) -> Result<Config, String> {
-    if args.adaptive {
-        return Err("--adaptive is not available in this version: leave it out".to_owned());
-    }
-    let policies = args.limit.as_deref().map(policies).transpose()?.unwrap_or_default();
+    let written = match (&args.limit, args.adaptive) {
+        (Some(limit), false) => written(limit)?,
+        (None, true) => written_by_url()?,
+        (None, false) => Config::default(),
+        (Some(_), true) => {
+            return Err(
+                "--adaptive and --limit: a route has one policy, give one of them".to_owned()
+            );
+        }
+    };
+    let Config { policies, plans, doors, .. } = written;
     let every = Route::new(Match::default(), POLICY, None, 1).ok();
     let routes = every.filter(|_| !policies.is_empty()).into_iter().collect();
     Ok(Config {
@@ -81,14 +86,15 @@ fn config(args: &Args) -> Result<Config, String> {
             resp: None,
         },
         policies,
-        doors: DoorRules { routes, ..DoorRules::default() },
+        plans,
+        doors: DoorRules { routes, ..doors },
         proxy: Some(Settings::of(args.upstream.clone())),
         ..Config::default()
     })
 }
 
 /// As a file has it in one line.
-fn policies(limit: &str) -> Result<BTreeMap<String, Policy>, String> {
+fn written(limit: &str) -> Result<Config, String> {
     let quoted = serde_json::to_string(limit).unwrap_or_default();
     let written = Config::parse(&format!("policies: {{ {POLICY}: {quoted} }}"), &|_| None);
     // Where it stands in a file that nobody has written says nothing.
@@ -96,9 +102,15 @@ fn policies(limit: &str) -> Result<BTreeMap<String, Policy>, String> {
         Some((place, what)) if place.starts_with("policies") => format!("--limit: {what}"),
         _ => format!("--limit: {}", problem.message),
     };
-    written
-        .map(|config| config.policies)
-        .map_err(|found| found.into_iter().next().map(told).unwrap_or_default())
+    written.map_err(|found| found.into_iter().next().map(told).unwrap_or_default())
+}
+
+/// Every URL by its own response time: from 240 to 4 a minute.
+fn written_by_url() -> Result<Config, String> {
+    let policy =
+        "{ key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency } }";
+    let written = Config::parse(&format!("policies: {{ {POLICY}: {policy} }}"), &|_| None);
+    written.map_err(|found| found.into_iter().map(|problem| problem.message).collect())
 }
 
 #[cfg(test)]
@@ -125,6 +137,12 @@ mod tests {
     }
 
     #[test]
+    fn every_url_can_follow_its_own_response_time() {
+        let config = config(&args(None, true)).unwrap();
+        assert_eq!((config.plans.len(), config.doors.policy_keys.len()), (1, 1));
+    }
+
+    #[test]
     fn nobody_is_refused_unless_there_is_a_limit() {
         let config = config(&args(None, false)).unwrap();
         assert!(config.policies.is_empty() && config.doors.routes.is_empty());
@@ -134,6 +152,7 @@ mod tests {
     fn what_makes_no_sense_is_told() {
         let told = config(&args(Some("240"), false)).unwrap_err();
         assert_eq!(told, "--limit: `240` does not say in what time: expected a rate like 100/min");
-        assert!(config(&args(None, true)).unwrap_err().contains("not available"));
+        let both = config(&args(Some("240/min"), true)).unwrap_err();
+        assert!(both.contains("give one of them"), "{both}");
     }
 }

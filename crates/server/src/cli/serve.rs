@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
+use crate::adaptive::Follower;
 use crate::config::{Config, Listen, Listens, SecretSource};
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
@@ -203,7 +204,11 @@ fn built(config: &Config) -> Result<(Snapshot, View), Failure> {
         Some(nodes) => builder.nodes(nodes),
         None => builder,
     };
-    let snapshot = Snapshot::build(config, builder, None).map_err(Failure::new)?;
+    let follower = match store.redis() {
+        Some(_) => Follower::shared_over(store.store()),
+        None => Follower::default(),
+    };
+    let snapshot = Snapshot::build(config, builder, follower.into(), None).map_err(Failure::new)?;
     Ok((snapshot, store))
 }
 

@@ -16,7 +16,8 @@ Examples:
   tidegate validate --json tidegate.yaml | jq -r '.[].message'
 
 Every problem has a line of its own, file:line:column: what was expected. Nothing
-is opened or connected to; variables that the files name have to be set.
+is opened or connected to; variables that the files name have to be set. What will
+not do well, like a limit that will swing, is a warning.
 
 Exit codes: 0 all are right, 1 one is not, 64 usage.";
 
@@ -42,9 +43,23 @@ struct Told<'a> {
 
 /// Checks, prints, and exits with 1 if anything is wrong.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let problems: Vec<_> = args.files.iter().filter_map(|file| Config::read(file).err()).collect();
+    let mut problems = Vec::new();
+    for file in &args.files {
+        match Config::read(file) {
+            Ok(config) => warn(&Problems::new(file, config.warnings)),
+            Err(found) => problems.push(found),
+        }
+    }
     print(args, &problems).map_err(|error| Failure::new(error.to_string()))?;
     Ok(ExitCode::from(if problems.is_empty() { OK } else { ERROR }))
+}
+
+/// What will not do well is told, and right all the same.
+fn warn(warnings: &Problems) {
+    for line in warnings.lines() {
+        // Who closed the pipe still gets the exit code.
+        let _ = writeln!(io::stderr(), "warning: {line}");
+    }
 }
 
 fn print(args: &Args, problems: &[Problems]) -> io::Result<()> {

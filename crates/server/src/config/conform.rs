@@ -15,14 +15,17 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut 
     let of_kind = |kind: &str| choices.iter().copied().find(|it| is_kind(it, kind));
     if let Value::Text(text) = &node.value
         && of_kind("string").is_none()
-        && let Some(meant) =
-            reread(text, of_kind("integer").is_some(), of_kind("boolean").is_some())
+        && let Some(meant) = reread(text, &|kind| of_kind(kind).is_some())
     {
         node.value = meant;
     }
     let place = node.place;
     let mut tell = |message| found.push(Problem::new(place, told(path, message)));
-    let matching = of_kind(kind(&node.value));
+    let matching = of_kind(kind(&node.value)).or_else(|| match node.value {
+        // A whole number is a number.
+        Value::Whole(_) => of_kind("number"),
+        _ => None,
+    });
     match (&mut node.value, matching) {
         (Value::Map(entries), Some(schema)) => conform_map(place, entries, schema, path, found),
         (Value::List(items), Some(schema)) => {
@@ -40,14 +43,14 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut 
                 tell(unknown("", shown, &known));
             }
         }
-        (Value::Whole(number), Some(schema)) => {
+        (Value::Whole(number), Some(schema)) if is_kind(schema, "integer") => {
             let bound = |name: &str| schema.get(name).and_then(Schema::as_u64).map(i128::from);
             let (min, max) = (bound("minimum").unwrap_or(0), bound("maximum").unwrap_or(1 << 53));
             if !(min..=max).contains(number) {
                 tell(format!("expected a whole number from {min} to {max}"));
             }
         }
-        (Value::Bool(_), Some(_)) | (Value::Unset, _) => {}
+        (Value::Bool(_) | Value::Whole(_) | Value::Float(_), Some(_)) | (Value::Unset, _) => {}
         (value, _) => tell(expected(value, schema, &choices)),
     }
 }
@@ -109,12 +112,15 @@ fn is_kind(schema: &Schema, kind: &str) -> bool {
 }
 
 /// What a text from the environment stands for where no text can stand.
-fn reread(text: &Text, whole: bool, boolean: bool) -> Option<Value> {
+fn reread(text: &Text, can_be: &dyn Fn(&str) -> bool) -> Option<Value> {
     let meant = text.text.trim();
     match meant {
         _ if !text.is_substituted => None,
-        "true" | "false" if boolean => Some(Value::Bool(meant == "true")),
-        _ if whole => meant.parse().ok().map(Value::Whole),
+        "true" | "false" if can_be("boolean") => Some(Value::Bool(meant == "true")),
+        _ if can_be("integer") => meant.parse().ok().map(Value::Whole),
+        _ if can_be("number") => {
+            meant.parse().ok().filter(|it: &f64| it.is_finite()).map(Value::Float)
+        }
         _ => None,
     }
 }
@@ -148,6 +154,7 @@ fn expected(value: &Value, schema: &Schema, choices: &[&Schema]) -> String {
         wanted.push(match choice.get("type").and_then(Schema::as_str) {
             Some("string") => like.map_or("text".to_owned(), |like| format!("text like {like}")),
             Some("integer") => "a whole number".to_owned(),
+            Some("number") => "a number".to_owned(),
             Some("boolean") => "true or false".to_owned(),
             Some("array") => "a list".to_owned(),
             _ => "a map".to_owned(),

@@ -12,6 +12,7 @@ use super::overrides::unknown_policy;
 use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, Dialect, Legacy, OneOrMany};
+use crate::adaptive::{By, Plan};
 use crate::doors::forward_auth::{BadMatch, Match, Route};
 use crate::doors::rls::Manner;
 use crate::identity::{KeyParts, UnknownPart};
@@ -54,8 +55,22 @@ impl Default for DoorRules {
 }
 
 /// Checks what doors go by; what is wrong is noted.
-pub(crate) fn doors(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>) -> DoorRules {
-    let policy_keys = policy_keys(file, &top.of("policies"), found);
+pub(crate) fn doors(
+    file: &text::File,
+    plans: &[Plan],
+    top: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> DoorRules {
+    let mut policy_keys = policy_keys(file, &top.of("policies"), found);
+    // What follows the response time of URLs counts them as they are measured: by their path, without host and query.
+    let of_urls = |plan: &&Plan| plan.limit.is_empty() && matches!(plan.by, By::Urls { .. });
+    let path = key_parts(&OneOrMany::One("path".to_owned()));
+    policy_keys.extend(
+        plans
+            .iter()
+            .filter(of_urls)
+            .filter_map(|plan| Some((plan.policy.clone(), path.as_ref().ok()?.clone()))),
+    );
     let routes = file
         .routes
         .iter()

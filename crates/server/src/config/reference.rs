@@ -71,7 +71,7 @@ fn kinds(schema: &Value) -> String {
     for choice in choices.iter().filter(|choice| words(choice).is_empty()) {
         let kind = match choice.get("type").and_then(Value::as_str) {
             Some("string") => "text",
-            Some("integer") => "number",
+            Some("integer" | "number") => "number",
             Some("boolean") => "true, false",
             Some("array") => "list",
             _ => "map",

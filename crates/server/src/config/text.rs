@@ -17,7 +17,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(crate) use self::adaptive::Ramp;
+pub(crate) use self::adaptive::{
+    Absence, Adaptive, AdaptiveMode, AdaptiveSource, Chain, Curve, Hysteresis, Left, Level,
+    Priority, Ramp, RampWord, Smoothing, SourceOptions, SourceWord,
+};
 pub(crate) use self::doors::{Admin, ClientIp, Dialect, Envoy, Headers, Legacy, Route};
 pub(crate) use self::limit::{Algorithm, Limit, Member};
 pub(crate) use self::listen::{Door, DoorOptions, Listen};

@@ -26,7 +26,6 @@ use crate::metrics::DoorName;
 
 /// What a refusal is, whatever status the proxy wants it told with.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
-const LIMITED: HeaderValue = HeaderValue::from_static("429");
 
 /// Answers a proxy by the routes, or by one policy if the path names it.
 pub(crate) async fn answer(
@@ -64,10 +63,16 @@ async fn decide(
     let answer = engine.ask(&found.check(), Op::Take).await;
     counted.decided(&found.check(), &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
-    Ok(told(&snapshot, &seen, &answer, denied))
+    Ok(told(&snapshot, &seen, &found, &answer, denied))
 }
 
-fn told(snapshot: &Snapshot, seen: &Seen<'_>, answer: &Answer<'_>, denied: StatusCode) -> Response {
+fn told(
+    snapshot: &Snapshot,
+    seen: &Seen<'_>,
+    found: &Found<'_>,
+    answer: &Answer<'_>,
+    denied: StatusCode,
+) -> Response {
     let decision = answer.decision;
     if answer.source == Source::FailClosed {
         let mut response = Problem::fails_closed(answer.policy).into_response();
@@ -79,7 +84,10 @@ fn told(snapshot: &Snapshot, seen: &Seen<'_>, answer: &Answer<'_>, denied: Statu
     if decision.allowed() {
         return (StatusCode::OK, told).into_response();
     }
-    told.insert(STATUS, LIMITED);
+    let status = snapshot.refusal_status(found);
+    told.insert(STATUS, HeaderValue::from(status.as_u16()));
+    // What the proxy wants it told with, unless it wants it told as it is.
+    let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
     refusal::response(seen, Problem::limited(denied, answer), told).map(Body::from)
 }
 

@@ -100,7 +100,7 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/peek", post(peek)),
         ("/v1/policies", get(policies)),
         ("/v1/pressure", get(pressure::show)),
-        ("/v1/pressure/{target}", put(pressure::set)),
+        ("/v1/pressure/{target}", put(pressure::set).delete(pressure::clear)),
         ("/v1/refund", post(refund)),
         ("/v1/release", post(hold::release)),
         ("/v1/reserve", post(reserve)),

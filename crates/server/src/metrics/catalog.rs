@@ -104,6 +104,12 @@ families! {
         "Units that were given back.";
     LEASES_DECIDED: Counter "tidegate_leases_decided_total" []
         "Checks decided by what was taken ahead.";
+    PRESSURE: Gauge "rate_limit_pressure_factor" ["target"]
+        "How much too much it is for what limits follow, from 0 (well) to 1; or what an operator has said. At most 900 targets of the configuration, and 256 of operators.";
+    EFFECTIVE: Gauge "rate_limit_effective_limit" ["policy"]
+        "What is in force of limits that follow the load, in their own unit; of those that follow URLs, for the slowest one. One of several limits of a policy is told as policy/limit.";
+    DOWNSTREAM_P99: Gauge "downstream_latency_p99" ["target"]
+        "Seconds within which 99 of 100 responses of a target came in the last minute, at most a quarter too much. At most 256 targets.";
     RELOADS: Counter "tidegate_config_reload_total" ["result"]
         "Times that the configuration was read again: ok if it is in force, error if it was refused whole.";
     UNSAID: Counter "tidegate_log_unsaid_total" ["event"]

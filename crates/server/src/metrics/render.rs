@@ -4,6 +4,7 @@ use tidegate::{BreakerState, CallTimes, LeaseStats, MemoryStats, RedisStats, Sou
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;
+use super::load;
 use super::policies::Status;
 use super::process::Process;
 use super::sink::Sink;
@@ -28,6 +29,7 @@ impl Metrics {
         self.doors(to);
         self.store_errors(to);
         upstreams::render(to, &upstreams);
+        load::write(to, &gate.now().follower);
         upstreams::render_urls(to, &gate.urls().busiest(upstreams::URLS_MAX));
         let store = self.store();
         breaker(to, store.as_ref().and_then(|store| store.breaker()));

@@ -1,6 +1,7 @@
 //! The real binary, from outside: its HTTP API, its command line, its exit codes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod adaptive;
 mod check;
 mod completions;
 mod config;
@@ -22,6 +23,7 @@ mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod overload;
+mod probe;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
 mod programs;

@@ -154,6 +154,20 @@ impl Target {
         lock(&self.shared.observed).note(latency, ok);
     }
 
+    /// How long a URL of it took, as somebody else tells: a normalised path, without its query.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::adaptive::Adaptive;
+    /// let site = Adaptive::default().target("site");
+    /// site.observe_url("/report", Duration::from_millis(9150));
+    /// assert_eq!(site.busiest_urls(1)[0].1.mean_ms, 9150.0);
+    /// ```
+    pub fn observe_url(&self, url: &str, latency: Duration) {
+        let now = steady(&*self.shared.clock);
+        lock(&self.shared.urls).note(url, latency, now);
+    }
+
     /// How long a request waited in its queue, as it tells itself.
     pub fn observe_wait(&self, wait: Duration) {
         lock(&self.shared.observed).note_wait(wait);

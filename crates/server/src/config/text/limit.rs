@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::adaptive::{Adaptive, Priority};
 use super::scalar::{Amount, Span};
 
 /// How a limit counts.
@@ -80,6 +81,10 @@ with_limit! {
         pub(crate) name: Option<String>,
         /// Which of the caller's identifiers it counts by. Default: the only one.
         pub(crate) key: Option<String>,
+        /// Follows the load of what is protected.
+        pub(crate) adaptive: Option<Adaptive>,
+        /// Who gives way first. Default: what the policy says.
+        pub(crate) priority: Option<Priority>,
     }
 }
 

@@ -40,9 +40,9 @@ with_limit! {
         pub(crate) lease: Option<bool>,
         /// Whether refusals are remembered for up to a second. Default: true.
         pub(crate) deny_cache: Option<bool>,
-        /// Follows the load of what is protected. Not available in this version.
+        /// Follows the load of what is protected.
         pub(crate) adaptive: Option<Adaptive>,
-        /// Who is let in first when there is too little for all. Not available in this version.
+        /// Who gives way first when the load rises: what is `best-effort` before what is `critical`. Goes with `adaptive`.
         pub(crate) priority: Option<Priority>,
         /// How long a decision of this policy may take, 1ms to 1min. Default: `store.deadline`.
         pub(crate) deadline: Option<Span>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
 use serde::Serialize;
-use tidegate::{LeakyBucket, Limit, Member, Mode, PolicyView};
+use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView};
 
 use crate::gate::Snapshot;
 use crate::text::rate;
@@ -32,6 +32,12 @@ struct ShownLimit<'a> {
     period_us: u128,
     #[serde(flatten)]
     extra: Option<Extra>,
+    /// What is in force of a limit that follows the load; of one that does so for each key, for all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective: Option<u64>,
+    /// Whether that is enforced, or only computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adaptive: Option<&'static str>,
 }
 
 /// What only some algorithms have.
@@ -90,6 +96,11 @@ fn show_member(member: &Member) -> ShownLimit<'_> {
         limit: limit.units(),
         period_us: limit.period().as_micros(),
         extra,
+        effective: member.effective.as_ref().map(|it| in_force(limit, it)),
+        adaptive: member
+            .effective
+            .as_ref()
+            .map(|it| if it.is_enforced() { "enforce" } else { "shadow" }),
     }
 }
 
@@ -102,5 +113,11 @@ fn show_shaper(shaper: &LeakyBucket) -> ShownLimit<'static> {
         limit: shaper.limit(),
         period_us: shaper.period().as_micros(),
         extra: Some(Extra::MaxWaitUs(shaper.max_wait().as_micros())),
+        effective: None,
+        adaptive: None,
     }
+}
+
+fn in_force(limit: &Limit, effective: &Effective) -> u64 {
+    effective.units().map_or(limit.units(), |units| units.clamp(1, limit.units()))
 }

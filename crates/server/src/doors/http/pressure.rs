@@ -1,6 +1,7 @@
 //! `POST /v1/observe` and `/v1/pressure`: how the services behind the callers do.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -18,6 +19,8 @@ use crate::observed::{Summary, TooManyTargets};
 
 /// The longest name of a target.
 const NAME_BYTES_MAX: usize = 100;
+/// The longest URL.
+const URL_BYTES_MAX: usize = 2048;
 /// The longest time that an answer is said to have taken: an hour.
 const LATENCY_MS_MAX: f64 = 3_600_000.0;
 
@@ -26,9 +29,16 @@ const LATENCY_MS_MAX: f64 = 3_600_000.0;
 struct Observation<'a> {
     #[serde(borrow)]
     target: Text<'a>,
-    latency_ms: f64,
+    latency_ms: Option<f64>,
     #[serde(default = "yes")]
     ok: bool,
+    /// How long it waited in the queue of the target, as that tells it.
+    queue_ms: Option<f64>,
+    /// How full the pool of the target is.
+    saturation: Option<f64>,
+    /// What was asked for: a normalised path.
+    #[serde(borrow)]
+    url: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -46,8 +56,10 @@ struct Targets {
 
 #[derive(Serialize)]
 struct Shown {
-    /// What an operator has set.
+    /// From 0, well, to 1: what an operator has set, or what limits that follow it see.
     pressure: Option<f64>,
+    /// What an operator has set.
+    fixed: Option<f64>,
     /// In the last minute.
     count: u64,
     errors: u64,
@@ -59,21 +71,50 @@ fn yes() -> bool {
     true
 }
 
-/// Notes how long a service took.
+/// Notes how long a service took, and what else is known of it.
 pub(super) async fn observe(State(api): State<Api>, body: Body) -> Answered {
     let body = body::read(body).await?;
-    let Observation { target, latency_ms, ok } = body::decode(&body)?;
-    let latency_us = micros(latency_ms)?;
+    let Observation { target, latency_ms, ok, queue_ms, saturation, url } = body::decode(&body)?;
     name(&target.0, "target")?;
-    let noted = api.gate.observed().note(&target.0, latency_us, ok, SystemClock.now());
-    noted.map_err(|TooManyTargets| too_many())?;
+    let latency_us = latency_ms.map(|ms| micros(ms, "latency_ms")).transpose()?;
+    let queue_us = queue_ms.map(|ms| micros(ms, "queue_ms")).transpose()?;
+    let share = saturation.filter(|share| !(0.0..=1.0).contains(share));
+    if share.is_some() {
+        return Err(Problem::bad_field("saturation", "is not a number from 0 to 1"));
+    }
+    let is_url = |url: &Text<'_>| (1..=URL_BYTES_MAX).contains(&url.0.len());
+    if !url.as_ref().is_none_or(is_url) {
+        return Err(Problem::bad_field("url", "is not a path of 1 to 2048 bytes"));
+    }
+    if latency_us.is_none() && (url.is_some() || queue_us.is_none() && saturation.is_none()) {
+        return Err(Problem::bad_field("latency_ms", "is missing"));
+    }
+    let observed = api.gate.observed();
+    if let Some(latency_us) = latency_us {
+        let noted = observed.note(&target.0, latency_us, ok, SystemClock.now());
+        noted.map_err(|TooManyTargets| too_many())?;
+        if let Some(url) = url {
+            observed.note_url(&target.0, &url.0, latency_us);
+            api.gate.urls().note(&url.0, Duration::from_micros(latency_us));
+        }
+    }
+    if let Some(queue_us) = queue_us {
+        observed.note_wait(&target.0, queue_us);
+    }
+    if let Some(saturation) = saturation {
+        api.gate.now().follower.saturated(&target.0, saturation);
+    }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// What is known of all targets.
 pub(super) async fn show(State(api): State<Api>) -> Answered {
     let summaries = api.gate.observed().summaries(SystemClock.now()).into_iter();
-    let targets = summaries.map(|(name, summary)| (name, Shown::from(summary))).collect();
+    let mut targets: BTreeMap<_, _> =
+        summaries.map(|(name, summary)| (name, Shown::from(summary))).collect();
+    for (name, pressure) in api.gate.now().follower.pressures() {
+        targets.entry(name).or_insert_with(|| Summary::default().into()).pressure = Some(pressure);
+    }
     Ok(json(&Targets { targets }))
 }
 
@@ -92,17 +133,37 @@ pub(super) async fn set(
     if pressure.is_some_and(|pressure| !(0.0..=1.0).contains(&pressure)) {
         return Err(Problem::bad_field("pressure", "is not a number from 0 to 1, nor null"));
     }
-    let set = api.gate.observed().set(&target, pressure, SystemClock.now());
+    say(&api, &target, pressure)
+}
+
+/// Takes back what an operator has said of a target.
+pub(super) async fn clear(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    target: Result<Path<String>, PathRejection>,
+    request: AxumRequest,
+) -> Answered {
+    api.gate.now().http.admin.admit(peer, request.headers())?;
+    let Path(target) = target?;
+    name(&target, "target")?;
+    say(&api, &target, None)
+}
+
+/// What an operator says counts from now on, on this node at once.
+fn say(api: &Api, target: &str, pressure: Option<f64>) -> Answered {
+    let set = api.gate.observed().set(target, pressure, SystemClock.now());
     set.map_err(|TooManyTargets| too_many())?;
+    api.gate.now().follower.go_by_operators();
+    tracing::info!(target_name = target, ?pressure, "an operator says how the load is");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within bounds")]
-fn micros(latency_ms: f64) -> Result<u64, Problem> {
-    if !(0.0..=LATENCY_MS_MAX).contains(&latency_ms) {
-        return Err(Problem::bad_field("latency_ms", "is not a number from 0 to 3600000"));
+fn micros(ms: f64, field: &str) -> Result<u64, Problem> {
+    if !(0.0..=LATENCY_MS_MAX).contains(&ms) {
+        return Err(Problem::bad_field(field, "is not a number from 0 to 3600000"));
     }
-    Ok((latency_ms * 1000.0).round() as u64)
+    Ok((ms * 1000.0).round() as u64)
 }
 
 fn name(name: &str, field: &str) -> Result<(), Problem> {
@@ -121,6 +182,6 @@ impl From<Summary> for Shown {
     fn from(summary: Summary) -> Self {
         let Summary { count, errors, mean_us, p99_us, pressure } = summary;
         let ms = |us: u64| us as f64 / 1000.0;
-        Self { pressure, count, errors, mean_ms: ms(mean_us), p99_ms: ms(p99_us) }
+        Self { pressure, fixed: pressure, count, errors, mean_ms: ms(mean_us), p99_ms: ms(p99_us) }
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use tidegate::{Clock, SystemClock};
 
 use super::{Api, json};
+use crate::adaptive::Moving;
 
 #[derive(Serialize)]
 struct Status {
@@ -19,6 +20,8 @@ struct Status {
     nodes: u32,
     policies: usize,
     leases: Leases,
+    /// The limits that follow the load.
+    adaptive: Vec<Moving>,
 }
 
 /// What was taken ahead, and what became of it.
@@ -51,5 +54,6 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
             returned: stats.returned,
             decided: stats.decided,
         },
+        adaptive: snapshot.follower.limits(),
     })
 }

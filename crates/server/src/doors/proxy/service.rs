@@ -104,7 +104,8 @@ impl Exchange<'_> {
         // There is at least one.
         let load =
             self.proxy.choose().ok_or_else(|| Problem::shed(StatusCode::SERVICE_UNAVAILABLE))?;
-        let mut watch = Watch::begin(self.gate, load, admitted.path.counted());
+        let watch = Watch::begin(self.gate, load, admitted.path.counted());
+        let mut watch = watch.ok_or_else(|| Problem::shed(self.proxy.settings.shed_status))?;
         let (flow, version) = (body.flow(), parts.version);
         let request = self.outbound(parts, body, &admitted, &watch);
         let sent = watch.upstream().send(request, self.proxy.settings.times).await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use tidegate::adaptive::Observation;
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::Ticket;
 
@@ -20,13 +21,18 @@ pub(super) struct Watch {
     sent_us: u64,
     /// Until the head of its answer is there.
     waiting: Option<Ticket>,
+    /// The same, for limits that follow it.
+    passing: Vec<Observation>,
 }
 
 impl Watch {
     /// It leaves now, to whoever has the load, for a path in its only spelling.
-    pub(super) fn begin(gate: &Arc<Gate>, load: Load, path: &str) -> Self {
+    /// `None` if there is no room for it behind.
+    pub(super) fn begin(gate: &Arc<Gate>, load: Load, path: &str) -> Option<Self> {
+        let passing = gate.observed().enter(&load.upstream().name, path)?;
         let waiting = Some(gate.urls().begin(path));
-        Self { load, gate: gate.clone(), sent_us: SystemClock.steady_us(), waiting }
+        let sent_us = SystemClock.steady_us();
+        Some(Self { load, gate: gate.clone(), sent_us, waiting, passing })
     }
 
     pub(super) const fn upstream(&self) -> &Arc<Upstream> {
@@ -55,9 +61,10 @@ impl Watch {
         SystemClock.steady_us().saturating_sub(self.sent_us)
     }
 
-    fn note(&self, took_us: u64, ok: bool) {
+    fn note(&mut self, took_us: u64, ok: bool) {
+        self.passing.drain(..).for_each(|observation| observation.done(ok));
         // There are far fewer upstreams than may be observed; if others have taken all places, ours is not among them.
-        let _ = self.gate.observed().note(&self.upstream().name, took_us, ok, SystemClock.now());
+        let _ = self.gate.observed().passed(&self.upstream().name, took_us, ok, SystemClock.now());
     }
 }
 

@@ -269,7 +269,7 @@ mod tests {
             .policy("local", limit())
             .policy("open", limit().on_store_error(OnStoreError::Allow))
             .policy("closed", limit().on_store_error(OnStoreError::DENY));
-        Snapshot::build(&Config::default(), engine, None).unwrap()
+        Snapshot::build(&Config::default(), engine, Default::default(), None).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
@@ -305,7 +305,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let rls = Arc::new(Rls { rules, ..Rls::default() });
         let config = Config { rls, ..Config::default() };
-        Snapshot::build(&config, Engine::builder().store(Silent), None).unwrap()
+        Snapshot::build(&config, Engine::builder().store(Silent), Default::default(), None).unwrap()
     }
 
     /// Asks the domain `edge` for descriptors of one entry.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{HeaderMap, Response};
 use tidegate::tower::{Report, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Op, Permit, Reservation, Source, SystemClock};
 
@@ -116,7 +116,7 @@ impl Case<'_> {
         }
         let mut told = HeaderMap::new();
         headers::add(&mut told, dialect, answer, now);
-        let problem = Problem::limited(StatusCode::TOO_MANY_REQUESTS, answer);
+        let problem = Problem::limited(self.snapshot.refusal_status(self.found), answer);
         Err(refusal::response(self.seen, problem, told).into())
     }
 

@@ -1,0 +1,211 @@
+//! Limits that follow the load of what they protect: what a [`Plan`] says, put to work.
+//!
+//! The library's [`Adaptive`] decides once a second how much of a limit is in force. Here it is told what to go by:
+//! [`feeds`] ask over HTTP and measure, doors tell [`Observed`], operators say what they know better.
+
+mod asking;
+mod feeds;
+mod plan;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use axum::http::StatusCode;
+use tidegate::adaptive::{
+    Adaptive, AdaptiveError, Mode, Reading, Rule, Source as Read, Target, WarmUp,
+};
+use tidegate::{Effective, Policy, Store, SystemClock};
+use tokio::task::JoinSet;
+
+use self::feeds::Fed;
+pub(crate) use self::plan::{ALL, AnswerKind, Ask, By, Plan, Signal, Signals, Source};
+pub(crate) use self::view::Moving;
+use crate::observed::Observed;
+
+/// Lets limits follow. There is one, and it outlives reloads.
+#[derive(Debug, Default)]
+pub(crate) struct Follower {
+    runtime: Adaptive,
+    observed: Arc<Observed>,
+    following: ArcSwap<Following>,
+    /// Ends with what it feeds.
+    feeds: Mutex<JoinSet<()>>,
+}
+
+/// What is followed now.
+#[derive(Debug, Default)]
+struct Following {
+    plans: Vec<Followed>,
+    /// Those whom somebody else than the library tells.
+    fed: Vec<Fed>,
+}
+
+/// A plan at work.
+#[derive(Debug)]
+struct Followed {
+    plan: Plan,
+    effective: Effective,
+}
+
+/// Limits that are about to follow, once the rest of their configuration turns out well.
+#[derive(Debug)]
+pub(crate) struct Prepared(Following);
+
+impl Follower {
+    /// One that agrees with all others over the store.
+    pub(crate) fn shared_over(store: Arc<dyn Store>) -> Self {
+        Self { runtime: Adaptive::shared_over(store, SystemClock), ..Self::default() }
+    }
+
+    /// What doors tell about the services behind them.
+    pub(crate) const fn observed(&self) -> &Arc<Observed> {
+        &self.observed
+    }
+
+    /// Governs what is planned. A limit that has followed before goes on from where it was.
+    pub(crate) fn prepare(&self, plans: &[Plan]) -> Result<Prepared, String> {
+        let mut following = Following::default();
+        for plan in plans.iter().filter(|plan| plan.mode != Mode::Off) {
+            let effective = match &plan.by {
+                By::Urls { ramp, target } => {
+                    let target = self.runtime.target(target);
+                    self.runtime.govern_urls(&plan.name(), plan.units, *ramp, &target, plan.mode)
+                }
+                By::Signals(signals) => {
+                    let rule = self.rule(plan, signals, &mut following.fed);
+                    let rule =
+                        rule.map_err(|error| format!("policy `{}`: {error}", plan.shown()))?;
+                    let governed = self.runtime.govern(&plan.name(), plan.units, rule);
+                    governed.map_err(|error| format!("policy `{}`: {error}", plan.shown()))?
+                }
+            };
+            following.plans.push(Followed { plan: plan.clone(), effective });
+        }
+        Ok(Prepared(following))
+    }
+
+    fn rule(
+        &self,
+        plan: &Plan,
+        signals: &Signals,
+        fed: &mut Vec<Fed>,
+    ) -> Result<Rule, AdaptiveError> {
+        let mut read = |(index, signal): (usize, &Signal)| {
+            let target = || self.runtime.target(&signal.target);
+            let source = match signal.source {
+                Source::QueueWait => Read::QueueWait(target()),
+                Source::Errors => Read::Errors(target()),
+                Source::Cpu => Read::Cpu,
+                Source::MeanLatency | Source::Pool | Source::Fixed(_) | Source::Asked(_) => {
+                    // Nobody else reads it: what failed is read once.
+                    let own = self.runtime.target(&format!("{}\u{1}{index}", plan.name()));
+                    fed.push((signal.clone(), own.clone()));
+                    Read::Pushed(own)
+                }
+            };
+            (signal.chain.clone(), source)
+        };
+        let rule = Rule::of(signals.each.iter().enumerate().map(&mut read))?;
+        let warm_up = WarmUp::default().on_start(signals.warm_up_on_start);
+        let rule =
+            rule.settings(|it| Ok(it.mode(plan.mode).warm_up(warm_up).floor(signals.floor)?))?;
+        Ok(match signals.priority {
+            Some(priority) => rule.priority(priority),
+            None => rule,
+        })
+    }
+
+    /// Follows what was prepared, and nothing else.
+    pub(crate) fn follow(&self, Prepared(next): Prepared) {
+        let names: Vec<_> = next.plans.iter().map(|followed| followed.plan.name()).collect();
+        self.runtime.retain(|name| names.iter().any(|kept| kept == name));
+        let listeners = self.listeners(&next);
+        self.cap(&next, &listeners);
+        self.observed.tell(listeners);
+        let is_any = !next.plans.is_empty();
+        let feeds = feeds::start(&next.fed, &self.observed);
+        *self.feeds.lock().unwrap_or_else(PoisonError::into_inner) = feeds;
+        self.following.store(Arc::new(next));
+        self.go_by_operators();
+        if is_any {
+            // Once for all; what follows nothing does not tick.
+            self.runtime.start();
+        }
+    }
+
+    /// Who is told what is observed, by the name of the target.
+    fn listeners(&self, next: &Following) -> BTreeMap<String, Target> {
+        let names = next.plans.iter().flat_map(|followed| followed.plan.observed());
+        names.map(|name| (name.to_owned(), self.runtime.target(name))).collect()
+    }
+
+    /// Bounds how many are under way to targets whose pool is known; the smallest counts.
+    fn cap(&self, next: &Following, listeners: &BTreeMap<String, Target>) {
+        for (name, target) in listeners {
+            let pools = next.plans.iter().filter_map(|followed| followed.plan.pool_of(name));
+            match pools.min() {
+                // What is known of its queue begins anew: only if something else is true of it now.
+                Some(pool) if target.places() != Some(2 * pool) => {
+                    // The configuration has checked the number.
+                    let _ = target.set_pool(pool);
+                }
+                None if target.places().is_some() => target.set_cap(None),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes over how full a pool is said to be.
+    pub(crate) fn saturated(&self, target: &str, saturation: f64) {
+        for (signal, own) in &self.following.load().fed {
+            if signal.source == Source::Pool && signal.target == target {
+                own.push(Reading::Value(saturation));
+            }
+        }
+    }
+
+    /// What a refusal is told with, if not as any other: while part of the limit is taken away.
+    pub(crate) fn shed_status(&self, policy: &str, key: &[u8]) -> Option<StatusCode> {
+        let following = self.following.load();
+        let own = |followed: &&Followed| {
+            followed.plan.policy == policy
+                && followed.plan.shed_status != StatusCode::TOO_MANY_REQUESTS
+        };
+        let is_less = |Followed { plan, effective }: &&Followed| {
+            let units = effective.units_for(key).filter(|_| effective.is_enforced());
+            units.is_some_and(|units| units < plan.units)
+        };
+        let found = following.plans.iter().filter(own).find(is_less);
+        found.map(|followed| followed.plan.shed_status)
+    }
+
+    /// Goes by what operators say of targets, whatever signals say.
+    pub(crate) fn go_by_operators(&self) {
+        let (said, following) = (self.observed.said(), self.following.load());
+        for (signal, own) in &following.fed {
+            own.fix(said.get(&signal.target).map(|pressure| signal.at(*pressure)));
+        }
+        for Followed { plan, .. } in &following.plans {
+            let By::Signals(signals) = &plan.by else { continue };
+            let share = |signal: &Signal| {
+                let pressure = *said.get(&signal.target)?;
+                let own = signals.priority.map(|priority| priority.share(pressure));
+                Some(own.unwrap_or_else(|| signal.share(pressure)))
+            };
+            let least = signals.each.iter().filter_map(share).reduce(f64::min);
+            self.runtime.fix(&plan.name(), least.map(|share| share.max(plan.floor_share())));
+        }
+    }
+}
+
+impl Prepared {
+    /// A policy with its limits that move.
+    pub(crate) fn adapt(&self, name: &str, policy: Policy) -> Policy {
+        let own = self.0.plans.iter().filter(|followed| followed.plan.policy == name);
+        own.fold(policy, |policy, followed| {
+            policy.adaptive(&followed.plan.limit, &followed.effective)
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! Asks somebody over HTTP for one number: connect, ask, read, within one timeout.
+
+use axum::http::header::{ACCEPT, HOST};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::plan::{AnswerKind, Ask};
+use crate::text::printable;
+
+/// Far more than an answer has.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Why there is no number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum NoNumber {
+    /// Whoever is asked is too sick to answer: a timeout, a broken connection, a 5xx.
+    Failed(String),
+    /// An answer that says nothing about health: most likely the wrong question.
+    Unclear(String),
+}
+
+impl Ask {
+    /// What it says now.
+    pub(super) async fn now(&self) -> Result<f64, NoNumber> {
+        let answer = tokio::time::timeout(self.timeout, self.exchange()).await;
+        let late = || NoNumber::Failed(format!("no answer within {:?}", self.timeout));
+        self.answer.read(&answer.map_err(|_| late())??)
+    }
+
+    async fn exchange(&self) -> Result<Bytes, NoNumber> {
+        let broken = |error: &dyn std::fmt::Display| NoNumber::Failed(error.to_string());
+        let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let address = (host, self.uri.port_u16().unwrap_or(80));
+        let stream = TcpStream::connect(address).await.map_err(|error| broken(&error))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| broken(&error))?;
+        // Ends with the sender, at the end of this.
+        tokio::spawn(connection);
+        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let request = Request::get(path)
+            .header(HOST, authority)
+            .header(ACCEPT, "application/json")
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| NoNumber::Unclear(error.to_string()))?;
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        let status = response.status();
+        if status.is_server_error() {
+            return Err(NoNumber::Failed(format!("status {}", status.as_u16())));
+        }
+        if !status.is_success() {
+            return Err(NoNumber::Unclear(format!("status {}", status.as_u16())));
+        }
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        body.map(|body| body.to_bytes()).map_err(|error| broken(&error))
+    }
+}
+
+impl AnswerKind {
+    fn read(&self, body: &[u8]) -> Result<f64, NoNumber> {
+        let unclear = |what: &str| {
+            let begin = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
+            NoNumber::Unclear(format!("{what} in `{}`", printable(&begin)))
+        };
+        let json: Value = serde_json::from_slice(body).map_err(|_| unclear("no JSON"))?;
+        match self {
+            Self::Pointer(pointer) => {
+                let found = json.as_f64().or_else(|| json.pointer(pointer)?.as_f64());
+                found.ok_or_else(|| unclear(&format!("no number at `{}`", printable(pointer))))
+            }
+            Self::Prometheus => prometheus(&json).ok_or_else(|| unclear("no sample")),
+        }
+    }
+}
+
+/// The first sample of a vector, or a scalar: a time, and the value as text.
+fn prometheus(json: &Value) -> Option<f64> {
+    let result = json.pointer("/data/result")?;
+    let sample = result.pointer("/0/value/1").or_else(|| result.get(1))?;
+    sample.as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_found_where_it_is_said_to_be() {
+        let at = |pointer: &str| AnswerKind::Pointer(pointer.to_owned());
+        for (kind, body, number) in [
+            (at("/pressure"), r#"{"pressure":0.4}"#, Some(0.4)),
+            (at("/pressure"), "0.7\n", Some(0.7)),
+            (at("/pools/1/used"), r#"{"pools":[{"used":1},{"used":2}]}"#, Some(2.0)),
+            (at("/pressure"), r#"{"pressure":"high"}"#, None),
+            (at("/pressure"), r#"{"presure":0.4}"#, None),
+            (at("/pressure"), "well", None),
+            (
+                AnswerKind::Prometheus,
+                r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.25"]}]}}"#,
+                Some(0.25),
+            ),
+            (
+                AnswerKind::Prometheus,
+                r#"{"status":"success","data":{"resultType":"scalar","result":[1,"3"]}}"#,
+                Some(3.0),
+            ),
+            (AnswerKind::Prometheus, r#"{"status":"success","data":{"result":[]}}"#, None),
+        ] {
+            assert_eq!(kind.read(body.as_bytes()).ok(), number, "{body}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! From a ramp as it is written to one that can be followed.
+
+use std::time::Duration;
+
+use tidegate::Limit;
+use tidegate_core::adaptive::{AdaptiveError, Ends, Ramp, Signal};
+
+use super::super::amount::{rate, span};
+use super::super::node::Spot;
+use super::super::problem::Problem;
+use super::super::text::{self, Amount, Curve, Left, Level, RampWord};
+
+/// What a signal can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unit {
+    /// A part from 0 to 1.
+    Share,
+    /// A time.
+    Time,
+    /// Whatever somebody else says.
+    Any,
+}
+
+/// A ramp and the kind of number that it reads, for a signal of some unit.
+pub(super) fn ramp(
+    text: &text::Ramp,
+    unit: Unit,
+    limit: &Limit,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<(Ramp, Signal)> {
+    let (ramp, signal) = match text {
+        text::Ramp::Word(word) => of_word(*word),
+        text::Ramp::Curve(curve) => curved(curve, limit, spot, found)?,
+    };
+    let wrong = match unit {
+        Unit::Share if signal == Signal::Millis => {
+            "reads times, and this source says a part from 0 to 1"
+        }
+        Unit::Time if signal != Signal::Millis => {
+            "reads numbers, and this source says times like 300ms"
+        }
+        _ => return Some((ramp, signal)),
+    };
+    found.push(spot.problem(wrong));
+    None
+}
+
+pub(super) const fn of_word(word: RampWord) -> (Ramp, Signal) {
+    match word {
+        RampWord::Pressure => (Ramp::pressure(), Signal::Share),
+        RampWord::Cpu => (Ramp::cpu(), Signal::Share),
+        RampWord::Latency => (Ramp::latency_per_url(), Signal::Millis),
+        RampWord::Default => (Ramp::queue_wait(), Signal::Millis),
+    }
+}
+
+fn curved(
+    curve: &Curve,
+    limit: &Limit,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<(Ramp, Signal)> {
+    let value = |field, level: &Level, found: &mut Vec<Problem>| {
+        spot.of(field).note(level_of(level), found)
+    };
+    let from = value("min_value", &curve.min_value, found);
+    let to = value("max_value", &curve.max_value, found);
+    let max_rate = match &curve.max_rate {
+        Some(left) => spot.of("max_rate").note(share(left, limit), found),
+        None => Some(1.0),
+    };
+    let min_rate = spot.of("min_rate").note(share(&curve.min_rate, limit), found);
+    let ((x_lo, signal), (x_hi, other)) = (from?, to?);
+    if signal != other {
+        let message = "and `min_value` are no two times, nor two numbers";
+        found.push(spot.of("max_value").problem(message));
+        return None;
+    }
+    let ends = Ends { x_lo, x_hi, y_lo: max_rate?, y_hi: min_rate? };
+    let ramp = Ramp::new(ends).map_err(|error| {
+        let (field, message) = match error {
+            AdaptiveError::RampFlat { .. } => {
+                ("max_value", "has to be above `min_value`".to_owned())
+            }
+            AdaptiveError::RampRises { .. } => ("min_rate", "is above `max_rate`".to_owned()),
+            AdaptiveError::RampNotFinite { .. } => ("max_value", error.to_string()),
+            _ => ("max_rate", error.to_string()),
+        };
+        found.push(spot.of(field).problem(message));
+    });
+    Some((ramp.ok()?, signal))
+}
+
+fn level_of(level: &Level) -> Result<(f64, Signal), String> {
+    match level {
+        Level::Number(number) => Ok((*number, Signal::Number)),
+        Level::Span(text) => Ok((span(text)?.as_secs_f64() * 1000.0, Signal::Millis)),
+    }
+}
+
+/// The share of a limit that a rate is.
+fn share(left: &Left, limit: &Limit) -> Result<f64, String> {
+    let text = match left {
+        Left::Share(share) if (0.0..=1.0).contains(share) => return Ok(*share),
+        Left::Share(_) => {
+            return Err("expected a rate like 4/min, or a share of the limit from 0 to 1".into());
+        }
+        Left::Rate(text) => text,
+    };
+    let (count, period) = rate(&Amount::Rate(text.clone()))?;
+    let (units, of) = (limit.units(), limit.period());
+    if u128::from(count) * of.as_micros() > u128::from(units) * period.as_micros() {
+        return Err(format!(
+            "is above the limit of {units} in {of:?}: lower it, or raise the limit"
+        ));
+    }
+    Ok(float(count) * micros(of) / micros(period) / float(units))
+}
+
+fn micros(period: Duration) -> f64 {
+    float(u64::try_from(period.as_micros()).unwrap_or(u64::MAX))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "limits are at most 2^53")]
+fn float(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,114 @@
+//! How a signal is smoothed, and what counts while it is missing.
+
+use std::time::Duration;
+
+use tidegate_core::adaptive::{Absence, Chain, Hysteresis, Smoothing};
+
+use super::super::amount::span;
+use super::super::node::Spot;
+use super::super::problem::Problem;
+use super::super::text;
+
+/// What is written about one signal, or about all that say nothing themselves.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tuning<'a> {
+    pub(super) smoothing: Option<&'a text::Smoothing>,
+    pub(super) hysteresis: Option<&'a text::Hysteresis>,
+    pub(super) absence: Option<&'a text::Absence>,
+}
+
+/// The same, checked.
+#[derive(Clone, Copy)]
+pub(super) struct Tuned {
+    smoothing: Smoothing,
+    hysteresis: Hysteresis,
+    absence: Absence,
+    /// So many failures of whoever is asked are a sign.
+    pub(super) failures: u32,
+}
+
+impl Default for Tuned {
+    fn default() -> Self {
+        let absence = Absence::default();
+        let (smoothing, hysteresis) = (Smoothing::default(), Hysteresis::default());
+        // Who asks counts failures: a tick in which no answer was due would begin the count anew.
+        let counted = Absence { failures: 1, ..absence };
+        Self { smoothing, hysteresis, absence: counted, failures: absence.failures }
+    }
+}
+
+impl Tuned {
+    /// What is written, on top of this.
+    pub(super) fn with(
+        mut self,
+        tuning: Tuning<'_>,
+        spot: &Spot<'_>,
+        found: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let count_before = found.len();
+        if let Some(text) = tuning.smoothing {
+            let spot = spot.of("smoothing");
+            self.smoothing = spot.note(smoothing(text), found).unwrap_or(self.smoothing);
+        }
+        if let Some(text) = tuning.hysteresis {
+            let spot = spot.of("hysteresis");
+            self.hysteresis = spot.note(hysteresis(text), found).unwrap_or(self.hysteresis);
+        }
+        if let Some(text) = tuning.absence {
+            let spot = spot.of("absence");
+            self.absence = spot.note(absence(text, self.absence), found).unwrap_or(self.absence);
+            self.failures = text.failures.map_or(self.failures, whole);
+        }
+        (found.len() == count_before).then_some(self)
+    }
+
+    pub(super) fn tune(self, chain: Chain) -> Option<Chain> {
+        let chain = chain.smoothing(self.smoothing).hysteresis(self.hysteresis);
+        chain.absence(self.absence).ok()
+    }
+}
+
+fn smoothing(text: &text::Smoothing) -> Result<Smoothing, String> {
+    let options = match text {
+        text::Smoothing::Word(_) => return Ok(Smoothing::NONE),
+        text::Smoothing::Map(options) => options,
+    };
+    let smoothing = match options.alpha {
+        Some(_) if options.close.is_some() || options.open.is_some() => {
+            return Err("`alpha` stands for both `close` and `open`: leave those out".into());
+        }
+        Some(alpha) => Smoothing::fixed(alpha),
+        None => {
+            let close = options.close.as_ref().map_or(Ok(Duration::from_millis(1500)), span)?;
+            let open = options.open.as_ref().map_or(Ok(Duration::from_secs(20)), span)?;
+            Smoothing::asymmetric(close, open)
+        }
+    };
+    smoothing.map_err(|error| error.to_string())
+}
+
+fn hysteresis(text: &text::Hysteresis) -> Result<Hysteresis, String> {
+    let options = match text {
+        text::Hysteresis::Word(_) => return Ok(Hysteresis::NONE),
+        text::Hysteresis::Map(options) => options,
+    };
+    let hold = options.hold.as_ref().map_or(Ok(Duration::from_secs(3)), span)?;
+    Hysteresis::new(options.play.unwrap_or(0.05), hold).map_err(|error| error.to_string())
+}
+
+fn absence(text: &text::Absence, usual: Absence) -> Result<Absence, String> {
+    let absence = Absence {
+        hold_ticks: text.hold_ticks.map_or(usual.hold_ticks, whole),
+        drift_after: text.drift_after.as_ref().map_or(Ok(usual.drift_after), span)?,
+        unknown: text.unknown.unwrap_or(usual.unknown),
+        failures: usual.failures,
+        failed: text.failed.unwrap_or(usual.failed),
+    };
+    // The chain knows what makes sense.
+    Chain::cpu().absence(absence).map(|_| absence).map_err(|error| error.to_string())
+}
+
+/// The schema has bounded it.
+fn whole(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,302 @@
+//! Limits that follow the load, at every door of the real binary.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Response;
+use serde_json::{Value, json};
+
+use crate::probe::Probe;
+use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::proxy_support::{Origin, Proxy};
+use crate::support::{Folder, Server};
+
+/// Follows a probe, fast enough for a test: what it says counts from the next second on.
+fn search(more: &str) -> String {
+    format!(
+        "{{ algorithm: fixed-window, limit: 1000/day, adaptive: {{ source: {{ probe: PROBE }}, ramp: pressure, \
+         smoothing: {{ close: 100ms, open: 5s }}, hysteresis: none{more} }} }}"
+    )
+}
+
+fn start(folder: &Folder, policies: &str, probe: &Probe) -> Server {
+    let config = folder.write("t.yaml", &config(policies, probe));
+    let doors = ["--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
+    Server::start_with(&[&["serve", "-c", &config], &doors[..]].concat())
+}
+
+fn config(policies: &str, probe: &Probe) -> String {
+    let url = format!("\"{}\"", probe.url("/pressure"));
+    format!("policies: {{ {} }}\n", policies.replace("PROBE", &url))
+}
+
+/// The limit that a check of a key is told.
+fn limit_for(server: &Server, policy: &str, key: &str) -> u64 {
+    let body = format!(r#"{{"policy":"{policy}","key":"{key}","cost":0}}"#);
+    server.post("/v1/peek", &body).json()["limit"].as_u64().unwrap()
+}
+
+fn limit_of(server: &Server, policy: &str) -> u64 {
+    limit_for(server, policy, "user-42")
+}
+
+fn becomes(server: &Server, policy: &str, limit: u64) {
+    let what = format!("the limit of {policy} becomes {limit}");
+    wait_until(&what, DEADLINE, || limit_of(server, policy) == limit);
+}
+
+/// What `/v1/status` says of the first limit that follows.
+fn status(server: &Server) -> Value {
+    server.get("/v1/status").json()["adaptive"][0].clone()
+}
+
+#[test]
+fn pressure_closes_a_limit_at_every_door_and_it_opens_slowly() {
+    let (folder, probe) = (Folder::new(), Probe::saying(0.0));
+    let server = start(&folder, &format!("search: {}", search("")), &probe);
+    assert_eq!(limit_of(&server, "search"), 1000);
+    probe.says(0.5);
+    becomes(&server, "search", 500);
+    let reply = server.post("/v1/check", r#"{"policy":"search","key":"user-42"}"#);
+    assert_eq!(reply.header("x-ratelimit-limit"), Some("500"));
+    assert_eq!(reply.header("ratelimit-policy"), Some(r#""search";q=500;w=86400"#));
+    assert_eq!(reply.json()["remaining"], 499);
+    assert_eq!(server.five("TG.CHECK search user-42")[1..3], [500, 498]);
+    let entries =
+        json!([{"key": "policy", "value": "search"}, {"key": "user", "value": "user-42"}]);
+    let question = json!({"domain": "tidegate", "descriptors": [{"entries": entries}]});
+    let answer = server.post("/json", &question.to_string()).json();
+    assert_eq!(answer["statuses"][0]["currentLimit"]["requestsPerUnit"], 500, "{answer}");
+    assert_eq!(server.metric(r#"rate_limit_effective_limit{policy="search"}"#), Some(500.0));
+    let pressure = server.metric(r#"rate_limit_pressure_factor{target="search"}"#).unwrap();
+    assert!((0.499..=0.5).contains(&pressure), "{pressure}");
+    let shown = server.get("/v1/policies").json()["search"].clone();
+    assert_eq!((&shown["limit"], &shown["effective"]), (&json!(1000), &json!(500)));
+    assert_eq!(status(&server)["binding"], "probe");
+    probe.says(0.0);
+    wait_until("it opens", DEADLINE, || limit_of(&server, "search") > 500);
+    assert!(limit_of(&server, "search") < 1000, "not at once");
+}
+
+#[test]
+fn a_probe_that_says_nothing_opens_nothing_and_one_that_fails_is_taken_for_sick() {
+    let (folder, probe) = (Folder::new(), Probe::saying(0.5));
+    let server = start(&folder, &format!("search: {}", search("")), &probe);
+    becomes(&server, "search", 500);
+    probe.answers(404, "who?");
+    wait_until("the signal is missed", DEADLINE, || status(&server)["stale"] == true);
+    assert_eq!(limit_of(&server, "search"), 500);
+    probe.answers(503, "");
+    becomes(&server, "search", 200); // as if it said 0.8
+    probe.says(0.9);
+    becomes(&server, "search", 100);
+    drop(probe);
+    wait_until("the signal is missed again", DEADLINE, || status(&server)["stale"] == true);
+    assert_eq!(limit_of(&server, "search"), 100, "nothing opens by failing");
+}
+
+#[test]
+fn in_shadow_mode_it_is_only_told() {
+    let (folder, probe) = (Folder::new(), Probe::saying(0.5));
+    let server = start(&folder, &format!("search: {}", search(", mode: shadow")), &probe);
+    wait_until("it is computed", DEADLINE, || status(&server)["effective"] == 500);
+    assert_eq!((limit_of(&server, "search"), &status(&server)["mode"]), (1000, &json!("shadow")));
+    assert_eq!(server.metric(r#"rate_limit_effective_limit{policy="search"}"#), Some(1000.0));
+    let shown = server.get("/v1/policies").json()["search"].clone();
+    assert_eq!((&shown["effective"], &shown["adaptive"]), (&json!(500), &json!("shadow")));
+}
+
+#[test]
+fn an_operator_knows_better_until_that_is_taken_back() {
+    let (folder, probe) = (Folder::new(), Probe::saying(0.0));
+    let server = start(&folder, &format!("search: {}", search(", floor: 150")), &probe);
+    let put = |pressure: &str| {
+        let body = format!(r#"{{"pressure":{pressure}}}"#);
+        assert_eq!(server.send("PUT", "/v1/pressure/search", &[], body.as_bytes()).status, 204);
+    };
+    put("0.7");
+    assert_eq!(limit_of(&server, "search"), 300, "at once");
+    let target = server.get("/v1/pressure").json()["targets"]["search"].clone();
+    assert_eq!((&target["pressure"], &target["fixed"]), (&json!(0.7), &json!(0.7)));
+    assert_eq!(status(&server)["binding"], "operator");
+    put("1");
+    assert_eq!(limit_of(&server, "search"), 150, "the floor stays");
+    assert_eq!(server.send("DELETE", "/v1/pressure/search", &[], b"").status, 204);
+    wait_until("it follows the probe", DEADLINE, || status(&server)["binding"] != "operator");
+    assert_eq!(server.get("/v1/pressure").json()["targets"]["search"]["fixed"], Value::Null);
+}
+
+#[test]
+fn a_url_is_limited_by_its_own_response_time() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "t.yaml",
+        "policies:\n  pages:\n    key: url\n    algorithm: sliding-window\n    limit: 240/min\n    \
+         adaptive: { source: latency, ramp: { min_value: 300ms, max_value: 18s, max_rate: 240/min, min_rate: 4/min } }\n\
+         client_ip: { trusted_proxies: [127.0.0.0/8] }\n",
+    );
+    let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
+    for (url, latency_ms) in [("/report", 9150), ("/slow", 60_000), ("/", 12)] {
+        let body = json!({"target": "web", "url": url, "latency_ms": latency_ms}).to_string();
+        assert_eq!(server.post("/v1/observe", &body).status, 204);
+    }
+    wait_until("it follows", DEADLINE, || limit_for(&server, "pages", "/report") == 122);
+    assert_eq!(limit_for(&server, "pages", "/slow"), 4);
+    assert_eq!(limit_for(&server, "pages", "/"), 240);
+    assert_eq!(limit_for(&server, "pages", "/never"), 240);
+    let seen = [("x-forwarded-uri", "/report?page=2"), ("x-forwarded-host", "example.org")];
+    let reply = server.send("GET", "/v1/auth/pages", &seen, b"");
+    assert_eq!(reply.header("x-ratelimit-limit"), Some("122"));
+    assert_eq!(server.metric(r#"request_count_by_url{url="/report"}"#), Some(1.0));
+    assert_eq!(server.metric(r#"request_resp_avg_by_url{url="/report"}"#), Some(9150.0));
+    assert_eq!(server.metric(r#"rate_limit_effective_limit{policy="pages"}"#), Some(4.0));
+    let p99_s = server.metric(r#"downstream_latency_p99{target="web"}"#).unwrap();
+    assert!((60.0..76.0).contains(&p99_s), "{p99_s}");
+}
+
+#[test]
+fn a_queue_behind_a_target_closes_its_limit() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "t.yaml",
+        "policies:\n  db: { algorithm: fixed-window, limit: 1000/day, adaptive: { source: { latency: db } } }\n",
+    );
+    let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
+    wait_until("its queue is seen", DEADLINE, || {
+        for _ in 0..10 {
+            let body = r#"{"target":"db","queue_ms":600}"#;
+            assert_eq!(server.post("/v1/observe", body).status, 204);
+        }
+        limit_of(&server, "db") < 300
+    });
+    assert!(limit_of(&server, "db") >= 50, "a twentieth is left");
+}
+
+#[test]
+fn other_sources_are_read_as_well() {
+    let (folder, probe) = (Folder::new(), Probe::saying(0.0));
+    probe.answers(
+        200,
+        r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"75"]}]}}"#,
+    );
+    let quick = "smoothing: none, hysteresis: none";
+    let policy = |source: &str| {
+        format!("{{ algorithm: fixed-window, limit: 1000/day, adaptive: {{ {source}, {quick} }} }}")
+    };
+    let asked = probe.url("");
+    let policies = [
+        ("fixed", policy("source: { fixed: 0.3 }")),
+        ("pool", policy("source: { pool: db }")),
+        (
+            "queue",
+            policy(&format!(
+                "source: {{ prometheus: \"{asked}\", query: 'sum(queue)', every: 1s }}, \
+                 ramp: {{ min_value: 50, max_value: 100, min_rate: 0.2 }}"
+            )),
+        ),
+    ];
+    let policies: Vec<_> = policies.iter().map(|(name, it)| format!("{name}: {it}")).collect();
+    let server = start(&folder, &policies.join(", "), &probe);
+    becomes(&server, "fixed", 700);
+    becomes(&server, "queue", 600); // half the way from all to a fifth
+    wait_until("a full pool is heard of", DEADLINE, || {
+        let body = r#"{"target":"db","saturation":0.75}"#;
+        assert_eq!(server.post("/v1/observe", body).status, 204);
+        limit_of(&server, "pool") == 250
+    });
+}
+
+#[test]
+fn a_refusal_under_pressure_can_be_told_apart() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "t.yaml",
+        "policies:\n  tight: { algorithm: fixed-window, limit: 9/day, adaptive: { source: { fixed: 1 }, shed_status: 503 } }\n  \
+         plain: { algorithm: fixed-window, limit: 1/day, adaptive: { source: { fixed: 0 }, shed_status: 503 } }\n",
+    );
+    let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
+    becomes(&server, "tight", 1);
+    for (policy, path, statuses) in [
+        ("tight", "/v1/auth/tight", [200, 503]),
+        ("tight", "/v1/auth/tight?deny_status=403", [403, 403]),
+        ("plain", "/v1/auth/plain", [200, 429]),
+    ] {
+        let replies = statuses.map(|_| server.get(path));
+        assert_eq!(replies.each_ref().map(|reply| reply.status), statuses, "{path}");
+        let is = if policy == "tight" { "503" } else { "429" };
+        assert_eq!(replies[1].header("x-tidegate-status"), Some(is), "{path}");
+    }
+}
+
+#[test]
+fn a_reload_goes_on_from_where_it_was() {
+    let (folder, probe) = (Folder::new(), Probe::saying(0.5));
+    let server = start(&folder, &format!("search: {}", search("")), &probe);
+    becomes(&server, "search", 500);
+    let next = format!("other: 1/s, search: {}", search("").replace("1000/day", "2000/day"));
+    folder.write("t.yaml", &config(&next, &probe));
+    let has_next = || server.get("/v1/policies").json().get("other").is_some();
+    wait_until("the new file is in force", DEADLINE, has_next);
+    assert!([500, 1000].contains(&limit_of(&server, "search")), "never whole");
+    becomes(&server, "search", 1000);
+    folder.write("t.yaml", "policies: { search: { algorithm: fixed-window, limit: 2000/day } }\n");
+    becomes(&server, "search", 2000);
+    assert_eq!(server.get("/v1/status").json()["adaptive"], json!([]));
+}
+
+#[test]
+fn servers_on_one_redis_agree() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let probes = [Probe::saying(0.2), Probe::saying(0.6), Probe::saying(0.7)];
+    let serve = |(index, probe): (usize, &Probe)| {
+        let text = config(&format!("search: {}", search("")), probe);
+        let store =
+            format!("store: {{ url: \"{}\", deadline: 5s, breaker: false }}\n", redis.url());
+        let file = folder.write(&format!("{index}.yaml"), &(store + &text));
+        Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"])
+    };
+    let servers: Vec<_> = probes.iter().enumerate().map(serve).collect();
+    let mut agreed = BTreeMap::<u64, (usize, u64)>::new();
+    let mut compared = 0;
+    wait_until("all have what most of them see", DEADLINE, || {
+        let mut limits = Vec::new();
+        for (index, server) in servers.iter().enumerate() {
+            let status = status(server);
+            let Some(tick) = status["agreed"].as_u64() else { return false };
+            let limit = status["effective"].as_u64().unwrap();
+            let (first, told) = *agreed.entry(tick).or_insert((index, limit));
+            assert_eq!(told, limit, "in one tick there is one limit");
+            compared += usize::from(first != index);
+            limits.push(limit);
+        }
+        // By itself the first would have 800.
+        compared > 0 && limits.iter().all(|limit| (300..=401).contains(limit))
+    });
+}
+
+#[test]
+fn the_proxy_measures_what_it_passes_on() {
+    let folder = Folder::new();
+    let origin = Origin::start(|request| async move {
+        if request.uri().path() == "/slow" {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        Response::new(Body::empty())
+    });
+    let more = "policies:\n  pages: { key: url, algorithm: sliding-window, limit: 240/min, adaptive: \
+                { source: latency, ramp: { min_value: 1s, max_value: 1500ms, min_rate: 4/min } } }\n\
+                routes: [{ policy: pages }]\n";
+    let proxy = Proxy::start(&folder, &origin.url(), "", more);
+    let limit = |path: &str| {
+        let reply = proxy.server.get(path);
+        assert_eq!(reply.status, 200);
+        reply.header("x-ratelimit-limit").map(str::to_owned)
+    };
+    assert_eq!(limit("/slow?page=1").as_deref(), Some("240"));
+    let effective = || proxy.metric(r#"rate_limit_effective_limit{policy="pages"}"#);
+    wait_until("it follows", DEADLINE, || effective() == Some(4.0));
+    assert_eq!(limit("/slow?page=2").as_deref(), Some("4"));
+    assert_eq!(limit("/").as_deref(), Some("240"));
+    assert_eq!(proxy.metric(r#"request_count_by_url{url="/slow"}"#), Some(2.0));
+}
