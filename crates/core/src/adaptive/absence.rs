@@ -9,6 +9,15 @@ use super::AdaptiveError;
 /// A signal that misses a few ticks is held. Then it is *stale*: nothing opens, neither a warm-up nor a cap.
 /// After `drift_after` it drifts to `unknown`. A source that was asked and failed `failures` times in a row
 /// counts as `failed`: a database too sick to answer must not look healthy.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::adaptive::Absence;
+///
+/// let usual = Absence::default();
+/// assert_eq!((usual.hold_ticks, usual.drift_after), (3, Duration::from_secs(10)));
+/// assert_eq!((usual.unknown, usual.failures, usual.failed), (0.25, 3, 0.8));
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Absence {
     /// How many ticks a signal may miss before it is stale.

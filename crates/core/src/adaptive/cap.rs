@@ -30,6 +30,16 @@ pub struct Cap {
 }
 
 /// What a cap follows, once per tick.
+///
+/// ```
+/// use tidegate_core::adaptive::{Cap, CapSample};
+///
+/// let mut cap = Cap::gradient(16)?;
+/// let well = CapSample { latency_ms: 30.0, baseline_ms: 30.0, in_flight: 32, is_stale: false };
+/// cap.step(well);
+/// assert!(cap.places() > 32);
+/// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CapSample {
     /// How long half of the responses took.

@@ -53,6 +53,11 @@ impl Chain {
     }
 
     /// The share of requests that fail: 2 to 50 %.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::Chain;
+    /// assert_eq!(Chain::errors().name(), "errors");
+    /// ```
     pub fn errors() -> Self {
         Self::named("errors".to_owned(), Signal::Share, Ramp::errors())
     }
@@ -63,6 +68,12 @@ impl Chain {
     }
 
     /// A pressure from 0 to 1 that a target tells of itself. A name that is too long is cut.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::Chain;
+    /// assert_eq!(Chain::pressure("db").name(), "db");
+    /// assert_eq!(Chain::pressure(&"x".repeat(100)).name().len(), 64);
+    /// ```
     pub fn pressure(name: &str) -> Self {
         let mut end = name.len().min(64);
         while !name.is_char_boundary(end) {
@@ -87,12 +98,27 @@ impl Chain {
     }
 
     /// With other rules for a signal that is missing.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::{Absence, AdaptiveError, Chain};
+    /// let daring = Chain::cpu().absence(Absence { unknown: 0.0, ..Absence::default() });
+    /// assert!(daring.is_ok());
+    /// let odd = Chain::cpu().absence(Absence { unknown: 7.0, ..Absence::default() });
+    /// assert_eq!(odd, Err(AdaptiveError::AbsencePressure(7.0)));
+    /// ```
     pub fn absence(mut self, absence: Absence) -> Result<Self, AdaptiveError> {
         self.absence = absence.check()?;
         Ok(self)
     }
 
     /// With another ramp.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::{Chain, Ramp, Signal};
+    /// let steep = Chain::new("errors", Signal::Share, Ramp::pressure())?;
+    /// assert_eq!(steep.ramp(Ramp::errors()), Chain::errors());
+    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+    /// ```
     #[must_use]
     pub const fn ramp(mut self, ramp: Ramp) -> Self {
         self.ramp = ramp;
@@ -115,6 +141,11 @@ impl Chain {
     }
 
     /// How it is smoothed, for a warning before it swings.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::{Chain, Smoothing};
+    /// assert_eq!(*Chain::cpu().smoothed(), Smoothing::default());
+    /// ```
     pub const fn smoothed(&self) -> &Smoothing {
         &self.smoothing
     }

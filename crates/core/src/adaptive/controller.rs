@@ -100,6 +100,17 @@ impl Controller {
     }
 
     /// What it remembers, for other nodes.
+    ///
+    /// ```
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::{Controller, Reading, Settings};
+    /// let mut first = Controller::new(Settings::default(), 1000)?;
+    /// let mut second = Controller::new(Settings::default(), 1000)?;
+    /// first.step(&[Reading::Value(110.0)], Timestamp::EPOCH);
+    /// second.resume(first.state().clone());
+    /// assert_eq!((second.output(), second.declared()), (first.output(), 1000));
+    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+    /// ```
     pub const fn state(&self) -> &State {
         &self.state
     }

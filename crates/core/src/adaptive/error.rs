@@ -4,6 +4,40 @@ use std::fmt;
 use std::time::Duration;
 
 /// A setting that makes no sense.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::adaptive::AdaptiveError as Error;
+///
+/// let second = Duration::from_secs(1);
+/// for (error, said) in [
+///     (Error::RampNotFinite { x_lo: 0.0, x_hi: f64::NAN }, "expected two finite numbers"),
+///     (Error::RampFlat { x_lo: 2.0, x_hi: 1.0 }, "the second has to be above the first"),
+///     (Error::RampShare(1.5), "share 1.5 of the limit"),
+///     (Error::RampRises { y_lo: 0.1, y_hi: 0.2 }, "it would give more as the load gets worse"),
+///     (Error::RateAboveLimit { rate: 500, limit: 240 }, "max_rate 500 is above the limit of 240"),
+///     (Error::ZeroLimit, "limit is 0"),
+///     (Error::LimitTooLarge(u64::MAX), "is above 2^53"),
+///     (Error::ZeroTimeConstant, "time constant is 0"),
+///     (Error::OpensFaster { close: 2 * second, open: second }, "is faster than closing within 2s"),
+///     (Error::Alpha(2.0), "alpha 2"),
+///     (Error::Play(0.7), "play 0.7"),
+///     (Error::HoldTooLong(7200 * second), "expected at most 1h"),
+///     (Error::AbsencePressure(7.0), "pressure 7 of a missing signal"),
+///     (Error::ZeroFailures, "failures is 0"),
+///     (Error::ZeroWarmUp, "warm-up over 0s"),
+///     (Error::NoChain, "give at least one source"),
+///     (Error::TooManyChains(17), "17 chains: expected at most 16"),
+///     (Error::SameName("db".to_owned()), "two chains are called `db`"),
+///     (Error::ChainName(String::new()), "expected 1 to 64 bytes"),
+///     (Error::ZeroFloor, "floor is 0"),
+///     (Error::ZeroGuard, "guard is 0"),
+///     (Error::Pool(0), "pool of 0"),
+///     (Error::NotAState, "no state of these chains"),
+/// ] {
+///     assert!(error.to_string().contains(said), "{error}");
+/// }
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum AdaptiveError {

@@ -8,6 +8,14 @@ use super::{Reading, Signal};
 const NODES_MAX: usize = 10_000;
 
 /// What one node read.
+///
+/// ```
+/// use tidegate_core::adaptive::{Gathered, NodeReading, Reading, Signal};
+///
+/// let mut all = Gathered::default();
+/// all.note(1, NodeReading { tick: 7, reading: Reading::Failed, weight: 1 });
+/// assert_eq!(all.reading(Signal::Share, 7), Reading::Failed);
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NodeReading {
     /// The tick in which it was read: a later one replaces an earlier one.

@@ -5,6 +5,14 @@ use std::time::Duration;
 use super::AdaptiveError;
 
 /// How far a reading may fall, and how long ago it may have risen, before a limit opens.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::adaptive::Hysteresis;
+///
+/// assert_eq!(Hysteresis::default(), Hysteresis::new(0.05, Duration::from_secs(3))?);
+/// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hysteresis {
     play: f64,

@@ -21,6 +21,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct InFlight(Arc<AtomicU64>);
 
 /// A place. It is free again when this is dropped: by the end of a request, a cancel or a panic.
+///
+/// ```
+/// use tidegate_core::adaptive::{InFlight, Place};
+///
+/// let in_flight = InFlight::default();
+/// let place: Option<Place> = in_flight.enter(1);
+/// assert!(in_flight.enter(1).is_none());
+/// drop(place);
+/// assert!(in_flight.enter(1).is_some());
+/// ```
 #[derive(Debug)]
 pub struct Place(Arc<AtomicU64>);
 

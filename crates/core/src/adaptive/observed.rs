@@ -55,6 +55,21 @@ struct Tick {
 }
 
 /// What was seen since the last tick.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::Timestamp;
+/// use tidegate_core::adaptive::{Observed, Reading};
+///
+/// let (mut observed, now) = (Observed::of_pool(4), Timestamp::from_micros(1_700_000_000_000_000));
+/// observed.begin(now);
+/// observed.end(now, now + Duration::from_millis(40), true);
+/// observed.note_wait(Duration::from_millis(7)); // the target's own word
+/// let seen = observed.tick(now + Duration::from_secs(1), 0.0);
+/// assert!(matches!(seen.queue_wait, Reading::Value(ms) if (6.0..8.0).contains(&ms)));
+/// assert!(seen.latency_ms.is_some_and(|ms| (35.0..45.0).contains(&ms)));
+/// assert_eq!((seen.baseline_ms, seen.count), (None, 1)); // one says little
+/// ```
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Seen {
     /// How long requests wait, in milliseconds: for [`Chain::queue_wait`](super::Chain::queue_wait).

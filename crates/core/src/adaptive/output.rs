@@ -4,6 +4,20 @@ use super::number::units;
 use super::{Mode, Priority};
 
 /// What is in force from now on. Small, and read by whoever decides.
+///
+/// ```
+/// use tidegate_core::Timestamp;
+/// use tidegate_core::adaptive::{Chain, Controller, Reading, Settings};
+///
+/// let settings = Settings::of([Chain::cpu(), Chain::pressure("db")])?.guard(10_000)?;
+/// let mut controller = Controller::new(settings, 100)?;
+/// let output = controller.step(&[Reading::Value(0.5), Reading::Value(0.3)], Timestamp::EPOCH);
+/// assert_eq!((output.limit, output.computed, output.pressure), (70, 70, 0.3));
+/// assert_eq!((output.share, output.binding), (0.7, Some(1))); // the second chain
+/// assert_eq!((output.guard, output.version), (Some(7000), 1));
+/// assert!(!output.is_warming && !output.is_stale);
+/// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Output {
     /// The limit in force: at least the floor, at most the limit as it was declared.

@@ -6,6 +6,14 @@ use super::number::{float, whole};
 const KEPT_FOR_CRITICAL: f64 = 0.2;
 
 /// How important a request is: those below give way first, each on a ramp of its own over the same pressure.
+///
+/// ```
+/// use tidegate_core::adaptive::Priority;
+///
+/// let at = |pressure| Priority::ALL.map(|class| (class.share(pressure) * 100.0).round());
+/// assert_eq!(at(0.0), [100.0, 100.0, 100.0, 100.0]);
+/// assert_eq!(at(0.5), [100.0, 67.0, 0.0, 0.0]); // critical, default, batch, best effort
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub enum Priority {
     /// Gives way last, from a pressure of 0.8 on.

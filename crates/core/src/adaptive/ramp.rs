@@ -4,6 +4,13 @@ use super::AdaptiveError;
 use super::number::{float, units};
 
 /// The two ends of a [`Ramp`]: `y_lo` up to `x_lo`, `y_hi` from `x_hi` on.
+///
+/// ```
+/// use tidegate_core::adaptive::{Ends, Ramp};
+///
+/// let Ends { x_lo, x_hi, y_lo, y_hi } = Ramp::cpu().ends();
+/// assert_eq!([x_lo, x_hi, y_lo, y_hi], [0.8, 1.0, 1.0, 0.5]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ends {
     /// Up to this reading all is well.
@@ -110,6 +117,11 @@ impl Ramp {
     }
 
     /// The share of requests that fail, from 2 to 50 %: down to a twentieth.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::Ramp;
+    /// assert_eq!([0.02, 0.26, 0.5].map(|share| Ramp::errors().limit(share, 1000)), [1000, 525, 50]);
+    /// ```
     pub const fn errors() -> Self {
         Self(Ends { x_lo: 0.02, x_hi: 0.5, y_lo: 1.0, y_hi: 0.05 })
     }

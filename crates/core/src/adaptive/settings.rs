@@ -6,6 +6,21 @@ use super::{AdaptiveError, Chain, WarmUp};
 const CHAINS_MAX: usize = 16;
 
 /// Whether what comes out counts.
+///
+/// ```
+/// use tidegate_core::Timestamp;
+/// use tidegate_core::adaptive::{Chain, Controller, Mode, Reading, Settings, WarmUp};
+///
+/// let limit = |mode| -> Result<_, tidegate_core::adaptive::AdaptiveError> {
+///     let settings = Settings::of([Chain::pressure("db")])?.mode(mode).warm_up(WarmUp::NONE);
+///     let output = Controller::new(settings, 100)?.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
+///     Ok((output.limit, output.computed))
+/// };
+/// assert_eq!(limit(Mode::Off)?, (100, 100));
+/// assert_eq!(limit(Mode::Shadow)?, (100, 70));
+/// assert_eq!(limit(Mode::Enforce)?, (70, 70));
+/// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Mode {
     /// Nothing is computed; the limit is as it was declared.

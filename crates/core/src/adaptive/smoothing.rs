@@ -10,6 +10,15 @@ use super::number::{float, seconds};
 const GAP_MAX: Duration = Duration::from_secs(5);
 
 /// How readings are averaged over time.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::adaptive::Smoothing;
+///
+/// let (second, smoothing) = (Duration::from_secs(1), Smoothing::default());
+/// let (closed, opened) = (smoothing.next(0.0, 1.0, second), smoothing.next(1.0, 0.0, second));
+/// assert!(closed > 9.0 * (1.0 - opened)); // nine times as far, and more
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Smoothing(Kind);
 
@@ -120,6 +129,14 @@ impl Smoothing {
 }
 
 /// Why a loop will swing: α of opening × (1 + gain) × (dead ticks + 1) is above 1.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::adaptive::{Oscillation, Smoothing};
+///
+/// let found = Smoothing::NONE.oscillation(Duration::from_secs(1), 1.5, 1);
+/// assert_eq!(found, Some(Oscillation { alpha_open: 1.0, gain: 1.5, dead_ticks: 1 }));
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Oscillation {
     /// The weight of one reading that opens.

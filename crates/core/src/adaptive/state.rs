@@ -67,6 +67,15 @@ impl State {
     }
 
     /// How often it was stepped.
+    ///
+    /// ```
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::{Controller, Settings};
+    /// let mut controller = Controller::new(Settings::default(), 1000)?;
+    /// controller.step(&[], Timestamp::EPOCH);
+    /// assert_eq!(controller.state().version(), 1);
+    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+    /// ```
     pub const fn version(&self) -> u64 {
         self.version
     }

@@ -46,6 +46,14 @@ pub struct Urls {
 }
 
 /// A request under way: to be given back when it ends, however it ends.
+///
+/// ```
+/// # use tidegate_core::Timestamp;
+/// # use tidegate_core::adaptive::{Ticket, Urls};
+/// # let (mut urls, now) = (Urls::default(), Timestamp::from_micros(1_700_000_000_000_000));
+/// let ticket: Ticket = urls.begin("/report", now);
+/// urls.end(ticket, now);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     place: u32,
@@ -53,6 +61,21 @@ pub struct Ticket {
 }
 
 /// What is known of a URL over the last minute.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::Timestamp;
+/// use tidegate_core::adaptive::Urls;
+///
+/// let (mut urls, now) = (Urls::default(), Timestamp::from_micros(1_700_000_000_000_000));
+/// assert!(urls.is_empty());
+/// urls.note("/a", Duration::from_millis(100), now);
+/// urls.note("/b", Duration::from_millis(300), now);
+/// urls.note("/b", Duration::from_millis(500), now);
+/// let summary = urls.summary("/b", now);
+/// assert_eq!((summary.count, summary.mean_ms), (2, 400.0));
+/// assert_eq!((urls.len(), urls.busiest(1, now)), (2, vec![(Some("/b"), summary)]));
+/// ```
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct UrlSummary {
     /// How often it was asked for.

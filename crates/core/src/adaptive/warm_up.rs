@@ -12,6 +12,20 @@ const NEAR_CLOSED: f64 = 0.2;
 const BEGINS_WITH: f64 = 1.0 / 3.0;
 
 /// From a third of the limit to all of it, after it was near closed for a while.
+///
+/// ```
+/// use tidegate_core::Timestamp;
+/// use tidegate_core::adaptive::{Chain, Controller, Reading, Settings, WarmUp};
+///
+/// let start = |warm_up| -> Result<_, tidegate_core::adaptive::AdaptiveError> {
+///     let settings = Settings::of([Chain::pressure("db")])?.warm_up(warm_up);
+///     Ok(Controller::new(settings, 90)?.step(&[Reading::Value(0.0)], Timestamp::EPOCH).limit)
+/// };
+/// assert_eq!(start(WarmUp::default())?, 90);
+/// assert_eq!(start(WarmUp::default().on_start(true))?, 30);
+/// assert_eq!(start(WarmUp::NONE)?, 90);
+/// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WarmUp {
     after: Duration,
