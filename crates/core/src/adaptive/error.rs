@@ -98,7 +98,10 @@ impl fmt::Display for AdaptiveError {
                  the second may not be above the first"
             ),
             Self::RateAboveLimit { rate, limit } => {
-                write!(f, "max_rate {rate} is above the limit of {limit}: lower it, or raise the limit")
+                write!(
+                    f,
+                    "max_rate {rate} is above the limit of {limit}: lower one or raise the other"
+                )
             }
             Self::ZeroLimit => f.write_str("limit is 0: give at least 1"),
             Self::LimitTooLarge(n) => write!(f, "limit {n} is above 2^53 and could not be exact"),
@@ -115,10 +118,9 @@ impl fmt::Display for AdaptiveError {
             }
             Self::Play(play) => write!(f, "play {play}: expected a number from 0 to 0.5"),
             Self::HoldTooLong(hold) => write!(f, "hold {hold:?}: expected at most 1h"),
-            Self::AbsencePressure(pressure) => write!(
-                f,
-                "pressure {pressure} of a missing signal: expected a number from 0 to 1"
-            ),
+            Self::AbsencePressure(pressure) => {
+                write!(f, "pressure {pressure} of a missing signal: expected a number from 0 to 1")
+            }
             Self::ZeroFailures => f.write_str("failures is 0: give at least 1"),
             Self::ZeroWarmUp => f.write_str("warm-up over 0s: give a time, or leave it out"),
             Self::NoChain => f.write_str("no chain: give at least one source"),
@@ -129,7 +131,10 @@ impl fmt::Display for AdaptiveError {
                 "chain name `{}`: expected 1 to 64 bytes",
                 name.chars().take(80).collect::<String>().escape_debug()
             ),
-            Self::ZeroFloor => f.write_str("floor is 0: give at least 1, or nothing gets through that could show that it is better"),
+            Self::ZeroFloor => f.write_str(
+                "floor is 0: give at least 1, or nothing gets through that could show that all \
+                 is well again",
+            ),
             Self::ZeroGuard => f.write_str("guard is 0: give at least 1, or leave it out"),
             Self::Pool(n) => write!(f, "pool of {n}: expected 1 to 1000000 places"),
             Self::NotAState => f.write_str("these bytes are no state of these chains"),

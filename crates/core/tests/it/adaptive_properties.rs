@@ -317,9 +317,13 @@ proptest! {
         noted in vec((0..6_u64, 0..3_u64, any::<u32>().prop_map(reading_of), 0..5_u64), 0..20),
         order in any::<u64>(), signal in prop::sample::select(vec![Signal::Share, Signal::Millis])
     ) {
-        let node_reading = |&(_, tick, reading, weight): &(u64, u64, Reading, u64)| NodeReading { tick, reading, weight };
+        let node_reading = |it: &(u64, u64, Reading, u64)| {
+            NodeReading { tick: it.1, reading: it.2, weight: it.3 }
+        };
         let mut one = Gathered::default();
-        noted.iter().for_each(|it| one.note(it.0, node_reading(it)));
+        for it in &noted {
+            one.note(it.0, node_reading(it));
+        }
         // Turned, split over two, merged both ways and once more.
         let mut turned = noted.clone();
         turned.reverse();
