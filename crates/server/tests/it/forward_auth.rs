@@ -7,10 +7,10 @@ use crate::support::{Folder, Reply, Server};
 
 const CONFIG: &str = r#"
 policies:
-  login: { algorithm: fixed-window, limit: 2/h }
-  api: { algorithm: fixed-window, limit: 2/h, key: "header:x-user" }
-  dear: { algorithm: fixed-window, limit: 10/h }
-  pages: { algorithm: fixed-window, limit: 2/h }
+  login: { algorithm: sliding-log, limit: 2/h }
+  api: { algorithm: sliding-log, limit: 2/h, key: "header:x-user" }
+  dear: { algorithm: sliding-log, limit: 10/h }
+  pages: { algorithm: sliding-log, limit: 2/h }
 routes:
   - { match: { path: /api/login, method: POST }, policy: login, key: [client_ip, "header:x-user"] }
   - { match: { path: /dear }, policy: dear, cost: 6 }

@@ -12,7 +12,7 @@ use crate::support::{Folder, Server};
 
 const CONFIG: &str = r#"
 policies:
-  site: { algorithm: fixed-window, limit: 3/h }
+  site: { algorithm: sliding-log, limit: 3/h }
 routes:
   - { match: { path: "/api/*", method: POST }, policy: site, key: [client_ip, "header:x-user"] }
 client_ip: { trusted_proxies: [127.0.0.1] }

@@ -18,7 +18,7 @@ use crate::support::{DEADLINE, Reply, run, tidegate};
 const FREE: &str = "";
 /// Three for everybody.
 const THREE: &str =
-    "policies: { few: { algorithm: fixed-window, limit: 3/h } }\nroutes: [{ policy: few }]";
+    "policies: { few: { algorithm: sliding-log, limit: 3/h } }\nroutes: [{ policy: few }]";
 
 #[test]
 fn a_request_reaches_the_upstream_and_its_answer_comes_back() {
@@ -223,7 +223,7 @@ fn every_url_is_measured_by_itself() {
 #[test]
 fn routes_decide_by_what_is_passed_on() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
-    let more = "policies: { login: { algorithm: fixed-window, limit: 1/h } }\n\
+    let more = "policies: { login: { algorithm: sliding-log, limit: 1/h } }\n\
         routes: [{ match: { path: /login, method: POST, host: shop.example }, policy: login }]\n\
         client_ip: { trusted_proxies: [127.0.0.1] }";
     let proxy = Proxy::start(&folder, &origin.url(), "", more);
@@ -407,7 +407,7 @@ fn a_new_configuration_leads_elsewhere_without_a_restart() {
 fn one_line_is_enough() {
     let origin = Origin::mirror();
     let upstream = origin.url();
-    let args = ["--upstream", &upstream, "--limit", "fixed-window 2/h", "--listen", "127.0.0.1:0"];
+    let args = ["--upstream", &upstream, "--limit", "sliding-log 2/h", "--listen", "127.0.0.1:0"];
     let mut proxy = Proxy::launched(&mut tidegate(&[&["proxy"], &args[..]].concat()));
     let asked: Vec<_> = (0..3).map(|_| proxy.server.get("/").status).collect();
     assert_eq!(asked, [200, 200, 429]);

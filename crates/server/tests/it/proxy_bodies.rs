@@ -284,7 +284,7 @@ fn both_bodies_can_be_under_way_at_once() {
 fn an_answer_before_the_body_was_read_leaves_a_sound_connection_or_none() {
     let folder = Folder::new();
     let origin = Origin::mirror();
-    let more = "policies: { none: { algorithm: fixed-window, limit: 1/h } }\n\
+    let more = "policies: { none: { algorithm: sliding-log, limit: 1/h } }\n\
         routes: [{ match: { path: /few }, policy: none }]";
     let proxy = Proxy::start(&folder, &origin.url(), "", more);
     assert_eq!(proxy.server.get("/few").status, 200);

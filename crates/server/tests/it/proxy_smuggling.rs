@@ -141,7 +141,7 @@ fn one_length_twice_is_one_length() {
 #[test]
 fn what_is_behind_a_body_is_another_request_with_a_limit_of_its_own() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
-    let more = "policies: { one: { algorithm: fixed-window, limit: 1/h } }\n\
+    let more = "policies: { one: { algorithm: sliding-log, limit: 1/h } }\n\
         routes: [{ match: { path: /smuggled }, policy: one }]";
     let proxy = Proxy::start(&folder, &origin.url(), "", more);
     let mut stream = proxy.server.connect();

@@ -37,7 +37,7 @@ impl Drop for Echo {
 fn a_websocket_goes_through_both_ways() {
     let (folder, echo) = (Folder::new(), Echo::start());
     let more =
-        "policies: { one: { algorithm: fixed-window, limit: 1/h } }\nroutes: [{ policy: one }]";
+        "policies: { one: { algorithm: sliding-log, limit: 1/h } }\nroutes: [{ policy: one }]";
     let upstream = format!("http://127.0.0.1:{}", echo.port);
     let proxy = Proxy::start(&folder, &upstream, "", more);
     let script = root().join("crates/server/tests/clients/ws_client.mjs");
