@@ -67,6 +67,7 @@ fn main() -> ExitCode {
     let lines = logs::start();
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
+        Command::Bench(args) => cli::bench::run(&args),
         Command::Check(args) => cli::check::run(&args),
         Command::Completions(args) => Ok(cli::completions::run(&args)),
         Command::Config(args) => cli::config::run(&args),
