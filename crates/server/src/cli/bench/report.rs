@@ -167,7 +167,8 @@ impl Latency {
 
 /// In steps of 1, 2, 5, 10 and so on, from the shortest to the longest.
 fn bars(times: &Histogram) -> Vec<Bar> {
-    let edges = (0..14).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    // The last is beyond the longest that is told apart.
+    let edges = (0..13).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
     let edges: Vec<u64> = std::iter::once(0).chain(edges).collect();
     let bar = |pair: &[u64]| Bar {
         from_us: us(pair[0]),
