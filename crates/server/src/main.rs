@@ -32,6 +32,8 @@ mod docs;
 mod doors;
 mod envoy;
 mod exact;
+#[cfg(test)]
+mod fuzz;
 mod gate;
 mod gather;
 mod headers;

@@ -78,7 +78,13 @@ impl Form {
         };
         match Line::new(throttle(0).into()).ask(key).await {
             Ok(Ok(_)) => Ok(throttle(question.cost)),
-            _ => Err(refused),
+            _ => Err(Trouble::new(
+                refused.kind,
+                format!(
+                    "{}; over HTTP a --limit can only go along to throttlecrab: ask for a --policy",
+                    refused.message
+                ),
+            )),
         }
     }
 }
@@ -196,7 +202,43 @@ fn decode(bytes: &[u8]) -> Result<Option<Answer>, Trouble> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::fuzz::{self, Grammar};
+
+    const GRAMMAR: Grammar = Grammar {
+        whole: &["HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"allowed\":true}"],
+        words: &[
+            "HTTP/1.1 ",
+            "200",
+            " OK\r\n",
+            "content-length: ",
+            "Content-Length:",
+            "18446744073709551615",
+            "-1",
+            "16",
+            "connection: close\r\n",
+            "transfer-encoding: chunked\r\n",
+            "\r\n",
+            "{\"allowed\":",
+            "true",
+            "}",
+            "{\"detail\":\"x\"}",
+            "\0",
+        ],
+    };
+
+    proptest! {
+        #![proptest_config(fuzz::config(10_000))]
+
+        #[test]
+        fn whatever_is_answered_is_a_decision_or_trouble(bytes in fuzz::bytes_like(GRAMMAR)) {
+            if let Ok(Some(Ok(_))) = fuzz::held_to(20, &bytes, || read(&bytes)) {
+                prop_assert!(bytes.starts_with(b"HTTP/1."), "{:?}", String::from_utf8_lossy(&bytes));
+            }
+        }
+    }
 
     fn read(bytes: &[u8]) -> Result<Option<Result<bool, Trouble>>, Trouble> {
         decode(bytes)?.map(|answer| answer.meaning(bytes)).transpose()

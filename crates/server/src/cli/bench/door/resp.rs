@@ -200,7 +200,45 @@ fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Trouble> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::fuzz::{self, Grammar};
+
+    const GRAMMAR: Grammar = Grammar {
+        whole: &["*5\r\n:0\r\n:20\r\n:19\r\n:-1\r\n:3\r\n", "-ERR no\r\n"],
+        words: &[
+            "*5\r\n",
+            "*-1\r\n",
+            "*1000000000\r\n",
+            "$1000000000\r\n",
+            ":0\r\n",
+            ":-9223372036854775809\r\n",
+            ":x\r\n",
+            "-ERR no\r\n",
+            "+OK\r\n",
+            "\r\n",
+            "\n",
+            "\r",
+            "*",
+            ":",
+            "-",
+        ],
+    };
+
+    proptest! {
+        #![proptest_config(fuzz::config(10_000))]
+
+        #[test]
+        fn an_answer_is_as_long_as_it_says_and_needs_no_more(bytes in fuzz::bytes_like(GRAMMAR)) {
+            if let Ok(Some(read)) = fuzz::held_to(20, &bytes, || decode(&bytes)) {
+                let length = read.1;
+                prop_assert!((1..=bytes.len()).contains(&length));
+                prop_assert_eq!(decode(&bytes[..length - 1]), Ok(None));
+                prop_assert_eq!(decode(&bytes[..length]), Ok(Some(read)));
+            }
+        }
+    }
 
     #[test]
     fn an_answer_is_read_once_it_is_whole() {
