@@ -1,5 +1,6 @@
 //! The command line: what can be typed, and what the exit codes mean.
 
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -41,6 +42,7 @@ Examples:
   tidegate simulate sync-lag                why nodes that count by themselves admit too much
   tidegate replay access.log --policy api   what a policy would have denied
   tidegate cost --peak-rps 50000            what adaptive limits save
+  tidegate bench --door resp                how fast a door answers, and how late
 
 Exit codes: 0 ok or allowed, 1 error, 2 denied (check), 64 usage.
 Environment: RUST_LOG sets what is logged (error, warn, info, debug, trace, or
@@ -63,6 +65,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Args),
+    Bench(bench::Args),
     Check(check::Args),
     Completions(completions::Args),
     Config(config::Args),

@@ -32,6 +32,8 @@ mod docs;
 mod doors;
 mod envoy;
 mod exact;
+#[cfg(test)]
+mod fuzz;
 mod gate;
 mod gather;
 mod headers;
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
     let lines = logs::start();
     let done = match cli.wanted() {
         Command::Serve(args) => cli::serve::run(&args),
+        Command::Bench(args) => cli::bench::run(&args),
         Command::Check(args) => cli::check::run(&args),
         Command::Completions(args) => Ok(cli::completions::run(&args)),
         Command::Config(args) => cli::config::run(&args),

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+pub(super) use self::source::usual_config;
 use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
 use crate::adaptive::Follower;

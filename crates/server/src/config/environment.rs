@@ -83,7 +83,15 @@ fn variable(inside: &str, lookup: Lookup<'_>) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::fuzz::{self, Grammar};
+
+    const GRAMMAR: Grammar = Grammar {
+        whole: &["redis://${HOST}:6379", "${NOPE:-5/h} $$x"],
+        words: &["$", "$$", "${", "}", "HOST", ":-", "a", "ö"],
+    };
 
     fn lookup(name: &str) -> Option<String> {
         match name {
@@ -129,6 +137,18 @@ mod tests {
             ("${1A}", "`${1A}` names no variable: expected `${NAME}` or `${NAME:-default}`"),
         ] {
             assert_eq!(expand(text, &lookup).map(|text| text.text), Err(expected.to_owned()));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(fuzz::config(10_000))]
+
+        #[test]
+        fn whatever_is_written_comes_out_if_its_signs_are_doubled(text in fuzz::text_like(GRAMMAR)) {
+            let expanded = fuzz::held_to(20, text.as_bytes(), || expand(&text.replace('$', "$$"), &lookup));
+            prop_assert_eq!(expanded.map(|it| (it.text, it.is_substituted)), Ok((text.clone(), false)));
+            // As it is, it is text or an error.
+            let _ = fuzz::held_to(50, text.as_bytes(), || expand(&text, &lookup));
         }
     }
 }

@@ -170,8 +170,11 @@ fn there((key, value): (&'static str, &Misplaced)) -> Option<(&'static str, Loca
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::envoy::build::Building;
+    use crate::fuzz::{self, Grammar};
 
     /// What is wrong with a file of so many levels.
     fn told(levels: usize) -> Vec<String> {
@@ -212,5 +215,69 @@ mod tests {
         building.add("f".as_ref(), parse("f".as_ref(), &text).unwrap());
         let errors = building.finish().unwrap_err();
         assert!(matches!(&errors[..], [one] if one.to_string().ends_with(&too_deep())));
+    }
+
+    /// What files of rules are made of.
+    const GRAMMAR: Grammar = Grammar {
+        whole: &[
+            "domain: d\ndescriptors:\n  - key: k\n    rate_limit: { unit: day, requests_per_unit: 1, name: n }\n  - { key: a, value: '*', share_threshold: true, descriptors: [{ key: b, rate_limit: { unlimited: true } }] }\n",
+        ],
+        words: &[
+            "domain: d\n",
+            "descriptors:\n",
+            "  - ",
+            "- ",
+            "key: k\n",
+            "value: v\n",
+            "    ",
+            "\n",
+            "rate_limit:",
+            "{ unit: day, requests_per_unit: 1 }",
+            "{ key: k, value: '*', share_threshold: true }",
+            "descriptors: [",
+            "{ key: a",
+            "}",
+            "]",
+            ", ",
+            "unlimited: true",
+            "replaces: [{ name: n }]",
+            "name: n",
+            "algorithm: gcra",
+            "burst: 5",
+            "requests_per_unit: ",
+            "4294967296",
+            "-1",
+            "unit: ",
+            "shadow_mode: true",
+            "&a ",
+            "*a",
+            "\"",
+            "'",
+            ": ",
+            "~",
+            "|\n",
+            "\t",
+        ],
+    };
+
+    proptest! {
+        #![proptest_config(fuzz::config(4_000))]
+
+        #[test]
+        fn whatever_is_in_a_file_becomes_rules_or_errors(text in fuzz::text_like(GRAMMAR), is_wrapped in any::<bool>()) {
+            let text = if is_wrapped { format!("domain: d\ndescriptors: [{text}]") } else { text };
+            let built = fuzz::held_to(500, text.as_bytes(), || {
+                let mut building = Building::default();
+                match parse("f".as_ref(), &text) {
+                    Ok(document) => building.add("f".as_ref(), document),
+                    Err(error) => building.errors.push(error),
+                }
+                building.finish()
+            });
+            // Every rule that was taken can be asked.
+            for (name, policy) in built.iter().flat_map(|rules| rules.policies()) {
+                prop_assert!(tidegate::Engine::builder().policy(name, policy).build().is_ok(), "{name}");
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod adaptive;
+mod bench;
 mod check;
 mod completions;
 mod config;

@@ -10,11 +10,15 @@ use crate::reload::Source;
 /// What is served without being told, if it is there.
 const USUAL: &str = "tidegate.yaml";
 
+/// The usual file, if there is one.
+pub(crate) fn usual_config() -> Option<PathBuf> {
+    Path::new(USUAL).exists().then(|| PathBuf::from(USUAL))
+}
+
 /// The file that is named, the usual one if there is one, or the demo; none of these where Envoy's rules are all that
 /// is wanted.
 pub(super) fn of(args: &Args) -> Source {
-    let usual = || Path::new(USUAL).exists().then(|| PathBuf::from(USUAL));
-    let file = args.config.clone().or_else(usual);
+    let file = args.config.clone().or_else(usual_config);
     let rules = args.envoy.path();
     let files = file.iter().chain(rules).cloned().collect();
     let (args, has_rules) = (args.clone(), rules.is_some());

@@ -136,8 +136,11 @@ mod tests {
     use axum::http::StatusCode;
     use axum::response::IntoResponse;
     use hyper::body::Frame;
+    use proptest::prelude::*;
 
+    use super::super::request::{BatchRequest, Request};
     use super::*;
+    use crate::fuzz::{self, Grammar};
 
     /// A body that never comes.
     struct Silent;
@@ -170,6 +173,61 @@ mod tests {
             ("checks[3]", "duplicate field `key` at line 1", "checks[3].key"),
         ] {
             assert_eq!(field(path, error), expected, "{path}");
+        }
+    }
+
+    /// Bodies of questions, whole and in parts, with numbers and nesting that are nobody's.
+    const GRAMMAR: Grammar = Grammar {
+        whole: &[
+            r#"{"policy":"api","key":"k","cost":3}"#,
+            r#"{"policy":"api","keys":{"ip":"a","b":"c"}}"#,
+            r#"{"atomic":true,"checks":[{"policy":"api","key":"k"},{"policy":"b","key":"\u00e9"}]}"#,
+        ],
+        words: &[
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"policy\"",
+            "\"key\"",
+            "\"keys\"",
+            "\"cost\"",
+            "\"checks\"",
+            "\"atomic\"",
+            "\"api\"",
+            "\"policy\":\"api\"",
+            "\"key\":\"k\"",
+            "\"cost\":1",
+            "\"checks\":[",
+            "{\"policy\":\"api\",\"key\":\"k\"}",
+            "1",
+            "-1",
+            "1e400",
+            "9007199254740993",
+            "0.5",
+            "true",
+            "null",
+            "\"",
+            "\\",
+            "\\u0000",
+            "\\ud800",
+            " ",
+            "\n",
+            "NaN",
+        ],
+    };
+
+    proptest! {
+        #![proptest_config(fuzz::config(10_000))]
+
+        #[test]
+        fn whatever_a_body_holds_is_a_question_or_a_problem(body in fuzz::bytes_like(GRAMMAR)) {
+            let one = fuzz::held_to(100, &body, || decode::<Request<'_>>(&body).map(|it| it.question().is_ok()));
+            let many = fuzz::held_to(300, &body, || decode::<BatchRequest<'_>>(&body).map(|it| it.questions().is_ok()));
+            // Nothing is both: each has fields that the other does not know.
+            prop_assert!(one.is_err() || many.is_err());
         }
     }
 }

@@ -1,13 +1,19 @@
 use axum::http::Request;
+use proptest::prelude::*;
 
 use super::*;
+use crate::fuzz::{self, Grammar};
 
 const PROXY: &str = "10.0.0.1";
 const STRANGER: &str = "198.51.100.9";
 
 /// What is seen of a request from `peer`, as `client method host path query`.
 fn seen(peer: &str, headers: &[(&str, &str)]) -> Result<String, Doubtful> {
-    let client_ip = ClientIp::new().trust("10.0.0.0/8").unwrap();
+    seen_by(&ClientIp::new(), peer, headers)
+}
+
+fn seen_by(client_ip: &ClientIp, peer: &str, headers: &[(&str, &str)]) -> Result<String, Doubtful> {
+    let client_ip = client_ip.clone().trust("10.0.0.0/8").unwrap();
     let mut request = Request::get("/v1/auth?own=1").header("host", "tidegate");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -115,5 +121,82 @@ fn hosts_have_one_spelling() {
         ("", ""),
     ] {
         assert_eq!(host_name(host), expected);
+    }
+}
+
+/// What proxies write, what clients make up, and what confuses whoever reads it.
+const GRAMMAR: Grammar = Grammar {
+    whole: &["192.0.2.1, 10.0.0.9", "for=192.0.2.1;proto=https, for=\"[2001:db8::1]:80\""],
+    words: &[
+        "192.0.2.1",
+        "10.0.0.9",
+        "2001:db8::1",
+        "[2001:db8::1]",
+        "[2001:db8::1]:80",
+        "192.0.2.1:80",
+        "::ffff:192.0.2.1",
+        "unknown",
+        "_hidden",
+        ",",
+        ", ",
+        ";",
+        "for=",
+        "For=",
+        "by=",
+        "host=",
+        "proto=https",
+        "\"",
+        "\\\"",
+        "\\",
+        "for=\"[2001:db8::1]\"",
+        "for=192.0.2.1",
+        "=",
+        " ",
+        "\t",
+        "for=\"",
+        "]",
+        "[",
+        "%",
+        "0x7f.1",
+        "1",
+        "/a/../b",
+        "%2e%2e",
+        "//",
+        "?",
+        "#",
+        "shop.example",
+    ],
+};
+
+/// What fits into a header.
+fn header_like() -> impl Strategy<Value = String> {
+    let visible =
+        |text: String| text.replace(|char: char| !(' '..='~').contains(&char) && char != '\t', "");
+    fuzz::text_like(GRAMMAR).prop_map(visible)
+}
+
+proptest! {
+    #![proptest_config(fuzz::config(5_000))]
+
+    #[test]
+    fn nothing_that_a_stranger_sends_makes_it_somebody_else(text in header_like()) {
+        for name in ["x-forwarded-for", "forwarded", "x-real-ip"] {
+            let said = fuzz::held_to(20, text.as_bytes(), || seen(STRANGER, &[(name, &text)]));
+            prop_assert_eq!(said.as_deref(), Ok("198.51.100.9 GET tidegate /v1/auth own=1"));
+        }
+    }
+
+    #[test]
+    fn whatever_a_client_makes_up_its_proxy_has_the_last_word(text in header_like(), uri in header_like()) {
+        let hops = format!("{text}, 203.0.113.7");
+        let forwarded = format!("{text}, for=203.0.113.7");
+        let ways = [(ClientIp::new(), ("x-forwarded-for", &*hops)), (ClientIp::new().forwarded(), ("forwarded", &*forwarded))];
+        for (client_ip, (name, value)) in ways {
+            let (headers, sent) = ([(name, value), ("x-forwarded-uri", &*uri)], [value, &uri].concat());
+            let said = fuzz::held_to(20, sent.as_bytes(), || seen_by(&client_ip, PROXY, &headers));
+            // Where nobody can tell what was meant, it is refused, or everybody behind the proxy is one.
+            let client = said.as_deref().map_or("", |said| said.split(' ').next().unwrap());
+            prop_assert!(["", "203.0.113.7", PROXY].contains(&client), "{name}: {value}: {client}");
+        }
     }
 }

@@ -1,4 +1,7 @@
+use proptest::prelude::*;
+
 use super::*;
+use crate::fuzz::{self, Grammar};
 
 /// The commands in some bytes, as far as they are whole, and what is wrong with the rest.
 fn read(mut bytes: &[u8]) -> (Vec<Vec<String>>, Option<String>) {
@@ -104,4 +107,78 @@ fn a_command_of_the_largest_size_is_read() {
     assert_eq!(read(many.as_bytes()).0[0].len(), 64);
     let words = "x ".repeat(65) + "\r\n";
     assert_eq!(read(words.as_bytes()).1.as_deref(), Some("more than 64 arguments"));
+}
+
+/// What the protocol is made of, and claims that are too large, negative or no numbers.
+const GRAMMAR: Grammar = Grammar {
+    whole: &[
+        "*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*1\r\n$4\r\nPING\r\n",
+        "ECHO 'a b' \"c\\x41\"\r\nPING\r\n",
+    ],
+    words: &[
+        "*1\r\n",
+        "*2\r\n",
+        "*3\r\n",
+        "*0\r\n",
+        "*-1\r\n",
+        "*65\r\n",
+        "*1000000000\r\n",
+        "$4\r\nPING\r\n",
+        "$0\r\n\r\n",
+        "$3\r\nkey\r\n",
+        "$-1\r\n",
+        "$65535\r\n",
+        "$99999999999999999999\r\n",
+        "$",
+        "*",
+        "\r\n",
+        "\n",
+        "\r",
+        " ",
+        "PING\r\n",
+        "ECHO 'a b' \"c\"\r\n",
+        "\"",
+        "'",
+        "\\x",
+        "1",
+        "-",
+        ":1\r\n",
+        "+OK\r\n",
+        "\0",
+    ],
+};
+
+/// The same, for bytes that come in two pieces.
+fn read_in_pieces(bytes: &[u8], at: usize) -> (Vec<Vec<String>>, Option<String>) {
+    let (mut commands, broken) = read(&bytes[..at]);
+    if broken.is_some() {
+        return (commands, broken);
+    }
+    let mut places = Places::new();
+    let mut taken = 0;
+    for _ in &commands {
+        taken += next(&bytes[taken..], &mut places).unwrap().unwrap();
+    }
+    let (more, broken) = read(&bytes[taken..]);
+    commands.extend(more);
+    (commands, broken)
+}
+
+proptest! {
+    #![proptest_config(fuzz::config(10_000))]
+
+    #[test]
+    fn whatever_is_sent_is_read_alike_in_one_piece_and_in_two(bytes in fuzz::bytes_like(GRAMMAR), at in any::<prop::sample::Index>()) {
+        let whole = read(&bytes);
+        let at = at.index(bytes.len() + 1);
+        prop_assert_eq!(read_in_pieces(&bytes, at), whole, "{:?} at {}", String::from_utf8_lossy(&bytes), at);
+    }
+
+    #[test]
+    fn nothing_is_held_for_a_command(bytes in fuzz::bytes_like(GRAMMAR)) {
+        let mut places = Places::new();
+        let info = allocation_counter::measure(|| _ = next(&bytes, &mut places));
+        // What is wrong is a line of text.
+        prop_assert!(info.bytes_max <= 256, "{}", info.bytes_max);
+    }
 }

@@ -155,3 +155,56 @@ impl<'de, const N: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<N, T>
         deserializer.deserialize_seq(AtMostVisitor(PhantomData))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fuzz::{self, Grammar};
+
+    /// Requests as protobuf spells them in JSON, whole and in parts.
+    const GRAMMAR: Grammar = Grammar {
+        whole: &[
+            r#"{"domain":"d","hitsAddend":2,"descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"requestsPerUnit":1,"unit":"DAY"}}]}"#,
+        ],
+        words: &[
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"domain\":\"edge\"",
+            "\"descriptors\":[",
+            "\"entries\":[",
+            "{\"key\":\"k\",\"value\":\"v\"}",
+            "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\",\"value\":\"v\"}]}]}",
+            "\"hitsAddend\":",
+            "\"hits_addend\":\"7\"",
+            "\"limit\":{\"requestsPerUnit\":1,\"unit\":\"DAY\"}",
+            "\"isNegativeHits\":true",
+            "null",
+            "1",
+            "-1",
+            "\"18446744073709551616\"",
+            "1e400",
+            "\"",
+            "\\u0000",
+            " ",
+        ],
+    };
+
+    proptest! {
+        #![proptest_config(fuzz::config(10_000))]
+
+        #[test]
+        fn whatever_a_body_holds_is_a_request_or_an_error(body in fuzz::bytes_like(GRAMMAR)) {
+            let read = fuzz::held_to(300, &body, || {
+                let json: JsonRequest<'_> = serde_json::from_slice(&body).ok()?;
+                json.request().ok().map(|request| request.descriptors.len())
+            });
+            prop_assert!(read.is_none_or(|count| (1..=DESCRIPTORS_MAX).contains(&count)));
+        }
+    }
+}

@@ -98,7 +98,11 @@ fn wrapped(message: &[u8]) -> Result<u64, Bad> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
     use super::*;
+    use crate::fuzz::{self, Grammar};
 
     /// As the classes of Envoy's own API write it: two descriptors, one with a limit and hits of its own.
     const FROM_ENVOY: &[u8] = b"\x0a\x04edge\
@@ -187,5 +191,75 @@ mod tests {
     fn fields_of_later_versions_are_skipped() {
         let later = b"\x0a\x01d\x12\x00\xa0\x06\x01\xa1\x0612345678\xa2\x06\x02xy\xa5\x061234";
         assert_eq!(decode(later).unwrap().descriptors.len(), 1);
+    }
+
+    /// The same messages, read by somebody else.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct TheirRequest {
+        #[prost(string, tag = "1")]
+        domain: String,
+        #[prost(message, repeated, tag = "2")]
+        descriptors: Vec<TheirDescriptor>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct TheirDescriptor {
+        #[prost(message, repeated, tag = "1")]
+        entries: Vec<TheirEntry>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct TheirEntry {
+        #[prost(string, tag = "1")]
+        key: String,
+        #[prost(string, tag = "2")]
+        value: String,
+    }
+
+    /// Fields, whole and in parts, with lengths that are right, too long and of ten bytes.
+    const GRAMMAR: Grammar = Grammar {
+        whole: &[
+            "\x0a\x04edge\x12\x08\x0a\x06\x0a\x01k\x12\x01v\x18\x05",
+            "\x0a\x01d\x12\x0e\x0a\x06\x0a\x01k\x12\x01v\x12\x04\x08\x2a\x10\x03\x12\x08\x0a\x06\x0a\x01a\x12\x01b",
+        ],
+        words: &[
+            "\x0a\x04edge",
+            "\x0a\x01x",
+            "\x12\x0a\x0a\x08\x0a\x01k\x12\x03abc",
+            "\x12\x08\x0a\x06\x0a\x01k\x12\x01v",
+            "\x12\x00",
+            "\x18\x05",
+            "\x18\x00",
+            "\x0a",
+            "\x12",
+            "\x1a",
+            "\x12\x7f",
+            "\x08\x01",
+            "\x1d\x01\x02\x03\x04",
+            "\x19",
+            "\x0b",
+            "\x0c",
+            "\x1a\x02\x08\x07",
+            "\x12\x04\x08\x2a\x10\x03",
+            "\x7f",
+            "\x00",
+        ],
+    };
+
+    proptest! {
+        #![proptest_config(fuzz::config(20_000))]
+
+        #[test]
+        fn what_we_read_others_read_the_same(message in fuzz::bytes_like(GRAMMAR)) {
+            let Ok(request) = fuzz::held_to(200, &message, || decode(&message)) else { return Ok(()) };
+            let theirs = TheirRequest::decode(&*message).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            prop_assert_eq!(request.domain, theirs.domain);
+            let entries = |descriptor: &Descriptor<'_>| {
+                let pair = |entry: &Entry<'_>| TheirEntry { key: entry.key.into(), value: entry.value.into() };
+                TheirDescriptor { entries: descriptor.entries.iter().map(pair).collect() }
+            };
+            let ours: Vec<_> = request.descriptors.iter().map(entries).collect();
+            prop_assert_eq!(ours, theirs.descriptors);
+        }
     }
 }

@@ -1,0 +1,129 @@
+//! A server of our own: another process, so that what it uses is its own, on free ports of the loopback.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::door::DoorKind;
+use crate::cli::Failure;
+
+/// For the server to say where it listens.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// What the kernel counts in `/proc/PID/stat`, per second: fixed for all that programs are told, on every machine.
+const TICKS_PER_S: u64 = 100;
+/// What a limit is called that was typed.
+pub(super) const POLICY: &str = "bench";
+
+/// Ended when dropped.
+#[derive(Debug)]
+pub(super) struct Own {
+    child: Child,
+    folder: PathBuf,
+    /// Where it is reached.
+    pub(super) url: String,
+}
+
+/// What it serves.
+#[derive(Clone, Debug)]
+pub(super) enum Serves {
+    /// A file, or whatever `tidegate serve` takes without one.
+    Config(Option<PathBuf>),
+    Limit(String),
+}
+
+impl Own {
+    pub(super) fn start(door: DoorKind, serves: &Serves) -> Result<Self, Failure> {
+        let cannot = |why: String| Failure::new(format!("cannot start a server to measure: {why}"));
+        let folder = folder().map_err(|error| cannot(error.to_string()))?;
+        let child = spawn(door, serves, &folder);
+        let mut child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                let _ = fs::remove_dir_all(&folder);
+                return Err(cannot(error.to_string()));
+            }
+        };
+        let stdout = child.stdout.take();
+        let mut own = Self { child, folder, url: String::new() };
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let lines = stdout.map(BufReader::new).into_iter().flat_map(BufRead::lines);
+            let found = lines.map_while(Result::ok).find_map(|line| place(door, &line));
+            // Who waited for it may have given up.
+            let _ = tell.send(found);
+        });
+        match told.recv_timeout(START_TIMEOUT) {
+            Ok(Some(url)) => {
+                own.url = url;
+                Ok(own)
+            }
+            // It has said why itself.
+            Ok(None) => Err(cannot("it has ended".to_owned())),
+            Err(_) => Err(cannot(format!("it does not listen after {START_TIMEOUT:?}"))),
+        }
+    }
+
+    /// Processor time so far; nothing where there is no `/proc`.
+    pub(super) fn cpu(&self) -> Option<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // Counted from behind the name, which may hold anything.
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / TICKS_PER_S))
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A folder that nobody else can have made, or look into.
+fn folder() -> std::io::Result<PathBuf> {
+    let name = format!("tidegate-bench-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    Ok(folder)
+}
+
+fn spawn(door: DoorKind, serves: &Serves, folder: &Path) -> std::io::Result<Child> {
+    let any = "127.0.0.1:0";
+    let socket = format!("unix:{}", folder.join("http.sock").display());
+    let http = if door == DoorKind::Unix { socket.as_str() } else { any };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["serve", "--listen", http, "--resp", any, "--grpc", any]);
+    match serves {
+        Serves::Config(None) => {}
+        Serves::Config(Some(file)) => {
+            command.arg("-c").arg(file);
+        }
+        Serves::Limit(limit) => {
+            let file = folder.join("bench.yaml");
+            let quoted = serde_json::to_string(limit)?;
+            fs::write(&file, format!("policies: {{ {POLICY}: {quoted} }}\n"))?;
+            command.arg("-c").arg(file);
+        }
+    }
+    // In a group of its own: a Ctrl-C is for us, who want its last answers.
+    command.process_group(0);
+    command.env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+}
+
+/// Where a door listens, if that is what a line says.
+fn place(door: DoorKind, line: &str) -> Option<String> {
+    let url = match door {
+        DoorKind::Http | DoorKind::Unix => line.strip_prefix("tidegate listens on ")?,
+        DoorKind::Resp => line.strip_prefix("and the Redis protocol on ")?.split(":  ").next()?,
+        DoorKind::Grpc => line.strip_prefix("for Envoy: gRPC on ")?,
+        DoorKind::Embedded => return None,
+    };
+    Some(url.to_owned())
+}
