@@ -8,6 +8,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::http::uri::Authority;
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -112,7 +113,9 @@ fn request(
     body: Bytes,
 ) -> Result<Request<Full<Bytes>>, String> {
     let (base, host) = match server {
-        Place::Tcp(uri) => (uri.path().trim_end_matches('/'), uri.authority().map(|it| it.as_str())),
+        Place::Tcp(uri) => {
+            (uri.path().trim_end_matches('/'), uri.authority().map(Authority::as_str))
+        }
         Place::Unix(_) => ("", Some("localhost")),
     };
     Request::builder()

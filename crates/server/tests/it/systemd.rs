@@ -156,3 +156,22 @@ fn systemd_understands_every_line_of_the_units() {
         std::fs::write(path, text).unwrap();
     }
 }
+
+/// How much of the machine the service may get at, in tenths from 0 to 100, as systemd itself rates it.
+fn exposure(unit: &str, threshold: &str) -> bool {
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=true", "--no-pager", "--threshold", threshold, unit]);
+    let ran = analyze.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    ran.expect("cannot start systemd-analyze; `./dev clients` installs what the tests need")
+        .success()
+}
+
+#[test]
+fn the_service_gets_at_little_of_the_machine() {
+    let folder = Folder::new();
+    let [service, _] = units(&folder);
+    assert!(exposure(&service, "12"), "it was 1.0 of 10: what was taken away?");
+    let text = std::fs::read_to_string(&service).unwrap();
+    let open = folder.write("tidegate.service", text.replace("DynamicUser=", "#"));
+    assert!(!exposure(&open, "12"), "as root it would be more");
+}
