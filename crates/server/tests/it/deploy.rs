@@ -117,3 +117,33 @@ fn metrics_are_found_in_queries() {
         assert_eq!(found, names, "{query}");
     }
 }
+
+/// Where a page leads to inside of the repository: `[…](path#section)`.
+fn links(page: &str) -> Vec<String> {
+    let links = page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+    links.filter(|link| !link.contains("://")).map(str::to_owned).collect()
+}
+
+#[test]
+fn pages_about_deploying_lead_somewhere_and_name_every_folder() {
+    for page in ["docs/deploy.md", "deploy/README.md"] {
+        let path = root().join(page);
+        let links = links(&fs::read_to_string(&path).unwrap());
+        assert!(links.len() > 5, "{links:?}");
+        for link in links {
+            let (file, section) = link.split_once('#').unwrap_or((&link, ""));
+            let to = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(to.exists(), "{page}: {link}");
+            if !section.is_empty() {
+                let text = fs::read_to_string(&to).unwrap().to_lowercase().replace(':', "");
+                let title = format!("# {}\n", section.replace('-', " "));
+                assert!(text.contains(&title), "{page}: {link}");
+            }
+        }
+    }
+    let told = text("README.md");
+    for entry in fs::read_dir(root().join("deploy")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(name == "README.md" || told.contains(&name), "{name}");
+    }
+}

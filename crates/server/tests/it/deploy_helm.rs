@@ -101,6 +101,18 @@ fn the_chart_is_of_this_version() {
 }
 
 #[test]
+fn the_values_of_the_page_are_what_it_says() {
+    let page = std::fs::read_to_string(root().join("docs/deploy.md")).unwrap();
+    let values = page.split("cat > values.yaml <<'END'\n").nth(1).unwrap();
+    let folder = Folder::new();
+    let values = folder.write("values.yaml", values.split("END\n").next().unwrap());
+    let manifests = Manifests::new(&rendered(&["-f", &values]));
+    manifests.run_and_probe();
+    assert_eq!(manifests.config()["policies"]["login"]["on_store_error"], "deny");
+    manifests.check_monitor(manifests.only("ServiceMonitor"));
+}
+
+#[test]
 fn long_names_stay_names() {
     let long = "a-release-whose-name-is-as-long-as-helm-lets-it-be";
     let text = helm(&["template", long, "tidegate"]).unwrap();
