@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use serde_json::Value;
 
 use crate::deploy::{document, known_metrics, metrics_of, ran, text, tool};
-use crate::processes::{DEADLINE, RedisServer, wait_for};
+use crate::processes::{AGREEMENT_DEADLINE, RedisServer, wait_for};
 use crate::programs::root;
 use crate::prometheus::Prometheus;
 use crate::proxy_support::{Origin, Proxy};
@@ -161,7 +161,7 @@ proxy: {{ upstream: {} }}
     for (title, query) in queries() {
         // Where nothing is shown unless there is something, what is shown counts.
         let query = filled_in(query.trim_end_matches(" > 0"));
-        wait_for(&format!("{title}: {query}"), DEADLINE, || {
+        wait_for(&format!("{title}: {query}"), AGREEMENT_DEADLINE, || {
             busy();
             prometheus.value(&query)
         });

@@ -30,7 +30,7 @@ fn promtool_finds_nothing_wrong() {
     assert!(said.status.success() && text.concat().trim().is_empty(), "{text:?}");
 }
 
-/// A Prometheus that looks at servers every 100 ms, ended when dropped.
+/// A Prometheus that looks at servers every second, ended when dropped.
 pub(crate) struct Prometheus {
     _program: Program,
     _folder: Folder,
@@ -42,7 +42,7 @@ impl Prometheus {
         let (port, folder) = (free_port(), Folder::new());
         let targets: Vec<_> = servers.iter().map(|server| format!("'{server}'")).collect();
         let config = format!(
-            "global: {{ scrape_interval: 100ms, scrape_timeout: 100ms }}\n\
+            "global: {{ scrape_interval: 1s, scrape_timeout: 1s }}\n\
              scrape_configs:\n  - job_name: tidegate\n    static_configs: [{{ targets: [{}] }}]\n",
             targets.join(", ")
         );
