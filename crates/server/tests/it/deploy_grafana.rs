@@ -108,6 +108,9 @@ fn variables_are_those_that_queries_use() {
     for (title, query) in queries() {
         assert!(query.contains(r#"job=~"$job""#), "{title}: {query}");
     }
+    // All of them are all that are tidegate's: others have an `up` and a process too.
+    assert!(list[1]["allValue"].is_null());
+    assert_eq!(list[1]["query"]["query"], "label_values(tidegate_build_info, job)");
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn what_is_provisioned_is_there() {
 /// A query as Grafana would send it, for everybody.
 fn filled_in(query: &str) -> String {
     let query = query.replace("$__rate_interval", "1m");
-    let query = query.replace("$job", ".*").replace("$policy", ".*");
+    let query = query.replace("$job", "tidegate").replace("$policy", ".*");
     assert!(!query.contains('$'), "{query}");
     query
 }
