@@ -2,12 +2,14 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+mod client;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod envoy;
 pub(crate) mod proxy;
+pub(crate) mod ready;
 pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod simulate;
@@ -72,6 +74,7 @@ pub(crate) enum Command {
     Cost(cost::Args),
     Doctor(doctor::Args),
     Proxy(proxy::Args),
+    Ready(ready::Args),
     Man(completions::ManArgs),
     Replay(replay::Args),
     Simulate(simulate::Args),

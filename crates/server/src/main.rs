@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         Command::Cost(args) => cli::cost::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
         Command::Proxy(args) => cli::proxy::run(&args),
+        Command::Ready(args) => cli::ready::run(&args),
         Command::Man(args) => cli::completions::man(&args),
         Command::Replay(args) => cli::replay::run(&args),
         Command::Simulate(args) => cli::simulate::run(&args),

@@ -1,15 +1,12 @@
 //! `tidegate check`: asks a running server, and answers with the exit code.
 
-mod client;
-
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use hyper::Uri;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
-use self::client::Reply;
+use super::client::{self, Place, Reply};
 use super::{DENIED, Failure, OK};
 use crate::text::printable;
 use tidegate::EXACT_MAX;
@@ -38,9 +35,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(..=EXACT_MAX))]
     cost: u64,
-    /// The server to ask
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = server)]
-    server: Uri,
+    /// The server to ask: its URL, or `unix:` and the path of its socket
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    server: Place,
     /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
@@ -71,12 +68,6 @@ struct Problem {
     detail: String,
 }
 
-fn server(text: &str) -> Result<Uri, String> {
-    let uri: Option<Uri> = text.parse().ok();
-    uri.filter(|uri| uri.scheme_str() == Some("http") && uri.host().is_some())
-        .ok_or_else(|| "expected a URL like http://127.0.0.1:8080".to_owned())
-}
-
 /// Asks, prints, and exits with 0 if allowed and 2 if denied.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let reply = ask(args)?;
@@ -92,10 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn ask(args: &Args) -> Result<Reply, Failure> {
     let question = Question { policy: &args.policy, key: &args.key, cost: args.cost };
     let body = serde_json::to_vec(&question).map_err(|error| Failure::new(error.to_string()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    let reply = runtime.block_on(client::post(&args.server, "/v1/check", Bytes::from(body)));
-    reply.map_err(Failure::new)
+    client::post(&args.server, "/v1/check", Bytes::from(body)).map_err(Failure::new)
 }
 
 fn problem(reply: &Reply) -> Failure {

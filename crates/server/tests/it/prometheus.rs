@@ -1,12 +1,12 @@
 //! The real Prometheus reads what we write.
 
-use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 
 use crate::processes::{DEADLINE, wait_for};
-use crate::support::Server;
+use crate::programs::{Program, free_port};
+use crate::support::{Folder, Server};
 
 /// `./dev test` installs it.
 const MISSING: &str = "prometheus and promtool are needed: apt-get install prometheus";
@@ -30,50 +30,38 @@ fn promtool_finds_nothing_wrong() {
     assert!(said.status.success() && text.concat().trim().is_empty(), "{text:?}");
 }
 
-/// A Prometheus that looks at one server every 100 ms, ended when dropped.
-struct Prometheus {
-    child: Child,
-    dir: std::path::PathBuf,
+/// A Prometheus that looks at servers every second, ended when dropped.
+pub(crate) struct Prometheus {
+    _program: Program,
+    _folder: Folder,
     port: u16,
 }
 
 impl Prometheus {
-    fn start(server: &Server) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let dir = std::env::temp_dir().join(format!("tidegate-prometheus-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+    pub(crate) fn start(servers: &[SocketAddr]) -> Self {
+        let (port, folder) = (free_port(), Folder::new());
+        let targets: Vec<_> = servers.iter().map(|server| format!("'{server}'")).collect();
         let config = format!(
-            "global: {{ scrape_interval: 100ms, scrape_timeout: 100ms }}\n\
-             scrape_configs:\n  - job_name: tidegate\n    static_configs: [{{ targets: ['{}'] }}]\n",
-            server.addr
+            "global: {{ scrape_interval: 1s, scrape_timeout: 1s }}\n\
+             scrape_configs:\n  - job_name: tidegate\n    static_configs: [{{ targets: [{}] }}]\n",
+            targets.join(", ")
         );
-        fs::write(dir.join("prometheus.yml"), config).unwrap();
-        let child = Command::new("prometheus")
-            .arg(format!("--config.file={}/prometheus.yml", dir.display()))
-            .arg(format!("--storage.tsdb.path={}/data", dir.display()))
-            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect(MISSING);
-        Self { child, dir, port }
+        let config = folder.write("prometheus.yml", config);
+        let mut command = Command::new("prometheus");
+        command
+            .arg(format!("--config.file={config}"))
+            .arg(format!("--storage.tsdb.path={}", folder.path("data")))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        Self { _program: Program::start(&mut command, &folder), _folder: folder, port }
     }
 
     /// The value of a query, once there is one.
-    fn value(&self, query: &str) -> Option<String> {
+    pub(crate) fn value(&self, query: &str) -> Option<String> {
         let url = format!("http://127.0.0.1:{}", self.port);
         let said = Command::new("promtool").args(["query", "instant", &url, query]).output();
         let text = String::from_utf8(said.expect(MISSING).stdout).unwrap();
         let value = text.lines().next()?.rsplit("=> ").next()?.split(' ').next()?;
         Some(value.to_owned()).filter(|value| !value.is_empty())
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -83,7 +71,7 @@ fn prometheus_scrapes_and_answers() {
     for _ in 0..7 {
         server.post("/v1/check", r#"{"policy":"login","key":"ann"}"#);
     }
-    let prometheus = Prometheus::start(&server);
+    let prometheus = Prometheus::start(&[server.addr]);
     let value = |query: &str| wait_for(query, DEADLINE, || prometheus.value(query));
     assert_eq!(value(r#"rate_limit_requests_total{policy="login",status="denied"}"#), "2");
     assert_eq!(value("sum(rate_limit_requests_total)"), "7");

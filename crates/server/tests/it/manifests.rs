@@ -1,0 +1,230 @@
+//! Manifests of Kubernetes, held against each other and against the binary that they run.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::deploy::{documents, ran, tool};
+use crate::processes::{DEADLINE, wait_until};
+use crate::programs::{Program, curl};
+use crate::support::{Folder, Said, Server, run, tidegate};
+
+/// What the schemas of a version of Kubernetes find wrong. They have none for what others have added.
+pub(crate) fn against_schemas(text: &str, version: &str) -> Result<String, String> {
+    let folder = Folder::new();
+    let file = folder.write("manifests.yaml", text);
+    let mut validate = tool("deploy", "bin/kubernetes-validate");
+    ran(validate.args(["--strict", "--quiet", "--no-warn", "-k", version, &file]))
+}
+
+/// All that is applied together.
+pub(crate) struct Manifests(Vec<Value>);
+
+impl Manifests {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(documents(text))
+    }
+
+    pub(crate) fn all(&self, kind: &str) -> Vec<&Value> {
+        self.0.iter().filter(|it| it["kind"] == kind).collect()
+    }
+
+    pub(crate) fn only(&self, kind: &str) -> &Value {
+        let [it] = self.all(kind)[..] else { panic!("not one {kind}") };
+        it
+    }
+
+    /// What a pod is made of.
+    pub(crate) fn pod(&self) -> &Value {
+        &self.only("Deployment")["spec"]["template"]["spec"]
+    }
+
+    fn labels(&self) -> &Value {
+        &self.only("Deployment")["spec"]["template"]["metadata"]["labels"]
+    }
+
+    /// The container that runs tidegate: a sidecar, or the only one.
+    fn container(&self) -> &Value {
+        let pod = self.pod();
+        let all = [&pod["initContainers"], &pod["containers"]];
+        let mut all = all.into_iter().filter_map(Value::as_array).flatten();
+        all.find(|it| it["name"] == "tidegate").expect("tidegate")
+    }
+
+    pub(crate) fn image(&self) -> &str {
+        self.container()["image"].as_str().unwrap()
+    }
+
+    fn config_text(&self) -> &str {
+        self.only("ConfigMap")["data"]["tidegate.yaml"].as_str().unwrap()
+    }
+
+    pub(crate) fn config(&self) -> Value {
+        documents(self.config_text()).remove(0)
+    }
+
+    fn port(&self, name: &Value) -> u64 {
+        let ports = self.container()["ports"].as_array().unwrap();
+        let port = ports.iter().find(|port| port["name"] == *name);
+        port.unwrap_or_else(|| panic!("no port {name}"))["containerPort"].as_u64().unwrap()
+    }
+
+    fn selects(&self, labels: &Value) {
+        let labels = labels.as_object().expect("labels");
+        assert!(!labels.is_empty());
+        assert!(labels.iter().all(|(name, value)| self.labels()[name] == *value), "{labels:?}");
+    }
+
+    /// Nobody is more than they have to be, and every mount has its volume.
+    pub(crate) fn check_pods(&self) {
+        self.selects(&self.only("Deployment")["spec"]["selector"]["matchLabels"]);
+        let pod = self.pod();
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+        let volumes = pod["volumes"].as_array().unwrap();
+        let all = [&pod["initContainers"], &pod["containers"]];
+        for container in all.into_iter().filter_map(Value::as_array).flatten() {
+            let context = &container["securityContext"];
+            assert_eq!(context["allowPrivilegeEscalation"], false);
+            assert_eq!(context["readOnlyRootFilesystem"], true);
+            assert_eq!(context["capabilities"]["drop"][0], "ALL");
+            assert!(container["resources"]["limits"]["memory"].is_string());
+            assert!(container["resources"]["requests"]["cpu"].is_string());
+            for mount in container["volumeMounts"].as_array().unwrap() {
+                assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "{mount}");
+                // A mount of a single file is never updated.
+                assert!(mount["subPath"].is_null());
+            }
+        }
+        let map = volumes.iter().find_map(|volume| volume["configMap"]["name"].as_str());
+        assert_eq!(map, self.only("ConfigMap")["metadata"]["name"].as_str());
+    }
+
+    /// Services, the budget, the autoscaler and the spread are about these pods, and ports are those of the doors.
+    pub(crate) fn check_service(&self) {
+        let config = self.config();
+        let doors = config["listen"].as_object().unwrap();
+        for (door, address) in doors {
+            let port = self.port(&door.as_str().into());
+            assert_eq!(*address, format!("0.0.0.0:{port}"), "{door}");
+        }
+        for service in self.all("Service") {
+            self.selects(&service["spec"]["selector"]);
+            for port in service["spec"]["ports"].as_array().unwrap() {
+                assert_eq!(port["port"], self.port(&port["targetPort"]));
+            }
+        }
+        self.selects(&self.only("PodDisruptionBudget")["spec"]["selector"]["matchLabels"]);
+        let spread = &self.pod()["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"];
+        self.selects(spread);
+    }
+
+    /// The autoscaler scales them, and nobody else says how many; the network is closed.
+    pub(crate) fn check_hands_off(&self) {
+        let deployment = self.only("Deployment");
+        assert!(deployment["spec"]["replicas"].is_null());
+        let scaled = &self.only("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"];
+        assert_eq!(scaled["name"], deployment["metadata"]["name"]);
+        let policy = &self.only("NetworkPolicy")["spec"];
+        self.selects(&policy["podSelector"]["matchLabels"]);
+        for rule in policy["ingress"].as_array().unwrap() {
+            assert!(!rule["from"].as_array().unwrap().is_empty());
+            for port in rule["ports"].as_array().unwrap() {
+                self.port(&port["port"]);
+            }
+        }
+    }
+
+    /// Long enough for a balancer to look twice, and for everything to end.
+    pub(crate) fn check_stop(&self) {
+        let drain_s = seconds(self.config()["drain"].as_str().unwrap_or("1s"));
+        let patience_s = self.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
+        assert!(patience_s >= drain_s + 20, "{drain_s} {patience_s}");
+        if let Some(period_s) = self.container()["readinessProbe"]["periodSeconds"].as_u64() {
+            assert!(drain_s >= 2 * period_s, "{drain_s} {period_s}");
+        }
+    }
+
+    /// `monitor` selects one Service with its port.
+    pub(crate) fn check_monitor(&self, monitor: &Value) {
+        let selector = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+        let port = &monitor["spec"]["endpoints"][0]["port"];
+        let services = self.all("Service").into_iter().filter(|service| {
+            let labels = &service["metadata"]["labels"];
+            let ports = service["spec"]["ports"].as_array().unwrap();
+            selector.iter().all(|(name, value)| labels[name] == *value)
+                && ports.iter().any(|it| it["name"] == *port)
+        });
+        let found: Vec<_> = services.collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        let job = monitor["spec"]["jobLabel"].as_str().unwrap();
+        assert_eq!(found[0]["metadata"]["labels"][job], "tidegate");
+    }
+
+    /// Starts the real binary as the pod does, on other ports and without its Redis, and asks what its probes ask.
+    pub(crate) fn run_and_probe(&self) {
+        let folder = Folder::new();
+        folder.write("url", "memory:");
+        let here = folder.path("");
+        let placed = |text: &str| {
+            let text = text.replace("/run/secrets/tidegate/", &here);
+            text.replace("/run/tidegate/", &here)
+        };
+        let config = folder.write("tidegate.yaml", placed(self.config_text()));
+        assert_eq!(run(&["validate", &config]).code, Some(0), "{}", self.config_text());
+        let container = self.container();
+        let args = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
+        let args: Vec<_> = args
+            .map(|arg| if arg == "/etc/tidegate/tidegate.yaml" { &config } else { arg })
+            .collect();
+        if let Some(socket) =
+            self.config()["listen"]["http"].as_str().unwrap().strip_prefix("unix:")
+        {
+            let socket = placed(socket);
+            let _program = Program::start(&mut tidegate(&args), &folder);
+            wait_until("the startup probe is content", DEADLINE, || {
+                probed(&container["startupProbe"], &placed).code == Some(0)
+            });
+            assert_eq!(probed(&container["livenessProbe"], &placed).code, Some(0));
+            let asked = [
+                "--unix-socket",
+                &socket,
+                "http://x/v1/check",
+                "-d",
+                r#"{"policy":"api","key":"a"}"#,
+            ];
+            assert!(curl(&asked).contains(r#""allowed":true"#));
+            return;
+        }
+        let free = ["--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+        let mut command = tidegate(&[&args[..], &free].concat());
+        let server = Server::launched(command.stderr(Stdio::null()));
+        for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
+            let asked = &container[probe]["httpGet"];
+            assert_eq!(asked["path"], path);
+            assert_eq!(
+                self.config()["listen"]["http"],
+                format!("0.0.0.0:{}", self.port(&asked["port"]))
+            );
+            assert_eq!(server.get(path).status, 200, "{path}");
+        }
+        let reply = server.post("/v1/check", r#"{"policy":"api","key":"ann"}"#);
+        assert_eq!(reply.json()["allowed"], true, "{reply:?}");
+    }
+}
+
+/// Runs the command of a probe.
+fn probed(probe: &Value, placed: &impl Fn(&str) -> String) -> Said {
+    let command = probe["exec"]["command"].as_array().unwrap();
+    assert_eq!(command[0], "/usr/local/bin/tidegate");
+    let args: Vec<_> = command[1..].iter().map(|arg| placed(arg.as_str().unwrap())).collect();
+    run(&args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// `1min30s` in seconds.
+fn seconds(text: &str) -> u64 {
+    let (minutes, rest) = text.split_once("min").unwrap_or(("0", text));
+    let seconds = rest.trim_end_matches('s');
+    minutes.parse::<u64>().unwrap() * 60 + seconds.parse::<u64>().unwrap_or(0)
+}
