@@ -15,6 +15,7 @@
 //! - [`urls`] keeps what the proxy has seen of every URL.
 //! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`reload`] puts another configuration in force while the doors are open.
+//! - [`replay`] puts an access log through policies, at the time of the log.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
 //! - [`simulation`] runs the same code in virtual time, within bounds.
@@ -42,6 +43,7 @@ mod metrics;
 mod observed;
 mod patience;
 mod reload;
+mod replay;
 mod server;
 mod simulation;
 mod store;
