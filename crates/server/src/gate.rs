@@ -1,11 +1,12 @@
 //! What every door asks: the engine with everything that the configuration says, swapped whole on reload.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use axum::http::StatusCode;
-use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder, PolicyView};
+use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder, Policy, PolicyView};
 
 use crate::adaptive::Follower;
 use crate::config::{Config, DoorRules};
@@ -43,6 +44,8 @@ pub(crate) struct Snapshot {
     pub(crate) proxy: Option<Arc<Proxy>>,
     /// Lets limits follow the load. The same in every snapshot.
     pub(crate) follower: Arc<Follower>,
+    /// The policies as they were written, for whoever tries them elsewhere than over the store.
+    pub(crate) written: Arc<BTreeMap<String, Policy>>,
 }
 
 impl Snapshot {
@@ -71,12 +74,11 @@ impl Snapshot {
         }
         // Last of all: whoever follows what was before is told otherwise here.
         let prepared = follower.prepare(&config.plans)?;
-        let own = config.policies.iter();
-        let own = own.map(|(name, policy)| (name.clone(), prepared.adapt(name, policy.clone())));
-        let of_envoy = of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy));
-        let builder = own
-            .chain(of_envoy)
-            .fold(builder, |builder, (name, policy)| builder.policy(name, policy));
+        let mut written = config.policies.clone();
+        written.extend(of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
+        let builder = written.iter().fold(builder, |builder, (name, policy)| {
+            builder.policy(name.clone(), prepared.adapt(name, policy.clone()))
+        });
         let engine = builder.build().map_err(|error| error.to_string())?;
         for policy in engine.policies() {
             if let Some(problem) = policy.lease_problem() {
@@ -90,7 +92,8 @@ impl Snapshot {
             None => before.cloned(),
         };
         follower.follow(prepared);
-        Ok(Self { engine, http, rules, rls, proxy, follower })
+        let written = Arc::new(written);
+        Ok(Self { engine, http, rules, rls, proxy, follower, written })
     }
 
     /// The policies that somebody has written: not those that only hold the counters of limits which come with a

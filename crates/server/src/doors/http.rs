@@ -14,6 +14,7 @@ mod openapi;
 mod operations;
 mod overrides;
 mod page;
+mod playground;
 mod policies;
 mod pressure;
 mod problem;
@@ -107,7 +108,7 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/reset", post(reset)),
         ("/v1/status", get(status::show)),
     ];
-    own.into_iter().chain(rls::routes())
+    own.into_iter().chain(playground::routes()).chain(rls::routes())
 }
 
 /// [`check`], for those who have no time for a router.

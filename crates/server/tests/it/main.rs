@@ -23,6 +23,7 @@ mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod overload;
+mod playground_api;
 mod probe;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;

@@ -130,6 +130,11 @@ impl Problem {
         Self::new(status, kind, title, detail)
     }
 
+    /// The field that is to blame, if there is one.
+    pub(super) fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST)
     }
