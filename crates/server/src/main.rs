@@ -18,6 +18,7 @@
 //! - [`replay`] puts an access log through policies, at the time of the log.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
+//! - [`dashboard`] is the page at `/`, and what it lives on.
 //! - [`simulation`] runs the same code in virtual time, within bounds.
 //! - [`systemd`] takes sockets over, and says how the service does.
 //! - `telemetry` sends spans and figures to a collector, where the feature `otlp` is on.
@@ -27,6 +28,7 @@
 mod adaptive;
 mod cli;
 mod config;
+mod dashboard;
 mod demo;
 #[cfg(test)]
 mod docs;

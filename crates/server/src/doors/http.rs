@@ -83,6 +83,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
 fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
     let own = [
         ("/", get(page::page)),
+        ("/assets/{build}/{file}", get(page::asset)),
         ("/healthz", get(async || "ok\n")),
         ("/metrics", get(operations::metrics)),
         ("/openapi.json", get(openapi::show)),
