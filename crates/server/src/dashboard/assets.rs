@@ -36,6 +36,11 @@ assets! {
     SVG "icon.svg";
     JS "live.js";
     CSS "playground.css";
+    JS "playground-controls.js";
+    JS "playground-draw.js";
+    JS "playground-experiments.js";
+    JS "playground-replay.js";
+    JS "playground-server.js";
     JS "playground.js";
     JS "policy.js";
     CSS "style.css";
