@@ -17,6 +17,7 @@
 //! limits that came with the request, counts under [`Metrics::by_request`].
 
 mod catalog;
+mod glance;
 mod histogram;
 mod load;
 #[cfg(feature = "otlp")]
@@ -38,6 +39,8 @@ use tidegate::{Answer, CheckError, Clock, Decision, Reservation, Source, SystemC
 use self::histogram::Histogram;
 use self::policies::{Outcome, Policies, Status};
 use self::striped::Striped;
+pub(crate) use self::glance::{Glance, PolicyGlance};
+pub(crate) use self::histogram::Times;
 pub(crate) use self::text::CONTENT_TYPE;
 pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
 use crate::store::View;
@@ -142,6 +145,12 @@ impl Metrics {
     pub(crate) fn took(&self, door: DoorName, since_us: u64, count: u64) {
         let us = SystemClock.steady_us().saturating_sub(since_us);
         self.doors[door as usize].times.add(us.saturating_mul(1000), count);
+    }
+
+    /// A check of a policy was answered, and was begun at `since_us`. Where checks are too many, some of them will do.
+    pub(crate) fn policy_took(&self, policy: &str, since_us: u64) {
+        let us = SystemClock.steady_us().saturating_sub(since_us);
+        self.policies.took(policy, us.saturating_mul(1000));
     }
 
     /// A connection came; it is open until what is returned is dropped.
