@@ -36,11 +36,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arc_swap::ArcSwapOption;
 use tidegate::{Answer, CheckError, Clock, Decision, Reservation, Source, SystemClock, Trouble};
 
+pub(crate) use self::glance::{Glance, PolicyGlance};
 use self::histogram::Histogram;
+pub(crate) use self::histogram::Times;
 use self::policies::{Outcome, Policies, Status};
 use self::striped::Striped;
-pub(crate) use self::glance::{Glance, PolicyGlance};
-pub(crate) use self::histogram::Times;
 pub(crate) use self::text::CONTENT_TYPE;
 pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
 use crate::store::View;

@@ -185,7 +185,7 @@ export function spark(element, { colours = ["--allowed", "--denied"], width = 12
       let isDown = false;
       values.forEach((value, at) => {
         if (value === null) { isDown = false; return; }
-        const [left, top] = [at / Math.max(1, values.length - 1) * canvas.width, canvas.height - 2 - value / most * (canvas.height - 4)];
+        const [left, top] = [(SECONDS - values.length + at + 1) / SECONDS * canvas.width, canvas.height - 2 - value / most * (canvas.height - 4)];
         if (isDown) pen.lineTo(left, top); else pen.moveTo(left, top);
         isDown = true;
       });

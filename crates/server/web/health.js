@@ -39,7 +39,7 @@ export function health(root) {
       }
       if (last?.calls) {
         store.fact("Calls a second", count(last.calls.count));
-        store.fact("99 of 100 within", span(last.calls.p99_us && last.calls.p99_us / 1000));
+        store.fact("p99 of a call", span(last.calls.p99_us && last.calls.p99_us / 1000));
       }
       store.fact("Failed checks", count(state.store.errors));
 
@@ -56,10 +56,10 @@ export function health(root) {
       leases.fact("Units granted, returned", `${count(granted)}, ${count(returned)}`);
 
       nodes.pill("ok", state.nodes > 1 ? `${count(state.nodes)} nodes` : "this one alone");
-      nodes.fact("Share the store", state.nodes > 1 ? count(state.nodes) : "only this one is known");
+      nodes.fact("Share the store", count(state.nodes));
       const open = Object.entries(state.connections).filter(([, number]) => number);
       nodes.fact("Connections", open.map(([door, number]) => `${door} ${count(number)}`).join(", ") || "none");
-      nodes.fact("Watch this", count(state.watchers));
+      nodes.fact("Watching", count(state.watchers));
       nodes.fact("Version", state.version);
     },
   };

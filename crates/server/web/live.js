@@ -55,8 +55,8 @@ function head(root) {
   root.append(make("div", { className: "heading" }, make("h1", { textContent: "Live" }), note));
   return {
     update({ state, ticks }) {
-      const up = Math.max(0, (ticks.at(-1)?.t ?? state.started_ms) - state.started_ms);
-      say(note, `up ${span(Math.floor(up / 60_000) * 60_000 || Math.floor(up / 1000) * 1000)} · the last five minutes`);
+      const minutes = Math.floor(Math.max(0, (ticks.at(-1)?.t ?? 0) - state.started_ms) / 60_000);
+      say(note, minutes ? `up for ${minutes < 60 ? `${minutes} min` : span(minutes * 60_000)}` : "just started");
     },
   };
 }
@@ -93,7 +93,7 @@ function welcome(root) {
 }
 
 function tiles(root) {
-  const all = { rate: tile("Decisions a second"), denied: tile("Denied"), latency: tile("Latency, 99 of 100"), store: tile("Keys in the store"), load: tile("Pressure") };
+  const all = { rate: tile("Decisions a second"), denied: tile("Denied"), latency: tile("Latency p99"), store: tile("Keys in the store"), load: tile("Pressure") };
   root.append(make("dl", { className: "tiles", ariaLabel: "Now" }, Object.values(all).map(({ node }) => node)));
   return {
     update({ state, ticks }) {
@@ -102,7 +102,7 @@ function tiles(root) {
       all.rate.set(count(good + bad), `at most ${count(most)}`);
       all.denied.set(good + bad > 0 ? percent(bad / (good + bad)) : "0 %", `${count(bad)} a second`);
       const last = [...ticks].reverse().find((tick) => tick.all?.count);
-      all.latency.set(last ? span(last.all.p99_us / 1000) : "–", last ? `half of them ${span(last.all.p50_us / 1000)}` : "no answers yet");
+      all.latency.set(last ? span(last.all.p99_us / 1000) : "–", last ? `p50 ${span(last.all.p50_us / 1000)}` : "no answers yet");
       const { store } = state;
       all.store.set(store.keys === undefined ? store.kind : count(store.keys), store.keys === undefined ? store.condition : `in ${store.kind}`);
       const pressures = Object.entries(ticks.at(-1)?.pressure ?? {});
@@ -117,7 +117,7 @@ function charts(root) {
   root.append(make("div", { className: "columns" }, left, right));
   const of = [
     lines(left, { title: "Decisions a second", series: [{ label: "allowed", values: [], colour: "--allowed" }, { label: "denied", values: [], colour: "--denied" }], x: [], }),
-    lines(right, { title: "Latency", series: [{ label: "50 of 100", values: [], colour: "--series-3" }, { label: "99 of 100", values: [], colour: "--series-5" }], x: [], unit: "ms" }),
+    lines(right, { title: "Latency", series: [{ label: "p50", values: [], colour: "--series-3" }, { label: "p99", values: [], colour: "--series-5" }], x: [], unit: "ms" }),
   ];
   return {
     update(now) {

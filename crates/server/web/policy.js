@@ -29,7 +29,7 @@ export function mount(root, name) {
 }
 
 function tiles(root, name) {
-  const names = ["Allowed", "Denied", "Denied of all", "Latency, 99 of 100"];
+  const names = ["Allowed", "Denied", "Denied of all", "Latency p99"];
   const values = names.map(() => [make("dd"), make("dd")]);
   root.append(make("dl", { className: "tiles", ariaLabel: "Since the start" }, names.map((dt, index) => make("div", { className: "tile" }, make("dt", { textContent: dt }), values[index]))));
   const set = (index, ...texts) => texts.forEach((text, at) => say(values[index][at], text));
@@ -40,10 +40,10 @@ function tiles(root, name) {
       const last = ticks.findLast((tick) => !tick.gap);
       const now = last?.policies[name];
       set(0, count(since.allowed), `${count(rate(now?.allowed, last ?? {}))} a second now`);
-      set(1, count(since.denied), since.shadow_denied ? `and ${count(since.shadow_denied)} only in the shadow` : `${count(rate(now?.denied, last ?? {}))} a second now`);
+      set(1, count(since.denied), since.shadow_denied ? `${count(since.shadow_denied)} more if it were enforced` : `${count(rate(now?.denied, last ?? {}))} a second now`);
       set(2, asked ? percent((since.denied + since.shadow_denied) / asked) : "–", since.error ? `${count(since.error)} errors` : "since the start");
       const timed = ticks.findLast((tick) => tick.policies?.[name]?.p99_us !== undefined)?.policies[name];
-      set(3, timed ? span(timed.p99_us / 1000) : "–", timed ? `half of them ${span(timed.p50_us / 1000)}` : "not asked lately");
+      set(3, timed ? span(timed.p99_us / 1000) : "–", timed ? `p50 ${span(timed.p50_us / 1000)}` : "not asked lately");
     },
   };
 }
@@ -108,10 +108,20 @@ function tryIt(root, name) {
 function series(root, name) {
   const card = make("section", { className: "card" });
   root.append(card);
-  const chart = lines(card, { title: "Decisions a second", series: [{ label: "allowed", values: [], colour: "--allowed" }, { label: "denied", values: [], colour: "--denied" }, { label: "only in the shadow", values: [], colour: "--shadow" }], x: [] });
+  const kinds = { allowed: ["allowed", "--allowed"], denied: ["denied", "--denied"], shadow_denied: ["denied if it were enforced", "--shadow"] };
+  let [chart, shown] = [null, []];
   return {
-    update: (now) => chart.update(now.series(...["allowed", "denied", "shadow_denied"].map((what) => (tick) => rate(tick.policies[name]?.[what], tick)))),
-    destroy: () => chart.destroy(),
+    update(now) {
+      // Few policies are only tried out, and the others need no line for it.
+      const wanted = Object.keys(kinds).slice(0, now.state.policies[name]?.shadow_denied ? 3 : 2);
+      if (wanted.length !== shown.length) {
+        shown = wanted;
+        chart?.destroy();
+        chart = lines(card, { title: "Decisions a second", series: shown.map((what) => ({ label: kinds[what][0], values: [], colour: kinds[what][1] })), x: [] });
+      }
+      chart.update(now.series(...shown.map((what) => (tick) => rate(tick.policies[name]?.[what], tick))));
+    },
+    destroy: () => chart?.destroy(),
   };
 }
 
@@ -137,21 +147,22 @@ function inForce(root, name) {
 }
 
 function refused(root, name) {
-  const [who, why, when] = ["Refused most", "Which limit refused", "Refused last"].map((title) => make("section", { className: "card" }, make("h2", { textContent: title })));
+  const [who, why, when] = ["Refused most", "Which limit refused", "Refused last, and when to come back"].map((title) => make("section", { className: "card" }, make("h2", { textContent: title })));
   root.append(make("div", { className: "columns" }, who, why, when));
   const top = bars(who, { items: [], empty: "Nobody was refused in the last minutes." });
   const limit = bars(why, { items: [], empty: "None of them, in the last minutes." });
   const list = make("ol", { className: "bars" });
   when.append(list);
   return {
-    update({ state }) {
+    update({ state, policies }) {
+      why.hidden = membersOf(policies?.[name]).length < 2;
       const { top: keys = [], limits: bound = [], recent = [] } = state.policies[name] ?? {};
       top.update({ items: keys.map(({ key, count: value }) => ({ label: key, value, colour: "--denied" })) });
       limit.update({ items: bound.map(({ limit: label, count: value }) => ({ label, value, colour: "--series-3" })) });
       if (!recent.length) list.replaceChildren(make("li", { className: "soft none", textContent: "Nobody yet." }));
       else list.replaceChildren(...recent.map((one) => make("li", {},
-        make("span", { className: "label mono", textContent: one.key }), make("span", { className: "soft", textContent: clock(one.t) }),
-        make("small", { className: "soft", textContent: one.retry_after_ms === null ? "never again at this cost" : `told to come back in ${span(one.retry_after_ms)}` }))));
+        make("span", { className: "label", textContent: one.key, title: one.key }),
+        make("span", { className: "soft", textContent: `${one.retry_after_ms === null ? "never" : `in ${span(one.retry_after_ms)}`} · ${clock(one.t)}` }))));
     },
     destroy() { top.destroy(); limit.destroy(); },
   };

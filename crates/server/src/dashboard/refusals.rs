@@ -135,7 +135,7 @@ mod tests {
 
     fn note(refusals: &Refusals, key: &str) {
         let number = |key: Key<'_>| match key {
-            Key::One(key) => key.iter().fold(7, |hash, byte| hash * 31 + u64::from(*byte)),
+            Key::One(key) => rapidhash::v3::rapidhash_v3(key),
             Key::Named(_) => 0,
         };
         refusals.note("api", (Key::One(key.as_bytes()), number), "api", Some(500));

@@ -118,7 +118,10 @@ fn store(gate: &Gate, errors: u64) -> StoreNow {
         breaker: breaker.map(|(state, _)| state.as_str()),
         breaker_opened: breaker.map_or(0, |(_, opened)| opened),
         errors,
-        memory: memory
-            .map(|MemoryStats { keys, bytes, given_up, .. }| Memory { keys, bytes, given_up }),
+        memory: memory.map(|MemoryStats { keys, bytes, given_up, .. }| Memory {
+            keys,
+            bytes,
+            given_up,
+        }),
     }
 }

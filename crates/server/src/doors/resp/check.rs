@@ -47,7 +47,8 @@ fn ask(turn: &mut Turn<'_, '_>, op: Op) -> Result<(), String> {
     };
     let check = Check { policy, key: Key::One(key), cost };
     turn.session.checks += u64::from(op == Op::Take);
-    let since_us = turn.session.checks.is_multiple_of(TIMED_ONE_OF).then(|| SystemClock.steady_us());
+    let since_us =
+        turn.session.checks.is_multiple_of(TIMED_ONE_OF).then(|| SystemClock.steady_us());
     match engine.ask(&check, op).split() {
         Ok(answer) => {
             if op == Op::Take {
