@@ -37,7 +37,7 @@ function slider({ field, min, max }, [label, from, to, step], value, changed) {
     });
   }
   show(value);
-  return { show, blame, node: t("div", "knob", make("label", { htmlFor: id }, make("span", {}, label), shown), range, exact) };
+  return { blame, node: t("div.knob", make("label", { htmlFor: id }, t("span", label), shown), range, exact) };
 }
 
 function choice(scenarios, value, changed) {
@@ -49,7 +49,7 @@ function choice(scenarios, value, changed) {
   };
   select.addEventListener("change", () => { show(select.value); changed("scenario", select.value); });
   show(value);
-  return { show, blame() {}, node: t("div", "knob", make("label", {}, "What happens", select), about) };
+  return { blame() {}, node: t("div.knob", t("label", "What happens", select), about) };
 }
 
 /**
@@ -72,18 +72,12 @@ export function sliders(form, { knobs, seed, scenarios }, { looks }, start, told
   const all = {};
   if (scenarios) all.scenario = choice(scenarios, values.scenario, changed);
   for (const knob of knobs) all[knob.field] = slider(knob, looks[knob.field], values[knob.field], changed);
-  const button = (text, press) => {
-    const made = make("button", { type: "button", className: "plain" }, text);
-    made.addEventListener("click", press);
-    return made;
-  };
-  const reset = () => {
-    Object.assign(values, usual);
-    for (const [field, one] of Object.entries(all)) one.show(usual[field]);
-    told();
-  };
-  form.append(...Object.values(all).map(({ node }) => node),
-    t("div", "buttons", seed === undefined ? null : button("Other luck", () => changed("seed", values.seed + 1)), button("Reset", reset)));
+  form.append(...Object.values(all).map(({ node }) => node));
+  if (seed !== undefined) {
+    const again = make("button", { type: "button", className: "plain" }, "Other luck");
+    again.addEventListener("click", () => changed("seed", values.seed + 1));
+    form.append(t("div.buttons", again));
+  }
   return {
     values,
     changed: () => new URLSearchParams(Object.entries(values).filter(([field, value]) => value !== usual[field])),
@@ -104,7 +98,7 @@ export function bench(root, name, form, first) {
   const summary = make("p", { className: "summary", "aria-live": "polite" }, first);
   const trouble = make("p", { className: "trouble", role: "alert", hidden: true });
   const result = make("section", { className: "card result", "aria-label": "Result" }, summary, trouble);
-  root.append(t("div", "bench", form, result));
+  root.append(t("div.bench", form, result));
   return {
     result,
     summary,
@@ -127,8 +121,8 @@ export function bench(root, name, form, first) {
 
 /** A line to type, and a button that copies it. */
 export function commandLine(command) {
-  const shown = make("code");
+  const shown = t("code");
   const update = () => say(shown, command());
   update();
-  return { update, node: t("div", "line", make("pre", { tabIndex: 0 }, shown), copyButton(command)) };
+  return { update, node: t("div.line", make("pre", { tabIndex: 0 }, shown), copyButton(command)) };
 }

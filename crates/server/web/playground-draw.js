@@ -4,17 +4,20 @@ import { count, make } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element of a class with what is in it. */
-export const t = (tag, className, ...children) => make(tag, { className }, ...children);
+/** An element with what is in it: `t("p.soft", "text")`. */
+export function t(name, ...children) {
+  const [tag, ...classes] = name.split(".");
+  return make(tag, { className: classes.join(" ") }, ...children);
+}
 
 /** Text in which `this` is code. */
-export const prose = (text) => text.split("`").map((part, at) => (at % 2 ? make("code", {}, part) : part));
+export const prose = (text) => text.split("`").map((part, at) => (at % 2 ? t("code", part) : part));
 
 /** Rows of `[is it bad, its name, …cells]`, numbers or text. */
 export function table(title, head, rows) {
-  return make("div", { className: "scroll-x", tabIndex: 0, role: "region", "aria-label": title }, t("table", "rows",
-    make("thead", {}, make("tr", {}, head.map((name, at) => make("th", { scope: "col", className: at ? "number" : "" }, name)))),
-    make("tbody", {}, rows.map(([isBad, name, ...cells]) => t("tr", isBad ? "bad" : "", make("th", { scope: "row" }, name),
+  return make("div", { className: "scroll-x", tabIndex: 0, role: "region", "aria-label": title }, t("table.rows",
+    t("thead", t("tr", head.map((name, at) => make("th", { scope: "col", className: at ? "number" : "" }, name)))),
+    t("tbody", rows.map(([isBad, name, ...cells]) => t(isBad ? "tr.bad" : "tr", make("th", { scope: "row" }, name),
       cells.map((cell, at) => make("td", { className: "number", "data-label": head[at + 1] }, typeof cell === "number" ? count(cell) : cell)))))));
 }
 
@@ -39,9 +42,9 @@ export function columns(label, most, series) {
 
 /** Names in colours. */
 export function legend(...items) {
-  return t("ul", "legend", items.map(([name, colour]) => {
-    const dot = make("i");
+  return t("ul.legend", items.map(([name, colour]) => {
+    const dot = t("i");
     dot.style.background = `var(${colour})`;
-    return make("li", {}, dot, name);
+    return t("li", dot, name);
   }));
 }

@@ -15,13 +15,13 @@ const find = (rows, name) => rows.find((row) => row.algorithm === name || row.co
 /** An algorithm's lane: the window before, its edge, the window after, and what was let in when. */
 function lane({ limit, position_permille: position }, row) {
   const burst = (side, left, admitted) => {
-    const bar = t("i", `burst ${side}`, make("i"));
+    const bar = t(`i.burst.${side}`, t("i"));
     bar.style.left = `${left}%`;
     bar.firstChild.style.height = `${admitted / limit * 100}%`;
     return bar;
   };
-  const track = make("span", { className: "track", "aria-hidden": "true" }, t("i", "edge"), burst("before", position / 20, row.first), burst("after", 50, row.second));
-  return t("li", row.times_limit > 1.5 ? "bad" : "", t("span", "label", row.algorithm), track, make("b", {}, count(row.in_gap)));
+  const track = make("span", { className: "track", "aria-hidden": "true" }, t("i.edge"), burst("before", position / 20, row.first), burst("after", 50, row.second));
+  return t(row.times_limit > 1.5 ? "li.bad" : "li", t("span.label", row.algorithm), track, t("b", count(row.in_gap)));
 }
 
 const boundary = {
@@ -36,9 +36,9 @@ const boundary = {
   },
   draw(element, report) {
     element.append(
-      t("p", "axis soft", make("span", {}, "one window"), make("span", {}, "edge"), make("span", {}, "the next")),
-      t("ol", "lanes", report.algorithms.map((row) => lane(report, row))),
-      t("p", "soft small", "A bar is a burst as large as the limit, filled as far as it was let in; at the end, what went ahead in between."));
+      t("p.axis.soft", t("span", "one window"), t("span", "edge"), t("span", "the next")),
+      t("ol.lanes", report.algorithms.map((row) => lane(report, row))),
+      t("p.soft.small", "A bar is a burst as large as the limit, filled as far as it was let in; at the end, what went ahead in between."));
   },
   head: ["Algorithm", "Before the edge", "After it", "Went ahead", "Of the limit", "Per second"],
   rows: ({ algorithms }) => algorithms.map((row) => [row.times_limit > 1.5, row.algorithm, row.first, row.second, row.in_gap, times(row.times_limit), row.per_second]),
@@ -82,9 +82,9 @@ const algorithms = {
   draw(element, { algorithms: all }) {
     const went = all.map(({ timeline }) => timeline.slice(1).map((value, at) => value - timeline[at]));
     const most = Math.max(1, ...went.flat());
-    element.append(t("ul", "multiples", all.map((row, at) => make("li", {}, make("h3", {}, row.algorithm),
+    element.append(t("ul.multiples", all.map((row, at) => t("li", t("h3", row.algorithm),
       columns(`${row.algorithm}: what went ahead over time`, most, [{ values: went[at], colour: "--main" }]),
-      t("p", "soft small", `up to ${count(row.most_in_a_window)} in a window`)))));
+      t("p.soft.small", `up to ${count(row.most_in_a_window)} in a window`)))));
   },
   head: ["Algorithm", "Admitted", "Denied", "Most in a window", "In a tenth of one", "Longest wait", "Memory"],
   rows: ({ algorithms: all }) => all.map((row) => [false, row.algorithm, row.admitted, row.denied, row.most_in_a_window, row.largest_burst, row.longest_wait_us ? span(Math.ceil(row.longest_wait_us / 1000)) : "none", bytes(row.state_bytes)]),
@@ -106,7 +106,7 @@ const overload = {
     return `At best ${count(possible)} a second can be served. Without control ${count(none.goodput)} are, with the adaptive default ${count(ours.goodput)}, 99 of 100 within ${span(ours.p99_ms)}.`;
   },
   draw(element, { controllers }) {
-    const place = make("div");
+    const place = t("div");
     let chart;
     const redraw = () => {
       chart?.destroy();
@@ -120,9 +120,9 @@ const overload = {
     const boxes = controllers.map(({ controller }) => {
       const box = make("input", { type: "checkbox", checked: drawn.has(controller) });
       box.addEventListener("change", () => { drawn[box.checked ? "add" : "delete"](controller); redraw(); });
-      return make("label", {}, box, controller);
+      return t("label", box, controller);
     });
-    element.append(t("fieldset", "chips", t("legend", "unseen", "Controllers in the picture"), boxes), place);
+    element.append(t("fieldset.chips", t("legend.unseen", "Controllers in the picture"), boxes), place);
     redraw();
     return () => chart.destroy();
   },

@@ -33,23 +33,23 @@ const fitting = (log) => (log.length <= LOG_MAX ? log : log.slice(0, log.lastInd
 
 export function mount(root) {
   const start = chosen();
-  const field = (text, input) => make("label", {}, make("span", {}, text), input);
+  const field = (text, input) => t("label", t("span", text), input);
   const log = make("textarea", { rows: 9, spellcheck: false, wrap: "off", placeholder: '192.0.2.7 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 512' });
   const file = make("input", { type: "file", "aria-label": "Read the log from a file" });
   const example = make("button", { type: "button", className: "plain" }, "Use an example");
-  const which = make("select", {}, make("option", { value: "" }, "One that I write"));
+  const which = t("select", make("option", { value: "" }, "One that I write"));
   const text = make("textarea", { rows: 3, spellcheck: false, value: start.get("policy_text") ?? SAMPLE });
   const written = field("The policy: a line, or YAML", text);
   const key = make("input", { autocomplete: "off", spellcheck: false, placeholder: "client_ip", value: start.get("key") ?? "" });
   const go = make("button", { type: "submit" }, "Replay");
   const form = make("form", { className: "card knobs replay", "aria-label": "What to try" },
-    field("Access log", log), t("div", "buttons", example, file), field("Policy", which), written, field("Count by, unless the policy says", key), t("div", "buttons", go));
+    field("Access log", log), t("div.buttons", example, file), field("Policy", which), written, field("Count by, unless the policy says", key), t("div.buttons", go));
   const { result, ask, stop } = bench(root, "replay", form, "Paste a log, or use the example.");
-  const found = t("div", "found");
+  const found = t("div.found");
   const parts = () => key.value.split(",").map((part) => part.trim()).filter(Boolean);
   const command = commandLine(() => `tidegate replay access.log -c tidegate.yaml --policy ${which.value || "NAME"}${parts().length ? ` --key ${parts()}` : ""}`);
   result.append(found);
-  root.append(t("section", "card", make("h2", {}, "The whole log, on the command line"), command.node));
+  root.append(t("section.card", t("h2", "The whole log, on the command line"), command.node));
 
   const changed = () => {
     written.hidden = which.value !== "";
@@ -88,18 +88,18 @@ export function mount(root) {
 
 function shown({ timeline: { steps, step_ms: step, from_ms: from }, unreadable, lines, first_unreadable: first, notes }, row) {
   const most = Math.max(1, ...steps.map(({ admitted, denied }) => admitted + denied));
-  const clock = (ms) => make("span", {}, new Date(ms).toISOString().slice(11, 19));
+  const clock = (ms) => t("span", new Date(ms).toISOString().slice(11, 19));
   return [
-    steps.length && t("figure", "chart",
-      make("figcaption", {}, make("h3", {}, `Requests in each ${span(step)}`), legend(["admitted", "--allowed"], ["denied", "--denied"])),
+    steps.length && t("figure.chart",
+      t("figcaption", t("h3", `Requests in each ${span(step)}`), legend(["admitted", "--allowed"], ["denied", "--denied"])),
       columns(`Requests over time: ${row.requests - row.denied} admitted, ${row.denied} denied, at most ${most} in ${span(step)}`, most, [
         { values: steps.map((one) => one.admitted), colour: "--allowed" },
         { values: steps.map((one) => one.denied), colour: "--denied" },
       ]),
-      t("p", "axis soft", clock(from), clock(from + steps.length * step))),
+      t("p.axis.soft", clock(from), clock(from + steps.length * step))),
     row.keys.length && table("Who was denied most", ["Key", "Denied", "First", "Last"], row.keys.map((one) => [false, one.key, one.denied, one.first.slice(11, 19), one.last.slice(11, 19)])),
-    unreadable && make("details", {}, make("summary", {}, `${count(unreadable)} of ${count(lines)} lines could not be read`),
-      make("ul", {}, first.map(({ line, reason }) => make("li", {}, `line ${line}: ${reason}`)))),
-    ...notes.map((note) => t("p", "soft small", `Note: ${note}.`)),
+    unreadable && t("details", t("summary", `${count(unreadable)} of ${count(lines)} lines could not be read`),
+      t("ul", first.map(({ line, reason }) => t("li", `line ${line}: ${reason}`)))),
+    ...notes.map((note) => t("p.soft.small", `Note: ${note}.`)),
   ];
 }

@@ -16,15 +16,15 @@ export function mount(root, detail = "") {
   const page = PAGES[name];
   document.title = `${page.title} · tidegate`;
   root.append(
-    t("div", "heading", make("h1", {}, "Playground"), t("p", "soft", "Computed by this server, with the code that decides checks.")),
+    t("div.heading", t("h1", "Playground"), t("p.soft", "Computed by this server, with the code that decides checks.")),
     make("nav", { className: "experiments", "aria-label": "Experiments" }, Object.entries(PAGES).map(([key, { nav }]) =>
       make("a", { href: `#/playground/${key}`, "aria-current": key === name ? "page" : null }, nav))),
-    t("section", "card lede", make("h2", {}, page.title), make("p", {}, prose(page.see)), make("p", {}, make("strong", {}, "Instead: "), prose(page.instead))));
+    t("section.card.lede", t("h2", page.title), t("p", prose(page.see)), t("p", t("strong", "Instead: "), prose(page.instead))));
   return name === "replay" ? replay.mount(root) : experiment(root, name, page);
 }
 
 function experiment(root, name, page) {
-  const [picture, numbers] = [t("div", "picture"), t("div", "numbers")];
+  const [picture, numbers] = [t("div.picture"), t("div.numbers")];
   const form = make("form", { className: "card knobs", "aria-label": "What to try" });
   form.addEventListener("submit", (event) => event.preventDefault());
   const { result, summary, ask, stop } = bench(root, name, form, "Computing …");
@@ -47,7 +47,7 @@ function experiment(root, name, page) {
       numbers.replaceChildren(table(page.title, page.head, page.rows(report)));
       return page.sentence(report);
     }, knobs.blame);
-    root.append(t("section", "card", make("h2", {}, "The same on the command line"), command.node));
+    root.append(t("section.card", t("h2", "The same on the command line"), command.node));
     run();
   }, (problem) => say(summary, problem.message));
 
