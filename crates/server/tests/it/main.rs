@@ -24,6 +24,7 @@ mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod overload;
+mod playground;
 mod playground_api;
 mod probe;
 #[path = "../../../tidegate/tests/it/processes.rs"]
