@@ -8,6 +8,7 @@
 //! anything: `tidegate validate` is these two steps alone.
 
 mod adaptive;
+mod alone;
 mod amount;
 mod conform;
 mod doors;
@@ -108,7 +109,18 @@ impl Config {
 
     /// Checks what a file holds.
     pub(crate) fn parse(text: &str, lookup: environment::Lookup<'_>) -> Result<Self, Vec<Problem>> {
-        let (file, node) = written(text, lookup)?;
+        Self::of(yaml::parse(text).map_err(|problem| vec![problem])?, lookup)
+    }
+
+    /// Checks a policy that stands by itself, as if it were the only one of a file. The environment stays out of it:
+    /// whoever wrote this need not be who started the process.
+    pub(crate) fn of_policy(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
+        let node = yaml::parse(text).map_err(|problem| vec![problem])?;
+        Self::of(alone::alone(name, node), &|_| None)
+    }
+
+    fn of(node: Node, lookup: environment::Lookup<'_>) -> Result<Self, Vec<Problem>> {
+        let (file, node) = written(node, lookup)?;
         let mut found = Vec::new();
         let config = Self::check(&file, &Spot::top(&node), &mut found);
         if found.is_empty() { Ok(config) } else { Err(found) }
@@ -161,10 +173,9 @@ fn plans(file: &text::File, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Vec<Plan>
 
 /// Step one: what was written, with its places.
 fn written(
-    text: &str,
+    mut node: Node,
     lookup: environment::Lookup<'_>,
 ) -> Result<(text::File, Node), Vec<Problem>> {
-    let mut node = yaml::parse(text).map_err(|problem| vec![problem])?;
     if matches!(node.value, Value::Null) {
         node.value = Value::Map(Vec::new());
     }

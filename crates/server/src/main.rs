@@ -15,8 +15,10 @@
 //! - [`urls`] keeps what the proxy has seen of every URL.
 //! - [`metrics`] counts what the doors did, for Prometheus.
 //! - [`reload`] puts another configuration in force while the doors are open.
+//! - [`replay`] puts an access log through policies, at the time of the log.
 //! - [`store`] turns a store's URL into the store.
 //! - [`config`] turns a file into checked things.
+//! - [`dashboard`] is the page at `/`, and what it lives on.
 //! - [`simulation`] runs the same code in virtual time, within bounds.
 //! - [`systemd`] takes sockets over, and says how the service does.
 //! - `telemetry` sends spans and figures to a collector, where the feature `otlp` is on.
@@ -26,6 +28,7 @@
 mod adaptive;
 mod cli;
 mod config;
+mod dashboard;
 mod demo;
 #[cfg(test)]
 mod docs;
@@ -44,6 +47,7 @@ mod metrics;
 mod observed;
 mod patience;
 mod reload;
+mod replay;
 mod server;
 mod simulation;
 mod store;

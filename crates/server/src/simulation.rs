@@ -10,6 +10,7 @@ pub(crate) mod chance;
 pub(crate) mod clock_skew;
 mod crowd;
 pub(crate) mod fleet;
+mod knob;
 pub(crate) mod overload;
 pub(crate) mod race;
 mod subject;
@@ -18,6 +19,7 @@ mod unfit;
 
 use std::ops::RangeInclusive;
 
+pub(crate) use self::knob::Knob;
 pub(crate) use self::unfit::{Expected, Unfit};
 
 /// An instant in November 2023; where windows count, moved to the next edge of one.

@@ -1,27 +1,18 @@
 //! `tidegate replay`: what policies would have done to recorded traffic.
 
-mod judge;
-mod lines;
+mod print;
 mod progress;
-mod record;
-mod report;
-mod tally;
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use self::judge::Judge;
-use self::lines::Lines;
 use self::progress::Progress;
-use self::record::{Record, Unread};
-use self::report::Report;
-use self::tally::Tally;
 use super::{Failure, OK};
 use crate::config::Config;
 use crate::identity::KeyParts;
+use crate::replay::{Judge, Trial, replay};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,21 +67,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let config = Config::read(&args.config)
         .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?;
-    let judge = Judge::new(&config, args.policy.clone(), key).map_err(Failure::new)?;
+    let Config { policies, doors: rules, .. } = &config;
+    let judge = Judge::new(Trial { policies, rules, policy: args.policy.clone(), key });
+    let judge = judge.map_err(Failure::new)?;
     let (log, size) = open(&args.log)?;
-    let unread = |error: io::Error| Failure::new(format!("{}: {error}", args.log.display()));
-    let tally = replay(&judge, log, Progress::new(size)).map_err(unread)?;
-    let none = tally.lines > 0 && tally.unreadable == tally.lines;
-    if none {
-        let reasons = tally.shown.iter().map(|it| format!("\n  line {}: {}", it.line, it.reason));
+    let name = args.log.display();
+    let mut progress = Progress::new(size);
+    let report = replay(&judge, log, args.top, |lines, bytes| progress.read(lines, bytes));
+    progress.done();
+    let report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    if report.is_no_log() {
+        let unread = &report.first_unreadable;
+        let reasons = unread.iter().map(|it| format!("\n  line {}: {}", it.line, it.reason));
         let told: String = reasons.collect();
         let what = "not one line is an access log's: expected common, combined or JSON lines";
-        return Err(Failure::new(format!("{}: {what}{told}", args.log.display())));
+        return Err(Failure::new(format!("{name}: {what}{told}")));
     }
-    let report = Report::new(args.log.display().to_string(), tally, args.top);
     let mut said = Vec::new();
-    let made = if args.json { report.json(&mut said) } else { report.text(&mut said) };
-    made.map_err(|error| Failure::new(error.to_string()))?;
+    let print = if args.json { print::json } else { print::text };
+    print(&name.to_string(), &report, &mut said)
+        .map_err(|error| Failure::new(error.to_string()))?;
     // A closed pipe is no reason to fail: whoever closed it has read enough.
     let _ = io::stdout().write_all(&said);
     Ok(ExitCode::from(OK))
@@ -105,35 +101,4 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64), Failure> {
     let file = File::open(path).map_err(unread)?;
     let size = file.metadata().map_err(unread)?.len();
     Ok((Box::new(file), size))
-}
-
-fn replay(judge: &Judge, log: impl Read, mut progress: Progress) -> io::Result<Tally> {
-    let mut tally = Tally::default();
-    let mut lines = Lines::new(log);
-    let with_headers = judge.reads_headers();
-    while let Some(line) = lines.next()? {
-        tally.lines += 1;
-        match line {
-            Err(_) => tally.unreadable(&Unread::TooLong),
-            Ok(line) => one(judge, line, with_headers, &mut tally),
-        }
-        progress.read(tally.lines, lines.bytes);
-    }
-    progress.done();
-    Ok(tally)
-}
-
-fn one(judge: &Judge, line: &[u8], with_headers: bool, tally: &mut Tally) {
-    // What is no UTF-8 in a path or an agent is replaced, as whoever looks at it would.
-    let lossy = || String::from_utf8_lossy(line);
-    let line = str::from_utf8(line).map_or_else(|_| lossy(), Cow::Borrowed);
-    let ruled = Record::read(&line, with_headers).and_then(|record| {
-        tally.at(record.at);
-        Ok((record.at, judge.rule(&record)?))
-    });
-    match ruled {
-        Ok((at, Some(ruling))) => tally.ruled(at, ruling),
-        Ok((_, None)) => tally.unlimited += 1,
-        Err(unread) => tally.unreadable(&unread),
-    }
 }

@@ -10,10 +10,12 @@ pub(crate) mod connection;
 mod door;
 mod express;
 mod hold;
+mod live;
 mod openapi;
 mod operations;
 mod overrides;
 mod page;
+mod playground;
 mod policies;
 mod pressure;
 mod problem;
@@ -82,6 +84,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
 fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
     let own = [
         ("/", get(page::page)),
+        ("/assets/{build}/{file}", get(page::asset)),
         ("/healthz", get(async || "ok\n")),
         ("/metrics", get(operations::metrics)),
         ("/openapi.json", get(openapi::show)),
@@ -91,6 +94,7 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/auth/{policy}", any(auth_by)),
         ("/v1/check", post(check)),
         ("/v1/check/batch", post(check_batch)),
+        ("/v1/live", get(live::live)),
         ("/v1/observe", post(pressure::observe)),
         ("/v1/overrides", get(overrides::list)),
         (
@@ -107,7 +111,7 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/reset", post(reset)),
         ("/v1/status", get(status::show)),
     ];
-    own.into_iter().chain(rls::routes())
+    own.into_iter().chain(playground::routes()).chain(rls::routes())
 }
 
 /// [`check`], for those who have no time for a router.

@@ -7,8 +7,9 @@ use tidegate_core::State;
 
 use super::chance::Chance;
 use super::crowd::most_within;
+use super::knob::Knob;
 use super::subject::Subject;
-use super::unfit::{Unfit, within};
+use super::unfit::Unfit;
 use super::{START_US, WINDOW_MS};
 
 const LIMIT: RangeInclusive<u64> = 1..=10_000;
@@ -70,6 +71,17 @@ pub(crate) struct Row {
     pub(crate) timeline: Vec<u64>,
 }
 
+/// What can be chosen.
+pub(crate) fn knobs(input: &Input) -> [Knob; 5] {
+    [
+        Knob::new("limit", input.limit, &LIMIT),
+        Knob::new("window_ms", input.window_ms, &WINDOW_MS),
+        Knob::new("windows", input.windows, &WINDOWS),
+        Knob::new("demand_milli", input.demand_milli, &DEMAND_MILLI),
+        Knob::new("clump", input.clump, &CLUMP),
+    ]
+}
+
 pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
     check(input)?;
     let &Input { limit, window_ms, windows, demand_milli, clump, seed } = input;
@@ -81,11 +93,7 @@ pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
 }
 
 fn check(input: &Input) -> Result<(), Unfit> {
-    within("limit", input.limit, &LIMIT)?;
-    within("window_ms", input.window_ms, &WINDOW_MS)?;
-    within("windows", input.windows, &WINDOWS)?;
-    within("demand_milli", input.demand_milli, &DEMAND_MILLI)?;
-    within("clump", input.clump, &CLUMP)?;
+    Knob::within(&knobs(input))?;
     if expected(input) > MAX_REQUESTS {
         let problem = format!("at most {MAX_REQUESTS} requests: fewer windows or a lower limit");
         return Err(Unfit::new("demand_milli", problem));

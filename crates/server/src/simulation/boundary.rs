@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use tidegate_core::State;
 
+use super::knob::Knob;
 use super::subject::Subject;
-use super::unfit::{Unfit, within};
+use super::unfit::Unfit;
 use super::{START_US, WINDOW_MS, float};
 
 /// At most 2 × 10,000 requests to each of six algorithms: about 10 ms.
@@ -51,11 +52,18 @@ pub(crate) struct Row {
     pub(crate) times_limit: f64,
 }
 
+/// What can be chosen.
+pub(crate) fn knobs(input: &Input) -> [Knob; 3] {
+    [
+        Knob::new("limit", input.limit, &LIMIT),
+        Knob::new("window_ms", input.window_ms, &WINDOW_MS),
+        Knob::new("position_permille", input.position_permille, &POSITION_PERMILLE),
+    ]
+}
+
 pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
     let &Input { limit, window_ms, position_permille } = input;
-    within("limit", limit, &LIMIT)?;
-    within("window_ms", window_ms, &WINDOW_MS)?;
-    within("position_permille", position_permille, &POSITION_PERMILLE)?;
+    Knob::within(&knobs(input))?;
     // Whole, since a window is whole milliseconds.
     let (window_us, gap_us) = (window_ms * 1000, window_ms * (1000 - position_permille));
     let edge_us = START_US.next_multiple_of(window_us);

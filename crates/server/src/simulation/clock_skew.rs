@@ -7,8 +7,9 @@ use tidegate_core::State;
 
 use super::chance::Chance;
 use super::crowd::most_within;
+use super::knob::Knob;
 use super::subject::Subject;
-use super::unfit::{Unfit, within};
+use super::unfit::Unfit;
 use super::{START_US, WINDOW_MS};
 
 const NODES: RangeInclusive<u64> = 2..=50;
@@ -72,6 +73,17 @@ struct Request {
     shows_us: u64,
 }
 
+/// What can be chosen.
+pub(crate) fn knobs(input: &Input) -> [Knob; 5] {
+    [
+        Knob::new("nodes", input.nodes, &NODES),
+        Knob::new("limit", input.limit, &LIMIT),
+        Knob::new("window_ms", input.window_ms, &WINDOW_MS),
+        Knob::new("skew_ms", input.skew_ms, &SKEW_MS),
+        Knob::new("windows", input.windows, &WINDOWS),
+    ]
+}
+
 pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
     check(input)?;
     let &Input { nodes, limit, window_ms, skew_ms, windows, seed } = input;
@@ -87,11 +99,7 @@ pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
 }
 
 fn check(input: &Input) -> Result<(), Unfit> {
-    within("nodes", input.nodes, &NODES)?;
-    within("limit", input.limit, &LIMIT)?;
-    within("window_ms", input.window_ms, &WINDOW_MS)?;
-    within("skew_ms", input.skew_ms, &SKEW_MS)?;
-    within("windows", input.windows, &WINDOWS)?;
+    Knob::within(&knobs(input))?;
     let most = MAX_REQUESTS / (input.nodes * input.limit);
     if input.windows > most {
         return Err(Unfit::new("windows", format!("at most {most} at this limit and these nodes")));

@@ -8,7 +8,6 @@ mod plant;
 mod scenario;
 mod world;
 
-use std::num::NonZero;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -19,7 +18,7 @@ use self::gate::Way;
 use self::meter::Outcome;
 pub(crate) use self::scenario::{ALL as SCENARIOS, Scenario};
 use super::Unfit;
-use super::unfit::within;
+use super::knob::Knob;
 
 const SEEDS: RangeInclusive<u64> = 1..=1000;
 const LIMIT: RangeInclusive<u64> = 1..=100_000;
@@ -58,6 +57,8 @@ pub(crate) struct Report {
 pub(crate) struct Block {
     pub(crate) scenario: &'static str,
     pub(crate) about: &'static str,
+    /// From which second to which it happens.
+    pub(crate) judged_s: [u64; 2],
     /// What could be served in a second at best.
     pub(crate) possible: u64,
     pub(crate) controllers: Vec<Row>,
@@ -83,10 +84,16 @@ pub(crate) struct Row {
     pub(crate) course: Vec<f64>,
 }
 
-/// Runs everything, on all processors. `progress` is told how many runs are done, of how many.
-pub(crate) fn run(input: &Input, progress: impl Fn(usize, usize) + Sync) -> Result<Report, Unfit> {
-    within("seeds", input.seeds, &SEEDS)?;
-    within("limit", input.limit, &LIMIT)?;
+/// Runs everything, on so many threads. `progress` is told how many runs are done, of how many.
+pub(crate) fn run(
+    input: &Input,
+    threads: usize,
+    progress: impl Fn(usize, usize) + Sync,
+) -> Result<Report, Unfit> {
+    Knob::within(&[
+        Knob::new("seeds", input.seeds, &SEEDS),
+        Knob::new("limit", input.limit, &LIMIT),
+    ])?;
     let Input { seeds, seed, limit, .. } = *input;
     let scenarios = chosen(&input.scenario)?;
     let pairs = || {
@@ -96,7 +103,7 @@ pub(crate) fn run(input: &Input, progress: impl Fn(usize, usize) + Sync) -> Resu
     let numbers = || (0..seeds).map(|number| seed.wrapping_add(number));
     let jobs: Vec<_> =
         pairs().flat_map(|pair| numbers().map(move |number| (pair, number))).collect();
-    let outcomes = spread(jobs.len(), progress, |job| {
+    let outcomes = spread(jobs.len(), threads, progress, |job| {
         let ((scenario, way), number) = jobs[job];
         world::run(scenario, way, limit, number)
     })?;
@@ -127,6 +134,7 @@ impl Block {
         Self {
             scenario: scenario.name,
             about: scenario.about,
+            judged_s: [scenario.judged_s().start, scenario.judged_s().end],
             possible: scenario.possible(),
             controllers: rows.iter().map(row).collect(),
         }
@@ -151,9 +159,10 @@ impl Row {
     }
 }
 
-/// Does every job once, on all processors, and returns what came of them in their order.
+/// Does every job once, on so many threads, and returns what came of them in their order.
 fn spread<T: Send>(
     jobs: usize,
+    threads: usize,
     progress: impl Fn(usize, usize) + Sync,
     job: impl Fn(usize) -> Result<T, Unfit> + Sync,
 ) -> Result<Vec<T>, Unfit> {
@@ -169,7 +178,7 @@ fn spread<T: Send>(
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs);
         }
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(jobs.max(1));
+    let threads = threads.min(jobs.max(1));
     let mut all = thread::scope(|scope| {
         let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mut all = work()?;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::{FixedWindow, Limit, State, Timestamp};
 
 use super::chance::Chance;
-use super::unfit::{Unfit, within};
+use super::knob::Knob;
+use super::unfit::Unfit;
 use super::{START_US, float};
 
 const NODES: RangeInclusive<u64> = 1..=64;
@@ -52,11 +53,18 @@ pub(crate) struct Row {
     pub(crate) runs_by_over_limit: Vec<u64>,
 }
 
+/// What can be chosen.
+pub(crate) fn knobs(input: &Input) -> [Knob; 3] {
+    [
+        Knob::new("nodes", input.nodes, &NODES),
+        Knob::new("limit", input.limit, &LIMIT),
+        Knob::new("runs", input.runs, &RUNS),
+    ]
+}
+
 pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
     let &Input { nodes, limit, runs, seed } = input;
-    within("nodes", nodes, &NODES)?;
-    within("limit", limit, &LIMIT)?;
-    within("runs", runs, &RUNS)?;
+    Knob::within(&knobs(input))?;
     if runs * (limit + nodes) > MAX_STEPS {
         let most = MAX_STEPS / (limit + nodes);
         return Err(Unfit::new("runs", format!("at most {most} at this limit and these nodes")));

@@ -10,11 +10,13 @@ use tidegate_core::{FixedWindow, Limit};
 
 use super::chance::Chance;
 use super::fleet::{self, Setting};
-use super::unfit::{Unfit, within};
+use super::knob::Knob;
+use super::unfit::Unfit;
 use super::{WINDOW_MS, float};
 
 const NODES: RangeInclusive<u64> = 1..=100;
 const LIMIT: RangeInclusive<u64> = 1..=10_000;
+const INTERVAL_MS: RangeInclusive<u64> = 0..=*WINDOW_MS.end();
 /// Of all nodes together. They are decided thirteen times over, once through leases: about 30 ms.
 const MAX_REQUESTS: u64 = 30_000;
 /// How many intervals the curve has, beside none at all.
@@ -73,6 +75,16 @@ pub(crate) struct Point {
     pub(crate) naive: u64,
 }
 
+/// What can be chosen.
+pub(crate) fn knobs(input: &Input) -> [Knob; 4] {
+    [
+        Knob::new("nodes", input.nodes, &NODES),
+        Knob::new("limit", input.limit, &LIMIT),
+        Knob::new("window_ms", input.window_ms, &WINDOW_MS),
+        Knob::new("interval_ms", input.interval_ms, &INTERVAL_MS),
+    ]
+}
+
 pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
     check(input)?;
     let &Input { nodes, limit, window_ms, interval_ms, seed } = input;
@@ -108,10 +120,7 @@ pub(crate) fn run(input: &Input) -> Result<Report, Unfit> {
 }
 
 fn check(input: &Input) -> Result<(), Unfit> {
-    within("nodes", input.nodes, &NODES)?;
-    within("limit", input.limit, &LIMIT)?;
-    within("window_ms", input.window_ms, &WINDOW_MS)?;
-    within("interval_ms", input.interval_ms, &(0..=*WINDOW_MS.end()))?;
+    Knob::within(&knobs(input))?;
     if input.nodes * input.limit > MAX_REQUESTS {
         return Err(Unfit::new("limit", format!("at most {MAX_REQUESTS} for all nodes together")));
     }

@@ -1,7 +1,6 @@
 //! Inputs have bounds.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use tidegate_core::{LeaseError, LimitError};
 
@@ -20,17 +19,22 @@ pub(crate) enum Expected {
 }
 
 impl Unfit {
-    pub(super) fn new(field: &'static str, expected: impl Into<String>) -> Self {
+    pub(crate) fn new(field: &'static str, expected: impl Into<String>) -> Self {
         Self { field, expected: Expected::Other(expected.into()) }
     }
 }
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = self.field;
-        match &self.expected {
-            Expected::Between(least, most) => write!(f, "{field}: expected {least} to {most}"),
-            Expected::Other(expected) => write!(f, "{field}: expected {expected}"),
+        write!(f, "{}: expected {}", self.field, self.expected)
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Between(least, most) => write!(f, "{least} to {most}"),
+            Self::Other(expected) => f.write_str(expected),
         }
     }
 }
@@ -45,16 +49,4 @@ impl From<LeaseError> for Unfit {
     fn from(error: LeaseError) -> Self {
         Self::new("limit", format!("a limit that can be leased: {error}"))
     }
-}
-
-/// A number within its bounds.
-pub(super) fn within(
-    field: &'static str,
-    value: u64,
-    bounds: &RangeInclusive<u64>,
-) -> Result<(), Unfit> {
-    if bounds.contains(&value) {
-        return Ok(());
-    }
-    Err(Unfit { field, expected: Expected::Between(*bounds.start(), *bounds.end()) })
 }

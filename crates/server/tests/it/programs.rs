@@ -83,11 +83,44 @@ pub(crate) fn wait_for_port(port: u16) {
     wait_until("a program listens", DEADLINE, connects);
 }
 
-/// A program of the virtual environment that `./dev` makes.
-pub(crate) fn of_venv(program: &str) -> PathBuf {
-    let path = root().join("target/clients/proxies/bin").join(program);
+/// What `./dev clients` has put into the target folder.
+pub(crate) fn installed(path: &str) -> PathBuf {
+    let path = root().join("target/clients").join(path);
     assert!(path.exists(), "{} is missing: `./dev clients` installs it", path.display());
     path
+}
+
+/// A program of the virtual environment that `./dev` makes.
+pub(crate) fn of_venv(program: &str) -> PathBuf {
+    installed(&format!("proxies/bin/{program}"))
+}
+
+/// Runs the first of these scripts of `tests/clients/node` to its end, with the others beside it, and answers what it
+/// printed. They are copied to where the language finds its libraries.
+pub(crate) fn node(scripts: &[&str], args: &[&str]) -> String {
+    let libraries = installed("node/node_modules");
+    let folder = Folder::within(libraries.parent().unwrap());
+    for script in scripts {
+        let source = root().join("crates/server/tests/clients/node").join(script);
+        folder.write(script, fs::read(source).unwrap());
+    }
+    output(Command::new("node").arg(folder.path(scripts[0])).args(args))
+}
+
+/// Runs a program to its end, for a while at most, and answers what it printed.
+pub(crate) fn output(command: &mut Command) -> String {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    wait_until("a client ends", DEADLINE * 6, || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    assert!(output.status.success(), "{command:?}: {stdout}{stderr}");
+    stdout
 }
 
 /// Runs curl, and gives what it printed.

@@ -1,9 +1,8 @@
 //! Stock Redis clients against the binary: what real programs say, and what they make of the answers.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::processes::{DEADLINE, wait_until};
+use crate::programs::{installed, node, output, root};
 use crate::resp_support::start;
 
 /// What every client of the same conversation is told.
@@ -14,34 +13,6 @@ const TOLD: [&str; 5] = [
     r#""ERR unknown command 'FROB'; COMMAND LIST tells those there are""#,
     r#""OK""#,
 ];
-
-/// Runs a program to its end, for a while at most, and answers what it printed.
-fn output(command: &mut Command) -> String {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    wait_until("a client ends", DEADLINE * 3, || child.try_wait().unwrap().is_some());
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
-    assert!(output.status.success(), "{command:?}: {stdout}{stderr}");
-    stdout
-}
-
-/// Where `./dev clients` puts libraries of other languages: beside what Cargo builds.
-fn installed(path: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
-    let found = folder.join(path);
-    assert!(found.exists(), "{} is missing: ./dev clients installs it", found.display());
-    found
-}
-
-fn source(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(path)
-}
 
 fn redis_cli(port: &str) -> Command {
     let mut command = Command::new("redis-cli");
@@ -91,10 +62,7 @@ fn redis_benchmark_pipelines_both_commands() {
 fn node_clients_get_their_answers() {
     for script in ["ioredis.mjs", "node-redis.mjs"] {
         let server = start(&[]);
-        // Beside the libraries, where the language looks for them.
-        let folder = installed("node/node_modules").parent().unwrap().to_owned();
-        std::fs::copy(source("node").join(script), folder.join(script)).unwrap();
-        let said = output(Command::new("node").arg(folder.join(script)).arg(server.resp_port()));
+        let said = node(&[script], &[&server.resp_port()]);
         assert_eq!(said.lines().collect::<Vec<_>>(), TOLD, "{script}");
     }
 }
@@ -103,7 +71,8 @@ fn node_clients_get_their_answers() {
 fn redis_py_gets_its_answers_in_both_protocols() {
     let server = start(&[]);
     let mut python = Command::new(installed("python/bin/python"));
-    let said = output(python.arg(source("python/redis_py.py")).arg(server.resp_port()));
+    let script = root().join("crates/server/tests/clients/python/redis_py.py");
+    let said = output(python.arg(script).arg(server.resp_port()));
     assert_eq!(said.lines().collect::<Vec<_>>(), [TOLD, TOLD].concat());
 }
 

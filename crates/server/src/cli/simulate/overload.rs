@@ -1,7 +1,9 @@
 //! `tidegate simulate overload`: a server that is asked for more than it can do.
 
 use std::io::{self, IsTerminal, Write};
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::thread;
 
 use super::options::usage;
 use super::output::Output;
@@ -72,7 +74,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Args { scenario, seeds, seed, limit, output } = args.clone();
     let input = Input { scenario, seeds, seed, limit };
-    let report = simulate(&input, progress).map_err(|unfit| usage(&unfit))?;
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let report = simulate(&input, threads, progress).map_err(|unfit| usage(&unfit))?;
     output.write(&report, chart, text)
 }
 

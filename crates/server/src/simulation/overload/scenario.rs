@@ -21,7 +21,7 @@ pub(crate) struct Scenario {
     pub(crate) about: &'static str,
     /// In hundredths of the capacity, at the beginning and at the end.
     load_percent: (u64, u64),
-    lasts_s: u64,
+    pub(crate) lasts_s: u64,
     slower: u64,
     growth_ppm: u64,
     pub(super) delay_ticks: usize,

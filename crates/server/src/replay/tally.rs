@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::judge::Ruling;
 use super::record::{Instant, Unread, told};
+use super::timeline::Timeline;
 use crate::text::printable;
 
 /// Keys that were denied and are told apart, of all policies together: about 50 MB. Those that come later are counted
@@ -32,14 +33,15 @@ pub(super) struct Tally {
     /// Requests whose key should have been made of headers.
     pub(super) guessed: u64,
     pub(super) policies: BTreeMap<String, PolicyTally>,
+    pub(super) timeline: Timeline,
     keys: usize,
     hasher: RandomState,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Unreadable {
-    pub(super) line: u64,
-    pub(super) reason: String,
+pub(crate) struct Unreadable {
+    pub(crate) line: u64,
+    pub(crate) reason: String,
 }
 
 #[derive(Default)]
@@ -60,11 +62,11 @@ struct Denials {
 
 /// A key that was denied.
 #[derive(Debug, Serialize)]
-pub(super) struct DeniedKey {
-    pub(super) key: String,
-    pub(super) denied: u64,
-    pub(super) first: String,
-    pub(super) last: String,
+pub(crate) struct DeniedKey {
+    pub(crate) key: String,
+    pub(crate) denied: u64,
+    pub(crate) first: String,
+    pub(crate) last: String,
 }
 
 impl Tally {
@@ -85,6 +87,7 @@ impl Tally {
     pub(super) fn ruled(&mut self, at: Instant, ruling: Ruling<'_>) {
         let Ruling { policy, key, denied, guessed } = ruling;
         self.guessed += u64::from(guessed);
+        self.timeline.add(at.us, denied);
         if !self.policies.contains_key(policy) {
             self.policies.insert(policy.to_owned(), PolicyTally::default());
         }

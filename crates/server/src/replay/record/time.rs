@@ -4,10 +4,10 @@ use super::Unread;
 
 /// When a request was written down.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::cli::replay) struct Instant {
-    pub(in crate::cli::replay) us: u64,
+pub(in crate::replay) struct Instant {
+    pub(in crate::replay) us: u64,
     /// Whether it is known to more than the second.
-    pub(in crate::cli::replay) is_fine: bool,
+    pub(in crate::replay) is_fine: bool,
 }
 
 const DAY_S: i64 = 86_400;
@@ -108,7 +108,7 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
 }
 
 /// An instant as people and programs read it: `2026-10-10T13:55:36Z`.
-pub(in crate::cli::replay) fn told(us: u64) -> String {
+pub(in crate::replay) fn told(us: u64) -> String {
     let seconds = us / 1_000_000;
     let (mut day, second) = (seconds / 86_400, seconds % 86_400);
     let mut year = 1970;

@@ -1,14 +1,16 @@
 //! What the policies would have said: the engine over a store in memory, on the time of the log.
 
+use std::collections::BTreeMap;
+
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate::{Check, CheckError, Engine, Key, ManualClock, Op, Timestamp};
+use tidegate::{Check, CheckError, Engine, Key, ManualClock, Op, Policy, Timestamp};
 
 use super::record::{Record, Unread};
-use crate::config::Config;
+use crate::config::DoorRules;
 use crate::doors::forward_auth::Routes;
 use crate::identity::{ClientIp, KeyParts, Recorded, Seen};
 
-pub(super) struct Judge {
+pub(crate) struct Judge {
     engine: Engine<ManualClock>,
     clock: ManualClock,
     routes: Routes,
@@ -31,19 +33,26 @@ pub(super) struct Ruling<'a> {
     pub(super) guessed: bool,
 }
 
+/// What is to be tried.
+pub(crate) struct Trial<'a> {
+    pub(crate) policies: &'a BTreeMap<String, Policy>,
+    pub(crate) rules: &'a DoorRules,
+    /// Asked for every request, instead of that of its route.
+    pub(crate) policy: Option<String>,
+    /// Counted by, instead of what the route or the policy says.
+    pub(crate) key: Option<KeyParts>,
+}
+
 impl Judge {
-    pub(super) fn new(
-        config: &Config,
-        policy: Option<String>,
-        key: Option<KeyParts>,
-    ) -> Result<Self, String> {
+    /// Says what cannot be tried, and why.
+    pub(crate) fn new(trial: Trial<'_>) -> Result<Self, String> {
+        let Trial { policies, rules, policy, key } = trial;
         let clock = ManualClock::default();
         let builder = Engine::builder().clock(clock.clone());
-        let add = |builder: tidegate::EngineBuilder<_>,
-                   (name, policy): (&String, &tidegate::Policy)| {
+        let add = |builder: tidegate::EngineBuilder<_>, (name, policy): (&String, &Policy)| {
             builder.policy(name.clone(), policy.clone())
         };
-        let engine = config.policies.iter().fold(builder, add).build();
+        let engine = policies.iter().fold(builder, add).build();
         let engine = engine.map_err(|error| error.to_string())?;
         let view = |name: &String| engine.policies().find(|policy| policy.name() == name);
         let delays = policy.as_ref().and_then(view).is_some_and(|view| view.shaper().is_some());
@@ -51,11 +60,8 @@ impl Judge {
             let check = Check { policy, key: Key::One(b"anybody"), cost: 1 };
             engine.validate(&check, Op::Take).map_err(|error| unaskable(&error))?;
         }
-        let rules = &config.doors;
         if policy.is_none() && rules.routes.is_empty() {
-            return Err(
-                "the configuration has no routes: say which policy with --policy".to_owned()
-            );
+            return Err("the configuration has no routes: say which `policy`".to_owned());
         }
         let routes = Routes::new(rules.routes.clone(), rules.policy_keys.clone());
         let client_ip = rules.client_ip.clone();

@@ -1,0 +1,91 @@
+//! `POST /v1/playground/overload`: one scenario, a few runs, on one thread.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use super::experiment::Experiment;
+use crate::simulation::overload::{self as simulation, Block, Row, SCENARIOS, Scenario};
+use crate::simulation::{Knob, Unfit};
+
+/// A run of one controller takes about 13 ms; there are eight.
+const SEEDS: RangeInclusive<u64> = 1..=3;
+const LIMIT: RangeInclusive<u64> = 1..=2000;
+/// Half an hour takes seconds, and is for the command line.
+const LASTS_S_MAX: u64 = 60;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Input {
+    scenario: String,
+    seeds: u64,
+    pub(super) seed: u64,
+    limit: u64,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        let simulation::Input { seed, limit, .. } = simulation::Input::default();
+        Self { scenario: SCENARIOS[0].name.to_owned(), seeds: 1, seed, limit }
+    }
+}
+
+/// A scenario that can be chosen.
+#[derive(Serialize)]
+pub(super) struct Choice {
+    name: &'static str,
+    about: &'static str,
+}
+
+pub(super) fn choices() -> impl Iterator<Item = Choice> {
+    let is_short = |scenario: &&Scenario| scenario.lasts_s <= LASTS_S_MAX;
+    let choice = |scenario: &Scenario| Choice { name: scenario.name, about: scenario.about };
+    SCENARIOS.iter().filter(is_short).map(choice)
+}
+
+/// What came of the scenario.
+#[derive(Serialize)]
+pub(super) struct Report {
+    seeds: u64,
+    seed: u64,
+    limit: u64,
+    scenario: &'static str,
+    about: &'static str,
+    judged_s: [u64; 2],
+    possible: u64,
+    controllers: Vec<Drawn>,
+}
+
+/// A row, and its picture: what was served in time, second by second, with the first seed.
+#[derive(Serialize)]
+struct Drawn {
+    course: Vec<f64>,
+    #[serde(flatten)]
+    row: Row,
+}
+
+impl Experiment for Input {
+    type Report = Report;
+
+    fn knobs(&self) -> Vec<Knob> {
+        vec![Knob::new("limit", self.limit, &LIMIT), Knob::new("seeds", self.seeds, &SEEDS)]
+    }
+
+    fn run(&self) -> Result<Report, Unfit> {
+        Knob::within(&self.knobs())?;
+        if !choices().any(|choice| choice.name == self.scenario) {
+            let known = choices().map(|choice| choice.name).collect::<Vec<_>>().join(", ");
+            return Err(Unfit::new("scenario", format!("one of {known}")));
+        }
+        let &Self { seeds, seed, limit, .. } = self;
+        let scenario = vec![self.scenario.clone()];
+        let input = simulation::Input { scenario, seeds, seed, limit };
+        let mut report = simulation::run(&input, 1, |_, _| {})?;
+        let block = report.scenarios.pop();
+        let Block { scenario, about, judged_s, possible, controllers } =
+            block.ok_or_else(|| Unfit::new("scenario", "one that there is"))?;
+        let draw = |mut row: Row| Drawn { course: std::mem::take(&mut row.course), row };
+        let controllers = controllers.into_iter().map(draw).collect();
+        Ok(Report { seeds, seed, limit, scenario, about, judged_s, possible, controllers })
+    }
+}

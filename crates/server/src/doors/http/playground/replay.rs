@@ -1,0 +1,147 @@
+//! `POST /v1/playground/replay`: what a policy would have done to a log that somebody pasted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use serde::Deserialize;
+use tidegate::Policy;
+
+use super::super::problem::Problem;
+use super::super::request::Text;
+use super::super::{Answered, body, whole_json};
+use super::turn;
+use crate::config::{self, Config};
+use crate::gate::{Gate, Snapshot};
+use crate::identity::KeyParts;
+use crate::replay::{Judge, Report, Trial, replay};
+
+/// What a policy is called that was only written down here.
+const TRIED: &str = "tried";
+const POLICY_BYTES_MAX: usize = 16 << 10;
+const KEY_PARTS_MAX: usize = 8;
+/// How many keys are listed, unless told, and at most.
+const TOP: usize = 10;
+const TOP_MAX: usize = 100;
+
+/// One of `policy`, the name of one that is configured, and `policy_text`, one that is not; with neither the routes of
+/// the configuration decide.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted<'a> {
+    #[serde(borrow)]
+    log: Text<'a>,
+    #[serde(borrow)]
+    policy: Option<Text<'a>>,
+    #[serde(borrow)]
+    policy_text: Option<Text<'a>>,
+    /// Counted by, instead of what the route or the policy says.
+    #[serde(default, borrow)]
+    key: Vec<Text<'a>>,
+    #[serde(default = "top")]
+    top: usize,
+}
+
+const fn top() -> usize {
+    TOP
+}
+
+pub(super) async fn run(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
+    let body = body::read_batch(body).await?;
+    turn::take(move || tried(&gate.now(), &body)).await
+}
+
+fn tried(snapshot: &Snapshot, body: &[u8]) -> Result<hyper::Response<Bytes>, Problem> {
+    let wanted: Wanted<'_> = body::decode(body)?;
+    if !(1..=TOP_MAX).contains(&wanted.top) {
+        return Err(Problem::bad_json("top", &format!("expected 1 to {TOP_MAX}")));
+    }
+    let judge = wanted.judge(snapshot)?;
+    // Bytes that are there cannot fail to be read.
+    let report = replay(&judge, wanted.log.0.as_bytes(), wanted.top, |_, _| {})
+        .map_err(|error| Problem::bad_field("log", &error.to_string()))?;
+    if report.is_no_log() {
+        return Err(no_log(&report));
+    }
+    Ok(whole_json(&report))
+}
+
+impl Wanted<'_> {
+    fn judge(&self, snapshot: &Snapshot) -> Result<Judge, Problem> {
+        let key = self.key()?;
+        let unfit = |why: String| Problem::bad_json("policy", &why);
+        match (&self.policy, &self.policy_text) {
+            (Some(_), Some(_)) => {
+                Err(Problem::bad_field("policy_text", "and `policy` are both given: give one"))
+            }
+            (None, Some(Text(text))) => {
+                let Config { policies, doors: rules, .. } = &written(text)?;
+                let policy = Some(TRIED.to_owned());
+                Judge::new(Trial { policies, rules, policy, key })
+                    .map_err(|why| Problem::bad_json("policy_text", &why))
+            }
+            (Some(Text(name)), None) => {
+                let policies = &only(snapshot, name)?;
+                let (rules, policy) = (&snapshot.rules, Some(name.to_string()));
+                Judge::new(Trial { policies, rules, policy, key }).map_err(unfit)
+            }
+            (None, None) => {
+                let (policies, rules) = (&*snapshot.written, &snapshot.rules);
+                Judge::new(Trial { policies, rules, policy: None, key }).map_err(unfit)
+            }
+        }
+    }
+
+    fn key(&self) -> Result<Option<KeyParts>, Problem> {
+        if self.key.is_empty() {
+            return Ok(None);
+        }
+        if self.key.len() > KEY_PARTS_MAX {
+            let what = format!("expected at most {KEY_PARTS_MAX} parts");
+            return Err(Problem::bad_json("key", &what));
+        }
+        let parts = KeyParts::read(self.key.iter().map(|Text(part)| &**part));
+        parts.map(Some).map_err(|error| Problem::bad_json("key", &error.to_string()))
+    }
+}
+
+/// The policy of a text, alone in a configuration.
+fn written(text: &str) -> Result<Config, Problem> {
+    if text.len() > POLICY_BYTES_MAX {
+        let what = format!("is longer than {POLICY_BYTES_MAX} bytes");
+        return Err(Problem::bad_field("policy_text", &what));
+    }
+    if text.trim().is_empty() {
+        let what = "is empty: expected a policy like `100/min burst 20`, or one in YAML";
+        return Err(Problem::bad_field("policy_text", what));
+    }
+    Config::of_policy(TRIED, text).map_err(|found| {
+        let told: Vec<_> = found.iter().map(at_its_place).collect();
+        Problem::bad_json("policy_text", &told.join("; "))
+    })
+}
+
+/// Without the names that we have put around it.
+fn at_its_place(problem: &config::Problem) -> String {
+    let config::Problem { place, message } = problem;
+    let around = format!("policies.{TRIED}");
+    let message = message.strip_prefix(&around).unwrap_or(message);
+    let message = message.trim_start_matches(['.', ':', ' ']);
+    format!("line {}, column {}: {message}", place.line, place.column)
+}
+
+/// The configured policy of this name, and no other, since nobody asks for those.
+fn only(snapshot: &Snapshot, name: &str) -> Result<BTreeMap<String, Policy>, Problem> {
+    let found = snapshot.written.get_key_value(name);
+    let found = found.ok_or_else(|| Problem::unknown_policy(&snapshot.engine, name))?;
+    Ok(BTreeMap::from([(found.0.clone(), found.1.clone())]))
+}
+
+fn no_log(report: &Report) -> Problem {
+    let reasons = report.first_unreadable.iter();
+    let reasons = reasons.map(|it| format!("line {}: {}", it.line, it.reason));
+    let told = reasons.collect::<Vec<_>>().join("; ");
+    let what = "has not one line of an access log: expected common, combined or JSON lines";
+    Problem::bad_field("log", &format!("{what} ({told})"))
+}

@@ -1,0 +1,98 @@
+//! What a replay found.
+
+use serde::Serialize;
+
+use super::record::told;
+use super::tally::{DeniedKey, PolicyTally, Tally, Unreadable};
+use super::timeline::Course;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) lines: u64,
+    pub(crate) from: Option<String>,
+    pub(crate) until: Option<String>,
+    /// Requests that no route limits.
+    pub(crate) unlimited: u64,
+    pub(crate) unreadable: u64,
+    pub(crate) first_unreadable: Vec<Unreadable>,
+    pub(crate) policies: Vec<Row>,
+    /// What all policies together have decided, over time.
+    pub(crate) timeline: Course,
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) policy: String,
+    pub(crate) requests: u64,
+    pub(crate) admitted: u64,
+    pub(crate) denied: u64,
+    pub(crate) denied_percent: f64,
+    pub(crate) keys_denied: usize,
+    /// The most denied first.
+    pub(crate) keys: Vec<DeniedKey>,
+    /// Denied by keys that came when too many were told apart already.
+    pub(crate) denied_by_others: u64,
+}
+
+impl Report {
+    pub(super) fn new(tally: Tally, top: usize) -> Self {
+        let row = |(name, policy): (&String, &PolicyTally)| Row {
+            policy: name.clone(),
+            requests: policy.requests,
+            admitted: policy.requests - policy.denied,
+            denied: policy.denied,
+            denied_percent: percent(policy.denied, policy.requests),
+            keys_denied: policy.keys_denied(),
+            keys: policy.most_denied(top),
+            denied_by_others: policy.others,
+        };
+        Self {
+            lines: tally.lines,
+            from: tally.span.map(|(first, _)| told(first)),
+            until: tally.span.map(|(_, last)| told(last)),
+            unlimited: tally.unlimited,
+            unreadable: tally.unreadable,
+            policies: tally.policies.iter().map(row).collect(),
+            timeline: tally.timeline.course(),
+            notes: notes(&tally),
+            first_unreadable: tally.shown,
+        }
+    }
+
+    /// Whether there was something, and nothing of it is a log's.
+    pub(crate) const fn is_no_log(&self) -> bool {
+        self.lines > 0 && self.unreadable == self.lines
+    }
+}
+
+fn notes(tally: &Tally) -> Vec<String> {
+    let mut notes = Vec::new();
+    if tally.span.is_some() && !tally.is_fine {
+        notes.push(
+            "the log has whole seconds: requests of one second count as simultaneous, so that limits with a \
+             small burst deny more here than they would have"
+                .to_owned(),
+        );
+    }
+    if tally.stepped_back > 0 {
+        notes.push(format!(
+            "{} lines are more than a minute older than one before them: sort the log",
+            tally.stepped_back
+        ));
+    }
+    if tally.guessed > 0 {
+        notes.push(format!(
+            "{} requests should be counted by headers or cookies that the log does not have: they were counted by \
+             what is left, or by client_ip",
+            tally.guessed
+        ));
+    }
+    notes
+}
+
+/// To a tenth, so that it prints the same everywhere.
+fn percent(part: u64, whole: u64) -> f64 {
+    let permille = (u128::from(part) * 2000 + u128::from(whole)) / u128::from(whole.max(1)) / 2;
+    f64::from(u32::try_from(permille).unwrap_or(u32::MAX)) / 10.0
+}

@@ -1,0 +1,168 @@
+// The playground of the server at the URL given, in a real browser. Prints a line for each thing that it saw, and the
+// command lines that the page shows after a `$`.
+import assert from "node:assert/strict";
+import { accessible, browse, calm, fits, until } from "./browser.mjs";
+
+const url = process.argv[2];
+const NAMES = ["boundary", "sync-lag", "algorithms", "overload", "race", "clock-skew"];
+const seen = (what) => console.log(what);
+const browser = await browse(url);
+const summary = (page) => page.locator(".summary").innerText();
+const says = (page, what) => until(`${what}`, async () => what.test(await summary(page)));
+const command = (page) => page.locator(".line code").innerText();
+const asked = async (name, body) => (await fetch(`${url}/v1/playground/${name}`, { method: "POST", body: JSON.stringify(body) })).json();
+
+const close = (...pages) => Promise.all(pages.map((page) => page.context().close()));
+
+async function open(place, options = {}) {
+  const page = await browser.page(options);
+  await page.goto(`${url}/#/playground/${place}`);
+  await page.locator("#link.live").waitFor();
+  return page;
+}
+
+/** A line of a log. */
+const line = (second, client, agent) => JSON.stringify({ time: `2026-10-10T13:55:${String(second).padStart(2, "0")}.5Z`, client_ip: client, method: "GET", path: "/", user_agent: agent });
+
+try {
+  // What everybody should see without touching anything.
+  const page = await open("");
+  await says(page, /^40 requests pass a fixed window within 150 ms: 2 × the limit of 20 per second/);
+  await page.getByRole("link", { name: "Sync lag" }).click();
+  await says(page, /^Naive caching admits 108 where 60 are allowed \(\+80 %\); tidegate admits 60, and 60 with leases/);
+  assert.equal(await command(page), "tidegate simulate sync-lag --nodes 3 --limit 60 --window 1s --interval 400ms --seed 1");
+  seen("the golden numbers are there");
+
+  // From elsewhere to the same numbers, by keyboard alone.
+  await page.goto(`${url}/#/playground/sync-lag?nodes=2&interval_ms=350`);
+  await says(page, /admits 81 where 60/);
+  await page.getByRole("slider", { name: "Nodes" }).focus();
+  await page.keyboard.press("ArrowRight");
+  await says(page, /admits 102 where 60/);
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "knob-interval_ms");
+  await page.keyboard.press("ArrowRight");
+  await says(page, /admits 108 where 60/);
+  assert.equal(await page.getByRole("slider", { name: "They hear" }).getAttribute("aria-valuetext"), "400 ms");
+  assert.equal(new URL(page.url()).hash, "#/playground/sync-lag", "what is usual is not in the address");
+  for (let n = 0; n < 12; n++) await page.keyboard.press("ArrowRight");
+  const { ways: [naive] } = await asked("sync-lag", { interval_ms: 1000 });
+  await says(page, new RegExp(`admits ${naive.admitted} where 60`));
+  await page.goto(`${url}/#/playground/boundary?limit=19`);
+  await says(page, /^38 requests/);
+  await page.getByRole("slider", { name: "Limit per window" }).focus();
+  await page.keyboard.press("ArrowRight");
+  await says(page, /^40 requests pass a fixed window within 150 ms/);
+  await page.getByRole("slider", { name: "Attack position" }).focus();
+  for (let n = 0; n < 5; n++) await page.keyboard.press("ArrowRight");
+  await says(page, /^40 requests pass a fixed window within 100 ms/);
+  seen("sliders move by keyboard, and the numbers follow");
+
+  // A number can be typed, beyond the slider, and the server says what it does not like.
+  await page.goto(`${url}/#/playground/sync-lag`);
+  await page.getByRole("spinbutton", { name: "Limit per window, exactly" }).fill("5000");
+  await says(page, /where 5,000 are allowed/);
+  page.troubles.length = 0;
+  await page.getByRole("spinbutton", { name: "Nodes, exactly" }).fill("99");
+  await page.getByRole("alert").getByText("`limit`: expected at most 30000 for all nodes together").waitFor();
+  assert.equal(await page.locator("[aria-invalid]").getAttribute("aria-label"), "Limit per window, exactly");
+  await page.getByRole("spinbutton", { name: "Limit per window, exactly" }).fill("100");
+  await page.getByRole("alert").waitFor({ state: "hidden" });
+  await says(page, /where 100 are allowed/);
+  assert.equal(await page.locator("[aria-invalid]").count(), 0);
+  page.troubles.length = 0; // the console tells of every 400
+  seen("numbers are typed, and what is out of bounds is told");
+
+  const hash = new URL(page.url()).hash;
+  assert.equal(hash, "#/playground/sync-lag?nodes=99&limit=100");
+  const shared = await open(hash.slice("#/playground/".length));
+  await says(shared, /where 100 are allowed/);
+  assert.equal(await command(shared), await command(page));
+  await shared.getByRole("button", { name: "Other luck" }).click();
+  await until("another seed", async () => (await command(shared)).endsWith("--seed 2"));
+  calm(shared);
+  await close(page, shared);
+  seen("an address brings a setting back");
+
+  // Whoever is asked to come back does so.
+  const busy = await browser.page();
+  let refused = 0;
+  await busy.route("**/v1/playground/race", (route) => {
+    refused += 1;
+    return refused > 2 ? route.continue() : route.fulfill({ status: 503, headers: { "retry-after": "1" }, body: "{}" });
+  });
+  await busy.goto(`${url}/#/playground/race`);
+  await says(busy, /^In 1,000 runs up to 2 slipped past a limit of 60/);
+  assert.equal(refused, 3);
+  await close(busy);
+  seen("a busy server is asked again");
+
+  for (const name of NAMES) {
+    const one = await open(name, { colorScheme: "dark" });
+    await until(`${name} is drawn`, async () => (await one.locator(".numbers tbody tr").count()) > 1);
+    assert.equal((await one.locator(".summary").getAttribute("aria-live")), "polite");
+    assert.ok(await one.locator(".lede p").count() === 2 && (await one.title()).endsWith("· tidegate"));
+    await accessible(one);
+    calm(one);
+    seen(`$ ${await command(one)}`);
+    await close(one);
+  }
+  seen("every experiment is drawn, told and tabulated");
+
+  // The picture of an overload shows those who were chosen.
+  const overload = await open("overload");
+  await overload.getByRole("combobox").selectOption("slow-db");
+  await says(overload, /^At best 133 a second/);
+  const shown = () => overload.locator(".picture .legend li").count();
+  const before = await shown();
+  await overload.getByRole("checkbox", { name: "raw 1−CPU" }).check();
+  assert.equal(await shown(), before + 1);
+  calm(overload);
+  await close(overload);
+  seen("controllers are chosen");
+
+  // A log of one who asks too often, and of one who would like to be markup.
+  const replay = await open("replay");
+  const hostile = "<img src=x onerror=alert(1)>";
+  const log = [...Array.from({ length: 30 }, (_, second) => line(second, "192.0.2.7", "curl")), ...Array.from({ length: 9 }, () => line(40, "198.51.100.23", hostile))].join("\n");
+  await replay.getByLabel("Access log").fill(log);
+  await replay.getByLabel("The policy: a line, or YAML").fill("6/min burst 5");
+  await replay.getByRole("button", { name: "Replay" }).click();
+  await says(replay, /^27 of 39 requests would have been denied \(69\.2 %\), of 2 keys\.$/);
+  assert.match(await replay.locator(".found table").innerText(), /192\.0\.2\.7\s+23/);
+  await replay.getByLabel("Count by").fill("header:user-agent");
+  await replay.getByRole("button", { name: "Replay" }).click();
+  await until("the agent is a key", async () => (await replay.locator(".found table").innerText()).includes("<img"));
+  assert.equal(await replay.locator(".found img").count(), 0);
+  await accessible(replay);
+  calm(replay);
+  await replay.getByLabel("The policy: a line, or YAML").fill("limit: 6/min\nbrust: 5");
+  await replay.getByRole("button", { name: "Replay" }).click();
+  await replay.getByRole("alert").getByText("line 2, column 1: unknown key `brust`, did you mean `burst`?").waitFor();
+  await replay.getByRole("combobox", { name: "Policy" }).selectOption("api");
+  await replay.getByLabel("Count by").fill("");
+  await replay.getByRole("button", { name: "Use an example" }).click();
+  await says(replay, /^112 of 223 requests would have been denied/);
+  assert.equal(new URL(replay.url()).hash, "#/playground/replay?policy=api");
+  assert.equal(await command(replay), "tidegate replay access.log -c tidegate.yaml --policy api");
+  await close(replay);
+  seen("a log is pasted, and whom a policy refuses is seen");
+
+  for (const name of [...NAMES, "replay"]) {
+    const phone = await open(name, { width: 360, height: 740 });
+    if (name === "replay") await phone.getByRole("button", { name: "Use an example" }).click();
+    await until(`${name} is drawn`, async () => (await phone.locator(".result table, .result svg").count()) > 0);
+    await fits(phone);
+    await accessible(phone);
+    calm(phone);
+    await close(phone);
+  }
+  seen("nothing is wider than a phone");
+} finally {
+  await browser.close();
+}

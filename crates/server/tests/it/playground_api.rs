@@ -1,0 +1,285 @@
+//! `/v1/playground` from outside: the numbers of the command line, within bounds, for whoever asks.
+
+use std::{fs, thread};
+
+use serde_json::{Value, json};
+
+use crate::support::{Reply, Server, run};
+
+fn ask(server: &Server, what: &str, body: &Value) -> Reply {
+    server.send("POST", &format!("/v1/playground/{what}"), &[], body.to_string().as_bytes())
+}
+
+fn answer(server: &Server, what: &str, body: &Value) -> Value {
+    let reply = ask(server, what, body);
+    assert_eq!(reply.status, 200, "{what} {body}: {}", reply.body);
+    reply.json()
+}
+
+fn of<'a>(rows: &'a Value, name: &str, value: &str) -> &'a Value {
+    rows.as_array().unwrap().iter().find(|row| row[name] == value).unwrap()
+}
+
+#[test]
+fn the_golden_numbers_are_those_of_the_simulations() {
+    let server = Server::start();
+    let lag = answer(&server, "sync-lag", &json!({"nodes":3,"limit":60,"interval_ms":400}));
+    assert_eq!(of(&lag["ways"], "way", "naive")["admitted"], 108);
+    assert_eq!(of(&lag["ways"], "way", "atomic")["admitted"], 60);
+    assert_eq!(of(&lag["ways"], "way", "leases")["admitted"], 60);
+    let edge = answer(&server, "boundary", &json!({"limit":20,"position_permille":850}));
+    assert_eq!(of(&edge["algorithms"], "algorithm", "fixed-window")["in_gap"], 40);
+    assert_eq!(of(&edge["algorithms"], "algorithm", "sliding-log")["in_gap"], 20);
+    let race = answer(&server, "race", &json!({"nodes":3}));
+    assert_eq!(race["ways"][0]["over_limit_worst"], 2);
+    assert_eq!(race["ways"][1]["over_limit_worst"], 0);
+    let spike = answer(&server, "overload", &json!({"scenario":"spike"}));
+    let goodput = |name| of(&spike["controllers"], "controller", name)["goodput"].as_f64().unwrap();
+    assert!(goodput("default + cap 32") > 380.0 && goodput("none") < 40.0, "{spike}");
+}
+
+/// An experiment, what is sent, and the same on the command line.
+type Pair = (&'static str, &'static str, &'static [&'static str]);
+
+const PAIRS: [Pair; 5] = [
+    (
+        "boundary",
+        r#"{"limit":50,"window_ms":60000,"position_permille":990}"#,
+        &["--limit", "50", "--window", "1min", "--position", "99%"],
+    ),
+    (
+        "sync-lag",
+        r#"{"nodes":7,"limit":31,"window_ms":5000,"interval_ms":1234,"seed":9}"#,
+        &["--nodes", "7", "--limit", "31", "--window", "5s", "--interval", "1234ms", "--seed", "9"],
+    ),
+    (
+        "race",
+        r#"{"nodes":8,"limit":10,"runs":50,"seed":2}"#,
+        &["--nodes", "8", "--limit", "10", "--runs", "50", "--seed", "2"],
+    ),
+    (
+        "clock-skew",
+        r#"{"nodes":4,"limit":20,"skew_ms":300,"windows":3,"seed":5}"#,
+        &["--nodes", "4", "--limit", "20", "--skew", "300ms", "--windows", "3", "--seed", "5"],
+    ),
+    (
+        "algorithms",
+        r#"{"limit":40,"windows":5,"demand_milli":2500,"clump":3,"seed":7}"#,
+        &["--limit", "40", "--windows", "5", "--demand", "2.5", "--clump", "3", "--seed", "7"],
+    ),
+];
+
+#[test]
+fn every_number_is_that_of_the_command_line() {
+    let server = Server::start();
+    for (what, sent, args) in PAIRS {
+        let said = run(&[&["simulate", what, "--json"], args].concat());
+        assert_eq!(said.code, Some(0), "{what}: {}", said.stderr);
+        let printed: Value = serde_json::from_str(&said.stdout).unwrap();
+        let answered = answer(&server, what, &serde_json::from_str(sent).unwrap());
+        assert_eq!(answered, printed, "{what}");
+        assert_eq!(answer(&server, what, &serde_json::from_str(sent).unwrap()), printed, "{what}");
+    }
+}
+
+#[test]
+fn an_overload_is_that_of_the_command_line_with_its_course() {
+    let server = Server::start();
+    let args = ["simulate", "overload", "--scenario", "burst", "--seeds", "2", "--json"];
+    let printed: Value = serde_json::from_str(&run(&args).stdout).unwrap();
+    let mut answered = answer(&server, "overload", &json!({"scenario":"burst","seeds":2}));
+    let rows = answered["controllers"].as_array_mut().unwrap();
+    for row in &mut *rows {
+        let course = row.as_object_mut().unwrap().remove("course").unwrap();
+        assert_eq!(course.as_array().unwrap().len(), 55, "{row}");
+    }
+    let block = &printed["scenarios"][0];
+    assert_eq!(answered["controllers"], block["controllers"]);
+    assert_eq!(answered["possible"], block["possible"]);
+}
+
+/// What is sent where, the field that is to blame, and a part of what is said.
+const BAD: [(&str, &str, &str, &str); 22] = [
+    ("boundary", r#"{"limit":0}"#, "limit", "1 to 10000"),
+    ("boundary", r#"{"limit":10001}"#, "limit", "1 to 10000"),
+    ("boundary", r#"{"position_permille":1000}"#, "position_permille", "0 to 999"),
+    ("boundary", r#"{"seed":1}"#, "seed", "unknown field"),
+    ("sync-lag", r#"{"nodes":101}"#, "nodes", "1 to 100"),
+    ("sync-lag", r#"{"nodes":-1}"#, "nodes", "1 to 100"),
+    ("sync-lag", r#"{"nodes":"3"}"#, "nodes", "1 to 100"),
+    ("sync-lag", r#"{"nodes":1e300}"#, "nodes", "1 to 100"),
+    ("sync-lag", r#"{"nodes":100,"limit":10000}"#, "limit", "at most 30000"),
+    ("sync-lag", r#"{"window_ms":86400001}"#, "window_ms", "1 to 86400000"),
+    ("sync-lag", r#"{"node":3}"#, "node", "unknown field"),
+    ("race", r#"{"runs":10000,"limit":10000}"#, "runs", "at most 24"),
+    ("clock-skew", r#"{"nodes":1}"#, "nodes", "2 to 50"),
+    ("clock-skew", r#"{"windows":100,"limit":1000}"#, "windows", "at most 6"),
+    ("algorithms", r#"{"clump":1001}"#, "clump", "1 to 1000"),
+    ("algorithms", r#"{"demand_milli":100000}"#, "demand_milli", "at most 20000"),
+    ("overload", r#"{"scenario":"flood"}"#, "scenario", "one of spike, "),
+    ("overload", r#"{"scenario":"soak"}"#, "scenario", "one of spike, "),
+    ("overload", r#"{"seeds":4}"#, "seeds", "1 to 3"),
+    ("overload", r#"{"limit":2001}"#, "limit", "1 to 2000"),
+    ("race", "[]", "", "expected an object"),
+    ("race", "{", "", "EOF"),
+];
+
+fn problem(server: &Server, what: &str, sent: &str) -> (Value, Value) {
+    let path = format!("/v1/playground/{what}");
+    let reply = server.send("POST", &path, &[], sent.as_bytes());
+    assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{what} {sent}");
+    let problem = reply.json();
+    assert_eq!(problem["status"], reply.status, "{what} {sent}");
+    (problem["field"].clone(), problem["detail"].clone())
+}
+
+#[test]
+fn bad_input_names_the_field_and_what_is_allowed() {
+    let server = Server::start();
+    for (what, sent, field, part) in BAD {
+        let (blamed, detail) = problem(&server, what, sent);
+        assert_eq!(blamed.as_str().unwrap_or_default(), field, "{what} {sent}: {detail}");
+        assert!(detail.as_str().unwrap().contains(part), "{what} {sent}: {detail}");
+    }
+}
+
+#[test]
+fn the_ranges_that_are_told_are_those_that_hold() {
+    let server = Server::start();
+    let told = server.get("/v1/playground").json();
+    let experiments = told["experiments"].as_object().unwrap();
+    assert_eq!(experiments.len(), 6);
+    for (what, experiment) in experiments {
+        // What is usual can be run, and a body that is left out means just that.
+        let usual: serde_json::Map<String, Value> = experiment["knobs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|knob| (knob["field"].as_str().unwrap().to_owned(), knob["default"].clone()))
+            .collect();
+        let path = format!("/v1/playground/{what}");
+        let nothing = server.send("POST", &path, &[], b"").json();
+        assert_eq!(answer(&server, what, &Value::Object(usual)), nothing, "{what}");
+        for knob in experiment["knobs"].as_array().unwrap() {
+            let (field, most) = (knob["field"].as_str().unwrap(), knob["max"].as_u64().unwrap());
+            let reply = ask(&server, what, &json!({ field: most + 1 }));
+            assert_eq!((reply.status, &reply.json()["field"]), (400, &json!(field)), "{what}");
+        }
+    }
+}
+
+fn log() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/access.log");
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_policy_that_is_pasted_does_what_it_would_do_in_a_file() {
+    let server = Server::start();
+    let folder = crate::support::Folder::new();
+    let file = folder.write("log", log());
+    for text in [
+        "5/min burst 2",
+        "limit: 5/min\nburst: 2",
+        "{ algorithm: sliding-log, limit: 3/min, key: path }",
+        "{ algorithm: leaky-bucket, limit: 1/s, max_wait: 2s }",
+    ] {
+        let indented = text.replace('\n', "\n    ");
+        let yaml = format!("policies:\n  tried:\n    {indented}\n");
+        let config = folder.write("tidegate.yaml", yaml);
+        let said = run(&["replay", &file, "-c", &config, "--policy", "tried", "--json"]);
+        let mut printed: Value = serde_json::from_str(&said.stdout).expect(&said.stderr);
+        printed.as_object_mut().unwrap().remove("log");
+        let body = json!({"log": log(), "policy_text": text});
+        let replayed = answer(&server, "replay", &body);
+        assert_eq!(replayed, printed, "{text}");
+        assert!(replayed["policies"][0]["denied"].as_u64().unwrap() > 0, "{text}");
+    }
+}
+
+#[test]
+fn a_configured_policy_is_tried_without_being_charged() {
+    let server = Server::start();
+    let log: String = (0..30)
+        .map(|n| {
+            format!(
+                "{{\"time\":\"2026-10-10T13:55:36.{n:02}Z\",\"client_ip\":\"192.0.2.7\",\
+                 \"method\":\"GET\",\"path\":\"/\"}}\n"
+            )
+        })
+        .collect();
+    let replayed = answer(&server, "replay", &json!({"log": log, "policy": "api"}));
+    // 100/min and 20 at once.
+    assert_eq!(replayed["policies"][0]["admitted"], 20, "{replayed}");
+    assert_eq!(replayed["policies"][0]["keys"][0]["key"], "192.0.2.7");
+    let steps = replayed["timeline"]["steps"].as_array().unwrap();
+    assert_eq!(steps, &[json!({"admitted": 20, "denied": 10})]);
+    let left = server.post("/v1/peek", r#"{"policy":"api","key":"192.0.2.7","cost":0}"#).json();
+    assert_eq!(left["remaining"], 20);
+}
+
+#[test]
+fn what_cannot_be_replayed_is_told() {
+    let server = Server::start();
+    for (body, status, field, part) in [
+        (json!({"log": log()}), 400, "policy", "no routes"),
+        (json!({"log": log(), "policy": "apj"}), 404, "policy", "did you mean `api`?"),
+        (json!({"log": log(), "policy": "report"}), 400, "policy", "concurrency"),
+        (json!({"log": log(), "policy": "signup"}), 400, "policy", "one key"),
+        (json!({"log": log(), "policy": "api", "policy_text": "1/s"}), 400, "policy_text", "both"),
+        (json!({"log": log(), "policy_text": " "}), 400, "policy_text", "empty"),
+        (json!({"log": log(), "policy_text": "limit: ["}), 400, "policy_text", "line 1"),
+        (
+            json!({"log": log(), "policy_text": "limit: 5/min\nbrust: 2"}),
+            400,
+            "policy_text",
+            "line 2, column 1: unknown key `brust`, did you mean `burst`?",
+        ),
+        (json!({"log": log(), "policy_text": "limit: ${PATH}"}), 400, "policy_text", "not set"),
+        (json!({"log": log(), "policy_text": "x".repeat(20_000)}), 400, "policy_text", "longer"),
+        (json!({"log": "no\nlog", "policy": "api"}), 400, "log", "line 1: "),
+        (json!({"log": log(), "policy": "api", "top": 0}), 400, "top", "1 to 100"),
+        (json!({"log": log(), "policy": "api", "key": ["nonsense"]}), 400, "key", "nonsense"),
+        (json!({"log": log(), "policy": "api", "key": vec!["path"; 9]}), 400, "key", "8 parts"),
+        (json!({"policy": "api"}), 400, "log", "missing"),
+        (json!({"log": "x".repeat(1 << 20), "policy": "api"}), 413, "", "larger"),
+    ] {
+        let reply = ask(&server, "replay", &body);
+        let problem = reply.json();
+        let told = (reply.status, problem["field"].as_str().unwrap_or_default());
+        assert_eq!(told, (status, field), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(part), "{problem}");
+    }
+}
+
+#[test]
+fn a_log_as_long_as_a_body_may_be_is_replayed() {
+    let server = Server::start();
+    let line = "192.0.2.7 - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 512\n";
+    let log = line.repeat(12_000);
+    let replayed = answer(&server, "replay", &json!({"log": log, "policy_text": "10/s"}));
+    assert_eq!(replayed["policies"][0]["requests"], 12_000);
+}
+
+#[test]
+fn only_a_few_compute_at_once_and_checks_go_on() {
+    let server = Server::start();
+    let body = json!({"seeds": 3}).to_string();
+    let refused = || {
+        let statuses: Vec<Reply> = thread::scope(|scope| {
+            let send = || server.send("POST", "/v1/playground/overload", &[], body.as_bytes());
+            let all: Vec<_> = (0..16).map(|_| scope.spawn(send)).collect();
+            let check = server.post("/v1/check", r#"{"policy":"api","key":"k","cost":0}"#);
+            assert_eq!(check.status, 200);
+            all.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        assert!(statuses.iter().all(|reply| [200, 503].contains(&reply.status)));
+        statuses.into_iter().find(|reply| reply.status == 503)
+    };
+    // A machine that is slow enough may let them come one by one, but not every time.
+    let refused = (0..20).find_map(|_| refused());
+    let refused = refused.expect("sixteen at once, and nobody was asked to come back");
+    assert_eq!(refused.json()["type"], "urn:tidegate:overloaded");
+    let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!(seconds >= 1);
+}
