@@ -6,7 +6,6 @@ mod check;
 mod completions;
 mod config;
 mod cost;
-mod docs;
 mod doctor;
 mod drain;
 mod fleet;
@@ -17,12 +16,15 @@ mod http_errors;
 mod http_express;
 mod http_hold;
 mod limits;
+mod links;
 mod logs;
+mod markdown;
 mod metrics;
 mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod overload;
+mod pages;
 mod probe;
 #[path = "../../../tidegate/tests/it/processes.rs"]
 mod processes;
