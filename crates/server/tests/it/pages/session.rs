@@ -62,7 +62,8 @@ impl Session {
     /// Starts servers, one a line, in place of those before.
     pub(crate) fn serve(&mut self, commands: &str) {
         self.end_servers();
-        for line in self.placed(commands).replace("\\\n", " ").lines() {
+        let commands = self.placed(commands).replace("\\\n", " ");
+        for line in commands.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (said, log) = (self.folder.path("said"), self.folder.path("log"));
             let _ = fs::remove_file(&said);
             let mut command = self.command("bash");
@@ -118,9 +119,9 @@ impl Drop for Session {
 
 /// One of 127.0.0.0/8 that no other page has, in this run or in one beside it.
 fn own_address() -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(1);
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();
-    format!("127.{}.{low}.{}", 1 + high % 250, COUNT.fetch_add(1, Ordering::Relaxed))
+    format!("127.{}.{low}.{}", 1 + high % 250, 1 + COUNT.fetch_add(1, Ordering::Relaxed) % 250)
 }
 
 fn address(host: &str) -> IpAddr {
