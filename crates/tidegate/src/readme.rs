@@ -9,5 +9,8 @@ struct Algorithms;
 #[doc = include_str!("../../../docs/library.md")]
 struct Library;
 
+#[doc = include_str!("../../../docs/migrating.md")]
+struct Migrating;
+
 #[doc = include_str!("../../../docs/redis.md")]
 struct Redis;

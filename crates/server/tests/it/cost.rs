@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::docs::prints_as_its_page_says;
 use crate::support::{Folder, run};
 
 const GOLDEN: [&str; 16] = [
@@ -89,9 +88,4 @@ fn what_makes_no_sense_says_why() {
         assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
         assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
     }
-}
-
-#[test]
-fn the_page_says_what_is_printed() {
-    prints_as_its_page_says("cost.md", 2);
 }

@@ -35,9 +35,17 @@ impl Origin {
         F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
         A: Future<Output = Response<Body>> + Send + 'static,
     {
+        Self::start_at(([127, 0, 0, 1], 0).into(), answer)
+    }
+
+    fn start_at<F, A>(place: SocketAddr, answer: F) -> Self
+    where
+        F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
+        A: Future<Output = Response<Body>> + Send + 'static,
+    {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind(place).unwrap();
         let addr = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
         let (requests, connections) =
@@ -64,6 +72,11 @@ impl Origin {
     /// Answers with what it got, as JSON.
     pub(crate) fn mirror() -> Self {
         Self::start(mirrored)
+    }
+
+    /// … at this address.
+    pub(crate) fn mirror_at(place: SocketAddr) -> Self {
+        Self::start_at(place, mirrored)
     }
 
     pub(crate) fn url(&self) -> String {

@@ -5,7 +5,6 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::docs::prints_as_its_page_says;
 use crate::support::{Folder, Said, run, tidegate};
 
 const CONFIG: &str = r#"
@@ -160,9 +159,4 @@ fn what_cannot_be_replayed_says_why() {
     }
     let said = run(&["replay", "/nowhere.log", "-c", &config, "--policy", "api"]);
     assert!(said.stderr.contains("/nowhere.log: No such file"), "{}", said.stderr);
-}
-
-#[test]
-fn the_page_says_what_is_printed() {
-    prints_as_its_page_says("replay.md", 2);
 }

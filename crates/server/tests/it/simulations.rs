@@ -4,7 +4,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::docs::prints_as_its_page_says;
 use crate::support::{Folder, run};
 
 const ALL: [&str; 5] = ["boundary", "sync-lag", "race", "clock-skew", "algorithms"];
@@ -98,9 +97,4 @@ fn what_cannot_be_simulated_says_which_option_and_why() {
         assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
         assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
     }
-}
-
-#[test]
-fn the_page_says_what_is_printed() {
-    prints_as_its_page_says("simulate.md", ALL.len());
 }

@@ -1,0 +1,106 @@
+//! Every link within the project leads somewhere.
+
+use std::fs;
+use std::path::Path;
+
+use crate::markdown::{Page, pages};
+use crate::programs::root;
+
+/// What is wrong with a link of a page, if anything is.
+fn trouble(page: &Page, link: &str) -> Option<String> {
+    if ["http://", "https://", "mailto:"].iter().any(|scheme| link.starts_with(scheme)) {
+        return None;
+    }
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let folder = root().join(&page.name).parent().unwrap().to_path_buf();
+    let found = if path.is_empty() {
+        Ok(root().join(&page.name))
+    } else {
+        folder.join(path).canonicalize()
+    };
+    let Ok(target) = found else { return Some(format!("{path} is not there")) };
+    anchor_trouble(&target, anchor)
+}
+
+fn anchor_trouble(target: &Path, anchor: &str) -> Option<String> {
+    if anchor.is_empty() {
+        return None;
+    }
+    let anchors = Page::read(target).anchors();
+    let known = anchors.iter().any(|it| it == anchor);
+    (!known).then(|| format!("no heading #{anchor}, there are {anchors:?}"))
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let (mut dead, mut count) = (Vec::new(), 0);
+    for page in pages() {
+        for (line, link) in page.links() {
+            count += 1;
+            let said =
+                trouble(&page, link).map(|why| format!("{}:{line}: {link}: {why}", page.name));
+            dead.extend(said);
+        }
+    }
+    assert!(count > 100, "only {count} links");
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+#[test]
+fn a_dead_link_is_noticed() {
+    let page = Page { name: "docs/README.md".to_owned(), text: String::new() };
+    assert_eq!(trouble(&page, "redis.md#sizing"), None);
+    assert_eq!(trouble(&page, "../deploy/nginx/tidegate.conf"), None);
+    for dead in ["rediss.md", "redis.md#size", "#nothing", "../deploy/nothing"] {
+        assert!(trouble(&page, dead).is_some(), "{dead}");
+    }
+}
+
+/// Alerts name a heading of the runbook; these names do not change.
+#[test]
+fn the_runbook_has_what_alerts_link_to() {
+    let anchors = Page::read(&root().join("docs/runbook.md")).anchors();
+    for anchor in [
+        "slow-checks",
+        "noscript-storms",
+        "fail-open",
+        "breaker-open",
+        "pressure-stuck",
+        "too-many-429s",
+        "config-reload-failed",
+        "instance-down",
+    ] {
+        assert!(anchors.iter().any(|it| it == anchor), "{anchor}");
+    }
+}
+
+/// `docs/PAGE.md#heading` wherever it stands in what people deploy: in alerts, dashboards, comments.
+#[test]
+fn every_page_that_deployments_name_is_there() {
+    let mut folders = vec![root().join("deploy")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                check_mentions(&path);
+            }
+        }
+    }
+}
+
+fn check_mentions(path: &Path) {
+    let Ok(text) = fs::read_to_string(path) else { return };
+    for rest in text.split("docs/").skip(1) {
+        let letters = |c: char| c.is_ascii_alphanumeric() || "-_./#".contains(c);
+        let named = rest.split(|c| !letters(c)).next().unwrap().trim_end_matches('.');
+        let (page, anchor) = named.split_once('#').unwrap_or((named, ""));
+        if Path::new(page).extension().is_none_or(|it| it != "md") {
+            continue;
+        }
+        let target = root().join("docs").join(page);
+        assert!(target.exists(), "{}: docs/{page} is not there", path.display());
+        assert_eq!(anchor_trouble(&target, anchor), None, "{}", path.display());
+    }
+}

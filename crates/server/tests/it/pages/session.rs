@@ -1,0 +1,145 @@
+//! A reader of one page: a folder, the programs that the page expects, and servers that it has started.
+
+use std::env;
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::processes::{DEADLINE, wait_until};
+use crate::programs::root;
+use crate::proxy_support::Origin;
+use crate::support::Folder;
+
+/// How long a block may take, in seconds. The longest is a simulation.
+const PATIENCE: &str = "120";
+
+pub(crate) struct Session {
+    folder: Folder,
+    /// A loopback address of its own: the ports are those that the page names, and pages run beside each other.
+    host: String,
+    servers: Vec<Child>,
+    redis: Option<Child>,
+    _app: Option<Origin>,
+}
+
+impl Session {
+    /// With what commands and files take for granted: a Redis on port 6379, an app on port 3000.
+    pub(crate) fn new(used: &str) -> Self {
+        let host = own_address();
+        let folder = Folder::new();
+        for shared in ["testdata", "deploy", "docs", "examples", "crates"] {
+            symlink(root().join(shared), folder.path(shared)).unwrap();
+        }
+        program(&folder, "tidegate", include_str!("tidegate.sh"));
+        // Built already: `cargo run --release -- ARGUMENTS` is `tidegate ARGUMENTS`.
+        program(
+            &folder,
+            "cargo",
+            "#!/bin/bash\n[ \"$1 $2\" = 'run --release' ] && exec tidegate \"${@:4}\"\n",
+        );
+        let cli = format!("#!/bin/bash\nPATH=${{PATH#*:}} exec redis-cli -h {host} \"$@\"\n");
+        program(&folder, "redis-cli", &cli);
+        let wants = |what: &str| used.contains(what);
+        let app = wants("127.0.0.1:3000").then(|| Origin::mirror_at((address(&host), 3000).into()));
+        let redis = (wants("redis-cli") || wants(":6379")).then(|| start_redis(&folder, &host));
+        Self { folder, host, servers: Vec::new(), redis, _app: app }
+    }
+
+    /// A file of the page.
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        self.folder.write(name, self.placed(content));
+    }
+
+    /// Runs commands to their end.
+    pub(crate) fn run(&self, commands: &str) -> Output {
+        let commands = self.placed(commands);
+        self.command("timeout").args([PATIENCE, "bash", "-ec", &commands]).output().unwrap()
+    }
+
+    /// Starts servers, one a line, in place of those before.
+    pub(crate) fn serve(&mut self, commands: &str) {
+        self.end_servers();
+        let commands = self.placed(commands).replace("\\\n", " ");
+        for line in commands.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let (said, log) = (self.folder.path("said"), self.folder.path("log"));
+            let _ = fs::remove_file(&said);
+            let mut command = self.command("bash");
+            command.args(["-c", &format!("exec {line}")]);
+            command.stdout(File::create(&said).unwrap()).stderr(File::create(&log).unwrap());
+            self.servers.push(command.spawn().unwrap());
+            let server = self.servers.last_mut().unwrap();
+            wait_until(&format!("`{line}` listens"), DEADLINE, || {
+                let gone = server.try_wait().unwrap();
+                assert!(gone.is_none(), "`{line}`: {}", fs::read_to_string(&log).unwrap());
+                fs::read_to_string(&said).unwrap().contains('\n')
+            });
+        }
+    }
+
+    /// What was said, as the page would have it.
+    pub(crate) fn as_written(&self, said: &[u8]) -> String {
+        let said = String::from_utf8_lossy(said).replace('\r', "");
+        said.replace(&format!("{}:", self.host), "127.0.0.1:")
+    }
+
+    fn placed(&self, text: &str) -> String {
+        text.replace("127.0.0.1:", &format!("{}:", self.host))
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let path = format!("{}:{}", self.folder.path("bin"), env::var("PATH").unwrap());
+        command.env("PATH", path).env("TIDEGATE_BINARY", env!("CARGO_BIN_EXE_tidegate"));
+        // redis-cli shows numbers and lists as it does on a terminal.
+        command.env("TIDEGATE_HOST", &self.host).env("FAKETTY", "1").env("USER", "ann");
+        command.env_remove("RUST_LOG").current_dir(self.folder.path("")).stdin(Stdio::null());
+        command
+    }
+
+    fn end_servers(&mut self) {
+        for mut child in self.servers.drain(..) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end_servers();
+        if let Some(mut redis) = self.redis.take() {
+            let _ = redis.kill();
+            let _ = redis.wait();
+        }
+    }
+}
+
+/// One of 127.0.0.0/8 that no other page has, in this run or in one beside it.
+fn own_address() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{low}.{}", 1 + high % 250, 1 + COUNT.fetch_add(1, Ordering::Relaxed) % 250)
+}
+
+fn address(host: &str) -> IpAddr {
+    host.parse().unwrap()
+}
+
+fn program(folder: &Folder, name: &str, content: &str) {
+    let path = folder.write(&format!("bin/{name}"), content);
+    fs::set_permissions(Path::new(&path), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn start_redis(folder: &Folder, host: &str) -> Child {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", host, "--port", "6379", "--save", "", "--dir", &folder.path("")]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let child =
+        child.expect("cannot start redis-server; `./dev clients` installs what the tests need");
+    let listens = || std::net::TcpStream::connect((host, 6379)).is_ok();
+    wait_until("Redis listens", DEADLINE, listens);
+    child
+}
