@@ -1,6 +1,6 @@
-// Builds the package twice, for `import` and for `require`, each with types of its own.
+// Builds the package twice, for `import` and for `require`, each with types of its own. The licences are the project's.
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
@@ -19,4 +19,7 @@ for (const { folder, type, module } of formats) {
   mkdirSync(folder, { recursive: true });
   // Tells Node what the .js files of this folder are.
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify({ type })}\n`);
+}
+for (const licence of ['LICENSE-APACHE', 'LICENSE-MIT']) {
+  copyFileSync(join('../..', licence), join('dist', licence));
 }

@@ -1,21 +1,12 @@
 // A server that is gone, hangs or talks nonsense costs at most the timeout, and then onError decides.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { createServer } from 'node:net';
-import { once } from 'node:events';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Tidegate } from 'tidegate';
 import { DECISION, faultyServer, http } from './support/fault.mjs';
 import { kill, startServer, until } from './support/server.mjs';
-
-async function deadUrl() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return `http://127.0.0.1:${port}`;
-}
+import { deadUrl } from './support/web.mjs';
 
 test('trouble is answered as onError says, and told', async () => {
   const troubles = [];
@@ -148,7 +139,8 @@ for (const on of ['127.0.0.1:0', 'unix']) {
       // While this waits, nothing here learns that the connections are gone.
       const script = fileURLToPath(new URL('./support/restart.mjs', import.meta.url));
       const where = on === 'unix' ? `unix:${first.options.socketPath}` : first.listen;
-      return Number(execFileSync(process.execPath, [script, String(pid), where], { encoding: 'utf8' }));
+      const args = [script, String(pid), where, first.folder];
+      return Number(execFileSync(process.execPath, args, { encoding: 'utf8' }));
     };
     let pid = first.pid;
     try {

@@ -2,10 +2,11 @@
 import { spawn } from 'node:child_process';
 import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const program = process.env.TIDEGATE ?? fileURLToPath(new URL('../../../../target/debug/tidegate', import.meta.url));
+const built = fileURLToPath(new URL('../../../../target/debug/tidegate', import.meta.url));
+const program = resolve(process.env.TIDEGATE ?? built);
 
 /** Periods of a day and more, so that nothing is renewed while a test runs. */
 export const POLICIES = `
@@ -33,20 +34,24 @@ export async function until(what, probe, seconds = 60) {
     if (found) {
       return found;
     }
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((done) => setTimeout(done, 5));
   }
   throw new Error(`waited ${seconds} s for ${what}`);
 }
 
-/** `on` is where it listens: `127.0.0.1:0` any free port, `unix` a socket in a folder of its own. */
-export async function startServer({ on = '127.0.0.1:0', config = POLICIES, keep = false } = {}) {
-  const folder = mkdtempSync(join(tmpdir(), 'tidegate-node-'));
-  const [file, out] = [join(folder, 'tidegate.yaml'), join(folder, 'out')];
-  writeFileSync(file, config);
+/**
+ * `on` is where it listens: `127.0.0.1:0` any free port, `unix` a socket in its folder. With a folder that it is
+ * given it outlives us. Where `config` is null it serves its demo.
+ */
+export async function startServer({ on = '127.0.0.1:0', config = POLICIES, folder: given } = {}) {
+  const folder = given ?? mkdtempSync(join(tmpdir(), 'tidegate-node-'));
+  const [file, out] = [join(folder, 'policies.yaml'), join(folder, 'out')];
+  const told = config === null ? [] : ['-c', file];
+  writeFileSync(file, config ?? '');
   const listen = on === 'unix' ? `unix:${join(folder, 'http.sock')}` : on;
   const log = openSync(out, 'w');
-  const child = spawn(program, ['serve', '-c', file, '--listen', listen], {
-    stdio: ['ignore', log, log], detached: keep,
+  const child = spawn(program, ['serve', ...told, '--listen', listen], {
+    stdio: ['ignore', log, log], detached: given !== undefined, cwd: folder,
   });
   const failure = new Promise((_, reject) => child.on('error', reject));
   const ready = until('tidegate to listen', () => {
@@ -57,19 +62,20 @@ export async function startServer({ on = '127.0.0.1:0', config = POLICIES, keep 
     return /listens on (\S+)\n/.exec(said)?.[1];
   });
   const address = await Promise.race([ready, failure]);
-  if (!keep) {
+  if (given === undefined) {
     running.add(child.pid);
   }
   const options = address.startsWith('unix:') ? { socketPath: address.slice('unix:'.length) } : { url: address };
   return {
     pid: child.pid,
+    folder,
     options,
     url: options.url,
     listen: address.replace(/^http:\/\//, ''),
     /** At once, as a crash would. */
     async stop() {
       running.delete(child.pid);
-      const gone = child.exitCode ?? child.signalCode ?? new Promise((resolve) => child.on('exit', resolve));
+      const gone = child.exitCode ?? child.signalCode ?? new Promise((done) => child.on('exit', done));
       child.kill('SIGKILL');
       await gone;
       rmSync(folder, { recursive: true, force: true });
