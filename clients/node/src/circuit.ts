@@ -34,6 +34,11 @@ export class Circuit {
     this.#probing = false;
   }
 
+  /** It went some way that tells nothing: the next one finds out. */
+  undecided(): void {
+    this.#probing = false;
+  }
+
   failed(): void {
     this.#failures += 1;
     this.#pausedUntil = this.#now() + PAUSE_MS;

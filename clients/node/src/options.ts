@@ -10,7 +10,7 @@ export interface TidegateOptions {
   readonly url?: string | URL | undefined;
   /** Instead of `url`: the server's Unix socket. */
   readonly socketPath?: string | undefined;
-  /** How long a call may take as a whole, waiting for its turn included; 500 unless given. */
+  /** How long a call may take as a whole, waiting for its turn included; 1000 unless given. */
   readonly timeoutMs?: number | undefined;
   /** What to answer when the server cannot be asked; `allow` unless given. */
   readonly onError?: OnError | undefined;
@@ -22,7 +22,7 @@ export interface TidegateOptions {
   readonly maxSockets?: number | undefined;
   /** The most calls that wait for a connection; 20,000 unless given. The next one is `overloaded`. */
   readonly maxWaiting?: number | undefined;
-  /** Whether checks that wait for a connection are sent together; true unless given. */
+  /** Whether checks that are asked at the same time are sent together; true unless given. */
   readonly batch?: boolean | undefined;
   /** For `https:`: certificates of your own. */
   readonly tls?: Pick<SecureContextOptions, 'ca' | 'cert' | 'key' | 'passphrase'> | undefined;
@@ -53,7 +53,7 @@ const NAMES = [
 
 export function settings(options: TidegateOptions): Settings {
   object('options', options, NAMES);
-  const { timeoutMs = 500, onError = 'allow', onTrouble = () => {}, token } = options;
+  const { timeoutMs = 1000, onError = 'allow', onTrouble = () => {}, token } = options;
   const { maxSockets = 32, maxWaiting = 20_000, batch = true, tls } = options;
   timeout(timeoutMs);
   onErrorWord(onError);

@@ -4,6 +4,7 @@ import * as http from 'node:http';
 import * as https from 'node:https';
 import { TidegateError } from './error.js';
 import type { Settings } from './options.js';
+import { Timer, timedOut } from './timer.js';
 
 /** A batch of 1000 decisions has some 200 kB; names in them can be long. */
 const ANSWER_BYTES_MAX = 4 * 1024 * 1024;
@@ -58,9 +59,9 @@ export class Transport {
       const agent = again || !request.repeatable ? this.#agent : false;
       const call = this.#request({ ...this.#options, path: this.#prefix + request.path, agent });
       let answered = false;
-      const timer = setTimeout(() => call.destroy(timedOut(request.timeoutMs)), deadline - performance.now());
+      const timer = new Timer(deadline - performance.now(), () => call.destroy(timedOut(request.timeoutMs)));
       const fail = (error: Error): void => {
-        clearTimeout(timer);
+        timer.cancel();
         if (again && call.reusedSocket && !answered && isLost(error)) {
           resolve(this.#attempt(request, deadline, false));
         } else {
@@ -76,7 +77,7 @@ export class Transport {
       call.on('response', (response) => {
         answered = true;
         read(response).then((body) => {
-          clearTimeout(timer);
+          timer.cancel();
           resolve({ status: response.statusCode ?? 0, headers: response.headers, body });
         }, (error: Error) => {
           call.destroy();
@@ -107,10 +108,6 @@ async function read(response: http.IncomingMessage): Promise<string> {
 /** What becomes of a connection that the server has closed while we wrote to it. */
 function isLost(error: Error): boolean {
   return 'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
-}
-
-function timedOut(timeoutMs: number): TidegateError {
-  return new TidegateError('timeout', `no answer within ${timeoutMs} ms`, { transient: true });
 }
 
 function asTrouble(error: Error): TidegateError {

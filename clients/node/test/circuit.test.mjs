@@ -17,6 +17,8 @@ test('after five failures in a row one asks per second, until an answer comes', 
   assert.equal(circuit.enter(), false);
   now += PAUSE_MS;
   assert.equal(circuit.enter(), true);
+  circuit.undecided();
+  assert.deepEqual([circuit.enter(), circuit.enter()], [true, false]);
   circuit.succeeded();
   assert.deepEqual([circuit.enter(), circuit.enter()], [true, true]);
 });

@@ -120,6 +120,25 @@ test('a server that does not answer is left alone, and asked again', async () =>
   assert.equal(decision.remaining, 8);
 });
 
+test('calls that had no time left when their turn came are not held against the server', async () => {
+  const held = [];
+  const { url } = await faultyServer(after, (socket) => held.push(() => socket.write(http(DECISION))));
+  const client = new Tidegate({ url, maxSockets: 5, timeoutMs: 60_000, onError: 'allow' });
+  const ask = (timeoutMs) => Array.from({ length: 5 }, () => client.check('p', 'k', { timeoutMs, headers: true }));
+  const first = ask(60_000);
+  const hurried = ask(400);
+  const begin = performance.now();
+  await until('the second five to be in a hurry', () => held.length === 5 && performance.now() - begin > 250);
+  held.splice(0).forEach((answer) => answer());
+  assert.ok((await Promise.all(first)).every(({ source }) => source === 'store'));
+  const late = await Promise.all(hurried);
+  assert.ok(late.every(({ error }) => error.code === 'timeout'), 'or this shows nothing');
+  const next = client.check('p', 'k');
+  const answering = setInterval(() => held.splice(0).forEach((answer) => answer()), 1);
+  assert.equal((await next).source, 'store');
+  clearInterval(answering);
+});
+
 test('a server that admits nothing without its store is believed, even by those who would allow', async () => {
   const problem = JSON.stringify({ type: 'urn:tidegate:store-unavailable', title: 'x', status: 503, detail: 'gone' });
   const { url } = await faultyServer(after, (socket) =>
