@@ -28,7 +28,8 @@ test('it has what it needs and nothing else', () => {
   assert.deepEqual(others.sort(), ['README.md', 'dist/LICENSE-APACHE', 'dist/LICENSE-MIT', 'package.json']);
 });
 
-const names = 'Tidegate.name, TidegateError.name, typeof ipKey, typeof f.rateLimit, typeof e.rateLimit, f.default === f.rateLimit';
+const names = 'Tidegate.name, TidegateError.name, typeof ipKey, typeof f.rateLimit, typeof e.rateLimit, '
+  + 'f.default === f.rateLimit';
 const expected = '["Tidegate","TidegateError","function","function","function",true]\n';
 
 test('import gives ES modules', () => {

@@ -1,6 +1,6 @@
 // A real tidegate for a test: on a free port or a Unix socket, with its own folder, and gone afterwards.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -40,8 +40,8 @@ export async function until(what, probe, seconds = 60) {
 }
 
 /**
- * `on` is where it listens: `127.0.0.1:0` any free port, `unix` a socket in its folder. With a folder that it is
- * given it outlives us. Where `config` is null it serves its demo.
+ * `on` is where it listens: `127.0.0.1:0` any free port, `unix` a socket in its folder, null
+ * where its `config` says. With a folder that it is given it outlives us. Where `config` is null it serves its demo.
  */
 export async function startServer({ on = '127.0.0.1:0', config = POLICIES, folder: given } = {}) {
   const folder = given ?? mkdtempSync(join(tmpdir(), 'tidegate-node-'));
@@ -50,9 +50,10 @@ export async function startServer({ on = '127.0.0.1:0', config = POLICIES, folde
   writeFileSync(file, config ?? '');
   const listen = on === 'unix' ? `unix:${join(folder, 'http.sock')}` : on;
   const log = openSync(out, 'w');
-  const child = spawn(program, ['serve', ...told, '--listen', listen], {
+  const child = spawn(program, ['serve', ...told, ...(on === null ? [] : ['--listen', listen])], {
     stdio: ['ignore', log, log], detached: given !== undefined, cwd: folder,
   });
+  closeSync(log);
   const failure = new Promise((_, reject) => child.on('error', reject));
   const ready = until('tidegate to listen', () => {
     const said = readFileSync(out, 'utf8');
