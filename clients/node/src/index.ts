@@ -1,0 +1,10 @@
+// What `import 'tidegate'` gives.
+
+export { Tidegate } from './client.js';
+export { TidegateError } from './error.js';
+export { ipKey } from './ip.js';
+export type { TidegateOptions } from './options.js';
+export type {
+  AskOptions, CallOptions, Check, CheckManyOptions, CheckOptions, Decision, Key, Observation, OnError, Permit,
+  Permitted, Reservation, Source,
+} from './types.js';

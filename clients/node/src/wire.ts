@@ -1,0 +1,138 @@
+// From what came over the wire to answers. Only this file knows the wire's names.
+
+import type { IncomingHttpHeaders } from 'node:http';
+import { TidegateError } from './error.js';
+import type { Answer } from './transport.js';
+import type { Decision, Permit, Reservation } from './types.js';
+
+type Fields = Record<string, unknown>;
+
+const PROBLEM_TYPE = 'urn:tidegate:';
+const LIMIT_HEADER = /^(ratelimit|ratelimit-policy|x-ratelimit-[a-z]+|retry-after)$/;
+
+/** The JSON of an answer, undefined if it has none to tell. What is not tidegate's answer is trouble. */
+export function body(answer: Answer): unknown {
+  if (answer.status === 204) {
+    return undefined;
+  }
+  const json = parsed(answer);
+  if (answer.status === 200) {
+    return json;
+  }
+  throw isFields(json) && typeof json.type === 'string' && json.type.startsWith(PROBLEM_TYPE)
+    ? problem(answer, json, json.type.slice(PROBLEM_TYPE.length))
+    : badAnswer(`status ${answer.status}, and not from tidegate`, answer.status);
+}
+
+export function decision(json: unknown): Decision {
+  const fields = object(json, 'a decision');
+  return {
+    allowed: flag(fields, 'allowed'),
+    limit: number(fields, 'limit'),
+    remaining: number(fields, 'remaining'),
+    retryAfterMs: numberOrNever(fields, 'retry_after_ms'),
+    resetAfterMs: number(fields, 'reset_after_ms'),
+    policy: string(fields, 'policy'),
+    binding: string(fields, 'binding'),
+    source: string(fields, 'source'),
+  };
+}
+
+export function permit(json: unknown): Permit {
+  const { permit: id } = object(json, 'a decision');
+  if (id !== null && typeof id !== 'string') {
+    throw badAnswer('`permit` is not a string');
+  }
+  return { ...decision(json), permit: id };
+}
+
+export function reservation(json: unknown): Reservation {
+  const fields = object(json, 'a reservation');
+  return {
+    accepted: flag(fields, 'accepted'),
+    delayMs: number(fields, 'delay_ms'),
+    retryAfterMs: numberOrNever(fields, 'retry_after_ms'),
+    source: 'server',
+  };
+}
+
+export function released(json: unknown): boolean {
+  return flag(object(json, 'an object'), 'released');
+}
+
+/** As many decisions as there were checks, still as JSON. */
+export function decisions(json: unknown, count: number): unknown[] {
+  const { decisions } = object(json, 'an object');
+  if (!Array.isArray(decisions) || decisions.length !== count) {
+    throw badAnswer(`expected ${count} decisions`);
+  }
+  return decisions;
+}
+
+/** The headers that clients of ours may see. */
+export function limitHeaders(headers: IncomingHttpHeaders): Record<string, string> {
+  const told = Object.entries(headers).filter(([name]) => LIMIT_HEADER.test(name));
+  return Object.fromEntries(told.map(([name, value]) => [name, String(value)]));
+}
+
+export function badAnswer(detail: string, status?: number): TidegateError {
+  return new TidegateError('bad-answer', detail, { status, transient: true });
+}
+
+function parsed({ status, body }: Answer): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    throw badAnswer(`status ${status}, and a body that is not JSON`, status);
+  }
+}
+
+function problem({ status, headers }: Answer, fields: Fields, code: string): TidegateError {
+  const { detail, title, field } = fields;
+  const seconds = Number(headers['retry-after']);
+  return new TidegateError(code, String(detail ?? title ?? `status ${status}`), {
+    status,
+    field: typeof field === 'string' ? field : undefined,
+    retryAfterMs: seconds > 0 ? seconds * 1000 : undefined,
+    transient: status >= 500 || status === 408,
+  });
+}
+
+function isFields(json: unknown): json is Fields {
+  return typeof json === 'object' && json !== null && !Array.isArray(json);
+}
+
+function object(json: unknown, expected: string): Fields {
+  if (!isFields(json)) {
+    throw badAnswer(`expected ${expected}`);
+  }
+  return json;
+}
+
+function flag(fields: Fields, name: string): boolean {
+  const value = fields[name];
+  if (typeof value !== 'boolean') {
+    throw badAnswer(`\`${name}\` is not true or false`);
+  }
+  return value;
+}
+
+function string(fields: Fields, name: string): string {
+  const value = fields[name];
+  if (typeof value !== 'string') {
+    throw badAnswer(`\`${name}\` is not a string`);
+  }
+  return value;
+}
+
+function number(fields: Fields, name: string): number {
+  const value = fields[name];
+  if (typeof value !== 'number' || value < 0) {
+    throw badAnswer(`\`${name}\` is not a number`);
+  }
+  return value;
+}
+
+function numberOrNever(fields: Fields, name: string): number | null {
+  return fields[name] === null ? null : number(fields, name);
+}

@@ -1,0 +1,102 @@
+// Many checks at once: exactly as many admitted as the limit says, none lost, and as few calls as possible.
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { Tidegate } from 'tidegate';
+import { DECISION, faultyServer, http } from './support/fault.mjs';
+import { serve } from './support/server.mjs';
+
+const { client, server } = await serve(after, Tidegate);
+const times = (count, each) => Promise.all(Array.from({ length: count }, (_, index) => each(index)));
+const admitted = (decisions) => decisions.filter(({ allowed }) => allowed).length;
+
+for (const batch of [true, false]) {
+  test(`batch ${batch}: of 500 at once exactly the limit of 100 is admitted`, async () => {
+    const one = new Tidegate({ ...server.options, timeoutMs: 60_000, onError: 'throw', batch });
+    const decisions = await times(500, () => one.check('hundred', `exact-${batch}`));
+    assert.equal(admitted(decisions), 100);
+    assert.deepEqual(new Set(decisions.map(({ source }) => source)), new Set(['store']));
+    await one.close();
+  });
+
+  test(`batch ${batch}: of 10,000 at once none is lost, and each gets its own answer`, async () => {
+    const one = new Tidegate({ ...server.options, timeoutMs: 60_000, onError: 'throw', batch });
+    const key = `lossless-${batch}`;
+    const decisions = await times(10_000, (index) => one.check('plenty', key, { cost: index % 3 }));
+    assert.equal(admitted(decisions), 10_000);
+    // 0 + 1 + 2 for each three of them, and nothing twice.
+    assert.equal((await one.peek('plenty', key, { cost: 0 })).remaining, 1_000_000 - 9999);
+    await one.close();
+  });
+}
+
+test('checks go together while others are under way, and alone where they do not have to wait', async () => {
+  const asked = [];
+  const fault = await faultyServer(after, (socket, request) => {
+    const { checks } = JSON.parse(request.split('\r\n\r\n')[1]);
+    asked.push([request.split(' ')[1], checks?.length ?? 1].join(' '));
+    socket.write(http(checks ? `{"decisions":[${checks.map(() => DECISION).join(',')}]}` : DECISION));
+  });
+  const rows = [
+    [{ maxSockets: 1 }, {}, ['/v1/check 1', '/v1/check/batch 1000', '/v1/check/batch 1000', '/v1/check 1']],
+    [{}, {}, [...Array(4).fill('/v1/check 1'), '/v1/check/batch 1000', '/v1/check/batch 998']],
+    [{ batch: false }, {}, Array(2002).fill('/v1/check 1')],
+    [{}, { headers: true }, Array(2002).fill('/v1/check 1')],
+  ];
+  for (const [options, check, expected] of rows) {
+    const one = new Tidegate({ url: fault.url, timeoutMs: 60_000, onError: 'throw', ...options });
+    await times(2002, () => one.check('p', 'k', check));
+    await one.check('p', 'k');
+    // Of several connections nobody knows which is read first.
+    assert.deepEqual(asked.splice(0).sort(), [...expected, '/v1/check 1'].sort());
+    await one.close();
+  }
+});
+
+test('one bad check among those that go together spoils only itself', async () => {
+  const narrow = new Tidegate({ ...server.options, maxSockets: 1, timeoutMs: 60_000, onError: 'throw' });
+  const outcomes = await Promise.allSettled([
+    narrow.check('hundred', 'spoilt'), narrow.check('hundred', 'spoilt'), narrow.check('nope', 'spoilt'),
+    narrow.check('hundred', 'spoilt'),
+  ]);
+  assert.deepEqual(outcomes.map(({ status }) => status), ['fulfilled', 'fulfilled', 'rejected', 'fulfilled']);
+  assert.equal(outcomes[2].reason.code, 'unknown-policy');
+  assert.equal(outcomes[2].reason.field, 'policy');
+  assert.equal((await narrow.peek('hundred', 'spoilt', { cost: 0 })).remaining, 97);
+  await narrow.close();
+});
+
+test('checkMany answers in order, and takes more than one call can', async () => {
+  const checks = Array.from({ length: 2500 }, (_, index) => ({
+    policy: index % 2 ? 'hundred' : 'plenty', key: 'many', cost: index % 2,
+  }));
+  const decisions = await client.checkMany(checks);
+  assert.deepEqual(decisions.map(({ policy }) => policy), checks.map(({ policy }) => policy));
+  assert.equal(admitted(decisions), 1250 + 100);
+  assert.deepEqual(await client.checkMany([]), []);
+});
+
+test('checkMany takes long keys, which fill a call before a thousand do', async () => {
+  const key = 'long'.repeat(10_000);
+  const decisions = await client.checkMany(Array.from({ length: 100 }, () => ({ policy: 'plenty', key })));
+  assert.equal(admitted(decisions), 100);
+  assert.equal(decisions.at(-1).limit, 1_000_000);
+});
+
+test('an error names the check by where it stands in the whole list', async () => {
+  const checks = Array.from({ length: 1500 }, () => ({ policy: 'plenty', key: 'named' }));
+  checks[1234] = { policy: 'nope', key: 'named' };
+  await assert.rejects(client.checkMany(checks), (error) => {
+    assert.equal(error.field, 'checks[1234].policy');
+    assert.match(error.detail, /checks\[1234\]/);
+    return true;
+  });
+});
+
+test('atomic charges all or none', async () => {
+  const checks = [{ policy: 'hundred', key: 'atom' }, { policy: 'three', key: 'atom', cost: 4 }];
+  const apart = await client.checkMany(checks);
+  assert.deepEqual(apart.map(({ allowed, remaining }) => [allowed, remaining]), [[true, 99], [false, 3]]);
+  const together = await client.checkMany(checks, { atomic: true });
+  assert.equal(together[1].allowed, false);
+  assert.equal((await client.peek('hundred', 'atom', { cost: 0 })).remaining, 99);
+});

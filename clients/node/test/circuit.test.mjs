@@ -1,0 +1,33 @@
+// When a server is left alone, and when it is asked again.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Circuit, PAUSE_MS } from '../dist/esm/circuit.js';
+
+test('after five failures in a row one asks per second, until an answer comes', () => {
+  let now = 0;
+  const circuit = new Circuit(() => now);
+  for (let failure = 0; failure < 5; failure += 1) {
+    assert.equal(circuit.enter(), true);
+    circuit.failed();
+  }
+  assert.deepEqual([circuit.open, circuit.enter()], [true, false]);
+  now += PAUSE_MS;
+  assert.deepEqual([circuit.enter(), circuit.enter()], [true, false], 'only one finds out');
+  circuit.failed();
+  assert.equal(circuit.enter(), false);
+  now += PAUSE_MS;
+  assert.equal(circuit.enter(), true);
+  circuit.undecided();
+  assert.deepEqual([circuit.enter(), circuit.enter()], [true, false]);
+  circuit.succeeded();
+  assert.deepEqual([circuit.enter(), circuit.enter()], [true, true]);
+});
+
+test('failures with an answer between them are no reason', () => {
+  const circuit = new Circuit(() => 0);
+  for (let round = 0; round < 20; round += 1) {
+    circuit.enter();
+    round % 5 === 4 ? circuit.succeeded() : circuit.failed();
+    assert.equal(circuit.open, false);
+  }
+});

@@ -1,0 +1,36 @@
+// What the tests of both frameworks say of an answer.
+import assert from 'node:assert/strict';
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+
+export async function get(url, headers = {}) {
+  const response = await fetch(url, { headers });
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, text };
+}
+
+export function isRefusal({ status, headers, text }) {
+  assert.equal(status, 429);
+  const seconds = Number(headers.get('retry-after'));
+  assert.ok(Number.isInteger(seconds) && seconds >= 1);
+  assert.equal(text, '{"error":"Too Many Requests","message":"Rate limit exceeded. Retry after '
+    + `${seconds} seconds.","retryAfter":${seconds}}`);
+  assert.match(headers.get('content-type'), /^application\/json/);
+  assert.equal(headers.get('x-ratelimit-remaining'), '0');
+}
+
+export function isUnavailable({ status, headers, text }) {
+  assert.equal(status, 503);
+  assert.equal(headers.get('retry-after'), '1');
+  assert.equal(text, '{"error":"Service Unavailable","message":"Rate limiter unavailable. Retry after 1 seconds.",'
+    + '"retryAfter":1}');
+}
+
+/** A URL that nobody listens on. */
+export async function deadUrl() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return `http://127.0.0.1:${port}`;
+}

@@ -1,0 +1,60 @@
+// The types, as a user of ES modules has them: compiled, never run.
+import express, { type Request } from 'express';
+import Fastify from 'fastify';
+import { ipKey, Tidegate, TidegateError, type Decision, type Permitted, type Reservation } from 'tidegate';
+import expressLimit, { rateLimit as expressRateLimit } from 'tidegate/express';
+import fastifyLimit, { rateLimit as fastifyRateLimit, type FastifyRateLimitOptions } from 'tidegate/fastify';
+
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false;
+const is = <T extends true>(_?: T): void => {};
+
+const client = new Tidegate({ url: new URL('http://127.0.0.1:8080'), timeoutMs: 50, onError: 'deny' });
+const { signal } = new AbortController();
+
+const decision = await client.check('api', 'user-42', { cost: 2, signal, headers: true });
+is<Equal<typeof decision, Decision>>();
+is<Equal<typeof decision.retryAfterMs, number | null>>();
+is<Equal<typeof decision.error, TidegateError | undefined>>();
+const limit: string | undefined = decision.headers?.['ratelimit'];
+const checks = [{ policy: 'api', key: { ip: '192.0.2.7' } }] as const;
+const many: Decision[] = await client.checkMany(checks, { atomic: true });
+const place: Reservation = await client.schedule('export', 'user-42', { signal });
+const done = await client.withPermit('report', 'user-42', async () => 7);
+is<Equal<typeof done, Permitted<number>>>();
+if (done.allowed) {
+  const value: number = done.value;
+  void value;
+} else {
+  // @ts-expect-error nothing was done
+  void done.value;
+}
+await client.observe('db', { latencyMs: 12, ok: true });
+await client.close();
+
+// @ts-expect-error no such option
+new Tidegate({ failOpen: true });
+// @ts-expect-error no such word
+new Tidegate({ onError: 'open' });
+// @ts-expect-error a key is a string, or several by name
+client.check('api', 42);
+// @ts-expect-error a refund has nothing to fall back on
+client.refund('api', 'k', { onError: 'allow' });
+// @ts-expect-error answers are not for writing
+decision.allowed = true;
+
+const app = express();
+app.use(expressRateLimit({ policy: 'api', key: (request: Request) => ipKey(request.ip ?? ''), skip: () => false }));
+app.get('/', expressLimit({ client, policy: ({ path }) => path, onDenied: (_, response) => response.end() }));
+// @ts-expect-error a policy is needed
+expressRateLimit({ client });
+
+const fastify = Fastify();
+const options: FastifyRateLimitOptions = { client, policy: 'api', hook: 'preHandler' };
+await fastify.register(fastifyRateLimit, options);
+await fastify.register(fastifyLimit, { client: { socketPath: '/run/tidegate.sock' }, policy: 'api' });
+fastify.get('/free', { config: { rateLimit: false } }, async () => 'hello');
+fastify.get('/dear', { config: { rateLimit: { cost: (request) => request.url.length } } }, async () => 'hello');
+// @ts-expect-error no such option
+await fastify.register(fastifyRateLimit, { client, polcy: 'api' });
+
+void [limit, many, place];
