@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import CONFIG, DEADLINE, Server
+from support import CONFIG, DEADLINE, Server, dead_port
 
 from tidegate import Tidegate
 
@@ -44,6 +44,20 @@ async def client(server: Server) -> AsyncIterator[Tidegate]:
     """A client that waits for the slowest machine, and invents no answers."""
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as one:
         yield one
+
+
+@pytest.fixture
+def dead_url() -> Iterator[str]:
+    """Where nobody listens."""
+    with dead_port() as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def dead_redis() -> Iterator[str]:
+    """Where no Redis is."""
+    with dead_port() as port:
+        yield f"redis://127.0.0.1:{port}"
 
 
 _names = itertools.count()

@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
@@ -87,11 +87,12 @@ class Server:
             raise
 
 
-def free_port() -> int:
-    """A port that is free now. For servers that come back where they were."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+@contextmanager
+def dead_port() -> Iterator[int]:
+    """A port on which nobody listens, and nobody else will: it is bound."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -19,7 +19,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
-from support import DEADLINE, Server, free_port, serving
+from support import DEADLINE, Server, serving
 
 from tidegate import Decision, Tidegate
 from tidegate.asgi import ASGIApp, RateLimitMiddleware, Receive, Scope, Send
@@ -128,9 +128,8 @@ async def test_many_requests_at_once_are_counted_exactly(client: Tidegate, key: 
 
 
 @pytest.mark.parametrize(("on_error", "status"), [("allow", 200), ("deny", 503), ("raise", 500)])
-async def test_without_the_server_on_error_decides(on_error: Any, status: int) -> None:  # noqa: ANN401
-    url = f"http://127.0.0.1:{free_port()}"
-    async with Tidegate(url, timeout=DEADLINE, on_error=on_error) as dead, limited(dead) as http:
+async def test_without_the_server_on_error_decides(dead_url: str, on_error: Any, status: int) -> None:  # noqa: ANN401
+    async with Tidegate(dead_url, timeout=DEADLINE, on_error=on_error) as dead, limited(dead) as http:
         answer = await http.get("/")
     assert answer.status_code == status
     if status == 503:
@@ -142,9 +141,8 @@ async def test_without_the_server_on_error_decides(on_error: Any, status: int) -
         }
 
 
-async def test_a_policy_that_fails_closed_is_unavailable(start_server: StartServer) -> None:
-    store = f"redis://127.0.0.1:{free_port()}"
-    config = f"drain: 0s\nstore: {store}\npolicies:\n  few: {{ limit: 3/h, on_store_error: deny }}\n"
+async def test_a_policy_that_fails_closed_is_unavailable(start_server: StartServer, dead_redis: str) -> None:
+    config = f"drain: 0s\nstore: {dead_redis}\npolicies:\n  few: {{ limit: 3/h, on_store_error: deny }}\n"
     server = start_server(config=config)
     async with Tidegate(server.address, timeout=DEADLINE) as client, limited(client) as http:
         answer = await http.get("/")

@@ -10,7 +10,7 @@ import websockets
 from fastapi import Depends, FastAPI, Request, Response, WebSocket
 from fastapi.requests import HTTPConnection
 from fastapi.testclient import TestClient
-from support import DEADLINE, Server, free_port, serving
+from support import DEADLINE, Server, serving
 
 from tidegate import Decision, Tidegate
 from tidegate.fastapi import rate_limit
@@ -94,8 +94,8 @@ async def test_web_sockets_are_refused_before_they_are_accepted(client: Tidegate
     assert caught.value.response.status_code == 403
 
 
-async def test_a_limiter_that_is_gone_is_not_somebodys_limit() -> None:
-    async with Tidegate(f"http://127.0.0.1:{free_port()}", timeout=DEADLINE, on_error="deny") as dead:
+async def test_a_limiter_that_is_gone_is_not_somebodys_limit(dead_url: str) -> None:
+    async with Tidegate(dead_url, timeout=DEADLINE, on_error="deny") as dead:
         app = FastAPI(dependencies=[Depends(rate_limit("few", client=dead))])
 
         @app.get("/")

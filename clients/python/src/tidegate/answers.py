@@ -127,8 +127,9 @@ def decision(reply: Reply, policy: str) -> Decision:
     if seconds is not None:
         wait = seconds * 1000
         return Decision(False, 0, 0, wait, wait, policy, policy, "fail-closed", error=reply.problem())
-    passed_on = {name: reply.headers[name] for name in PASSED_ON if name in reply.headers}
-    return replace(_decision(reply.fields()), headers=passed_on)
+    told = ((name, reply.headers.get(name, "")) for name in PASSED_ON)
+    headers = {name: value for name, value in told if value and value.isascii() and value.isprintable()}
+    return replace(_decision(reply.fields()), headers=headers)
 
 
 def decisions(reply: Reply, count: int) -> list[Decision]:
