@@ -91,6 +91,29 @@ async def test_no_permit_is_lost_when_its_holder_is_cancelled(server: Server, ke
         assert (await other.peek("work", key, 0)).remaining == 2
 
 
+async def test_no_permit_is_lost_when_its_holder_is_cancelled_twice(server: Server, key: str) -> None:
+    entered = asyncio.Event()
+
+    async def work(client: Tidegate) -> None:
+        async with client.permit("work", key):
+            entered.set()
+            await asyncio.get_running_loop().create_future()
+
+    async with Tidegate(server.address, timeout=DEADLINE, on_error="raise", max_connections=1) as client:
+        task = asyncio.ensure_future(work(client))
+        await entered.wait()
+        # Before them in the queue, so that the place is still to be given back at the second time.
+        others = [asyncio.ensure_future(client.peek("ten", key)) for _ in range(3)]
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, *others, return_exceptions=True)
+        assert task.cancelled()
+    async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as other:
+        assert (await other.peek("work", key, 0)).remaining == 2
+
+
 async def test_closing_waits_for_what_is_under_way(server: Server, key: str) -> None:
     client = Tidegate(server.address, timeout=DEADLINE, on_error="raise")
     asked = [asyncio.ensure_future(client.check("ten", key)) for _ in range(5)]

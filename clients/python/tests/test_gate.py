@@ -137,17 +137,15 @@ def test_whoever_is_cancelled_leaves_the_place_to_others() -> None:
 def test_a_place_that_is_handed_to_one_who_is_cancelled_goes_on_to_the_next() -> None:
     async def test() -> float:
         gate = Gate(1, TIMEOUT)
-        leave: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        first = asyncio.ensure_future(call(gate, lambda: leave))
-        second, third = (asyncio.ensure_future(call(gate, takes(0.2))) for _ in range(2))
-        await asyncio.sleep(0.1)
-        leave.set_result(None)
-        first.add_done_callback(lambda _: second.cancel())  # it has its turn, and does not know yet
-        await asyncio.gather(first, second, return_exceptions=True)
+        async with gate.passage():
+            second, third = (asyncio.ensure_future(call(gate, takes(0.2))) for _ in range(2))
+            await asyncio.sleep(0.1)
+        second.cancel()  # it has the place, and does not know yet
+        await asyncio.gather(second, return_exceptions=True)
         assert second.cancelled()
         return await third
 
-    assert virtual.run(test()) > 0
+    assert virtual.run(test()) == pytest.approx(0.3)
 
 
 def test_the_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
