@@ -30,7 +30,7 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """Starts servers that are ended with the test."""
     started: list[Server] = []
 
-    def start(listen: str = "127.0.0.1:0", config: str | None = CONFIG) -> Server:
+    def start(listen: str | None = "127.0.0.1:0", config: str | None = CONFIG) -> Server:
         started.append(Server(tmp_path, listen, config))
         return started[-1]
 

@@ -49,8 +49,10 @@ def program() -> str:
 class Server:
     """A tidegate of our own."""
 
-    def __init__(self, folder: Path, listen: str, config: str | None = CONFIG) -> None:
-        arguments = [program(), "serve", "--listen", listen]
+    def __init__(self, folder: Path, listen: str | None, config: str | None = CONFIG) -> None:
+        arguments = [program(), "serve"]
+        if listen is not None:
+            arguments += ["--listen", listen]
         if config is not None:
             (folder / "tidegate.yaml").write_text(config)
             arguments += ["--config", "tidegate.yaml"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -8,8 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 from conftest import StartServer
-from support import DEADLINE, Server
+from support import CONFIG, DEADLINE, Server
 
 from tidegate import Check, Tidegate, TidegateError
 
@@ -151,6 +153,24 @@ async def test_the_token_is_sent(start_server: StartServer, tmp_path: Path) -> N
         with pytest.raises(TidegateError) as caught:
             await client.reset("a", "k")
     assert (caught.value.status, caught.value.type) == (401, "urn:tidegate:unauthorized")
+
+
+async def test_tls_is_spoken_to_who_is_trusted_only(start_server: StartServer, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    tls = "listen: { http: { address: 127.0.0.1:0, tls: { cert: cert.pem, key: key.pem } } }"
+    server = start_server(None, tls + CONFIG)
+    assert server.address.startswith("https://")
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with Tidegate(server.address, timeout=DEADLINE, ssl=trusting) as client:
+        assert (await client.check("ten", "k")).remaining == 9
+    async with Tidegate(server.address, timeout=DEADLINE) as client:
+        decision = await client.check("ten", "k")
+    assert decision.source == "fallback"
+    assert "certificate verify failed" in str(decision.error)
 
 
 Ask = Callable[[Tidegate], Awaitable[object]]
