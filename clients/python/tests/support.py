@@ -1,0 +1,145 @@
+"""Real servers on free ports, and servers that are wrong on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+
+import uvicorn
+
+from tidegate.asgi import ASGIApp
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+# Long enough for the slowest machine: what is waited for has happened before, or something is wrong.
+DEADLINE = 60.0
+
+# Limits that a day does not renew, so that it does not matter how long a test takes.
+CONFIG = """
+drain: 0s
+policies:
+  ten: { algorithm: sliding-log, limit: 10/day }
+  exact: { algorithm: sliding-log, limit: 500/day }
+  plenty: { algorithm: fixed-window, limit: 1000000000/week }
+  few: { algorithm: fixed-window, limit: 3/week }
+  queue: { algorithm: leaky-bucket, limit: 50/s, max_wait: 1h }
+  full: { algorithm: leaky-bucket, limit: 1/h, max_wait: 1s }
+  work: { algorithm: concurrency, limit: 2, ttl: 1h }
+  signup:
+    all:
+      - { name: ip, key: ip, algorithm: sliding-log, limit: 3/day }
+      - { name: domain, key: email_domain, algorithm: sliding-log, limit: 50/day }
+"""
+
+
+def program() -> str:
+    """The server to test with: as `./dev` says, or as cargo builds it."""
+    path = os.environ.get("TIDEGATE") or str(CHECKOUT / "target" / "debug" / "tidegate")
+    assert Path(path).exists(), f"{path} is missing: cargo build -p tidegate-server, or set TIDEGATE"
+    return path
+
+
+class Server:
+    """A tidegate of our own."""
+
+    def __init__(self, folder: Path, listen: str | None, config: str | None = CONFIG) -> None:
+        arguments = [program(), "serve"]
+        if listen is not None:
+            arguments += ["--listen", listen]
+        if config is not None:
+            (folder / "tidegate.yaml").write_text(config)
+            arguments += ["--config", "tidegate.yaml"]
+        with (folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=log)
+        self._log = folder / "log"
+        self.address = self._announced()
+
+    def _announced(self) -> str:
+        assert self._process.stdout is not None
+        said, end = b"", time.monotonic() + DEADLINE
+        with DefaultSelector() as selector:
+            selector.register(self._process.stdout, EVENT_READ)
+            while b"\n" not in said:
+                assert selector.select(end - time.monotonic()), "the server does not start"
+                some = os.read(self._process.stdout.fileno(), 4096)
+                assert some, f"the server has ended: {self._log.read_text()}"
+                said += some
+        return said.split(b"\n")[0].decode().removeprefix("tidegate listens on ")
+
+    def kill(self) -> None:
+        """End it without a word."""
+        self._process.kill()
+        self._process.communicate()
+
+    def stop(self) -> None:
+        """End it as an operator would."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+
+@contextmanager
+def dead_port() -> Iterator[int]:
+    """A port on which nobody listens, and nobody else will: it is bound."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def wrong_server(behave: Handler) -> AsyncIterator[str]:
+    """A server that reads a request, and then does what it is told; its URL."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(line for line in head.lower().split(b"\r\n") if b"content-length:" in line)
+            await reader.readexactly(int(length.split(b":")[1]))
+            await behave(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    tasks: set[asyncio.Task[None] | None] = set()
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, *, host: str = "127.0.0.1") -> AsyncIterator[str]:
+    """A real uvicorn with an application; its URL. The socket listens before uvicorn does."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, 0), family=family)
+    config = uvicorn.Config(app, log_level="error", ws="websockets-sansio")
+    server = uvicorn.Server(config)
+    task = asyncio.ensure_future(server.serve(sockets=[listener]))
+    try:
+        name = f"[{host}]" if ":" in host else host
+        yield f"http://{name}:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(task, DEADLINE)
+        listener.close()

@@ -1,0 +1,135 @@
+"""The dependency, in FastAPI in a real uvicorn."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import httpx
+import pytest
+import websockets
+from fastapi import Depends, FastAPI, Request, Response, WebSocket
+from fastapi.requests import HTTPConnection
+from fastapi.testclient import TestClient
+from support import DEADLINE, Server, serving
+
+from tidegate import Decision, Tidegate
+from tidegate.fastapi import rate_limit
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def asking(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with serving(app) as url, httpx.AsyncClient(base_url=url, timeout=DEADLINE) as http:
+        yield http
+
+
+async def test_a_route_has_a_limit(client: Tidegate, key: str) -> None:
+    app = FastAPI()
+    app.state.tidegate = client
+
+    @app.get("/", dependencies=[Depends(rate_limit("few", key=key))])
+    async def home() -> str:
+        return "hello"
+
+    @app.get("/free")
+    async def free() -> str:
+        return "free"
+
+    async with asking(app) as http:
+        answers = [await http.get("/") for _ in range(4)]
+        assert (await http.get("/free")).status_code == 200
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert [answer.headers["x-ratelimit-remaining"] for answer in answers] == ["2", "1", "0", "0"]
+    seconds = answers[3].headers["retry-after"]
+    assert answers[3].json() == {"detail": f"Rate limit exceeded. Retry after {seconds} seconds."}
+
+
+async def test_policy_key_and_cost_are_functions_of_the_request(client: Tidegate, key: str) -> None:
+    async def policy(request: HTTPConnection) -> str:
+        return request.query_params["policy"]
+
+    def who(request: HTTPConnection) -> str:
+        return f"{key}-{request.path_params['name']}"
+
+    limit = rate_limit(policy, key=who, cost=lambda request: int(request.query_params["cost"]), client=client)
+    app = FastAPI()
+
+    @app.get("/{name}")
+    async def home(decision: Annotated[Decision, Depends(limit)]) -> int:
+        return decision.remaining
+
+    async with asking(app) as http:
+        assert (await http.get("/ann?policy=ten&cost=4")).json() == 6
+        assert (await http.get("/ben?policy=ten&cost=1")).json() == 9
+        assert (await http.get("/ann?policy=ten&cost=7")).status_code == 429
+        assert (await http.get("/ann?policy=few&cost=2")).json() == 1
+
+
+async def test_a_response_of_the_route_gets_the_headers_that_it_is_given(client: Tidegate, key: str) -> None:
+    app = FastAPI()
+    limit = rate_limit("few", key=key, client=client)
+
+    @app.get("/")
+    async def home(decision: Annotated[Decision, Depends(limit)]) -> Response:
+        return Response("mine", headers=dict(decision.headers))
+
+    async with asking(app) as http:
+        assert (await http.get("/")).headers["x-ratelimit-remaining"] == "2"
+
+
+async def test_web_sockets_are_refused_before_they_are_accepted(client: Tidegate, key: str) -> None:
+    app = FastAPI()
+
+    @app.websocket("/", dependencies=[Depends(rate_limit("few", key=key, cost=2, client=client))])
+    async def home(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.close()
+
+    async with serving(app) as url:
+        async with websockets.connect(url.replace("http", "ws")):
+            pass
+        with pytest.raises(websockets.InvalidStatus) as caught:
+            await websockets.connect(url.replace("http", "ws"))
+    assert caught.value.response.status_code == 403
+
+
+async def test_a_limiter_that_is_gone_is_not_somebodys_limit(dead_url: str) -> None:
+    async with Tidegate(dead_url, timeout=DEADLINE, on_error="deny") as dead:
+        app = FastAPI(dependencies=[Depends(rate_limit("few", client=dead))])
+
+        @app.get("/")
+        async def home(request: Request) -> str:
+            return request.url.path
+
+        async with asking(app) as http:
+            answer = await http.get("/")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json() == {"detail": "The rate limiter is unavailable. Retry after 1 seconds."}
+
+
+def test_applications_are_tested_as_ever(server: Server, key: str) -> None:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as app.state.tidegate:
+            yield
+
+    app = FastAPI(lifespan=lifespan, dependencies=[Depends(rate_limit("few", key=key))])
+
+    @app.get("/")
+    def home() -> str:
+        return "hello"
+
+    with TestClient(app) as http:
+        assert [http.get("/").status_code for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_a_missing_client_is_an_error_that_says_what_to_do() -> None:
+    app = FastAPI(dependencies=[Depends(rate_limit("few"))])
+
+    @app.get("/")
+    def home() -> str:
+        return "hello"
+
+    with pytest.raises(RuntimeError, match=r"set app\.state\.tidegate"):
+        TestClient(app).get("/")

@@ -1,0 +1,162 @@
+"""Who is given up, and when: in virtual time, to the microsecond."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import virtual
+
+from tidegate import TidegateError
+from tidegate import gate as gate_module
+from tidegate.gate import Gate
+
+TIMEOUT = 1.6
+
+
+async def call(gate: Gate, work: Callable[[], Awaitable[object]]) -> float:
+    """Make a call; how long it took if it was answered, minus that if it was given up."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    try:
+        async with gate.passage():
+            await work()
+            gate.answered()
+    except TidegateError as error:
+        if error.detail != "no answer within 1.6 s":
+            raise
+        return begun - loop.time()
+    return loop.time() - begun
+
+
+def takes(seconds: float) -> Callable[[], Awaitable[object]]:
+    return lambda: asyncio.sleep(seconds)
+
+
+async def hang() -> object:
+    return await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("others", [0, 1, 2, 999])
+def test_a_server_that_hangs_costs_everyone_the_timeout_once(others: int) -> None:
+    async def test() -> list[float]:
+        gate = Gate(2, TIMEOUT)
+        return await asyncio.gather(*(call(gate, hang) for _ in range(1 + others)))
+
+    assert virtual.run(test()) == [pytest.approx(-TIMEOUT, abs=1e-6)] * (1 + others)
+
+
+def test_whoever_comes_between_two_slices_waits_no_longer_than_the_timeout() -> None:
+    async def test() -> list[float]:
+        gate = Gate(2, TIMEOUT)
+
+        async def later(after: float) -> float:
+            await asyncio.sleep(after)
+            return await call(gate, hang)
+
+        return await asyncio.gather(*(later(n * 0.013) for n in range(100)))
+
+    waits = [-wait for wait in virtual.run(test())]
+    assert max(waits) <= TIMEOUT + 1e-6
+    assert min(waits) >= TIMEOUT * 15 / 16 - 1e-6
+
+
+def test_a_queue_that_moves_fails_nobody_however_long_it_is() -> None:
+    async def test() -> list[float]:
+        gate = Gate(3, TIMEOUT)
+        return await asyncio.gather(*(call(gate, takes(1.0)) for _ in range(300)))
+
+    waits = virtual.run(test())
+    assert waits == [pytest.approx(1 + n // 3) for n in range(300)]
+
+
+def test_a_queue_that_stops_moving_is_given_up() -> None:
+    async def test() -> list[float]:
+        gate = Gate(1, TIMEOUT)
+        works = [takes(1.0), takes(1.0), hang, hang, hang]
+        return await asyncio.gather(*(call(gate, work) for work in works))
+
+    answered, waits = virtual.run(test()), [1.0, 2.0, -3.6, -3.6, -3.6]
+    # Slices are counted from the first call, and an answer is noted in the one in which it comes.
+    assert answered == [pytest.approx(wait, abs=TIMEOUT / 16 + 1e-6) for wait in waits]
+
+
+def test_one_connection_that_hangs_does_not_live_on_the_answers_of_others() -> None:
+    async def test() -> list[float]:
+        gate = Gate(2, TIMEOUT)
+        return await asyncio.gather(call(gate, hang), *(call(gate, takes(0.5)) for _ in range(20)))
+
+    stuck, *others = virtual.run(test())
+    assert stuck == pytest.approx(-TIMEOUT, abs=1e-6)
+    assert min(others) > 0
+
+
+def test_a_program_that_stalls_does_not_take_its_own_silence_for_the_servers() -> None:
+    async def test() -> list[float]:
+        gate = Gate(2, TIMEOUT)
+
+        async def answered_meanwhile() -> None:
+            virtual.stall(10.0)
+            for _ in range(12):  # the turns that it takes to read what has arrived
+                await asyncio.sleep(0)
+
+        return await asyncio.gather(*(call(gate, answered_meanwhile) for _ in range(5)))
+
+    assert min(virtual.run(test())) > 0
+
+
+def test_a_stall_gives_a_silent_server_no_more_than_one_slice() -> None:
+    async def test() -> float:
+        gate = Gate(2, TIMEOUT)
+
+        async def stalled() -> None:
+            virtual.stall(10.0)
+            await hang()
+
+        return await call(gate, stalled)
+
+    assert virtual.run(test()) == pytest.approx(-(10 + TIMEOUT * 15 / 16), abs=TIMEOUT / 16)
+
+
+def test_whoever_is_cancelled_leaves_the_place_to_others() -> None:
+    async def test() -> float:
+        gate = Gate(1, TIMEOUT)
+        held, waiting = (asyncio.ensure_future(call(gate, hang)) for _ in range(2))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        held.cancel()
+        await asyncio.gather(held, waiting, return_exceptions=True)
+        assert held.cancelled()
+        assert waiting.cancelled()
+        return await call(gate, takes(0.2))
+
+    assert virtual.run(test()) == pytest.approx(0.2)
+
+
+def test_a_place_that_is_handed_to_one_who_is_cancelled_goes_on_to_the_next() -> None:
+    async def test() -> float:
+        gate = Gate(1, TIMEOUT)
+        async with gate.passage():
+            second, third = (asyncio.ensure_future(call(gate, takes(0.2))) for _ in range(2))
+            await asyncio.sleep(0.1)
+        second.cancel()  # it has the place, and does not know yet
+        await asyncio.gather(second, return_exceptions=True)
+        assert second.cancelled()
+        return await third
+
+    assert virtual.run(test()) == pytest.approx(0.3)
+
+
+def test_the_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_module, "WAITING_MAX", 10)
+
+    async def test() -> list[object]:
+        gate = Gate(2, TIMEOUT)
+        calls = (call(gate, takes(0.1)) for _ in range(13))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    *others, last = virtual.run(test())
+    assert all(isinstance(one, float) and one > 0 for one in others)
+    assert isinstance(last, TidegateError)
+    assert "10 calls are waiting already" in str(last)

@@ -1,0 +1,237 @@
+"""Servers that are dead, hang or speak nonsense: each costs at most the timeout, and follows on_error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from conftest import StartServer
+from support import CONFIG, DEADLINE, Handler, wrong_server
+
+from tidegate import Check, OnError, Tidegate, TidegateError
+
+pytestmark = pytest.mark.anyio
+GOOD = {
+    "allowed": True, "limit": 9, "remaining": 8, "retry_after_ms": 0, "reset_after_ms": 5,
+    "policy": "p", "binding": "p", "source": "store",
+}  # fmt: skip
+
+
+def says(body: bytes, status: str = "200 OK", kind: str = "application/json") -> Handler:
+    async def behave(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await writer.drain()
+
+    return behave
+
+
+def decides(**other: object) -> Handler:
+    return says(json.dumps(GOOD | other).encode())
+
+
+def raw(data: bytes) -> Handler:
+    async def behave(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        await writer.drain()
+
+    return behave
+
+
+async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def endless(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    while True:
+        writer.write(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+        await writer.drain()
+
+
+async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+    while True:
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+WRONG: dict[str, tuple[Handler, str]] = {
+    "hangs": (hang, "no answer within 0.3 s"),
+    "drips": (drip, "no answer within 0.3 s"),
+    "hangs up": (raw(b""), "no answer"),
+    "garbage": (raw(b"\x00\xff\x16\x03\x01 nonsense\r\n\r\n"), "no answer"),
+    "another protocol": (raw(b"-ERR unknown command 'POST'\r\n"), "no answer"),
+    "cut off in the head": (raw(b"HTTP/1.1 200 OK\r\ncontent-le"), "no answer"),
+    "cut off in the body": (raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"), "no answer"),
+    "an endless head": (raw(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100_000), "no answer"),
+    "an endless body": (endless, "an answer of more than 2097152 bytes"),
+    "not JSON": (says(b"<html>hello</html>"), "not an answer of tidegate"),
+    "no object": (says(b"[1]"), "not an answer of tidegate: no object"),
+    "nested too deep": (says(b"[" * 100_000), "not an answer of tidegate"),
+    "a number of 10,000 digits": (says(b'{"limit":' + b"9" * 10_000 + b"}"), "not an answer"),
+    "not UTF-8": (says(b'{"a":"\xff"}'), "not an answer of tidegate"),
+    "nothing of ours": (says(b"{}"), "`allowed` is None"),
+    "allowed by a string": (decides(allowed="yes"), "`allowed` is 'yes'"),
+    "a fraction": (decides(limit=1.5), "`limit` is 1.5"),
+    "a negative wait": (decides(retry_after_ms=-1), "`retry_after_ms` is -1"),
+    "a count that is a flag": (decides(remaining=True), "`remaining` is True"),
+    "no source": (decides(source=None), "`source` is None"),
+    "a permit that is a number": (decides(permit=7), "`permit` is 7"),
+    "status 500": (says(b"oops", "500 Internal Server Error"), "answered with status 500"),
+    "status 204": (raw(b"HTTP/1.1 204 No Content\r\n\r\n"), "answered with status 204"),
+    "somebody else's 404": (says(b"not here", "404 Not Found"), "answered with status 404"),
+    "a problem of somebody else": (
+        says(b'{"type":"about:blank","detail":"no"}', "400 Bad Request", "application/problem+json"),
+        "no (status 400)",
+    ),
+    "a redirect": (
+        raw(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
+        "answered with status 302",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_a_server_that_is_wrong_is_answered_for(wrong: str) -> None:
+    behave, why = WRONG[wrong]
+    timeout = 0.3 if behave in (hang, drip) else DEADLINE
+    async with wrong_server(behave) as url, Tidegate(url, timeout=timeout) as client:
+        decision = await client.check("p", "k")
+        assert (decision.allowed, decision.source, decision.policy) == (True, "fallback", "p")
+        assert why in str(decision.error)
+        assert client.fallbacks == 1
+
+
+async def test_what_a_right_server_says_is_no_fallback() -> None:
+    """The control of the rows above: they fail for what is wrong in them."""
+    async with wrong_server(decides()) as url, Tidegate(url, timeout=DEADLINE) as client:
+        decision = await client.check("p", "k")
+    assert (decision.source, decision.remaining, client.fallbacks) == ("store", 8, 0)
+
+
+@pytest.mark.parametrize(("on_error", "allowed"), [("allow", True), ("deny", False)])
+@pytest.mark.parametrize("behave", [hang, raw(b"")])
+async def test_every_question_follows_on_error(behave: Handler, on_error: OnError, allowed: bool) -> None:
+    async with wrong_server(behave) as url, Tidegate(url, timeout=0.05, on_error=on_error) as client:
+        many = await client.check_many([Check("p", "k")] * 1500)
+        together = await asyncio.gather(*(client.check("p", "k") for _ in range(100)))
+        ones = [
+            await client.check("p", "k", headers=True),
+            await client.peek("p", "k"),
+            await client.refund("p", "k"),
+            await client.acquire("p", "k"),
+        ]
+        for decision in (*many, *together, *ones):
+            assert (decision.allowed, decision.source, decision.permit) == (allowed, "fallback", None)
+            assert decision.retry_after_ms == (0 if allowed else 1000)
+        place = await client.schedule("p", "k")
+        assert (place.accepted, place.source, place.delay_ms) == (allowed, "fallback", 0)
+        async with client.permit("p", "k") as held:
+            assert held.allowed is allowed
+        assert await client.release("p", "k", permit="p0.1") is False
+        assert await client.observe("db", 3) is False
+        assert client.fallbacks == 1500 + 100 + 4 + 1 + 1 + 1 + 1
+        with pytest.raises(TidegateError, match="no answer"):
+            await client.reset("p", "k")
+
+
+async def test_trouble_is_raised_if_asked_for() -> None:
+    async with wrong_server(hang) as url, Tidegate(url, timeout=0.05, on_error="raise") as client:
+        with pytest.raises(TidegateError) as caught:
+            await client.check("p", "k")
+        assert (caught.value.status, caught.value.is_mistake) == (None, False)
+        with pytest.raises(TidegateError):
+            await client.check_many([Check("p", "k")])
+        with pytest.raises(TidegateError):
+            await client.reserve("p", "k")
+        with pytest.raises(TidegateError):
+            await client.observe("db", 1)
+        assert client.fallbacks == 0
+
+
+async def test_a_thousand_who_fail_together_raise_their_own_errors() -> None:
+    async with wrong_server(raw(b"")) as url, Tidegate(url, timeout=0.3, on_error="raise") as client:
+        asked = (client.check("p", "k") for _ in range(1000))
+        errors = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(error, TidegateError) for error in errors)
+    assert len({id(error) for error in errors}) == 1000
+
+
+async def test_a_dead_server_is_answered_for(dead_url: str, tmp_path: Path) -> None:
+    for client in (Tidegate(dead_url), Tidegate(socket=tmp_path / "none")):
+        async with client:
+            assert (await client.check("p", "k")).source == "fallback"
+
+
+async def test_a_batch_with_an_answer_too_few_is_no_answer() -> None:
+    body = json.dumps({"decisions": [GOOD]}).encode()
+    async with wrong_server(says(body)) as url, Tidegate(url, timeout=DEADLINE) as client:
+        decisions = await client.check_many([Check("p", "k")] * 2)
+        assert [str(one.error) for one in decisions] == [
+            "not an answer of tidegate: expected 2 decisions"
+        ] * 2
+
+
+async def test_the_log_is_told_once_of_a_thousand_fallbacks(caplog: pytest.LogCaptureFixture) -> None:
+    async with wrong_server(raw(b"")) as url, Tidegate(url, timeout=0.3) as client:
+        with caplog.at_level(logging.WARNING, "tidegate"):
+            await asyncio.gather(*(client.check("p", "k") for _ in range(1000)))
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        "answered without the server (allow)"
+    ]
+
+
+async def test_a_server_that_fails_closed_has_decided(start_server: StartServer, dead_redis: str) -> None:
+    """The operator's word counts, and not on_error, in single calls and in shared ones."""
+    server = start_server(
+        config=f"""
+drain: 0s
+store: {dead_redis}
+policies:
+  login: {{ limit: 5/h, on_store_error: deny }}
+  api: {{ limit: 5/h, on_store_error: allow }}
+"""
+    )
+    async with Tidegate(server.address, timeout=DEADLINE, on_error="allow") as client:
+        single = [await client.check("login", "k"), await client.check("login", "k", headers=True)]
+        shared = await asyncio.gather(*(client.check("login", "k") for _ in range(20)))
+        for decision in (*single, *shared):
+            assert (decision.allowed, decision.source) == (False, "fail-closed")
+            assert decision.retry_after is not None
+            assert decision.retry_after >= 1
+            assert decision.by_failure
+        assert (await client.check("api", "k")).source == "fail-open"
+        assert client.fallbacks == 0
+
+
+async def test_a_server_that_comes_back_is_asked_again(start_server: StartServer, tmp_path: Path) -> None:
+    path = tmp_path / "http.sock"
+    server = start_server(f"unix:{path}", CONFIG)
+    async with Tidegate(socket=path, timeout=DEADLINE) as client:
+        assert (await client.check("ten", "k")).remaining == 9
+        server.kill()
+        assert (await client.check("ten", "k")).source == "fallback"
+        start_server(f"unix:{path}", CONFIG)
+        assert (await client.check("ten", "k")).remaining == 9
+
+
+@pytest.mark.parametrize("held", [1, 4])
+async def test_a_restart_costs_no_more_than_one_answer_for_each_connection(
+    start_server: StartServer, tmp_path: Path, held: int
+) -> None:
+    """Those of before only turn out to be dead when they are used, and nothing is sent twice."""
+    path = tmp_path / "http.sock"
+    server = start_server(f"unix:{path}", CONFIG)
+    async with Tidegate(socket=path, timeout=DEADLINE, max_connections=held) as client:
+        await asyncio.gather(*(client.check("plenty", f"{n}", headers=True) for n in range(20)))
+        server.kill()
+        start_server(f"unix:{path}", CONFIG)
+        decisions = [await client.check("exact", "k") for _ in range(held + 3)]
+        assert [one.source for one in decisions[held:]] == ["store"] * 3
+        answered = [one for one in decisions if one.source == "store"]
+        assert decisions[-1].remaining == 500 - len(answered)
