@@ -1,7 +1,37 @@
 //! The page at `/` and what it lives on.
 //!
-//! The page is plain files of `web/`, in the binary as they are: no build step, nothing from elsewhere.
+//! The page is plain files of `web/`, in the binary as they are: no build step, nothing from elsewhere. It lives on one
+//! stream of events, `GET /v1/live`, told in docs/http-api.md: a [`Sampler`] looks at the counters once a second, makes
+//! one text of it and hands that to all who watch. A decision costs nothing more for it; a refusal leaves its key, if
+//! it is one of those that are looked at.
 
 mod assets;
+mod feed;
+mod refusals;
+mod sampler;
+mod state;
+mod tick;
 
 pub(crate) use self::assets::{asset, page};
+pub(crate) use self::feed::{Feed, NoPlace, WATCHERS_MAX};
+pub(crate) use self::refusals::Refusals;
+pub(crate) use self::sampler::Sampler;
+
+/// What outlives reloads.
+#[derive(Debug, Default)]
+pub(crate) struct Dashboard {
+    feed: Feed,
+    refusals: Refusals,
+}
+
+impl Dashboard {
+    /// Who watches.
+    pub(crate) const fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// Who is refused.
+    pub(crate) const fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+}

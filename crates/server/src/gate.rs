@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use axum::http::StatusCode;
-use tidegate::{Answer, Check, CheckError, Engine, EngineBuilder, PolicyView};
+use tidegate::{
+    Answer, Check, CheckError, Engine, EngineBuilder, Key, PolicyView, Reservation, Source,
+};
 
 use crate::adaptive::Follower;
 use crate::config::{Config, DoorRules};
+use crate::dashboard::Dashboard;
 use crate::doors::forward_auth::Found;
 use crate::doors::http::Settings;
 use crate::doors::proxy::Proxy;
@@ -26,6 +29,7 @@ pub(crate) struct Gate {
     events: Events,
     observed: Arc<Observed>,
     urls: ByUrl,
+    dashboard: Dashboard,
     is_draining: AtomicBool,
 }
 
@@ -118,9 +122,11 @@ impl Gate {
         let metrics = Arc::<Metrics>::default();
         metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
         let observed = snapshot.follower.observed().clone();
+        let (urls, dashboard) = (ByUrl::default(), Dashboard::default());
+        dashboard.refusals().show_keys(snapshot.rules.shows_keys);
         let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
-        let urls = ByUrl::default();
-        Arc::new(Self { current, metrics, events: Events::new(), observed, urls, is_draining })
+        let events = Events::new();
+        Arc::new(Self { current, metrics, events, observed, urls, dashboard, is_draining })
     }
 
     /// What is in force. Cheap; not to be held across a wait longer than one request.
@@ -143,9 +149,15 @@ impl Gate {
         &self.urls
     }
 
-    /// From now on whoever asks is told that the server is about to end. It serves on.
+    /// What the page at `/` lives on.
+    pub(crate) const fn dashboard(&self) -> &Dashboard {
+        &self.dashboard
+    }
+
+    /// From now on whoever asks is told that the server is about to end. It serves on, but for those who only watch.
     pub(crate) fn drains(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
+        self.dashboard.feed().close();
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -165,6 +177,36 @@ impl Gate {
             Ok(answer) => {
                 self.metrics.decided(answer, 1);
                 self.events.decided(check, answer);
+                let decision = answer.decision;
+                if answer.shadow_denied
+                    || !decision.allowed() && answer.source != Source::FailClosed
+                {
+                    self.refused(check, answer.policy, answer.binding, decision.retry_after_us());
+                }
+            }
+            Err(error) => self.metrics.errored(check.policy, error, 1),
+        }
+    }
+
+    /// Notes who was refused, by which limit of a policy.
+    #[cold]
+    fn refused(&self, check: &Check<'_>, policy: &str, limit: &str, retry_after_us: Option<u64>) {
+        let hash = |key: Key<'_>| self.events.hash(key);
+        self.dashboard.refusals().note(policy, (check.key, hash), limit, retry_after_us);
+    }
+
+    /// The same for a place in a queue.
+    pub(crate) fn tell_reserved(
+        &self,
+        check: &Check<'_>,
+        reservation: &Result<Reservation, CheckError>,
+    ) {
+        match reservation {
+            Ok(place) => {
+                self.metrics.reserved(check.policy, place);
+                if !place.accepted() {
+                    self.refused(check, check.policy, check.policy, place.retry_after_us());
+                }
             }
             Err(error) => self.metrics.errored(check.policy, error, 1),
         }
@@ -173,6 +215,7 @@ impl Gate {
     /// Puts another configuration in force. What the old engine has taken ahead goes back to the store.
     pub(crate) fn swap(&self, next: Snapshot) {
         self.metrics.policies_are(next.engine.policies().map(|policy| policy.name()));
+        self.dashboard.refusals().show_keys(next.rules.shows_keys);
         let before = self.current.swap(Arc::new(next));
         before.engine.release_leases();
     }

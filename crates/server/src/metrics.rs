@@ -17,6 +17,7 @@
 //! limits that came with the request, counts under [`Metrics::by_request`].
 
 mod catalog;
+mod glance;
 mod histogram;
 mod load;
 #[cfg(feature = "otlp")]
@@ -35,7 +36,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arc_swap::ArcSwapOption;
 use tidegate::{Answer, CheckError, Clock, Decision, Reservation, Source, SystemClock, Trouble};
 
+pub(crate) use self::glance::{Glance, PolicyGlance};
 use self::histogram::Histogram;
+pub(crate) use self::histogram::Times;
 use self::policies::{Outcome, Policies, Status};
 use self::striped::Striped;
 pub(crate) use self::text::CONTENT_TYPE;
@@ -142,6 +145,12 @@ impl Metrics {
     pub(crate) fn took(&self, door: DoorName, since_us: u64, count: u64) {
         let us = SystemClock.steady_us().saturating_sub(since_us);
         self.doors[door as usize].times.add(us.saturating_mul(1000), count);
+    }
+
+    /// A check of a policy was answered, and was begun at `since_us`. Where checks are too many, some of them will do.
+    pub(crate) fn policy_took(&self, policy: &str, since_us: u64) {
+        let us = SystemClock.steady_us().saturating_sub(since_us);
+        self.policies.took(policy, us.saturating_mul(1000));
     }
 
     /// A connection came; it is open until what is returned is dropped.

@@ -7,6 +7,8 @@ const SERIES = ["--series-1", "--series-2", "--series-3", "--series-4", "--serie
 /** More rows than that nobody reads. */
 const ROWS_MAX = 30;
 const HEIGHT = 190;
+/** Charts over time reach back so far, also where little is known yet: they do not jump while they fill. */
+const SECONDS = 300;
 
 export function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -26,8 +28,8 @@ function axes(unit, time) {
   };
   const along = (_, splits) => splits.map((value) => (time ? clock(value * 1000).slice(0, 5) : figure(value)));
   return [
-    { ...axis, grid: { show: false }, values: along, space: 70 },
-    { ...axis, values: (_, splits) => splits.map((value) => figure(value, unit)), size: 62, space: 36 },
+    { ...axis, grid: { show: false }, values: along, space: 60, size: 26, gap: 6, ...(time ? { incrs: [60, 120, 300] } : {}) },
+    { ...axis, values: (_, splits) => splits.map((value) => figure(value, unit)), size: 56, space: 36 },
   ];
 }
 
@@ -57,7 +59,10 @@ export function lines(element, { title, series, x, unit = "", time = true, heigh
     height,
     legend: { show: false },
     padding: [8, 8, 0, 0],
-    scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), max ?? Math.max((high ?? 0) * 1.08, 1e-9)] } },
+    scales: {
+      x: { time: false, range: (_, low, high) => (time ? [high - SECONDS, high] : [low, high]) },
+      y: { range: (_, low, high) => [Math.min(0, low ?? 0), max ?? (high ? high * 1.08 : 1)] },
+    },
     axes: axes(unit, time),
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
     series: [{}, ...looks.map(({ label, colour }) => ({
@@ -173,12 +178,14 @@ export function spark(element, { colours = ["--allowed", "--denied"], width = 12
     pen.lineWidth = 1.5 * dense;
     pen.lineJoin = "round";
     last.forEach((values, index) => {
-      pen.strokeStyle = css(colours[index]);
+      const isFlat = values.every((value) => !value);
+      if (isFlat && index > 0) return;
+      pen.strokeStyle = css(isFlat ? "--line" : colours[index]);
       pen.beginPath();
       let isDown = false;
       values.forEach((value, at) => {
         if (value === null) { isDown = false; return; }
-        const [left, top] = [at / Math.max(1, values.length - 1) * canvas.width, canvas.height - 2 - value / most * (canvas.height - 4)];
+        const [left, top] = [(SECONDS - values.length + at + 1) / SECONDS * canvas.width, canvas.height - 2 - value / most * (canvas.height - 4)];
         if (isDown) pen.lineTo(left, top); else pen.moveTo(left, top);
         isDown = true;
       });

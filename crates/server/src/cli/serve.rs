@@ -18,6 +18,7 @@ use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
 use crate::adaptive::Follower;
 use crate::config::{Config, Listen, Listens, SecretSource};
+use crate::dashboard::Sampler;
 use crate::doors;
 use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::doors::proxy::{self, ProxyDoor};
@@ -136,7 +137,9 @@ pub(super) async fn serve(
     #[cfg(feature = "otlp")]
     let telemetry = telemetry.transpose().map_err(Failure::new)?;
     let mut house = House::new(gate.metrics().clone());
+    let mut sampler = None;
     if let Some(place) = http {
+        sampler = Some(tokio::spawn(Sampler::new(gate.clone()).run()));
         welcome(&place, config.policies.keys().next());
         let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
         house.open(DoorName::Http, place, http.with_checks(gate.clone()));
@@ -170,6 +173,9 @@ pub(super) async fn serve(
     systemd.stopping();
     reloader.abort();
     refresher.abort();
+    if let Some(sampler) = sampler {
+        sampler.abort();
+    }
     let notice = match signal {
         // Who sits at the terminal waits for it, and nobody sends clients there.
         Stop::Interrupt => Duration::ZERO,

@@ -36,6 +36,8 @@ pub(crate) struct DoorRules {
     /// What admin calls have to show; none: they are answered on this machine only.
     pub(crate) admin_token: Option<SecretSource>,
     pub(crate) headers: Headers,
+    /// Whether the dashboard tells keys as they are.
+    pub(crate) shows_keys: bool,
     /// For how long newcomers are served once a manager of services has told the server to stop.
     pub(crate) drain: Duration,
 }
@@ -49,6 +51,7 @@ impl Default for DoorRules {
             trusted_proxies: Vec::new(),
             admin_token: None,
             headers: Headers::default(),
+            shows_keys: false,
             drain: DRAIN,
         }
     }
@@ -92,7 +95,17 @@ pub(crate) fn doors(
         .as_ref()
         .and_then(|text| top.of("drain").note(span_within(text, Duration::ZERO, DRAIN_MAX), found));
     let drain = drain.unwrap_or(DRAIN);
-    DoorRules { routes, policy_keys, client_ip, trusted_proxies, admin_token, headers, drain }
+    let keys = file.dashboard.as_ref().and_then(|text| text.keys);
+    DoorRules {
+        routes,
+        policy_keys,
+        client_ip,
+        trusted_proxies,
+        admin_token,
+        headers,
+        shows_keys: keys == Some(text::KeysShown::Shown),
+        drain,
+    }
 }
 
 /// How Envoy's service answers.

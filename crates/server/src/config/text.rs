@@ -21,7 +21,9 @@ pub(crate) use self::adaptive::{
     Absence, Adaptive, AdaptiveMode, AdaptiveSource, Chain, Curve, Hysteresis, Left, Level,
     Priority, Ramp, RampWord, Smoothing, SourceOptions, SourceWord,
 };
-pub(crate) use self::doors::{Admin, ClientIp, Dialect, Envoy, Headers, Legacy, Route};
+pub(crate) use self::doors::{
+    Admin, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,
+};
 pub(crate) use self::limit::{Algorithm, Limit, Member};
 pub(crate) use self::listen::{Door, DoorOptions, Listen};
 pub(crate) use self::policy::{
@@ -62,6 +64,8 @@ pub(crate) struct File {
     pub(crate) key_prefix: Option<String>,
     /// Who may make calls that change things for others, such as a reset.
     pub(crate) admin: Option<Admin>,
+    /// The page at `/` that shows what is decided.
+    pub(crate) dashboard: Option<Dashboard>,
     /// The headers that tell clients about their limit.
     pub(crate) headers: Option<Headers>,
     /// The rate limit service that Envoy asks.

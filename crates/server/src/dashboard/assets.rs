@@ -30,14 +30,17 @@ macro_rules! assets {
 
 assets! {
     JS "app.js";
+    JS "ask.js";
     JS "charts.js";
     JS "dom.js";
     JS "feed.js";
+    JS "health.js";
     SVG "icon.svg";
     JS "live.js";
     CSS "playground.css";
     JS "playground.js";
     JS "policy.js";
+    JS "rules.js";
     CSS "style.css";
     JS "theme.js";
     JS "vendor/uPlot.iife.min.js";

@@ -10,6 +10,7 @@ pub(crate) mod connection;
 mod door;
 mod express;
 mod hold;
+mod live;
 mod openapi;
 mod operations;
 mod overrides;
@@ -92,6 +93,7 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/auth/{policy}", any(auth_by)),
         ("/v1/check", post(check)),
         ("/v1/check/batch", post(check_batch)),
+        ("/v1/live", get(live::live)),
         ("/v1/observe", post(pressure::observe)),
         ("/v1/overrides", get(overrides::list)),
         (

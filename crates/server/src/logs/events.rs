@@ -73,12 +73,15 @@ impl Events {
     }
 
     /// 64 bits of a hash under a key that was drawn when the process began.
-    fn hashed(&self, key: Key<'_>) -> String {
-        let hash = match key {
+    pub(crate) fn hash(&self, key: Key<'_>) -> u64 {
+        match key {
             Key::One(key) => self.hasher.hash_one(key),
             Key::Named(keys) => self.hasher.hash_one(keys),
-        };
-        format!("{hash:016x}")
+        }
+    }
+
+    fn hashed(&self, key: Key<'_>) -> String {
+        format!("{:016x}", self.hash(key))
     }
 }
 

@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use rapidhash::RapidHashMap;
 use tidegate::Source;
 
+use super::histogram::{Histogram, Times};
 use super::striped::Striped;
 
 /// Checks of policies that there are none of: one label, or a client could make as many as it likes.
@@ -58,16 +59,23 @@ impl Outcome {
     }
 }
 
-/// The counts of one policy.
+/// The counts of one policy, and how long its answers took.
 #[derive(Debug, Default)]
-pub(super) struct Tally(Striped<{ Status::ALL.len() * SOURCES }>);
+pub(super) struct Tally {
+    ended: Striped<{ Status::ALL.len() * SOURCES }>,
+    times: Histogram,
+}
 
 /// The counts of one policy, as they were at one instant.
 pub(super) struct Counts([u64; Status::ALL.len() * SOURCES]);
 
 impl Tally {
     pub(super) fn read(&self) -> Counts {
-        Counts(self.0.read())
+        Counts(self.ended.read())
+    }
+
+    pub(super) fn times(&self) -> Times {
+        self.times.times()
     }
 }
 
@@ -103,11 +111,25 @@ impl Policies {
     pub(super) fn add(&self, policy: &str, outcome: Outcome, count: u64) {
         let named = self.named.load();
         let tally = named.get(policy).map_or(&self.unknown, |tally| tally);
-        tally.0.add(outcome.index(), count);
+        tally.ended.add(outcome.index(), count);
+    }
+
+    /// An answer of a policy took so long.
+    pub(super) fn took(&self, policy: &str, ns: u64) {
+        if let Some(tally) = self.named.load().get(policy) {
+            tally.times.add(ns, 1);
+        }
+    }
+
+    /// Every policy, in no order, and then what has no name.
+    pub(super) fn each(&self, mut show: impl FnMut(&str, &Tally)) {
+        self.named.load().iter().for_each(|(name, tally)| show(name, tally));
+        show(BY_REQUEST, &self.by_request);
+        show(UNKNOWN, &self.unknown);
     }
 
     pub(super) fn add_by_request(&self, outcome: Outcome, count: u64) {
-        self.by_request.0.add(outcome.index(), count);
+        self.by_request.ended.add(outcome.index(), count);
     }
 
     /// By name, in order; what has no name comes last, once there is any.
@@ -138,7 +160,7 @@ mod tests {
     fn one_count_answers_how_it_ended_and_who_decided() {
         let tally = Tally::default();
         for (outcome, count) in [(ALLOWED, 3), (REFUSED, 4), (FAILED, 5)] {
-            tally.0.add(outcome.index(), count);
+            tally.ended.add(outcome.index(), count);
         }
         let counts = tally.read();
         assert_eq!(Status::ALL.map(|status| counts.ended(status)), [3, 4, 0, 5]);

@@ -6,6 +6,7 @@ mod check;
 mod completions;
 mod config;
 mod cost;
+mod dashboard;
 mod docs;
 mod doctor;
 mod drain;

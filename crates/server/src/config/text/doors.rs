@@ -65,6 +65,24 @@ pub(crate) struct Admin {
     pub(crate) token_file: Option<String>,
 }
 
+/// The page at `/` that shows what is decided.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Dashboard {
+    /// How the keys that are refused most are told, to everybody who can open the page. Default: `hashed`.
+    pub(crate) keys: Option<KeysShown>,
+}
+
+/// How keys are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KeysShown {
+    /// As a hash that means nothing outside the process: the one that the log has.
+    Hashed,
+    /// As they are.
+    Shown,
+}
+
 /// The headers that tell clients about their limit.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -31,18 +31,16 @@ impl<'a> Told<'a> {
 
     pub(crate) fn decided(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
         self.gate.tell(check, answer);
-        self.took();
+        self.took(check.policy);
     }
 
     pub(crate) fn reserved(&self, check: &Check<'_>, place: &Result<Reservation, CheckError>) {
-        match place {
-            Ok(reservation) => self.gate.metrics().reserved(check.policy, reservation),
-            Err(error) => self.gate.metrics().errored(check.policy, error, 1),
-        }
-        self.took();
+        self.gate.tell_reserved(check, place);
+        self.took(check.policy);
     }
 
-    fn took(&self) {
+    fn took(&self, policy: &str) {
         self.gate.metrics().took(self.door, self.since_us, 1);
+        self.gate.metrics().policy_took(policy, self.since_us);
     }
 }

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tidegate::{Answer, CheckError, Engine, StoreError, Trouble};
 
+use crate::dashboard::WATCHERS_MAX;
 use crate::text::{closest, printable};
 
 /// Why a request has no answer.
@@ -132,6 +133,15 @@ impl Problem {
 
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST)
+    }
+
+    /// Nobody else can watch, or nothing is to be seen any more.
+    pub(super) fn too_many_watchers() -> Self {
+        let detail = format!(
+            "{WATCHERS_MAX} watch already, or the server is about to end: come back in a moment"
+        );
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "urn:tidegate:too-many-watchers", "Too many watchers", &detail)
     }
 
     /// A path that leads nowhere.

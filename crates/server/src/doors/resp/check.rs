@@ -1,6 +1,6 @@
 //! `TG.CHECK`, `TG.PEEK` and `TG.REFUND policy key [cost]`: the policies of the configuration.
 
-use tidegate::{Answer, Check, CheckError, Engine, Key, Op, Source};
+use tidegate::{Answer, Check, CheckError, Clock, Engine, Key, Op, Source, SystemClock};
 
 use super::command::{Next, Turn};
 use super::five;
@@ -8,6 +8,9 @@ use super::out::{Out, shown};
 use super::throttle::{NUMBER_MAX, argument};
 use super::waiting::{ToTell, Waiting};
 use crate::text::closest;
+
+/// A burst has no time to look at the clock for each of its checks: so many tell how long one takes.
+const TIMED_ONE_OF: u64 = 64;
 
 pub(super) fn check(turn: &mut Turn<'_, '_>) -> Next {
     run(turn, Op::Take)
@@ -44,10 +47,15 @@ fn ask(turn: &mut Turn<'_, '_>, op: Op) -> Result<(), String> {
     };
     let check = Check { policy, key: Key::One(key), cost };
     turn.session.checks += u64::from(op == Op::Take);
+    let since_us =
+        turn.session.checks.is_multiple_of(TIMED_ONE_OF).then(|| SystemClock.steady_us());
     match engine.ask(&check, op).split() {
         Ok(answer) => {
             if op == Op::Take {
                 turn.house.gate.tell(&check, &answer);
+                if let Some(since_us) = since_us {
+                    turn.house.gate.metrics().policy_took(policy, since_us);
+                }
             }
             write(turn.out, engine, &answer);
         }

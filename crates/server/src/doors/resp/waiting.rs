@@ -1,7 +1,9 @@
 //! Answers that come later, each in its place. All checks of a burst are under way before the first is waited for, so
 //! that a store over a network takes them in one round trip.
 
-use tidegate::{Answer, Check, CheckError, Engine, Key, Later, Settled, StoreError};
+use tidegate::{
+    Answer, Check, CheckError, Clock, Engine, Key, Later, Settled, StoreError, SystemClock,
+};
 
 use super::out::Out;
 use super::{check, throttle};
@@ -20,16 +22,19 @@ pub(super) struct ToTell {
     policy: Box<str>,
     key: Box<[u8]>,
     cost: u64,
+    since_us: u64,
 }
 
 impl ToTell {
     pub(super) fn of(policy: &str, key: &[u8], cost: u64) -> Self {
-        Self { policy: policy.into(), key: key.into(), cost }
+        let since_us = SystemClock.steady_us();
+        Self { policy: policy.into(), key: key.into(), cost, since_us }
     }
 
     fn tell(&self, gate: &Gate, answer: &Result<Answer<'_>, CheckError>) {
-        let Self { policy, key, cost } = self;
+        let Self { policy, key, cost, since_us } = self;
         gate.tell(&Check { policy, key: Key::One(key), cost: *cost }, answer);
+        gate.metrics().policy_took(policy, *since_us);
     }
 }
 

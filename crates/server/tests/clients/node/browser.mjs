@@ -1,5 +1,7 @@
 // A real browser on a page of the server, watched: what it complains of and whom it calls is noted.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
@@ -60,4 +62,19 @@ export async function accessible(page) {
   const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   const serious = found.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
   assert.deepEqual(serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).slice(0, 3).join(" ")}`), []);
+}
+
+/** Starts a server of its own, and answers where it listens and how to stop it. It ends with this script. */
+export async function serve(binary, address, ...args) {
+  const server = spawn(binary, ["serve", "--listen", address, ...args], { stdio: ["ignore", "pipe", "ignore"] });
+  process.on("exit", () => server.kill("SIGKILL"));
+  const [welcome] = await once(server.stdout, "data");
+  return {
+    address: String(welcome).match(/http:\/\/(\S+)/)[1],
+    async stop(signal) {
+      const gone = once(server, "exit");
+      server.kill(signal);
+      await gone;
+    },
+  };
 }

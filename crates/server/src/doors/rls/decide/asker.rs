@@ -24,8 +24,8 @@ pub(in super::super) struct Asker<'a> {
     /// When that ends. Known from the first answer on that does not come at once: to look at the clock costs more than
     /// most answers.
     until: Option<Instant>,
-    /// Who counts what was decided.
-    told: Option<&'a Gate>,
+    /// Who counts what was decided, and since when it is asked.
+    told: Option<(&'a Gate, u64)>,
 }
 
 /// Why a call has no answer.
@@ -47,13 +47,14 @@ impl<'a> Asker<'a> {
     }
 
     /// The same, and what is decided is counted.
-    pub(in super::super) const fn telling(self, gate: &'a Gate) -> Self {
-        Self { told: Some(gate), ..self }
+    pub(in super::super) const fn telling(self, gate: &'a Gate, since_us: u64) -> Self {
+        Self { told: Some((gate, since_us)), ..self }
     }
 
     fn tell(&self, check: &Check<'_>, op: Op, answer: &Result<Answer<'_>, CheckError>) {
-        if let Some(gate) = self.told.filter(|_| op == Op::Take) {
+        if let Some((gate, since_us)) = self.told.filter(|_| op == Op::Take) {
             gate.tell(check, answer);
+            gate.metrics().policy_took(check.policy, since_us);
         }
     }
 

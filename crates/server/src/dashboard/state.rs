@@ -1,0 +1,127 @@
+//! What is so now: told with every tick, and not remembered.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tidegate::{LeaseStats, MemoryStats};
+
+use super::refusals::Refused;
+use super::tick::POLICIES_MAX;
+use crate::adaptive::Moving;
+use crate::gate::Gate;
+use crate::metrics::{Glance, PolicyGlance};
+
+#[derive(Debug, Serialize)]
+pub(super) struct State {
+    version: &'static str,
+    started_ms: u64,
+    /// Another one with every configuration.
+    generation: u64,
+    /// `shown` or `hashed`.
+    keys: &'static str,
+    /// How many are told this.
+    watchers: usize,
+    /// How many nodes share the store, as far as is known.
+    nodes: u32,
+    policies: BTreeMap<String, Since>,
+    /// Open connections by door.
+    connections: BTreeMap<&'static str, u64>,
+    store: StoreNow,
+    leases: Leases,
+    /// The limits that follow the load.
+    adaptive: Vec<Moving>,
+}
+
+/// What a policy has done since the start, and whom it refuses.
+#[derive(Debug, Serialize)]
+struct Since {
+    allowed: u64,
+    denied: u64,
+    shadow_denied: u64,
+    error: u64,
+    #[serde(flatten)]
+    refused: Refused,
+}
+
+#[derive(Debug, Serialize)]
+struct StoreNow {
+    kind: &'static str,
+    /// `ok`, `not-connected` or `left-alone`.
+    condition: &'static str,
+    /// `closed`, `probing` or `open`; `null` where there is none.
+    breaker: Option<&'static str>,
+    breaker_opened: u64,
+    errors: u64,
+    #[serde(flatten)]
+    memory: Option<Memory>,
+}
+
+#[derive(Debug, Serialize)]
+struct Memory {
+    keys: u64,
+    bytes: usize,
+    given_up: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Leases {
+    keys: u64,
+    requests: u64,
+    granted: u64,
+    returned: u64,
+    decided: u64,
+}
+
+impl State {
+    pub(super) fn of(gate: &Gate, now: &Glance, adaptive: Vec<Moving>, started_ms: u64) -> Self {
+        let snapshot = gate.now();
+        let LeaseStats { keys, requests, granted, returned, decided } =
+            snapshot.engine.lease_stats();
+        let refusals = gate.dashboard().refusals();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            started_ms,
+            generation: now.reloads,
+            keys: if refusals.shows_keys() { "shown" } else { "hashed" },
+            watchers: gate.dashboard().feed().watchers(),
+            nodes: snapshot.engine.nodes().get(),
+            policies: policies(now, gate),
+            connections: now.doors.iter().map(|door| (door.name, door.open)).collect(),
+            store: store(gate, now.store_errors),
+            leases: Leases { keys, requests, granted, returned, decided },
+            adaptive,
+        }
+    }
+}
+
+/// The busiest of those that were ever asked.
+fn policies(now: &Glance, gate: &Gate) -> BTreeMap<String, Since> {
+    let mut refused = gate.dashboard().refusals().tell();
+    let mut busiest: Vec<_> = now.policies.iter().filter(|policy| policy.total() > 0).collect();
+    busiest.sort_by_key(|policy| std::cmp::Reverse(policy.total()));
+    busiest.truncate(POLICIES_MAX);
+    let since = |policy: &&PolicyGlance| {
+        let refused = refused.remove(policy.name.as_str()).unwrap_or_default();
+        let &&PolicyGlance { allowed, denied, shadow_denied, error, .. } = policy;
+        (policy.name.clone(), Since { allowed, denied, shadow_denied, error, refused })
+    };
+    busiest.iter().map(since).collect()
+}
+
+fn store(gate: &Gate, errors: u64) -> StoreNow {
+    let store = gate.metrics().store();
+    let breaker = store.as_ref().and_then(|store| store.breaker());
+    let memory = store.as_ref().and_then(|store| store.memory());
+    StoreNow {
+        kind: store.as_ref().map_or("memory", |store| store.kind()),
+        condition: store.as_ref().map_or("ok", |store| store.condition()),
+        breaker: breaker.map(|(state, _)| state.as_str()),
+        breaker_opened: breaker.map_or(0, |(_, opened)| opened),
+        errors,
+        memory: memory.map(|MemoryStats { keys, bytes, given_up, .. }| Memory {
+            keys,
+            bytes,
+            given_up,
+        }),
+    }
+}

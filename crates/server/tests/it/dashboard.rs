@@ -1,0 +1,181 @@
+//! The dashboard: its files, its feed, and the page in a real browser.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use crate::openapi::same_shape;
+use crate::processes::{DEADLINE, wait_until};
+use crate::programs::node;
+use crate::support::{Folder, Server};
+
+/// Somebody who watches.
+struct Watcher(BufReader<TcpStream>);
+
+impl Watcher {
+    /// Asks to watch, and reads how that was answered.
+    fn open(server: &Server) -> (u16, Self) {
+        let mut stream = server.connect();
+        write!(stream, "GET /v1/live HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut watcher = Self(BufReader::new(stream));
+        let line = watcher.line().unwrap();
+        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, watcher)
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.0.read_line(&mut line).unwrap();
+        (read > 0).then(|| line.trim_end().to_owned())
+    }
+
+    /// The next event: its name and what it says; `None` at the end.
+    fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            if let Some(name) = self.line()?.strip_prefix("event: ") {
+                let data = self.line()?;
+                let data = data.strip_prefix("data: ").unwrap();
+                return Some((name.to_owned(), serde_json::from_str(data).unwrap()));
+            }
+        }
+    }
+}
+
+fn check(server: &Server, policy: &str, key: &str) {
+    server.post("/v1/check", &format!(r#"{{"policy":"{policy}","key":"{key}"}}"#));
+}
+
+#[test]
+fn whoever_watches_sees_every_check_and_who_was_refused() {
+    let server = Server::start();
+    (0..3).for_each(|_| check(&server, "login", "ann"));
+    let (status, mut watcher) = Watcher::open(&server);
+    assert_eq!(status, 200);
+    let (name, snapshot) = watcher.next().unwrap();
+    assert_eq!(name, "snapshot");
+    (0..4).for_each(|_| check(&server, "login", "ann"));
+    let mut seen: Vec<Value> = snapshot["history"].as_array().unwrap().clone();
+    let sum = |ticks: &[Value], what: &str| -> u64 {
+        ticks.iter().filter_map(|tick| tick["policies"]["login"][what].as_u64()).sum()
+    };
+    let state = loop {
+        let (name, event) = watcher.next().unwrap();
+        assert_eq!(name, "tick");
+        seen.push(event["tick"].clone());
+        if sum(&seen, "allowed") + sum(&seen, "denied") >= 7 {
+            break event["state"].clone();
+        }
+    };
+    assert_eq!((sum(&seen, "allowed"), sum(&seen, "denied")), (5, 2), "each once");
+    let login = &state["policies"]["login"];
+    assert_eq!((&login["allowed"], &login["denied"]), (&5.into(), &2.into()));
+    assert_eq!(login["top"][0]["count"], 2);
+    assert_eq!(login["limits"][0], serde_json::json!({"limit": "login", "count": 2}));
+    assert_eq!(login["recent"].as_array().unwrap().len(), 2);
+    let timed = seen.iter().find(|tick| tick["policies"]["login"]["p99_us"].is_f64());
+    assert!(timed.is_some_and(|tick| tick["all"]["p99_us"].is_f64()), "{seen:?}");
+    let shape = serde_json::json!({
+        "version": "", "started_ms": 0, "generation": 0, "keys": "", "watchers": 0, "nodes": 0,
+        "connections": {"http": 0}, "adaptive": [],
+        "store": {"kind": "", "condition": "", "breaker": null, "breaker_opened": 0, "errors": 0,
+            "keys": 0, "bytes": 0, "given_up": 0},
+        "leases": {"keys": 0, "requests": 0, "granted": 0, "returned": 0, "decided": 0},
+    });
+    same_shape(&shape, &state, "state");
+}
+
+#[test]
+fn keys_are_hashes_until_the_configuration_says_otherwise() {
+    let folder = Folder::new();
+    let policies = "policies: { login: { algorithm: sliding-log, limit: 1/h } }\n";
+    let server = Server::with_config(&folder, policies);
+    let top = || {
+        let (_, mut watcher) = Watcher::open(&server);
+        let (_, snapshot) = watcher.next().unwrap();
+        snapshot["state"]["policies"]["login"]["top"][0]["key"].as_str().map(str::to_owned)
+    };
+    (0..2).for_each(|_| check(&server, "login", "ann@example.com"));
+    wait_until("a hash is told", DEADLINE, || {
+        top().is_some_and(|key| key.len() == 16 && key.bytes().all(|it| it.is_ascii_hexdigit()))
+    });
+    folder.write("tidegate.yaml", format!("{policies}dashboard: {{ keys: shown }}\n"));
+    server.signal("HUP");
+    wait_until("keys are told", DEADLINE, || {
+        check(&server, "login", "ann@example.com");
+        top().as_deref() == Some("ann@example.com")
+    });
+}
+
+#[test]
+fn so_many_may_watch_and_places_come_back() {
+    let server = Server::start();
+    let mut watchers: Vec<_> = (0..64).map(|_| Watcher::open(&server)).collect();
+    assert!(watchers.iter().all(|(status, _)| *status == 200));
+    let refused = server.get("/v1/live");
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.json()["type"], "urn:tidegate:too-many-watchers");
+    watchers.clear();
+    wait_until("a place is free", DEADLINE, || Watcher::open(&server).0 == 200);
+}
+
+#[test]
+fn a_server_that_ends_does_not_wait_for_those_who_watch() {
+    let mut server = Server::start();
+    let (_, mut watcher) = Watcher::open(&server);
+    watcher.next().unwrap();
+    server.signal("TERM");
+    while watcher.next().is_some() {}
+    assert!(server.ended().success());
+}
+
+#[test]
+fn files_may_be_kept_for_ever_under_their_name_and_are_checked_under_others() {
+    let server = Server::start();
+    let page = server.get("/");
+    let tag = page.header("etag").unwrap().to_owned();
+    assert_eq!(page.header("cache-control"), Some("no-cache"));
+    assert_eq!(server.send("GET", "/", &[("If-None-Match", &tag)], b"").status, 304);
+    let script = page.body.split('"').find(|part| part.ends_with("/app.js")).unwrap();
+    let kept = server.get(script);
+    let kind = kept.header("content-type");
+    assert_eq!((kept.status, kind), (200, Some("text/javascript; charset=utf-8")));
+    assert!(kept.header("cache-control").unwrap().contains("immutable"));
+    assert_eq!(kept.header("x-content-type-options"), Some("nosniff"));
+    let other = server.get("/assets/older/app.js");
+    assert_eq!((other.status, other.header("cache-control")), (200, Some("no-cache")));
+    assert_eq!(other.body, kept.body);
+    let head = server.send("HEAD", script, &[], b"");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert_eq!(head.header("content-length"), kept.header("content-length"));
+    for nothing in ["/assets/older/nothing.js", "/assets/older/..%2Fapp.js", "/assets/older/"] {
+        assert_eq!(server.get(nothing).status, 404, "{nothing}");
+    }
+}
+
+#[test]
+fn the_page_does_in_a_browser_what_it_should() {
+    let server = Server::start();
+    let said = node(&["dashboard.mjs", "browser.mjs"], &[&server.url()]);
+    let expected = [
+        "an empty page says what to do",
+        "the page sends checks for a while, and shows them",
+        "checks and refusals are seen as they happen",
+        "everything is reached by keyboard, and can be seen to be",
+        "a policy shows itself, and answers",
+        "dark and light, as the system has it or as it was chosen",
+        "nothing is wider than a phone",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_page_outlives_its_server() {
+    let binary = env!("CARGO_BIN_EXE_tidegate");
+    let said = node(&["dashboard_gone.mjs", "browser.mjs"], &[binary]);
+    let expected = [
+        "a server that is gone is told",
+        "one that is back is found, and what was missed is a gap",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
