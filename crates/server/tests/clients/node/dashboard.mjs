@@ -68,7 +68,7 @@ try {
   seen("everything is reached by keyboard, and can be seen to be");
 
   // The policy.
-  await until("its limit is told", async () => (await text(page, ".facts")).includes("sliding-log 5/h"));
+  await until("its limit is told", async () => /sliding-log\s+5\/h/.test(await text(page, ".limits")));
   assert.equal(await page.evaluate(() => document.activeElement.id), "main");
   await page.getByLabel("Key").fill("ann");
   await page.getByRole("button", { name: "Check" }).click();
