@@ -58,6 +58,16 @@ impl Process {
         (ticks(11) + ticks(12)) / 100.0
     }
 
+    /// The same to the nanosecond, of the threads that there are.
+    pub fn on_cpu_s(&self) -> f64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("a process");
+        let ns = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+            stat.split(' ').next()?.parse::<f64>().ok()
+        };
+        tasks.filter_map(ns).sum::<f64>() / 1e9
+    }
+
     /// Memory it holds.
     pub fn resident_mb(&self) -> f64 {
         let status = self.proc("status");
