@@ -19,6 +19,7 @@ mod limits;
 mod links;
 mod logs;
 mod markdown;
+mod mentions;
 mod metrics;
 mod openapi;
 #[cfg(feature = "otlp")]
