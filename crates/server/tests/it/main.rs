@@ -29,6 +29,7 @@ mod links;
 mod logs;
 mod manifests;
 mod markdown;
+mod mentions;
 mod metrics;
 mod openapi;
 #[cfg(feature = "otlp")]

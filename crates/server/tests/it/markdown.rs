@@ -44,8 +44,9 @@ pub(crate) fn pages() -> Vec<Page> {
     for folder in ["docs", "docs/guide"] {
         of_folder(&root().join(folder), &mut paths, |_| true);
     }
-    for parent in ["clients", "deploy", "examples"] {
-        for folder in fs::read_dir(root().join(parent)).into_iter().flatten() {
+    for parent in ["clients", "deploy", "examples"].map(|parent| root().join(parent)) {
+        of_folder(&parent, &mut paths, |name| name == "README.md");
+        for folder in fs::read_dir(parent).into_iter().flatten() {
             of_folder(&folder.unwrap().path(), &mut paths, |name| name == "README.md");
         }
     }

@@ -1,0 +1,98 @@
+//! What pages name in passing is there: commands with their options, and metrics. Both are held against pages that are
+//! made from the code.
+
+use crate::markdown::{Page, pages};
+use crate::programs::root;
+
+fn text_of(page: &str) -> String {
+    Page::read(&root().join("docs").join(page)).text
+}
+
+/// What is wrong with a command, held against the help of all of them.
+fn command_trouble(command: &str, help: &str) -> Option<String> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let (count, text) = (1..=words.len().min(3)).rev().find_map(|count| {
+        let heading = format!("\n## `{}`\n", words[..count].join(" "));
+        help.split_once(&heading).map(|(_, rest)| (count, rest.split("\n## ").next().unwrap()))
+    })?;
+    let is_name = |word: &&&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    if let (1, Some(word)) = (count, words.get(1).filter(is_name)) {
+        return Some(format!("{word} is no command"));
+    }
+    let mut options = words.iter().filter(|word| word.starts_with("--"));
+    let unknown = options.find(|option| !text.contains(**option));
+    unknown.map(|option| format!("it has no {option}"))
+}
+
+/// What is wrong with the name of a metric, held against the list of them.
+fn metric_trouble(name: &str, list: &str) -> Option<String> {
+    let parts = ["", "_bucket", "_sum", "_count"];
+    let mut names = parts.iter().filter_map(|part| name.strip_suffix(part));
+    let known = names.any(|name| list.contains(&format!("| `{name}` |")));
+    (!known).then(|| format!("no metric is called {name}"))
+}
+
+fn is_metric(word: &str) -> bool {
+    let ours = [
+        "tidegate_",
+        "rate_limit_",
+        "redis_lua_",
+        "downstream_latency",
+        "request_count_by",
+        "request_resp",
+    ];
+    // A crate, and the start of a pattern.
+    !["tidegate_core"].contains(&word)
+        && !word.ends_with('_')
+        && ours.iter().any(|it| word.starts_with(it))
+}
+
+#[test]
+fn every_command_that_is_mentioned_is_there() {
+    let (help, mut count) = (text_of("cli.md"), 0);
+    for page in pages() {
+        for (number, line) in page.prose() {
+            let code = line.split('`').skip(1).step_by(2);
+            for command in
+                code.filter(|code| code.starts_with("tidegate ") && !code.contains(" = "))
+            {
+                let trouble = command_trouble(command, &help);
+                assert_eq!(trouble, None, "{}:{number}: {command}", page.name);
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 40, "only {count}");
+}
+
+#[test]
+fn every_metric_that_is_mentioned_is_there() {
+    let (list, mut count) = (text_of("metrics.md"), 0);
+    for page in pages() {
+        for word in page.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            if is_metric(word) {
+                assert_eq!(metric_trouble(word, &list), None, "{}", page.name);
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 100, "only {count}");
+}
+
+#[test]
+fn what_is_not_there_is_noticed() {
+    let (help, list) = (text_of("cli.md"), text_of("metrics.md"));
+    for good in [
+        "tidegate",
+        "tidegate -c x",
+        "tidegate simulate race --nodes 3",
+        "tidegate replay - -c FILE",
+    ] {
+        assert_eq!(command_trouble(good, &help), None, "{good}");
+    }
+    for bad in ["tidegate brew", "tidegate serve --tea", "tidegate simulate race --tea 3"] {
+        assert!(command_trouble(bad, &help).is_some(), "{bad}");
+    }
+    assert_eq!(metric_trouble("tidegate_check_duration_seconds_bucket", &list), None);
+    assert!(metric_trouble("tidegate_cups_total", &list).is_some());
+}
