@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::door::{Kind, Line, Trouble};
 use super::keys::Keys;
@@ -17,6 +17,8 @@ use crate::patience::within;
 
 /// How long an exchange may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// For what was due and had to wait, after the end: its waiting belongs to the figures.
+const GRACE: Duration = Duration::from_secs(1);
 /// Before a server is knocked at again that could not be reached.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -46,7 +48,8 @@ struct Course {
     /// Of the first request: another stretch asks for other keys.
     first: u64,
     next: AtomicU64,
-    end: u64,
+    /// Earlier once it is over.
+    end: AtomicU64,
     is_over: AtomicBool,
     pace: Option<Pace>,
 }
@@ -58,11 +61,31 @@ impl Course {
             return None;
         }
         let turn = self.next.fetch_add(count, Ordering::Relaxed);
-        (turn < self.end).then(|| (turn, count.min(self.end - turn)))
+        let end = self.end.load(Ordering::Relaxed);
+        (turn < end).then(|| (turn, count.min(end - turn)))
     }
 
     fn taken(&self) -> u64 {
-        self.next.load(Ordering::Relaxed).min(self.end)
+        self.next.load(Ordering::Relaxed).min(self.end.load(Ordering::Relaxed))
+    }
+
+    /// Nothing more is due. Without a pace, nothing more is sent.
+    fn ends(&self) {
+        match &self.pace {
+            Some(pace) => {
+                let due = pace.due_by(Instant::now());
+                self.end.fetch_min(due, Ordering::Relaxed);
+            }
+            None => self.is_over.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// Nothing more is sent: how many were due that never were.
+    fn is_over(&self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        let Some(pace) = &self.pace else { return 0 };
+        pace.stop();
+        self.end.load(Ordering::Relaxed).saturating_sub(self.taken())
     }
 
     async fn drive(&self, number: usize, line: &mut Line) {
@@ -133,7 +156,7 @@ impl Load {
             board: Board::default(),
             first: self.turn,
             next: AtomicU64::new(0),
-            end: stretch.requests.unwrap_or(u64::MAX / 2),
+            end: AtomicU64::new(stretch.requests.unwrap_or(u64::MAX / 2)),
             is_over: AtomicBool::new(false),
             pace: stretch.rate.map(|rate| Pace::new(rate, batch, begun)),
         });
@@ -143,7 +166,7 @@ impl Load {
             // It ends with the pace, at the latest a nap later.
             tokio::task::spawn_blocking(move || {
                 if let Some(pace) = &course.pace {
-                    pace.keep(course.end, count);
+                    pace.keep(&course.end, count);
                 }
             });
         }
@@ -162,29 +185,29 @@ impl Load {
                 progress.tell(course.board.so_far());
             }
         };
-        let lines = &mut self.lines;
-        let all_done = async {
-            while let Some(line) = running.join_next().await {
-                lines.extend(line.ok());
-            }
-        };
+        let mut has_ended = false;
         tokio::select! {
-            () = all_done => {}
+            () = gather(&mut running, &mut self.lines) => has_ended = true,
             () = sleep(stretch.span) => {}
             _ = stop.wait_for(|stop| *stop) => {}
             () = watching => {}
         }
-        let due = course.pace.as_ref().map(|pace| pace.due_by(Instant::now()).min(course.end));
-        course.is_over.store(true, Ordering::Relaxed);
-        if let Some(pace) = &course.pace {
-            pace.stop();
+        if !has_ended {
+            course.ends();
+            // Those who are still behind after that will not be waited for.
+            let _ = timeout(GRACE, gather(&mut running, &mut self.lines)).await;
         }
-        while let Some(line) = running.join_next().await {
-            self.lines.extend(line.ok());
-        }
+        let unsent = course.is_over();
+        gather(&mut running, &mut self.lines).await;
         progress.done();
         self.turn += course.taken();
-        let unsent = due.map_or(0, |due| due.saturating_sub(course.taken()));
         Outcome { tally: course.board.total(), took: begun.elapsed(), unsent }
+    }
+}
+
+/// Takes lines back as they end, until all have.
+async fn gather(running: &mut JoinSet<Line>, lines: &mut Vec<Line>) {
+    while let Some(line) = running.join_next().await {
+        lines.extend(line.ok());
     }
 }

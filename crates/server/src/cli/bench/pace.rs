@@ -1,5 +1,6 @@
 //! Open loop: when each request is due, whatever became of those before it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -46,9 +47,13 @@ impl Pace {
 
     /// Lets go what is due until `end` turns are or it is over, on a thread of its own: the timers of the runtime know
     /// milliseconds only, and this sleeps to the twentieth of one. In the end `lines` may see that there is nothing more.
-    pub(super) fn keep(&self, end: u64, lines: usize) {
+    pub(super) fn keep(&self, end: &AtomicU64, lines: usize) {
         let mut let_go = 0;
-        while !self.due.is_closed() && let_go < end {
+        loop {
+            let end = end.load(Ordering::Relaxed);
+            if self.due.is_closed() || let_go >= end {
+                break;
+            }
             let due = self.due_by(Instant::now()).min(end.next_multiple_of(self.batch));
             let exchanges = (due - let_go) / self.batch;
             self.due.add_permits(usize::try_from(exchanges).unwrap_or_default());
