@@ -22,7 +22,6 @@ function place() {
 }
 
 async function show({ isFirst = false } = {}) {
-  if (location.hash === "#main") return;
   const turn = ++shown;
   const [name, detail] = place();
   const view = VIEWS[name] ?? VIEWS.live;
@@ -79,6 +78,11 @@ function link() {
   });
 }
 
+// The place in the address is the view's.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  $("main").focus();
+});
 theme();
 link();
 addEventListener("hashchange", () => show());

@@ -58,7 +58,7 @@ export function lines(element, { title, series, x, unit = "", time = true, heigh
     width: canvas.clientWidth || 300,
     height,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     scales: {
       x: { time: false, range: (_, low, high) => (time ? [high - SECONDS, high] : [low, high]) },
       y: { range: (_, low, high) => [Math.min(0, low ?? 0), max ?? (high ? high * 1.08 : 1)] },

@@ -18,6 +18,11 @@ class Feed {
   trouble = "";
   #lostAt = 0;
 
+  constructor() {
+    // Somebody who comes back to the page wants to see it at once.
+    document.addEventListener("visibilitychange", () => this.#tell());
+  }
+
   /** Calls back now and at every change. Answers how to stop. */
   watch(then) {
     this.#watchers.add(then);
@@ -31,8 +36,6 @@ class Feed {
     source.addEventListener("snapshot", (event) => this.#snapshot(JSON.parse(event.data)));
     source.addEventListener("tick", (event) => this.#tick(JSON.parse(event.data)));
     source.addEventListener("error", () => this.#lost(source));
-    // Somebody who comes back to the page wants to see it at once.
-    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.#tell(); }, { once: true });
   }
 
   #snapshot({ history, state }) {

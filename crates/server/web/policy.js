@@ -4,7 +4,7 @@ import { curl, pathOf, post, question, SOMEBODY } from "./ask.js";
 import { bars, lines } from "./charts.js";
 import { clock, copyButton, count, make, percent, say, span } from "./dom.js";
 import { feed } from "./feed.js";
-import { meaning, membersOf, rule } from "./rules.js";
+import { details, meaning, membersOf } from "./rules.js";
 
 const rate = (value, tick) => (tick.ms ? ((value ?? 0) * 1000) / tick.ms : 0);
 
@@ -49,7 +49,7 @@ function tiles(root, name) {
 }
 
 function limits(root, name) {
-  const [list, note] = [make("dl", { className: "facts" }), make("p", { className: "soft" })];
+  const [list, note] = [make("div", { className: "limits" }), make("p", { className: "soft" })];
   root.append(make("section", { className: "card" }, make("h2", { textContent: "Limits" }), note, list));
   let shown = "";
   return {
@@ -61,15 +61,22 @@ function limits(root, name) {
       shown = wanted;
       const members = membersOf(policy);
       say(note, policy?.mode ? `${policy.mode === "any" ? "Any" : "All"} of ${members.length} limits, in one atomic step.` : "");
-      list.replaceChildren(...members.flatMap((limit) => {
-        const now = moving.find((one) => one.limit === (limit.name ?? "") || !one.limit);
-        const by = now?.binding ? `, because of ${now.binding}` : "";
-        const rows = [[limit.name ?? "Limit", rule(limit)]];
-        if (now) rows.push(["In force", `${count(now.mode === "shadow" ? now.declared : now.effective)} of ${count(now.declared)}${by}${now.stale ? ", its signal is missing" : ""}`]);
-        return rows.flatMap(([term, text]) => [make("dt", { textContent: term }), make("dd", { className: "mono", textContent: text })]);
-      }));
+      list.replaceChildren(...members.map((limit) => limitNode(limit, moving.find((one) => one.limit === (limit.name ?? "") || !one.limit))));
     },
   };
+}
+
+/** One limit, with what is in force of it if it follows a load. */
+function limitNode(limit, moving) {
+  const node = make("div", {}, make("p", { className: "soft", textContent: [limit.name, ...details(limit)].filter(Boolean).join(", ") }), make("p", { className: "big", textContent: limit.rate }));
+  if (!moving) return node;
+  const units = moving.mode === "shadow" ? moving.declared : moving.effective;
+  const bar = make("i");
+  bar.style.width = `${(units / moving.declared) * 100}%`;
+  bar.style.background = "var(--series-1)";
+  const by = moving.binding ? `, because of ${moving.binding}` : "";
+  node.append(make("p", { className: "soft", textContent: `${count(units)} of ${count(moving.declared)} in force${by}${moving.stale ? ", its signal is missing" : ""}` }), make("div", { className: "track", ariaHidden: "true" }, bar));
+  return node;
 }
 
 function tryIt(root, name) {

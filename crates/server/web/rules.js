@@ -2,14 +2,20 @@
 
 import { count, span } from "./dom.js";
 
-/** `gcra 100/min, burst 20`. */
-export function rule(limit) {
-  const parts = [`${limit.algorithm} ${limit.rate}`];
+/** What there is to a limit beside its rate: `gcra`, `burst 20`. */
+export function details(limit) {
+  const parts = [limit.algorithm];
   if (limit.burst !== undefined && limit.burst !== limit.limit) parts.push(`burst ${count(limit.burst)}`);
   if (limit.capacity !== undefined) parts.push(`capacity ${count(limit.capacity)}`);
   if (limit.max_wait_us !== undefined) parts.push(`waits up to ${span(limit.max_wait_us / 1000)}`);
   if (limit.key !== undefined) parts.push(`by ${limit.key}`);
-  return parts.join(", ");
+  return parts;
+}
+
+/** `gcra 100/min, burst 20`. */
+export function rule(limit) {
+  const [algorithm, ...others] = details(limit);
+  return [`${algorithm} ${limit.rate}`, ...others].join(", ");
 }
 
 export function membersOf(policy) {

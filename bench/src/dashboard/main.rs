@@ -1,0 +1,101 @@
+//! `./dev bench dashboard`: what it costs a server to be watched, at 50,000 decisions a second.
+//!
+//! The server is on one processor, the load and the watchers on the others. Rounds with nobody and with three watchers
+//! alternate; a figure is processor time per decision, and the ratio the median of the rounds' ratios. Once everything
+//! is allowed, and once nearly everything refused: then keys are noted, watched or not.
+
+mod load;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use load::Load;
+use tidegate_bench::{Process, free_port, median, pinned};
+
+const TIDEGATE: &str = "target/release/tidegate";
+const WATCHERS: usize = 3;
+const ROUNDS: usize = 8;
+const ROUND: Duration = Duration::from_secs(3);
+const CONFIG: &str = "policies:
+  open: { limit: 1000000/s }
+  shut: { limit: 1/h }
+  login: { algorithm: sliding-log, limit: 5/h }
+  search: { algorithm: sliding-window, limit: 240/min }
+  plan: { all: [{ name: second, limit: 10/s }, { name: day, limit: 10000/day }] }
+";
+
+fn main() {
+    if std::env::args().nth(1).as_deref() != Some("apart") {
+        tidegate_bench::apart();
+    }
+    let config = std::env::temp_dir().join(format!("bench-dashboard-{}.yaml", std::process::id()));
+    std::fs::write(&config, CONFIG).expect("a file");
+    let (http, resp) = (free_port(), free_port());
+    let binary = std::env::var("TIDEGATE").unwrap_or_else(|_| TIDEGATE.to_owned());
+    let mut command: Command = pinned(&binary);
+    command.arg("serve").arg("-c").arg(&config);
+    command.args(["--listen", &format!("127.0.0.1:{http}")]);
+    command.args(["--resp", &format!("127.0.0.1:{resp}")]);
+    let server = Process::start(&mut command, &[http, resp]);
+    println!("| | decisions/s | nobody watches | {WATCHERS} watch | ratio |");
+    println!("|---|--:|--:|--:|--:|");
+    for (policy, name) in [("open", "all allowed"), ("shut", "nearly all refused")] {
+        let mut load = Load::open(resp, policy);
+        // Once through all keys, and until the clock speeds have settled.
+        measure(&server, &mut load);
+        let (mut without, mut with, mut ratios, mut rates) = (vec![], vec![], vec![], vec![]);
+        for _ in 0..ROUNDS {
+            let (alone, rate) = measure(&server, &mut load);
+            let watchers: Vec<_> = (0..WATCHERS).map(|_| Watcher::open(http)).collect();
+            let (watched, _) = measure(&server, &mut load);
+            watchers.into_iter().for_each(Watcher::close);
+            without.push(alone);
+            with.push(watched);
+            ratios.push(watched / alone);
+            rates.push(rate);
+        }
+        println!(
+            "| {name} | {:.0} | {:.3} µs | {:.3} µs | {:.3} |",
+            median(&rates),
+            median(&without) * 1e6,
+            median(&with) * 1e6,
+            median(&ratios)
+        );
+    }
+    let _ = std::fs::remove_file(config);
+}
+
+/// Processor time per decision in seconds, and decisions a second, of one round.
+fn measure(server: &Process, load: &mut Load) -> (f64, f64) {
+    let before = server.on_cpu_s();
+    let (decisions, took) = load.run(ROUND);
+    ((server.on_cpu_s() - before) / decisions, decisions / took.as_secs_f64())
+}
+
+/// Somebody who watches, and takes what is sent.
+struct Watcher(TcpStream, JoinHandle<usize>);
+
+impl Watcher {
+    fn open(port: u16) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        write!(stream, "GET /v1/live HTTP/1.1\r\nHost: bench\r\n\r\n").expect("a question");
+        let mut reader = stream.try_clone().expect("a second handle");
+        let reads = std::thread::spawn(move || {
+            let (mut buffer, mut total) = (vec![0; 64 << 10], 0);
+            while let Ok(read @ 1..) = reader.read(&mut buffer) {
+                total += read;
+            }
+            total
+        });
+        Self(stream, reads)
+    }
+
+    fn close(self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+        let total = self.1.join().expect("a reader");
+        assert!(total > 1000, "a watcher was told nothing");
+    }
+}
