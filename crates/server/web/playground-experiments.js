@@ -20,7 +20,7 @@ function lane({ limit, position_permille: position }, row) {
     bar.firstChild.style.height = `${admitted / limit * 100}%`;
     return bar;
   };
-  const track = make("span", { className: "track", "aria-hidden": "true" }, t("i.edge"), burst("before", position / 20, row.first), burst("after", 50, row.second));
+  const track = make("span", { className: "road", "aria-hidden": "true" }, t("i.edge"), burst("before", position / 20, row.first), burst("after", 50, row.second));
   return t(row.times_limit > 1.5 ? "li.bad" : "li", t("span.label", row.algorithm), track, t("b", count(row.in_gap)));
 }
 
@@ -57,8 +57,8 @@ const syncLag = {
     const items = ways.map((way) => ({ label: WAYS[way.way], value: way.admitted, colour: way.over_limit ? "--denied" : "--allowed" }));
     bars(element, { title: "Admitted in one window", items: [{ label: "The limit", value: limit, colour: "--series-6" }, ...items] });
     return lines(element, {
-      title: "The later they hear of each other (ms), the more", time: false, fill: false,
-      x: curve.map((point) => point.interval_ms),
+      title: "The later they hear of each other (s), the more", time: false, fill: false,
+      x: curve.map((point) => point.interval_ms / 1000),
       series: [
         { label: WAYS.naive, colour: "--denied", values: curve.map((point) => point.naive) },
         { label: "tidegate", colour: "--allowed", values: curve.map(() => ways[1].admitted) },
