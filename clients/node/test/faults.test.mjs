@@ -122,7 +122,7 @@ test('a server that does not answer is left alone, and asked again', async () =>
 
 test('calls that had no time left when their turn came are not held against the server', async () => {
   const held = [];
-  const { url } = await faultyServer(after, (socket) => held.push(() => socket.write(http(DECISION))));
+  const { url, seen } = await faultyServer(after, (socket) => held.push(() => socket.write(http(DECISION))));
   const client = new Tidegate({ url, maxSockets: 5, timeoutMs: 60_000, onError: 'allow' });
   const ask = (timeoutMs) => Array.from({ length: 5 }, () => client.check('p', 'k', { timeoutMs, headers: true }));
   const first = ask(60_000);
@@ -133,6 +133,7 @@ test('calls that had no time left when their turn came are not held against the 
   assert.ok((await Promise.all(first)).every(({ source }) => source === 'store'));
   const late = await Promise.all(hurried);
   assert.ok(late.every(({ error }) => error.code === 'timeout'), 'or this shows nothing');
+  await until('them to be given up', () => seen.open === 0);
   const next = client.check('p', 'k');
   const answering = setInterval(() => held.splice(0).forEach((answer) => answer()), 1);
   assert.equal((await next).source, 'store');
@@ -163,7 +164,8 @@ for (const on of ['127.0.0.1:0', 'unix']) {
     };
     let pid = first.pid;
     try {
-      const twenty = () => Promise.all(Array.from({ length: 20 }, () => client.check('hundred', 'k', { headers: true })));
+      const check = () => client.check('hundred', 'k', { headers: true });
+      const twenty = () => Promise.all(Array.from({ length: 20 }, check));
       await twenty();
       pid = restarted(pid);
       const after = await twenty();
