@@ -114,9 +114,10 @@ async def test_no_permit_is_lost_when_its_holder_is_cancelled_twice(server: Serv
         assert (await other.peek("work", key, 0)).remaining == 2
 
 
-async def test_closing_waits_for_what_is_under_way(server: Server, key: str) -> None:
-    client = Tidegate(server.address, timeout=DEADLINE, on_error="raise")
-    asked = [asyncio.ensure_future(client.check("ten", key)) for _ in range(5)]
+@pytest.mark.parametrize("headers", [False, True])
+async def test_closing_waits_for_what_is_under_way(server: Server, key: str, headers: bool) -> None:
+    client = Tidegate(server.address, timeout=DEADLINE, on_error="raise", max_connections=2)
+    asked = [asyncio.ensure_future(client.check("ten", key, headers=headers)) for _ in range(5)]
     await asyncio.sleep(0)
     await client.aclose()
     assert [(await one).allowed for one in asked] == [True] * 5

@@ -267,9 +267,10 @@ class Tidegate:
         if self._closed:
             raise RuntimeError("this client is closed")
         line = self._line_in_use
-        if line is None or (line.loop.is_closed() and line.loop is not asyncio.get_running_loop()):
+        if line is None or line.loop.is_closed():
             line = Line(self._address, self._timeout, self._max_connections)
             self._line_in_use = line
+            self._later.clear()
         elif line.loop is not asyncio.get_running_loop():
             raise RuntimeError("this client is in use by another event loop: make one for each")
         return line
@@ -319,8 +320,13 @@ class Tidegate:
         """Do it even if nobody waits for it. The gate bounds how long it takes."""
         task = asyncio.get_running_loop().create_task(work)
         self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[bool]) -> None:
+        self._later.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to who waits for it, if anyone does
 
 
 def _noted(reply: Reply) -> bool:

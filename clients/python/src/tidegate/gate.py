@@ -26,7 +26,7 @@ class Gate:
     """
 
     def __init__(self, places: int, timeout: float) -> None:
-        self._free = places
+        self._places = self._free = places
         self._timeout = timeout
         self._waiting: OrderedDict[asyncio.Future[None], int] = OrderedDict()
         self._in_flight: dict[asyncio.Timeout, int] = {}
@@ -34,6 +34,7 @@ class Gate:
         self._answered = 0
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
@@ -55,6 +56,12 @@ class Gate:
     def answered(self) -> None:
         """Note that the server has given an answer: it is not silent."""
         self._answered = self._slice
+
+    async def emptied(self) -> None:
+        """Wait until nobody is in it any more."""
+        while self._free < self._places:
+            self._empty.clear()
+            await self._empty.wait()
 
     async def _enter(self) -> int:
         came = self._slice
@@ -86,6 +93,8 @@ class Gate:
                 turn.set_result(None)
                 return
         self._free += 1
+        if self._free == self._places:
+            self._empty.set()
 
     def _keep_time(self) -> None:
         if self._timer is None:

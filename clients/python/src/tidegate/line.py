@@ -34,8 +34,9 @@ class Line:
             return self._heard(read, await self._wire.post(path, body))
 
     async def close(self) -> None:
-        """Wait for shared calls, and close the connections."""
+        """Wait for the calls that are under way, and close the connections."""
         await self.coalescer.finish()
+        await self._gate.emptied()
         await self._wire.close()
 
     async def _send(self, asked: list[tuple[Check, bytes]]) -> list[Decision]:
