@@ -12,7 +12,7 @@ const WINDOWS = ["How long, in windows", 1, 20, 1];
 const times = (value) => `${Number(value.toFixed(2))} ×`;
 const find = (rows, name) => rows.find((row) => row.algorithm === name || row.controller === name);
 
-/** An algorithm's lane: the window before, its edge, the window after, and what was let in when. */
+/** Two windows, the edge between them, and what an algorithm lets in before and after it. */
 function lane({ limit, position_permille: position }, row) {
   const burst = (side, left, admitted) => {
     const bar = t(`i.burst.${side}`, t("i"));
@@ -65,8 +65,8 @@ const syncLag = {
       ],
     }).destroy;
   },
-  head: ["Who decides", "Admitted", "Over the limit", "In percent", "Calls to the store"],
-  rows: ({ ways }) => ways.map((way) => [way.over_limit > 0, WAYS[way.way], way.admitted, way.over_limit, `+${Math.round(way.over_limit_percent)} %`, way.calls ?? "none"]),
+  head: ["Who decides", "Admitted", "Over the limit", "Calls to the store"],
+  rows: ({ ways }) => ways.map((way) => [way.over_limit > 0, WAYS[way.way], way.admitted, way.over_limit, way.calls ?? "none"]),
 };
 
 const algorithms = {
@@ -91,7 +91,7 @@ const algorithms = {
 };
 
 const OURS = "default + cap 32";
-/** Drawn: at first what one has without, what most have, and ours. */
+/** What is drawn at first. */
 const drawn = new Set(["none", "static 360", "AIMD", OURS]);
 const COLOURS = { none: "--denied", [OURS]: "--allowed" };
 
@@ -99,7 +99,7 @@ const overload = {
   nav: "Overload",
   title: "A server that is asked for more than it can do",
   see: "A server can do 400 a second; clients give up after one, and many try again. Once the queue outlasts their patience, all work is for nobody.",
-  instead: "let the limit follow how long requests wait, and cap what is in flight: `adaptive`, the last three rows.",
+  instead: "let the limit follow how long requests wait: `adaptive`, the last three rows.",
   looks: { limit: ["Declared limit per second", 100, 2000, 20], seeds: ["Runs to take the mean of", 1, 3, 1] },
   sentence({ possible, controllers }) {
     const [none, ours] = [find(controllers, "none"), find(controllers, OURS)];
