@@ -3,7 +3,7 @@
 
 import { copyButton, make, say, span } from "./dom.js";
 import { t } from "./playground-draw.js";
-import { Asking } from "./playground-server.js";
+import { asker } from "./playground-server.js";
 
 /** How a number is shown, by the unit at the end of its name: how many of it are one, and in words. */
 const UNITS = {
@@ -41,21 +41,13 @@ function slider({ field, min, max }, [label, from, to, step], value, changed) {
 }
 
 function choice(scenarios, value, changed) {
-  const about = make("p", { className: "soft about", id: "about-scenario" });
-  const select = make("select", { "aria-describedby": "about-scenario" }, scenarios.map(({ name }) => make("option", { value: name }, name)));
-  const show = (now) => {
-    select.value = now;
-    say(about, scenarios.find(({ name }) => name === now).about);
-  };
-  select.addEventListener("change", () => { show(select.value); changed("scenario", select.value); });
-  show(value);
-  return { blame() {}, node: t("div.knob", t("label", "What happens", select), about) };
+  const select = make("select", {}, scenarios.map(({ name, about }) => make("option", { value: name }, `${name}: ${about}`)));
+  select.value = value;
+  select.addEventListener("change", () => changed("scenario", select.value));
+  return { blame() {}, node: t("label", "What happens", select) };
 }
 
-/**
- * Fills a form with what can be chosen. Answers the `values`, those that are not usual as `changed()`, and `blame(field)`,
- * which marks what the server did not like.
- */
+/** Fills a form: `values` are chosen, `changed()` those that are not usual, `blame(field)` marks what is wrong. */
 export function sliders(form, { knobs, seed, scenarios }, { looks }, start, told) {
   const usual = Object.fromEntries(knobs.map((knob) => [knob.field, knob.default]));
   if (scenarios) usual.scenario = scenarios[0].name;
@@ -76,7 +68,7 @@ export function sliders(form, { knobs, seed, scenarios }, { looks }, start, told
   if (seed !== undefined) {
     const again = make("button", { type: "button", className: "plain" }, "Other luck");
     again.addEventListener("click", () => changed("seed", values.seed + 1));
-    form.append(t("div.buttons", again));
+    form.append(again);
   }
   return {
     values,
@@ -94,7 +86,7 @@ export function remember(name, params) {
 
 /** A form beside what comes of it: `show` draws an answer, and trouble is told in its place. */
 export function bench(root, name, form, first) {
-  const asking = new Asking(name);
+  const asking = asker(name);
   const summary = make("p", { className: "summary", "aria-live": "polite" }, first);
   const trouble = make("p", { className: "trouble", role: "alert", hidden: true });
   const result = make("section", { className: "card result", "aria-label": "Result" }, summary, trouble);
@@ -102,7 +94,7 @@ export function bench(root, name, form, first) {
   return {
     result,
     summary,
-    stop: () => asking.stop(),
+    stop: asking.stop,
     async ask(input, show, blame = () => {}) {
       try {
         const report = await asking.ask(input);

@@ -12,7 +12,7 @@ const WINDOWS = ["How long, in windows", 1, 20, 1];
 const times = (value) => `${Number(value.toFixed(2))} ×`;
 const find = (rows, name) => rows.find((row) => row.algorithm === name || row.controller === name);
 
-/** An algorithm's lane: the window before, its edge, the window after, and what was let in when. */
+/** Two windows, the edge between them, and what an algorithm lets in before and after it. */
 function lane({ limit, position_permille: position }, row) {
   const burst = (side, left, admitted) => {
     const bar = t(`i.burst.${side}`, t("i"));
@@ -27,8 +27,8 @@ function lane({ limit, position_permille: position }, row) {
 const boundary = {
   nav: "Boundary attack",
   title: "Twice the limit at the edge of a window",
-  see: "An attacker sends a whole limit just before a fixed window ends, and another as the next one begins. The counter starts anew at the edge, so both pass.",
-  instead: "use `gcra` (the default), `sliding-window` or `sliding-log`: they have no edge to wait for.",
+  see: "Somebody sends a whole limit just before a fixed window ends, and another as the next begins. The counter starts anew at the edge: both pass.",
+  instead: "use `gcra` (the default), `sliding-window` or `sliding-log`: they have no edge.",
   looks: { limit: LIMIT, window_ms: WINDOW, position_permille: ["Attack position in the window", 0, 990, 10] },
   sentence({ algorithms, gap_us: gap, limit, window_ms: window }) {
     const [fixed, gcra] = [find(algorithms, "fixed-window"), find(algorithms, "gcra")];
@@ -38,7 +38,7 @@ const boundary = {
     element.append(
       t("p.axis.soft", t("span", "one window"), t("span", "edge"), t("span", "the next")),
       t("ol.lanes", report.algorithms.map((row) => lane(report, row))),
-      t("p.soft.small", "A bar is a burst as large as the limit, filled as far as it was let in; at the end, what went ahead in between."));
+      t("p.soft.small", "A bar is a burst of the whole limit, filled as far as it was let in."));
   },
   head: ["Algorithm", "Before the edge", "After it", "Went ahead", "Of the limit", "Per second"],
   rows: ({ algorithms }) => algorithms.map((row) => [row.times_limit > 1.5, row.algorithm, row.first, row.second, row.in_gap, times(row.times_limit), row.per_second]),
@@ -49,9 +49,9 @@ const WAYS = { naive: "Naive caching", atomic: "tidegate, one store", leases: "t
 const syncLag = {
   nav: "Sync lag",
   title: "Nodes that hear of each other late",
-  see: "Each node counts in its own memory and tells the others every so often. Until they hear of it, they admit what is long gone.",
-  instead: "let one store decide, or take units ahead from it with `lease: true`: neither passes the limit, however many nodes there are.",
-  looks: { nodes: ["Nodes", 1, 20, 1], limit: LIMIT, window_ms: WINDOW, interval_ms: ["They hear of each other after", 0, 2000, 50] },
+  see: "Each node counts by itself and tells the others now and then. Until they hear of it, they admit what is long gone.",
+  instead: "let one store decide, or take units ahead from it with `lease: true`. Neither passes the limit.",
+  looks: { nodes: ["Nodes", 1, 20, 1], limit: LIMIT, window_ms: WINDOW, interval_ms: ["They hear of it after", 0, 2000, 50] },
   sentence: ({ limit, ways: [naive, atomic, leases] }) => `Naive caching admits ${count(naive.admitted)} where ${count(limit)} are allowed (+${Math.round(naive.over_limit_percent)} %); tidegate admits ${count(atomic.admitted)}, and ${count(leases.admitted)} with leases.`,
   draw(element, { limit, ways, curve }) {
     const items = ways.map((way) => ({ label: WAYS[way.way], value: way.admitted, colour: way.over_limit ? "--denied" : "--allowed" }));
@@ -65,14 +65,14 @@ const syncLag = {
       ],
     }).destroy;
   },
-  head: ["Who decides", "Admitted", "Over the limit", "In percent", "Calls to the store"],
-  rows: ({ ways }) => ways.map((way) => [way.over_limit > 0, WAYS[way.way], way.admitted, way.over_limit, `+${Math.round(way.over_limit_percent)} %`, way.calls ?? "none"]),
+  head: ["Who decides", "Admitted", "Over the limit", "Calls to the store"],
+  rows: ({ ways }) => ways.map((way) => [way.over_limit > 0, WAYS[way.way], way.admitted, way.over_limit, way.calls ?? "none"]),
 };
 
 const algorithms = {
   nav: "Algorithms",
   title: "One trace through every algorithm",
-  see: "The same requests go through all algorithms with the same limit. Some let bursts through, one remembers every instant and pays in memory, one makes people wait.",
+  see: "The same requests go through all algorithms. Some let bursts through, one remembers every instant and pays in memory, one makes people wait.",
   instead: "of guessing, pick by need: `gcra` for most things, `sliding-log` where a limit is a promise, `leaky-bucket` for an even flow.",
   looks: { limit: LIMIT, window_ms: WINDOW, windows: WINDOWS, demand_milli: ["Demand, times the limit", 100, 5000, 100], clump: ["Requests at once", 1, 50, 1] },
   sentence({ algorithms: all, offered, limit }) {
@@ -91,15 +91,15 @@ const algorithms = {
 };
 
 const OURS = "default + cap 32";
-/** Drawn: at first what one has without, what most have, and ours. */
+/** What is drawn at first. */
 const drawn = new Set(["none", "static 360", "AIMD", OURS]);
 const COLOURS = { none: "--denied", [OURS]: "--allowed" };
 
 const overload = {
   nav: "Overload",
   title: "A server that is asked for more than it can do",
-  see: "A server can do 400 a second; clients give up after a second, and many try again. Once the queue outlasts their patience, all work is for nobody.",
-  instead: "let the limit follow how long requests wait, and cap what is in flight: `adaptive`, as in the last three rows.",
+  see: "A server can do 400 a second; clients give up after one, and many try again. Once the queue outlasts their patience, all work is for nobody.",
+  instead: "let the limit follow how long requests wait: `adaptive`, the last three rows.",
   looks: { limit: ["Declared limit per second", 100, 2000, 20], seeds: ["Runs to take the mean of", 1, 3, 1] },
   sentence({ possible, controllers }) {
     const [none, ours] = [find(controllers, "none"), find(controllers, OURS)];
@@ -133,14 +133,14 @@ const overload = {
 const race = {
   nav: "Race",
   title: "Read, then write",
-  see: "Nodes read a counter, decide, and write it back. In between the others read it too, so that one more for each of them can slip through.",
+  see: "Nodes read a counter, decide, and write it back. In between the others read it too: one more for each of them can slip through.",
   instead: "decide and write in one atomic step, as tidegate's stores do.",
   looks: { nodes: NODES, limit: ["What the counter allows", 1, 200, 1], runs: ["Runs", 10, 1000, 10] },
   sentence: ({ runs, limit, ways: [naive, atomic] }) => `In ${count(runs)} runs up to ${count(naive.over_limit_worst)} slipped past a limit of ${count(limit)}, ${naive.over_limit_mean.toFixed(2)} on average; in one atomic step ${count(atomic.over_limit_worst)}.`,
   draw(element, { runs, limit, ways }) {
     for (const { way, runs_by_over_limit: by } of ways) {
       const items = by.map((value, over) => ({ value, label: `${limit} + ${over}`, colour: over ? "--denied" : "--allowed" })).filter(({ value }, over) => value || over < 3);
-      bars(element, { title: `${way === "atomic" ? "One atomic step" : "Read, then write"}: in how many runs so many passed`, max: runs, items });
+      bars(element, { title: `In how many runs so many passed: ${way}`, max: runs, items });
     }
   },
   head: ["How", "Over the limit at worst", "On average", "In how many runs"],
@@ -150,10 +150,10 @@ const race = {
 const clockSkew = {
   nav: "Clock skew",
   title: "Whose clock decides",
-  see: "Nodes share a state, and each decides by its own clock. One that is ahead finds windows over and buckets full again; one that is behind finds a state from the future.",
-  instead: "let the store's clock decide, as tidegate does, and let leases count durations only.",
+  see: "Nodes share a state, and each decides by its own clock. One that is ahead finds windows over and buckets full; one behind finds a state from the future.",
+  instead: "let the store's clock decide, as tidegate does.",
   looks: { nodes: NODES, limit: LIMIT, window_ms: WINDOW, skew_ms: ["Clocks are off by up to", 0, 5000, 50], windows: WINDOWS },
-  sentence: ({ limit, algorithms: [fixed] }) => `By their own clocks the nodes let ${count(fixed.own_clocks.most_in_a_window)} through in one window, where a fixed window allows ${count(limit)}; by the store's clock ${count(fixed.store_clock.most_in_a_window)}.`,
+  sentence: ({ limit, algorithms: [fixed] }) => `By their own clocks the nodes let ${count(fixed.own_clocks.most_in_a_window)} through in one window where ${count(limit)} are allowed; by the store's clock ${count(fixed.store_clock.most_in_a_window)}.`,
   draw(element, { algorithms: all }) {
     bars(element, { title: "Admitted in all", items: all.flatMap((row) => [
       { label: `${row.algorithm}, by their own clocks`, value: row.own_clocks.admitted, colour: "--denied" },

@@ -7,11 +7,11 @@ import { columns, legend, t, table } from "./playground-draw.js";
 export const PAGE = {
   nav: "Try a policy",
   title: "Try a policy on your own traffic",
-  see: "Paste lines of an access log (common, combined or JSON) and a policy. You see whom it would have turned away.",
-  instead: "of finding out in production, try it here, then let it run with `mode: shadow` for a day.",
+  see: "Paste an access log (common, combined or JSON lines) and a policy: you see whom it would have turned away.",
+  instead: "of finding out in production, try it here, then with `mode: shadow`.",
 };
 
-/** With its quotes escaped, that fits into a body of 1 MiB. */
+/** Escaped, that fits into a body of 1 MiB. */
 const LOG_MAX = 700_000;
 const SAMPLE = "100/min burst 20";
 
@@ -19,7 +19,7 @@ const SAMPLE = "100/min burst 20";
 function sample() {
   const lines = [];
   for (let second = 0; second < 90; second += 1) {
-    const at = new Date(Date.UTC(2026, 9, 10, 13, 55, second)).toISOString();
+    const at = new Date(1791640500000 + second * 1000).toISOString();
     const line = (client, path) => lines.push(JSON.stringify({ time: at, client_ip: client, method: "GET", path }));
     if (second % 3 === 0) line("192.0.2.7", `/items/${second}`);
     if (second % 7 === 0) line("198.51.100.23", "/");
@@ -34,8 +34,8 @@ const fitting = (log) => (log.length <= LOG_MAX ? log : log.slice(0, log.lastInd
 export function mount(root) {
   const start = chosen();
   const field = (text, input) => t("label", t("span", text), input);
-  const log = make("textarea", { rows: 9, spellcheck: false, wrap: "off", placeholder: '192.0.2.7 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 512' });
-  const file = make("input", { type: "file", "aria-label": "Read the log from a file" });
+  const log = make("textarea", { rows: 9, spellcheck: false, wrap: "off", placeholder: '192.0.2.7 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5' });
+  const file = make("input", { type: "file", "aria-label": "The log as a file" });
   const example = make("button", { type: "button", className: "plain" }, "Use an example");
   const which = t("select", make("option", { value: "" }, "One that I write"));
   const text = make("textarea", { rows: 3, spellcheck: false, value: start.get("policy_text") ?? SAMPLE });
@@ -68,7 +68,7 @@ export function mount(root) {
   for (const input of [which, text, key]) input.addEventListener("input", changed);
   example.addEventListener("click", () => { log.value = sample(); form.requestSubmit(); });
   file.addEventListener("change", async () => {
-    // What would not be sent anyway is not read; the next character tells that there is more.
+    // One more than is sent, to know that there is more.
     if (file.files[0]) log.value = await file.files[0].slice(0, LOG_MAX + 1).text();
   });
   form.addEventListener("submit", async (event) => {
@@ -76,7 +76,8 @@ export function mount(root) {
     const input = { log: fitting(log.value), key: parts(), ...(which.value ? { policy: which.value } : { policy_text: text.value }) };
     go.disabled = true;
     await ask(input, (report) => {
-      const row = report.policies[0] ?? { requests: 0, denied: 0, denied_percent: 0, keys_denied: 0, keys: [] };
+      const [row] = report.policies;
+      if (!row) return "There is no request in this log.";
       const cut = input.log.length < log.value.length ? ` Only the first ${count(report.lines)} lines were used.` : "";
       found.replaceChildren(...shown(report, row).filter(Boolean));
       return `${count(row.denied)} of ${count(row.requests)} requests would have been denied (${row.denied_percent} %), of ${count(row.keys_denied)} ${row.keys_denied === 1 ? "key" : "keys"}.${cut}`;
@@ -90,7 +91,7 @@ function shown({ timeline: { steps, step_ms: step, from_ms: from }, unreadable, 
   const most = Math.max(1, ...steps.map(({ admitted, denied }) => admitted + denied));
   const clock = (ms) => t("span", new Date(ms).toISOString().slice(11, 19));
   return [
-    steps.length && t("figure.chart",
+    t("figure.chart",
       t("figcaption", t("h3", `Requests in each ${span(step)}`), legend(["admitted", "--allowed"], ["denied", "--denied"])),
       columns(`Requests over time: ${row.requests - row.denied} admitted, ${row.denied} denied, at most ${most} in ${span(step)}`, most, [
         { values: steps.map((one) => one.admitted), colour: "--allowed" },

@@ -3,62 +3,53 @@
 const DEBOUNCE_MS = 120;
 const TRIES = 5;
 
+const pause = (ms, signal) => new Promise((then, fail) => {
+  setTimeout(then, ms);
+  signal?.addEventListener("abort", fail);
+});
+
+async function call(path, options) {
+  for (let tried = 1; ; tried += 1) {
+    const response = await fetch(path, options);
+    const said = await response.json().catch(() => ({}));
+    if (response.ok) return said;
+    if (response.status !== 503 || tried === TRIES) {
+      throw Object.assign(new Error(said.detail ?? `The server answered ${response.status}.`), { field: said.field });
+    }
+    await pause(1000 * (Number(response.headers.get("retry-after")) || 1), options.signal);
+  }
+}
+
 let told;
 
 /** The experiments with their ranges, asked for once. */
 export function described() {
-  told ??= fetch("/v1/playground").then((response) => {
-    if (!response.ok) throw new Error(`The server answered ${response.status}.`);
-    return response.json();
-  }).catch((error) => {
+  told ??= call("/v1/playground", {}).catch((error) => {
     told = undefined;
-    throw new Error(`The playground is out of reach: ${error.message}`);
+    throw error;
   });
   return told;
 }
 
-const pause = (ms, signal) => new Promise((then, fail) => {
-  const timer = setTimeout(then, ms);
-  signal.addEventListener("abort", () => {
-    clearTimeout(timer);
-    fail(signal.reason);
-  });
-});
-
-async function post(path, body, signal) {
-  for (let tried = 1; ; tried += 1) {
-    const response = await fetch(path, { method: "POST", body, signal, headers: { "content-type": "application/json" } });
-    if (response.ok) return response.json();
-    if (response.status === 503 && tried < TRIES) {
-      await pause(1000 * (Number(response.headers.get("retry-after")) || 1), signal);
-      continue;
-    }
-    const problem = await response.json().catch(() => ({}));
-    throw Object.assign(new Error(problem.detail ?? `The server answered ${response.status}.`), { field: problem.field });
-  }
-}
-
-/** Questions to one experiment, of which only the last is answered. */
-export class Asking {
-  constructor(name) {
-    this.path = `/v1/playground/${name}`;
-  }
-
-  /** The answer, or null if somebody asked again meanwhile. */
-  async ask(input) {
-    this.stop();
-    const { signal } = this.under = new AbortController();
-    try {
-      await pause(this.hasAsked ? DEBOUNCE_MS : 0, signal);
-      this.hasAsked = true;
-      return await post(this.path, JSON.stringify(input), signal);
-    } catch (error) {
-      if (signal.aborted) return null;
-      throw error;
-    }
-  }
-
-  stop() {
-    this.under?.abort();
-  }
+/** Questions to one experiment. `ask` answers null if somebody asked again meanwhile, or stopped. */
+export function asker(name) {
+  let under;
+  let wait = 0;
+  const stop = () => under?.abort();
+  return {
+    stop,
+    async ask(input) {
+      stop();
+      under = new AbortController();
+      const { signal } = under;
+      try {
+        await pause(wait, signal);
+        wait = DEBOUNCE_MS;
+        return await call(`/v1/playground/${name}`, { method: "POST", body: JSON.stringify(input), signal });
+      } catch (error) {
+        if (signal.aborted) return null;
+        throw error;
+      }
+    },
+  };
 }

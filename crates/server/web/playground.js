@@ -1,5 +1,4 @@
-// The Playground: experiments with sliders. Every number comes from the server, from the code that decides checks; this
-// page chooses inputs and draws.
+// The Playground: experiments with sliders. Every number comes from the server; this page chooses and draws.
 
 import { make, say } from "./dom.js";
 import { bench, chosen, commandLine, remember, sliders } from "./playground-controls.js";

@@ -18,8 +18,9 @@ pub(crate) use self::table::Refused;
 use self::table::{OfPolicy, Refusal};
 use crate::text::printable;
 
-/// How many refusals a second are looked at, roughly. One costs about 100 ns: a five-thousandth of a processor.
-const LOOKED_AT_PER_SECOND: u64 = 2_000;
+/// How many refusals a second are looked at, roughly: enough to find who makes one in a hundred within a second, and
+/// nothing beside what it takes to refuse thousands.
+const LOOKED_AT_PER_SECOND: u64 = 500;
 /// Policies come from the configuration; there is no use in more.
 const POLICIES_MAX: usize = 1_000;
 /// How much of a key is kept where keys are shown.

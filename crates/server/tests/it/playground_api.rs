@@ -200,14 +200,11 @@ fn a_policy_that_is_pasted_does_what_it_would_do_in_a_file() {
 #[test]
 fn a_configured_policy_is_tried_without_being_charged() {
     let server = Server::start();
-    let log: String = (0..30)
-        .map(|n| {
-            format!(
-                "{{\"time\":\"2026-10-10T13:55:36.{n:02}Z\",\"client_ip\":\"192.0.2.7\",\
-                 \"method\":\"GET\",\"path\":\"/\"}}\n"
-            )
-        })
-        .collect();
+    let line = |n: u32| {
+        let time = format!("2026-10-10T13:55:36.{n:02}Z");
+        json!({"time": time, "client_ip": "192.0.2.7", "method": "GET", "path": "/"}).to_string()
+    };
+    let log = (0..30).map(line).collect::<Vec<_>>().join("\n");
     let replayed = answer(&server, "replay", &json!({"log": log, "policy": "api"}));
     // 100/min and 20 at once.
     assert_eq!(replayed["policies"][0]["admitted"], 20, "{replayed}");
