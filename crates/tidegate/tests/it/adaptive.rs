@@ -306,6 +306,24 @@ async fn no_more_are_under_way_than_the_cap_allows() {
 }
 
 #[tokio::test]
+async fn nothing_is_noted_of_who_was_refused_after_all() {
+    let (adaptive, clock) = adaptive();
+    let site = adaptive.target("site");
+    site.begin().of_url("/report").done(true);
+    for _ in 0..9 {
+        site.begin().of_url("/report").refused();
+    }
+    clock.advance(Duration::from_millis(10));
+    adaptive.tick().await;
+    let counts: Vec<_> = site.busiest_urls(9).iter().map(|(_, url)| url.count).collect();
+    assert_eq!((site.seen().count, counts), (1, vec![1]));
+    let late = site.begin().of_url("/late");
+    clock.advance(Duration::from_secs(90));
+    late.refused();
+    assert!(site.busiest_urls(9).is_empty() && site.in_flight() == 0);
+}
+
+#[tokio::test]
 async fn many_threads_leave_nothing_under_way() {
     let db = Adaptive::default().target("db");
     db.set_pool(8).unwrap();
