@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use axum::http::StatusCode;
 use tidegate::adaptive::{
-    Adaptive, AdaptiveError, Mode, Reading, Rule, Source as Read, Target, WarmUp,
+    Adaptive, AdaptiveError, Cap, Mode, Priority, Reading, Rule, Source as Read, Target, WarmUp,
 };
 use tidegate::{Effective, Policy, Store, SystemClock};
 use tokio::task::JoinSet;
@@ -40,6 +40,8 @@ struct Following {
     plans: Vec<Followed>,
     /// Those whom somebody else than the library tells.
     fed: Vec<Fed>,
+    /// Who gives way first, by policy; empty where nobody is told apart.
+    priorities: BTreeMap<String, Priority>,
 }
 
 /// A plan at work.
@@ -65,8 +67,12 @@ impl Follower {
     }
 
     /// Governs what is planned. A limit that has followed before goes on from where it was.
-    pub(crate) fn prepare(&self, plans: &[Plan]) -> Result<Prepared, String> {
-        let mut following = Following::default();
+    pub(crate) fn prepare(
+        &self,
+        plans: &[Plan],
+        priorities: &BTreeMap<String, Priority>,
+    ) -> Result<Prepared, String> {
+        let mut following = Following { priorities: priorities.clone(), ..Following::default() };
         for plan in plans.iter().filter(|plan| plan.mode != Mode::Off) {
             let effective = match &plan.by {
                 By::Urls { ramp, target } => {
@@ -149,6 +155,14 @@ impl Follower {
         }
     }
 
+    /// How important a request is that falls under a policy, or under none. `None` where nobody is told apart: then all
+    /// may fill the places of a pool.
+    pub(crate) fn priority_of(&self, policy: Option<&str>) -> Option<Priority> {
+        let priorities = &self.following.load().priorities;
+        let own = policy.and_then(|policy| priorities.get(policy).copied());
+        (!priorities.is_empty()).then(|| own.unwrap_or_default())
+    }
+
     /// What a refusal is told with, if not as any other: while part of the limit is taken away.
     pub(crate) fn shed_status(&self, policy: &str, key: &[u8]) -> Option<StatusCode> {
         let following = self.following.load();
@@ -184,19 +198,18 @@ impl Follower {
 }
 
 impl Following {
-    /// Bounds how many are under way to targets whose pool is known; the smallest counts.
+    /// Bounds how many are under way to targets whose pool is known; the smallest counts. What is only tried out bounds
+    /// nothing.
     fn cap(&self, listeners: &BTreeMap<String, Target>) {
         for (name, target) in listeners {
-            let pools = self.plans.iter().filter_map(|followed| followed.plan.pool_of(name));
-            match pools.min() {
-                // What is known of its queue begins anew: only if something else is true of it now.
-                Some(pool) if target.places() != Some(2 * pool) => {
-                    // The configuration has checked the number.
-                    let _ = target.set_pool(pool);
-                }
-                None if target.places().is_some() => target.set_cap(None),
-                _ => {}
-            }
+            let pools = |of: fn(&Plan) -> bool| {
+                let plans = self.plans.iter().map(|followed| &followed.plan);
+                plans.filter(|plan| of(plan)).filter_map(|plan| plan.pool_of(name)).min()
+            };
+            target.know_pool(pools(|_| true));
+            // The configuration has checked the number.
+            let cap = pools(|plan| plan.mode == Mode::Enforce).map(Cap::fixed);
+            target.set_cap(cap.and_then(Result::ok));
         }
     }
 }

@@ -69,8 +69,14 @@ impl Snapshot {
                 ));
             }
         }
+        let before = before.and_then(|before| before.proxy.as_ref());
+        let proxy = match &config.proxy {
+            Some(settings) => Some(Proxy::build(settings, before.map(|it| &**it))?.into()),
+            // The door stays open until the next start, and needs somewhere to pass requests on to.
+            None => before.cloned(),
+        };
         // Last of all: whoever follows what was before is told otherwise here.
-        let prepared = follower.prepare(&config.plans)?;
+        let prepared = follower.prepare(&config.plans, &config.priorities)?;
         let own = config.policies.iter();
         let own = own.map(|(name, policy)| (name.clone(), prepared.adapt(name, policy.clone())));
         let of_envoy = of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy));
@@ -83,12 +89,6 @@ impl Snapshot {
                 tracing::warn!(policy = policy.name(), %problem, "runs without leases");
             }
         }
-        let before = before.and_then(|before| before.proxy.as_ref());
-        let proxy = match &config.proxy {
-            Some(settings) => Some(Proxy::build(settings, before.map(|it| &**it))?.into()),
-            // The door stays open until the next start, and needs somewhere to pass requests on to.
-            None => before.cloned(),
-        };
         follower.follow(prepared);
         Ok(Self { engine, http, rules, rls, proxy, follower })
     }
@@ -102,8 +102,12 @@ impl Snapshot {
 
     /// What a refusal is: 429, unless a limit that gives way to the load wants it told apart.
     pub(crate) fn refusal_status(&self, found: &Found<'_>) -> StatusCode {
-        let shed = self.follower.shed_status(found.policy, &found.key);
-        shed.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+        self.shed_status(found).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+    }
+
+    /// What such a limit wants it told with, while it gives way.
+    pub(crate) fn shed_status(&self, found: &Found<'_>) -> Option<StatusCode> {
+        self.follower.shed_status(found.policy, &found.key)
     }
 
     /// What is known of each upstream of the proxy.

@@ -254,7 +254,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ),
         (
             "{ limit: 1/s, priority: batch }",
-            "priority: goes with `adaptive`: without it nothing gives way",
+            "priority: goes with `adaptive`, or with an `in_flight` of another policy: without them nothing gives way",
         ),
         (
             "{ adaptive: { source: cpu }, all: [{ name: a, limit: 1/s }] }",

@@ -34,9 +34,9 @@ impl<'a> Told<'a> {
         self.took();
     }
 
-    pub(crate) fn reserved(&self, check: &Check<'_>, place: &Result<Reservation, CheckError>) {
+    pub(crate) fn reserved(&self, check: &Check<'_>, place: Result<Reservation, &CheckError>) {
         match place {
-            Ok(reservation) => self.gate.metrics().reserved(check.policy, reservation),
+            Ok(reservation) => self.gate.metrics().reserved(check.policy, &reservation),
             Err(error) => self.gate.metrics().errored(check.policy, error, 1),
         }
         self.took();
