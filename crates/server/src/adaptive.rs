@@ -20,8 +20,10 @@ use tidegate::{Effective, Policy, Store, SystemClock};
 use tokio::task::JoinSet;
 
 use self::feeds::Fed;
+use self::plan::share_at;
 pub(crate) use self::plan::{ALL, AnswerKind, Ask, By, Plan, Signal, Signals, Source};
 pub(crate) use self::view::Moving;
+use crate::identity::Counted;
 use crate::observed::Observed;
 
 /// Lets limits follow. There is one, and it outlives reloads.
@@ -164,15 +166,15 @@ impl Follower {
     }
 
     /// What a refusal is told with, if not as any other: while part of the limit is taken away.
-    pub(crate) fn shed_status(&self, policy: &str, key: &[u8]) -> Option<StatusCode> {
+    pub(crate) fn shed_status(&self, policy: &str, key: &Counted<'_>) -> Option<StatusCode> {
         let following = self.following.load();
         let own = |followed: &&Followed| {
             followed.plan.policy == policy
                 && followed.plan.shed_status != StatusCode::TOO_MANY_REQUESTS
         };
         let is_less = |Followed { plan, effective }: &&Followed| {
-            let units = effective.units_for(key).filter(|_| effective.is_enforced());
-            units.is_some_and(|units| units < plan.units)
+            let units = key.values().filter_map(|key| effective.units_for(key)).min();
+            effective.is_enforced() && units.is_some_and(|units| units < plan.units)
         };
         let found = following.plans.iter().filter(own).find(is_less);
         found.map(|followed| followed.plan.shed_status)
@@ -185,13 +187,17 @@ impl Follower {
             own.fix(said.get(&signal.target).map(|pressure| signal.at(*pressure)));
         }
         for Followed { plan, .. } in &following.plans {
-            let By::Signals(signals) = &plan.by else { continue };
-            let share = |signal: &Signal| {
+            let share = |signal: &Signal, priority: Option<Priority>| {
                 let pressure = *said.get(&signal.target)?;
-                let own = signals.priority.map(|priority| priority.share(pressure));
-                Some(own.unwrap_or_else(|| signal.share(pressure)))
+                let own = priority.map(|priority| priority.share(pressure));
+                Some(own.unwrap_or_else(|| share_at(&signal.ramp, pressure)))
             };
-            let least = signals.each.iter().filter_map(share).reduce(f64::min);
+            let least = match &plan.by {
+                By::Signals(Signals { each, priority, .. }) => {
+                    each.iter().filter_map(|signal| share(signal, *priority)).reduce(f64::min)
+                }
+                By::Urls { ramp, target } => said.get(target).map(|it| share_at(ramp, *it)),
+            };
             self.runtime.fix(&plan.name(), least.map(|share| share.max(plan.floor_share())));
         }
     }

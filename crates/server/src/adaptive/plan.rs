@@ -159,10 +159,10 @@ impl Signal {
         let ends = self.ramp.ends();
         ends.x_lo + pressure * (ends.x_hi - ends.x_lo)
     }
+}
 
-    /// The share of the limit that is left at a pressure.
-    pub(crate) fn share(&self, pressure: f64) -> f64 {
-        let ends = self.ramp.ends();
-        (ends.y_lo + pressure * (ends.y_hi - ends.y_lo)).clamp(ends.y_hi, ends.y_lo)
-    }
+/// The share of a limit that is left at a pressure.
+pub(super) fn share_at(ramp: &Ramp, pressure: f64) -> f64 {
+    let ends = ramp.ends();
+    (ends.y_lo + pressure * (ends.y_hi - ends.y_lo)).clamp(ends.y_hi, ends.y_lo)
 }

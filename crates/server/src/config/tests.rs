@@ -300,6 +300,52 @@ policies:
 }
 
 #[test]
+fn what_a_route_counts_by_is_what_the_limits_of_its_policy_name() {
+    let pages =
+        "{ key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency } }";
+    let named =
+        "{ all: [{ name: a, key: client_ip, limit: 1/s }, { name: b, key: global, limit: 9/s }] }";
+    let foreign =
+        "{ all: [{ name: a, key: client_ip, limit: 1/s }, { name: b, key: domain, limit: 9/s }] }";
+    for (policy, key, expected) in [
+        (pages, "", ""),
+        (pages, ", key: url", ""),
+        (pages, ", key: path", ""),
+        (
+            pages,
+            ", key: client_ip",
+            "key: the policy follows URLs, and so counts by them: leave it out",
+        ),
+        (
+            pages,
+            ", key: [url, client_ip]",
+            "key: the policy follows URLs, and so counts by them: leave it out",
+        ),
+        (named, "", ""),
+        (
+            named,
+            ", key: client_ip",
+            "key: the limits of the policy say what they count by: leave it out",
+        ),
+        (
+            foreign,
+            "",
+            "policy: counts by identifiers that are no parts of a request, like client_ip or header:x-user, in each of its limits",
+        ),
+    ] {
+        let text = format!("policies:\n  p: {policy}\nroutes:\n  - {{ policy: p{key} }}");
+        let told = Config::parse(&text, &lookup).err().unwrap_or_default();
+        let told: Vec<_> = told.into_iter().map(|problem| problem.message).collect();
+        let expected: Vec<_> = Some(expected)
+            .filter(|it| !it.is_empty())
+            .map(|it| format!("routes[0].{it}"))
+            .into_iter()
+            .collect();
+        assert_eq!(told, expected, "{policy} {key}");
+    }
+}
+
+#[test]
 fn a_limit_that_would_swing_is_warned_of() {
     let swings = |more: &str| {
         let policy = "limit: 10/s, adaptive: { source: { probe: 'http://db/', every: 5s }";

@@ -120,7 +120,8 @@ impl Case<'_> {
             && let Some(found) = self.found.filter(|_| is_charged)
         {
             // If that fails too, nothing more can be done for it.
-            let _ = self.snapshot.engine.ask(&found.check(), Op::Refund).await;
+            let named = found.key.named();
+            let _ = self.snapshot.engine.ask(&found.check(&named), Op::Refund).await;
         }
         Ok((watch.ok_or_else(|| self.no_place())?, cleared))
     }
@@ -136,7 +137,8 @@ impl Case<'_> {
     /// What the limit says, and whether it was charged something that can be given back.
     async fn decide(&self, found: &Found<'_>) -> Result<(Cleared, bool), Refused> {
         let told = Told::begin(self.gate, DoorName::Proxy);
-        let (engine, check) = (&self.snapshot.engine, found.check());
+        let (engine, named) = (&self.snapshot.engine, found.key.named());
+        let check = found.check(&named);
         let (answer, permit) = match engine.ask(&check, Op::Take).await {
             Err(CheckError::Shapes(_)) => {
                 self.shape(found, &told).await?;
@@ -179,7 +181,8 @@ impl Case<'_> {
             let problem = Problem::shed(self.proxy.settings.shed_status);
             return Err(refused(self.seen, problem, Some(MOMENT)).into());
         };
-        let check = found.check();
+        let named = found.key.named();
+        let check = found.check(&named);
         let queued = self.snapshot.engine.queue(&check).await;
         told.reserved(&check, queued.as_ref().map(Queued::reservation));
         let queued = queued.map_err(|error| self.unanswered(&error))?;
