@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use axum::http::StatusCode;
 use tidegate::adaptive::{
-    Adaptive, AdaptiveError, Cap, Mode, Priority, Reading, Rule, Source as Read, Target, WarmUp,
+    Adaptive, AdaptiveError, Mode, Priority, Reading, Rule, Source as Read, Target, WarmUp,
 };
 use tidegate::{Effective, Policy, Store, SystemClock};
 use tokio::task::JoinSet;
 
 use self::feeds::Fed;
 use self::plan::share_at;
-pub(crate) use self::plan::{ALL, AnswerKind, Ask, By, Plan, Signal, Signals, Source};
+pub(crate) use self::plan::{ALL, AnswerKind, Ask, By, Plan, Pool, Signal, Signals, Source};
 pub(crate) use self::view::Moving;
 use crate::identity::Counted;
 use crate::observed::Observed;
@@ -204,18 +204,17 @@ impl Follower {
 }
 
 impl Following {
-    /// Bounds how many are under way to targets whose pool is known; the smallest counts. What is only tried out bounds
+    /// Bounds how many are under way to targets whose pool is told; the smallest counts. What is only tried out bounds
     /// nothing.
     fn cap(&self, listeners: &BTreeMap<String, Target>) {
         for (name, target) in listeners {
-            let pools = |of: fn(&Plan) -> bool| {
-                let plans = self.plans.iter().map(|followed| &followed.plan);
-                plans.filter(|plan| of(plan)).filter_map(|plan| plan.pool_of(name)).min()
-            };
-            target.know_pool(pools(|_| true));
+            let plans = || self.plans.iter().map(|followed| &followed.plan);
+            let known = plans().filter_map(|plan| plan.pool_of(name)?.known()).min();
+            target.know_pool(known);
+            let enforced = plans().filter(|plan| plan.mode == Mode::Enforce);
+            let pool = enforced.filter_map(|plan| plan.pool_of(name)).min_by_key(|it| it.most());
             // The configuration has checked the number.
-            let cap = pools(|plan| plan.mode == Mode::Enforce).map(Cap::fixed);
-            target.set_cap(cap.and_then(Result::ok));
+            target.set_cap(pool.and_then(|pool| pool.cap().ok()));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use tidegate::Limit;
-use tidegate_core::adaptive::{Cap, Chain, Mode, Priority, Ramp, Settings, Signal as SignalKind};
+use tidegate_core::adaptive::{Chain, Mode, Priority, Ramp, Settings, Signal as SignalKind};
 
 use self::source::Kind;
 use self::tuning::{Tuned, Tuning};
@@ -16,7 +16,7 @@ use super::limit::{self, Checked};
 use super::node::Spot;
 use super::problem::Problem;
 use super::text::{self, Adaptive, AdaptiveMode, OneOrMany, PolicyOptions, RampWord};
-use crate::adaptive::{By, Plan, Signal, Signals, Source};
+use crate::adaptive::{By, Plan, Pool, Signal, Signals, Source};
 
 /// How often a limit follows.
 const TICK: Duration = Duration::from_secs(1);
@@ -186,7 +186,7 @@ impl Subject<'_> {
         }
         let settings = Settings::of(each.iter().map(|signal| signal.chain.clone()));
         spot.note(settings, notes.found)?;
-        let pool = match text.in_flight {
+        let pool = match &text.in_flight {
             Some(pool) => Some(self::pool(pool, &each, &spot.of("in_flight"), notes.found)?),
             None => None,
         };
@@ -294,8 +294,17 @@ impl Subject<'_> {
     }
 }
 
-fn pool(pool: u64, each: &[Signal], spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<u64> {
-    spot.note(Cap::fixed(pool), found)?;
+fn pool(
+    text: &text::InFlight,
+    each: &[Signal],
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<Pool> {
+    let pool = match text {
+        text::InFlight::Pool(places) => Pool::Known(*places),
+        text::InFlight::Map(options) => Pool::Guessed(options.gradient),
+    };
+    spot.note(pool.cap(), found)?;
     let is_observed = |signal: &Signal| signal.source == Source::QueueWait;
     if !each.iter().any(is_observed) {
         let message =

@@ -237,6 +237,10 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
             "{ source: cpu, in_flight: 16 }",
             "adaptive.in_flight: goes with `source: latency` and `ramp: default`, whose target it is the pool of",
         ),
+        (
+            "{ source: latency, in_flight: { gradient: 0 } }",
+            "adaptive.in_flight: pool of 0: expected 1 to 1000000 places",
+        ),
         ("{ source: cpu, shed_status: 500 }", "adaptive.shed_status: expected 429 or 503"),
         ("{ chains: [{ source: cpu }, { source: cpu }] }", "adaptive: two chains are called `cpu`"),
     ] {

@@ -90,6 +90,20 @@ fn a_fifth_of_the_places_is_for_what_is_critical_where_anything_is() {
 }
 
 #[test]
+fn where_the_pool_is_not_known_the_cap_begins_at_twice_the_guess() {
+    let (folder, (origin, gate)) = (Folder::new(), held_up());
+    let more = site("in_flight: { gradient: 2 }").replace("PRIORITY", "");
+    let proxy = Proxy::start(&folder, &origin.url(), "", &more);
+    std::thread::scope(|scope| {
+        let held: Vec<_> = (0..4).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
+        wait_until("all places are taken", DEADLINE, || origin.requests() == 4);
+        assert_eq!(proxy.server.get("/").status, 429);
+        gate.add_permits(4);
+        assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
+    });
+}
+
+#[test]
 fn what_is_only_tried_out_turns_nobody_away() {
     let (folder, (origin, gate)) = (Folder::new(), held_up());
     let more = site("in_flight: 1, mode: shadow").replace("PRIORITY", "");

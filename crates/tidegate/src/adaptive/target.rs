@@ -155,11 +155,14 @@ impl Target {
         (places != u64::MAX).then_some(places)
     }
 
-    /// Caps how many may be under way, or stops doing so.
+    /// Caps how many may be under way, or stops doing so. A cap that is [like](Cap::is_like) the one before goes on from
+    /// where that was.
     pub fn set_cap(&self, cap: Option<Cap>) {
-        let places = cap.map_or(u64::MAX, |cap| cap.places());
-        *lock(&self.shared.cap) = cap;
-        self.shared.places.store(places, Relaxed);
+        let mut current = lock(&self.shared.cap);
+        let goes_on = |next: &Cap| current.filter(|current| current.is_like(next));
+        let cap = cap.map(|cap| goes_on(&cap).unwrap_or(cap));
+        *current = cap;
+        self.shared.places.store(cap.map_or(u64::MAX, |cap| cap.places()), Relaxed);
     }
 
     /// Its pool has so many places, and all requests to it pass by here: caps what is under way at twice as many, and

@@ -331,6 +331,10 @@ async fn no_more_are_under_way_than_the_cap_allows() {
         next_tick(&adaptive, &clock).await;
     }
     assert_eq!(db.places(), Some(10));
+    db.set_cap(Some(Cap::gradient(10).unwrap()));
+    assert_eq!(db.places(), Some(10), "a reload goes on from where it was");
+    db.set_cap(Some(Cap::fixed(10).unwrap()));
+    assert_eq!(db.places(), Some(20));
 }
 
 #[tokio::test]
