@@ -1,9 +1,9 @@
 //! The site and the proxies: each a process of its own.
 
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+
+use tidegate_bench::{Process, free_port, pinned};
 
 const TIDEGATE: &str = "target/release/tidegate";
 const NGINX: &str = "/usr/sbin/nginx";
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 
 pub(crate) struct Contender {
     kind: Kind,
-    child: Child,
+    process: Process,
     port: u16,
     folder: PathBuf,
 }
@@ -42,19 +42,8 @@ impl Contender {
             Some(site) if kind == Kind::Nginx => nginx(&folder, port, site),
             Some(site) => tidegate(kind, port, site),
         };
-        let child = command
-            .env("RUST_LOG", "error")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{kind:?}: {error}"));
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(20), "{kind:?} does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Self { kind, child, port, folder }
+        let process = Process::start(&mut command, &[port]);
+        Self { kind, process, port, folder }
     }
 
     pub(crate) const fn kind(&self) -> Kind {
@@ -76,18 +65,12 @@ impl Contender {
 
     /// Processor time so far.
     pub(crate) fn cpu_s(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        let stat = stat.expect("a process");
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
-        (ticks(11) + ticks(12)) / 100.0
+        self.process.cpu_s()
     }
 }
 
 impl Drop for Contender {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -122,19 +105,4 @@ fn nginx(folder: &std::path::Path, port: u16, site: u16) -> Command {
     let mut command = pinned(NGINX);
     command.arg("-p").arg(folder).arg("-c").arg(path);
     command
-}
-
-/// On the first processor, where there is a way to say so. `taskset` becomes the program, so that its number is ours.
-fn pinned(program: &str) -> Command {
-    if Command::new("taskset").arg("--version").output().is_err() {
-        return Command::new(program);
-    }
-    let mut command = Command::new("taskset");
-    command.args(["-c", "0", program]);
-    command
-}
-
-fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("its address").port()
 }

@@ -8,12 +8,11 @@ mod contender;
 mod load;
 mod site;
 
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::Duration;
 
 use contender::{Contender, Kind};
 use load::Load;
+use tidegate_bench::{apart, median};
 
 /// How large a page is.
 const PAGES: [usize; 2] = [200, 16 << 10];
@@ -27,17 +26,6 @@ fn main() {
         ["apart"] => measure(),
         _ => apart(),
     }
-}
-
-/// Leaves the first processor to the proxies, where there is more than one and a way to say so.
-fn apart() -> ! {
-    let me = std::env::current_exe().expect("this program");
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    if count > 1 {
-        let others = format!("1-{}", count - 1);
-        let _ = Command::new("taskset").args(["-c", &others]).arg(&me).arg("apart").exec();
-    }
-    panic!("{}", Command::new(me).arg("apart").exec());
 }
 
 fn measure() {
@@ -114,10 +102,4 @@ async fn throughput(all: &[&Contender], page: usize, rounds: usize, round: Durat
         let (rate, cpu, p99) = (of(|row| row.0), of(|row| row.1), of(|row| row.2));
         println!("| {} | {rate:.0} | {cpu:.1} | {p99:.0} | {ratio:.2} |", contender.name());
     }
-}
-
-fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
 }

@@ -1,8 +1,8 @@
 //! Servers to measure: each a process of its own, on the first processor.
 
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+
+use tidegate_bench::{Process, free_port, pinned};
 
 use crate::load::Wire;
 
@@ -31,7 +31,7 @@ impl Kind {
 
 pub(crate) struct Contender {
     kind: Kind,
-    child: Child,
+    process: Process,
     resp: Option<u16>,
     http: Option<u16>,
     grpc: Option<u16>,
@@ -86,18 +86,9 @@ impl Contender {
                 std::env::current_exe().expect("this program").display().to_string()
             }
         };
-        let child = pinned(&program)
-            .args(args)
-            .env("RUST_LOG", "error")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{program}: {error}"));
-        for port in [resp, http, grpc].into_iter().flatten() {
-            wait_for(&program, port);
-        }
-        Self { kind, child, resp, http, grpc }
+        let ports: Vec<u16> = [resp, http, grpc].into_iter().flatten().collect();
+        let process = Process::start(pinned(&program).args(args), &ports);
+        Self { kind, process, resp, http, grpc }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -125,52 +116,7 @@ impl Contender {
         }
     }
 
-    /// Processor time so far.
-    pub(crate) fn cpu_s(&self) -> f64 {
-        let stat = self.proc("stat");
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
-        (ticks(11) + ticks(12)) / 100.0
-    }
-
-    pub(crate) fn resident_mb(&self) -> f64 {
-        let status = self.proc("status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kb = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-        kb.expect("a size") / 1024.0
-    }
-
-    fn proc(&self, file: &str) -> String {
-        std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("a process")
-    }
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// On the first processor, where there is a way to say so. `taskset` becomes the program, so that its number is ours.
-fn pinned(program: &str) -> Command {
-    if Command::new("taskset").arg("--version").output().is_err() {
-        return Command::new(program);
-    }
-    let mut command = Command::new("taskset");
-    command.args(["-c", "0", program]);
-    command
-}
-
-fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("its address").port()
-}
-
-fn wait_for(program: &str, port: u16) {
-    let start = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{program} does not listen");
-        std::thread::sleep(Duration::from_millis(5));
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
     }
 }

@@ -7,6 +7,9 @@ mod resp;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
 use crate::contender::Contender;
 
 /// What is spoken, and for RESP how many commands are sent at once.
@@ -97,36 +100,45 @@ impl Load {
 
     /// Each asks again as soon as it was answered.
     pub(crate) async fn closed(lines: Vec<Line>, span: Duration) -> Self {
-        Self::drive(lines, None, span).await
+        let start = Instant::now();
+        let at_once = move |line| {
+            exchanges(line, async move || {
+                let now = Instant::now();
+                (now.duration_since(start) <= span).then_some(now)
+            })
+        };
+        let tasks = lines.into_iter().map(|line| tokio::spawn(at_once(line))).collect();
+        Self::of(start, tasks).await
     }
 
     /// So many exchanges a second in all, whether or not the last ones were answered in time; a latency counts from
     /// when it was due.
     pub(crate) async fn paced(lines: Vec<Line>, rate: f64, span: Duration) -> Self {
-        Self::drive(lines, Some(Duration::from_secs_f64(1.0 / rate)), span).await
+        let every = Duration::from_secs_f64(1.0 / rate);
+        let (start, mut turns, mut tasks) = (Instant::now(), Vec::new(), Vec::new());
+        for line in lines {
+            let (turn, mut due) = mpsc::unbounded_channel();
+            turns.push(turn);
+            tasks.push(tokio::spawn(exchanges(line, async move || due.recv().await)));
+        }
+        let mut due = start;
+        for turn in turns.iter().cycle() {
+            // The timer is too coarse, and the load has a processor for itself. Only one looks at the clock: if all
+            // lines did, they would keep each other from their answers.
+            while Instant::now() < due {
+                tokio::task::yield_now().await;
+            }
+            turn.send(due).expect("a client");
+            due += every;
+            if due.duration_since(start) > span {
+                break;
+            }
+        }
+        drop(turns);
+        Self::of(start, tasks).await
     }
 
-    async fn drive(lines: Vec<Line>, every: Option<Duration>, span: Duration) -> Self {
-        let (start, clients) = (Instant::now(), lines.len());
-        let run = |(client, mut line): (usize, Line)| async move {
-            let (mut count, mut us) = (0, Vec::new());
-            for number in 0.. {
-                let turn = u32::try_from(number * clients + client).expect("a short run");
-                let due = every.map(|every| start + every * turn);
-                // The timer is too coarse; the load has a processor for itself.
-                while due.is_some_and(|due| Instant::now() < due) {
-                    tokio::task::yield_now().await;
-                }
-                let since = due.unwrap_or_else(Instant::now);
-                if since.duration_since(start) > span {
-                    break;
-                }
-                count += line.exchange(number).await;
-                us.push(since.elapsed().as_secs_f64() * 1e6);
-            }
-            (count, us)
-        };
-        let tasks: Vec<_> = lines.into_iter().enumerate().map(|it| tokio::spawn(run(it))).collect();
+    async fn of(start: Instant, tasks: Vec<JoinHandle<(usize, Vec<f64>)>>) -> Self {
         let (mut count, mut us) = (0, Vec::new());
         for task in tasks {
             let (more, times) = task.await.expect("a client");
@@ -149,6 +161,20 @@ impl Load {
     pub(crate) fn at(&self, quantile: f64) -> f64 {
         self.us[((self.us.len() - 1) as f64 * quantile).round() as usize]
     }
+}
+
+/// The exchanges of one client, one after another, until there is no next; and how many microseconds each took since
+/// it was due.
+async fn exchanges(
+    mut line: Line,
+    mut next: impl AsyncFnMut() -> Option<Instant>,
+) -> (usize, Vec<f64>) {
+    let (mut count, mut us) = (0, Vec::new());
+    while let Some(due) = next().await {
+        count += line.exchange(us.len()).await;
+        us.push(due.elapsed().as_secs_f64() * 1e6);
+    }
+    (count, us)
 }
 
 /// Asks for so many keys, each once.

@@ -10,13 +10,12 @@ mod floor;
 mod load;
 mod table;
 
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::Duration;
 
 use contender::Contender;
 use load::{Load, Wire};
 use table::Figures;
+use tidegate_bench::apart;
 
 const WIRES: [Wire; 5] = [Wire::Resp(1), Wire::Resp(16), Wire::Resp(64), Wire::Http, Wire::Grpc];
 
@@ -43,17 +42,6 @@ fn main() {
         ["apart"] => measure(&Effort::wanted()),
         _ => apart(),
     }
-}
-
-/// Leaves the first processor to the servers, where there is more than one and a way to say so.
-fn apart() -> ! {
-    let me = std::env::current_exe().expect("this program");
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    if count > 1 {
-        let others = format!("1-{}", count - 1);
-        let _ = Command::new("taskset").args(["-c", &others]).arg(&me).arg("apart").exec();
-    }
-    panic!("{}", Command::new(me).arg("apart").exec());
 }
 
 fn measure(effort: &Effort) {
@@ -83,9 +71,9 @@ async fn throughput(contenders: &[Contender], wire: Wire, effort: &Effort) {
     for round in 0..=effort.rounds {
         for (contender, row) in able.iter().zip(&mut rows) {
             let lines = Load::lines(contender, wire).await;
-            let before = contender.cpu_s();
+            let before = contender.process().cpu_s();
             let load = Load::closed(lines, effort.round).await;
-            let cpu_us = (contender.cpu_s() - before) / load.count() as f64 * 1e6;
+            let cpu_us = (contender.process().cpu_s() - before) / load.count() as f64 * 1e6;
             // The first is to get warm.
             if round > 0 {
                 row.add(load.rate(), load.at(0.5), load.at(0.99), cpu_us);
@@ -112,12 +100,12 @@ async fn memory(effort: &Effort) {
     for kind in Contender::all() {
         let name = kind.name();
         let contender = Contender::start(kind);
-        let idle = contender.resident_mb();
+        let idle = contender.process().resident_mb();
         let wire = Wire::Resp(64);
         let full = match contender.port(wire).filter(|_| !contender.is_floor()) {
             Some(_) => {
                 load::fill(&contender, effort.keys).await;
-                format!("{:.1}", contender.resident_mb())
+                format!("{:.1}", contender.process().resident_mb())
             }
             None => "–".to_owned(),
         };

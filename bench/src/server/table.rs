@@ -1,5 +1,7 @@
 //! What was measured, as a table, and as ratios of rounds that ran side by side.
 
+use tidegate_bench::median;
+
 use crate::contender::Contender;
 
 /// The figures of one contender, one per round.
@@ -55,10 +57,4 @@ pub(crate) fn print(contenders: &[&Contender], rows: &[Figures]) {
             other.name()
         );
     }
-}
-
-pub(crate) fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
 }

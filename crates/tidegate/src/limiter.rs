@@ -10,7 +10,7 @@ use crate::builder::{Builder, Place};
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
 use crate::permit::{Acquired, Held, Permit};
-use crate::store::memory::MemoryStore;
+use crate::store::memory::{Hint, MemoryStore};
 
 /// One limit over many keys, in this process.
 ///
@@ -169,7 +169,7 @@ impl<C: Clock> Limiter<C> {
             }
             let (now, limit) = (self.shared.place.clock.now(), &self.shared.limit);
             // Hash all, look where all are, then decide all: no pass waits within itself.
-            let mut places = [(0, 0); AT_ONCE];
+            let mut places = [(0, Hint::default()); AT_ONCE];
             for ((fingerprint, _), key) in places.iter_mut().zip(keys) {
                 *fingerprint = self.fingerprint(key.as_ref());
             }
@@ -177,10 +177,8 @@ impl<C: Clock> Limiter<C> {
             for (fingerprint, hint) in &mut *places {
                 *hint = store.hint(*fingerprint);
             }
-            let take = |(fingerprint, hint): &(u64, usize)| {
-                store.take_hinted(*fingerprint, *hint, limit, now, 1)
-            };
-            decisions.extend(places.iter().map(take));
+            let take = |(fingerprint, hint)| store.take_hinted(fingerprint, hint, limit, now, 1);
+            decisions.extend(places.iter().copied().map(take));
         }
         decisions
     }

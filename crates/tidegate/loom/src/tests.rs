@@ -28,7 +28,7 @@ fn add_one(table: &Table, fingerprint: u64) {
 
 /// The same on the path of known keys.
 fn add_one_known(table: &Table, fingerprint: u64) {
-    while !table.find_at_home(fingerprint, 0).is_some_and(|spot| spot.replace(spot.word() + 1)) {
+    while !table.home(fingerprint).find(fingerprint).is_some_and(|spot| spot.replace(spot.word() + 1)) {
         thread::yield_now();
     }
 }
@@ -115,7 +115,7 @@ fn an_admission_never_lands_on_the_key_that_took_the_place() {
             }
         });
         // Whatever this sees, it may only ever write to key 1.
-        if let Some(spot) = table.find_at_home(1, 0) {
+        if let Some(spot) = table.home(1).find(1) {
             spot.replace(100);
         }
         other.join().unwrap();

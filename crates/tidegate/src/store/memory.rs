@@ -33,6 +33,7 @@ pub use snapshot::SnapshotError;
 use self::budget::Budget;
 use self::overrides::OverridesInMemory;
 use self::readings::ReadingsInMemory;
+pub(crate) use self::table::Hint;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
@@ -206,11 +207,12 @@ impl MemoryStore {
 
     /// Starts to load what a check of `fingerprint` will need, and answers where it is found soonest.
     #[inline]
-    pub(crate) fn hint(&self, fingerprint: u64) -> usize {
+    pub(crate) fn hint(&self, fingerprint: u64) -> Hint<'_> {
         self.table.hint(fingerprint)
     }
 
-    #[inline]
+    /// Never inlined: callers that have this in their midst save more registers than it needs.
+    #[inline(never)]
     pub(crate) fn take(
         &self,
         fingerprint: u64,
@@ -218,7 +220,7 @@ impl MemoryStore {
         now: Timestamp,
         cost: u64,
     ) -> Decision {
-        self.take_hinted(fingerprint, 0, limit, now, cost)
+        self.take_hinted(fingerprint, self.table.home(fingerprint), limit, now, cost)
     }
 
     /// [`MemoryStore::take`], with what [`MemoryStore::hint`] answered.
@@ -230,13 +232,13 @@ impl MemoryStore {
     pub(crate) fn take_hinted(
         &self,
         fingerprint: u64,
-        hint: usize,
+        hint: Hint<'_>,
         limit: &Limit,
         now: Timestamp,
         cost: u64,
     ) -> Decision {
         if let Limit::Gcra(gcra) | Limit::TokenBucket(gcra) = limit
-            && let Some(spot) = self.table.find_at_home(fingerprint, hint)
+            && let Some(spot) = hint.find(fingerprint)
             && let Attempt::Done(decision) = take_gcra(&spot, gcra, now, cost)
         {
             return decision;

@@ -176,7 +176,7 @@ async fn a_failover_is_followed_and_nobody_is_charged_twice() {
     tokio::time::timeout(PATIENT, healed).await.expect("the failover is not followed");
     let took = serves.elapsed();
     // 100 ms are promised, and paced by the outlook; the rest is for a machine that has other things to do.
-    assert!(took < Duration::from_secs(1), "healed {took:?} after the cluster");
+    assert!(took < PATIENT / 4, "healed {took:?} after the cluster");
     until_asked(&store, 500).await;
     let (admitted, errors) = load.end().await;
     let unknown = errors.iter().filter(|error| error.ran() == Ran::Unknown).count() as u64;

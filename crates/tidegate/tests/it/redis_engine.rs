@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::processes::{DEADLINE, RedisServer};
 
 /// Far above what a busy machine adds, and far below what waiting for a hung server would.
-const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(4);
 
 /// A store with a breaker.
 fn guarded(url: impl Into<String>) -> Arc<RedisStore> {

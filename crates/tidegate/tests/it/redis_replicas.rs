@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(50);
 
 /// What the scheduler of a busy machine may add to a promise about time.
-const MARGIN: Duration = Duration::from_millis(250);
+const MARGIN: Duration = Duration::from_secs(1);
 
 fn replicas(timeout: Duration, unconfirmed: Unconfirmed) -> Replicas {
     Replicas { timeout, unconfirmed, ..Replicas::default() }

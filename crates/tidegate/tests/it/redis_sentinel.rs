@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::processes::{RedisSentinel, RedisServer};
 use crate::redis_support::{Load, PATIENT, ask, limit_of, spent, store, take, until_answered};
 
-/// A promise of 100 ms, and what the scheduler of a busy machine may add.
-const SERVES_AGAIN: Duration = Duration::from_millis(100 + 250);
+/// It takes 100 ms. A machine may be busy, and a replaced primary goes on for ten seconds before it knows.
+const SERVES_AGAIN: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_followed_and_nobody_is_charged_twice() {

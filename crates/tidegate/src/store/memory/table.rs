@@ -74,6 +74,23 @@ impl Known<'_> {
     }
 }
 
+/// Where a fingerprint should be looked for first. It may have moved since.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Hint<'t> {
+    line: Option<&'t Bucket>,
+    index: usize,
+}
+
+impl<'t> Hint<'t> {
+    /// Finds a fingerprint there, with nothing but loads. `None` if it is not there, or the line is locked.
+    #[inline]
+    pub(super) fn find(self, fingerprint: u64) -> Option<Known<'t>> {
+        let line = self.line?;
+        let version = line.try_begin()?;
+        Some(Known { line, version, entry: line.find(fingerprint, self.index)? })
+    }
+}
+
 /// Where a fingerprint is, or would be, as of a version of its home line.
 pub(super) struct Spot<'t> {
     line: &'t Bucket,
@@ -146,13 +163,10 @@ impl Table {
         }
     }
 
-    /// Finds a fingerprint in its home line, with nothing but loads. `None` if it is not there, or the line is
-    /// locked.
+    /// The home line of a fingerprint as of now.
     #[inline]
-    pub(super) fn find_at_home(&self, fingerprint: u64, hint: usize) -> Option<Known<'_>> {
-        let line = self.home.get(self.line_of(fingerprint))?;
-        let version = line.try_begin()?;
-        Some(Known { line, version, entry: line.find(fingerprint, hint)? })
+    pub(super) fn home(&self, fingerprint: u64) -> Hint<'_> {
+        Hint { line: self.home.get(self.line_of(fingerprint)), index: 0 }
     }
 
     /// Finds a fingerprint that is in the table, without a lock. `None` if it was not there, or moved meanwhile:
@@ -182,8 +196,9 @@ impl Table {
     /// Brings the line of a fingerprint closer, for a batch: loads do not wait for each other. Answers where on it
     /// to look first.
     #[inline]
-    pub(super) fn hint(&self, fingerprint: u64) -> usize {
-        self.home.get(self.line_of(fingerprint)).map_or(0, |line| line.hint(fingerprint))
+    pub(super) fn hint(&self, fingerprint: u64) -> Hint<'_> {
+        let home = self.home(fingerprint);
+        Hint { index: home.line.map_or(0, |line| line.hint(fingerprint)), ..home }
     }
 
     /// Adds a fingerprint that `spot` found absent.
