@@ -14,14 +14,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use axum::http::StatusCode;
 use tidegate::adaptive::{
-    Adaptive, AdaptiveError, Mode, Reading, Rule, Source as Read, Target, WarmUp,
+    Adaptive, AdaptiveError, Mode, Priority, Reading, Rule, Source as Read, Target, WarmUp,
 };
 use tidegate::{Effective, Policy, Store, SystemClock};
 use tokio::task::JoinSet;
 
 use self::feeds::Fed;
-pub(crate) use self::plan::{ALL, AnswerKind, Ask, By, Plan, Signal, Signals, Source};
+use self::plan::share_at;
+pub(crate) use self::plan::{ALL, AnswerKind, Ask, By, Plan, Pool, Signal, Signals, Source};
 pub(crate) use self::view::Moving;
+use crate::identity::Counted;
 use crate::observed::Observed;
 
 /// Lets limits follow. There is one, and it outlives reloads.
@@ -40,6 +42,8 @@ struct Following {
     plans: Vec<Followed>,
     /// Those whom somebody else than the library tells.
     fed: Vec<Fed>,
+    /// Who gives way first, by policy; empty where nobody is told apart.
+    priorities: BTreeMap<String, Priority>,
 }
 
 /// A plan at work.
@@ -65,8 +69,12 @@ impl Follower {
     }
 
     /// Governs what is planned. A limit that has followed before goes on from where it was.
-    pub(crate) fn prepare(&self, plans: &[Plan]) -> Result<Prepared, String> {
-        let mut following = Following::default();
+    pub(crate) fn prepare(
+        &self,
+        plans: &[Plan],
+        priorities: &BTreeMap<String, Priority>,
+    ) -> Result<Prepared, String> {
+        let mut following = Following { priorities: priorities.clone(), ..Following::default() };
         for plan in plans.iter().filter(|plan| plan.mode != Mode::Off) {
             let effective = match &plan.by {
                 By::Urls { ramp, target } => {
@@ -149,16 +157,24 @@ impl Follower {
         }
     }
 
+    /// How important a request is that falls under a policy, or under none. `None` where nobody is told apart: then all
+    /// may fill the places of a pool.
+    pub(crate) fn priority_of(&self, policy: Option<&str>) -> Option<Priority> {
+        let priorities = &self.following.load().priorities;
+        let own = policy.and_then(|policy| priorities.get(policy).copied());
+        (!priorities.is_empty()).then(|| own.unwrap_or_default())
+    }
+
     /// What a refusal is told with, if not as any other: while part of the limit is taken away.
-    pub(crate) fn shed_status(&self, policy: &str, key: &[u8]) -> Option<StatusCode> {
+    pub(crate) fn shed_status(&self, policy: &str, key: &Counted<'_>) -> Option<StatusCode> {
         let following = self.following.load();
         let own = |followed: &&Followed| {
             followed.plan.policy == policy
                 && followed.plan.shed_status != StatusCode::TOO_MANY_REQUESTS
         };
         let is_less = |Followed { plan, effective }: &&Followed| {
-            let units = effective.units_for(key).filter(|_| effective.is_enforced());
-            units.is_some_and(|units| units < plan.units)
+            let units = key.values().filter_map(|key| effective.units_for(key)).min();
+            effective.is_enforced() && units.is_some_and(|units| units < plan.units)
         };
         let found = following.plans.iter().filter(own).find(is_less);
         found.map(|followed| followed.plan.shed_status)
@@ -171,32 +187,34 @@ impl Follower {
             own.fix(said.get(&signal.target).map(|pressure| signal.at(*pressure)));
         }
         for Followed { plan, .. } in &following.plans {
-            let By::Signals(signals) = &plan.by else { continue };
-            let share = |signal: &Signal| {
+            let share = |signal: &Signal, priority: Option<Priority>| {
                 let pressure = *said.get(&signal.target)?;
-                let own = signals.priority.map(|priority| priority.share(pressure));
-                Some(own.unwrap_or_else(|| signal.share(pressure)))
+                let own = priority.map(|priority| priority.share(pressure));
+                Some(own.unwrap_or_else(|| share_at(&signal.ramp, pressure)))
             };
-            let least = signals.each.iter().filter_map(share).reduce(f64::min);
+            let least = match &plan.by {
+                By::Signals(Signals { each, priority, .. }) => {
+                    each.iter().filter_map(|signal| share(signal, *priority)).reduce(f64::min)
+                }
+                By::Urls { ramp, target } => said.get(target).map(|it| share_at(ramp, *it)),
+            };
             self.runtime.fix(&plan.name(), least.map(|share| share.max(plan.floor_share())));
         }
     }
 }
 
 impl Following {
-    /// Bounds how many are under way to targets whose pool is known; the smallest counts.
+    /// Bounds how many are under way to targets whose pool is told; the smallest counts. What is only tried out bounds
+    /// nothing.
     fn cap(&self, listeners: &BTreeMap<String, Target>) {
         for (name, target) in listeners {
-            let pools = self.plans.iter().filter_map(|followed| followed.plan.pool_of(name));
-            match pools.min() {
-                // What is known of its queue begins anew: only if something else is true of it now.
-                Some(pool) if target.places() != Some(2 * pool) => {
-                    // The configuration has checked the number.
-                    let _ = target.set_pool(pool);
-                }
-                None if target.places().is_some() => target.set_cap(None),
-                _ => {}
-            }
+            let plans = || self.plans.iter().map(|followed| &followed.plan);
+            let known = plans().filter_map(|plan| plan.pool_of(name)?.known()).min();
+            target.know_pool(known);
+            let enforced = plans().filter(|plan| plan.mode == Mode::Enforce);
+            let pool = enforced.filter_map(|plan| plan.pool_of(name)).min_by_key(|it| it.most());
+            // The configuration has checked the number.
+            target.set_cap(pool.and_then(|pool| pool.cap().ok()));
         }
     }
 }

@@ -38,6 +38,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate::Policy;
+use tidegate::adaptive::Priority;
 
 use self::adaptive::Notes;
 pub(crate) use self::doors::DoorRules;
@@ -71,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) policies: BTreeMap<String, Policy>,
     /// The limits that follow the load.
     pub(crate) plans: Vec<Plan>,
+    /// Who gives way first, of policies that say so.
+    pub(crate) priorities: BTreeMap<String, Priority>,
     /// What will not do well, though it can be done.
     pub(crate) warnings: Vec<Problem>,
     pub(crate) doors: DoorRules,
@@ -91,6 +94,7 @@ impl Default for Config {
             key_prefix: KEY_PREFIX.to_owned(),
             policies: BTreeMap::new(),
             plans: Vec::new(),
+            priorities: BTreeMap::new(),
             warnings: Vec::new(),
             doors: DoorRules::default(),
             rls: Arc::default(),
@@ -147,6 +151,9 @@ impl Config {
             policies,
             doors: doors::doors(file, &plans, top, found),
             plans,
+            priorities: maps(file)
+                .filter_map(|(name, options)| Some((name.clone(), adaptive::class_of(options)?)))
+                .collect(),
             warnings,
             rls: Arc::new(Rls { manner: doors::manner(file), ..Rls::default() }),
             collector: telemetry::collector(file.telemetry.as_ref(), &top.of("telemetry"), found),
@@ -157,10 +164,9 @@ impl Config {
 /// The limits that follow the load.
 fn plans(file: &text::File, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Vec<Plan> {
     let mut plans = Vec::new();
-    for (name, policy) in &file.policies {
-        if let text::Policy::Map(options) = policy {
-            plans.extend(adaptive::plans(name, options, &spot.of(name), notes));
-        }
+    let has_places = maps(file).any(|(_, options)| adaptive::bounds_places(options));
+    for (name, options) in maps(file) {
+        plans.extend(adaptive::plans(name, options, has_places, &spot.of(name), notes));
     }
     let count = plans.iter().flat_map(Plan::targets).count();
     if count > SIGNALS_MAX {
@@ -169,6 +175,14 @@ fn plans(file: &text::File, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Vec<Plan>
             .push(spot.problem(format!("follow {count} signals: expected at most {SIGNALS_MAX}")));
     }
     plans
+}
+
+/// The policies that say more than a line.
+fn maps(file: &text::File) -> impl Iterator<Item = (&String, &text::PolicyOptions)> {
+    file.policies.iter().filter_map(|(name, policy)| match policy {
+        text::Policy::Map(options) => Some((name, &**options)),
+        text::Policy::Line(_) => None,
+    })
 }
 
 /// Step one: what was written, with its places.

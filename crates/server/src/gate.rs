@@ -76,8 +76,14 @@ impl Snapshot {
                 ));
             }
         }
+        let before = before.and_then(|before| before.proxy.as_ref());
+        let proxy = match &config.proxy {
+            Some(settings) => Some(Proxy::build(settings, before.map(|it| &**it))?.into()),
+            // The door stays open until the next start, and needs somewhere to pass requests on to.
+            None => before.cloned(),
+        };
         // Last of all: whoever follows what was before is told otherwise here.
-        let prepared = follower.prepare(&config.plans)?;
+        let prepared = follower.prepare(&config.plans, &config.priorities)?;
         let mut written = config.policies.clone();
         written.extend(of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
         let builder = written.iter().fold(builder, |builder, (name, policy)| {
@@ -89,12 +95,6 @@ impl Snapshot {
                 tracing::warn!(policy = policy.name(), %problem, "runs without leases");
             }
         }
-        let before = before.and_then(|before| before.proxy.as_ref());
-        let proxy = match &config.proxy {
-            Some(settings) => Some(Proxy::build(settings, before.map(|it| &**it))?.into()),
-            // The door stays open until the next start, and needs somewhere to pass requests on to.
-            None => before.cloned(),
-        };
         follower.follow(prepared);
         let written = Arc::new(written);
         Ok(Self { engine, http, rules, rls, proxy, follower, written })
@@ -109,8 +109,12 @@ impl Snapshot {
 
     /// What a refusal is: 429, unless a limit that gives way to the load wants it told apart.
     pub(crate) fn refusal_status(&self, found: &Found<'_>) -> StatusCode {
-        let shed = self.follower.shed_status(found.policy, &found.key);
-        shed.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+        self.shed_status(found).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+    }
+
+    /// What such a limit wants it told with, while it gives way.
+    pub(crate) fn shed_status(&self, found: &Found<'_>) -> Option<StatusCode> {
+        self.follower.shed_status(found.policy, &found.key)
     }
 
     /// What is known of each upstream of the proxy.
@@ -202,11 +206,11 @@ impl Gate {
     pub(crate) fn tell_reserved(
         &self,
         check: &Check<'_>,
-        reservation: &Result<Reservation, CheckError>,
+        reservation: Result<Reservation, &CheckError>,
     ) {
         match reservation {
             Ok(place) => {
-                self.metrics.reserved(check.policy, place);
+                self.metrics.reserved(check.policy, &place);
                 if !place.accepted() {
                     self.refused(check, check.policy, check.policy, place.retry_after_us());
                 }

@@ -67,12 +67,37 @@ impl DoorName {
     }
 }
 
+/// Why the proxy turned somebody away whom no limit has refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shed {
+    /// As many are under way as the pool behind can bear.
+    InFlight,
+    /// As many are under way as there may be at all.
+    Requests,
+    /// As many wait in leaky buckets as may.
+    Waiting,
+}
+
+impl Shed {
+    const ALL: [Self; 3] = [Self::InFlight, Self::Requests, Self::Waiting];
+
+    /// As the setting is called that bounds it.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::InFlight => "in_flight",
+            Self::Requests => "max_requests",
+            Self::Waiting => "max_waiting",
+        }
+    }
+}
+
 /// All that is counted. It outlives reloads of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     policies: Policies,
     doors: [DoorCounts; DoorName::ALL.len()],
     store_errors: Striped<{ Trouble::ALL.len() }>,
+    shed: Striped<{ Shed::ALL.len() }>,
     reloads: Reloads,
     store: ArcSwapOption<View>,
 }
@@ -138,6 +163,11 @@ impl Metrics {
             self.store_errors.add(error.trouble() as usize, count);
         }
         self.policies.add(policy, Outcome { status: Status::Error, source: None }, count);
+    }
+
+    /// The proxy turned somebody away.
+    pub(crate) fn shed(&self, why: Shed) {
+        self.shed.add(why as usize, 1);
     }
 
     /// `count` checks have been answered since `since_us` of the [steady clock](Clock::steady_us): each counts with

@@ -82,16 +82,33 @@ impl Observed {
 
     /// A request leaves for a URL of a target. It is measured for those who follow it, until what is returned ends.
     /// `None` if as many are under way as the pool of the target can bear.
-    pub(crate) fn enter(&self, target: &str, url: &str) -> Option<Vec<Observation>> {
-        let mut entered = Some(Vec::new());
-        self.listening(target, |_, listener| {
-            let place = listener.enter(Priority::Default).map(|place| place.of_url(url));
-            match (&mut entered, place) {
-                (Some(entered), Some(place)) => entered.push(place),
-                _ => entered = None,
+    pub(crate) fn enter(
+        &self,
+        target: &str,
+        url: &str,
+        priority: Option<Priority>,
+    ) -> Option<Vec<Observation>> {
+        let (mut entered, mut is_full) = (Vec::new(), false);
+        self.listening(target, |_, listener| match listener.enter(priority) {
+            Some(place) if !is_full => entered.push(place.of_url(url)),
+            place => {
+                is_full = true;
+                place.into_iter().for_each(Observation::refused);
             }
         });
-        entered
+        if is_full {
+            // Whoever is turned away was never under way to any of them.
+            entered.drain(..).for_each(Observation::refused);
+            return None;
+        }
+        Some(entered)
+    }
+
+    /// Whether a request to a target would find a place there, without taking it.
+    pub(crate) fn has_place(&self, target: &str, priority: Option<Priority>) -> bool {
+        let mut has_place = true;
+        self.listening(target, |_, listener| has_place &= listener.has_place(priority));
+        has_place
     }
 
     /// Notes an answer to a request that was measured so.
@@ -308,6 +325,34 @@ mod tests {
         assert_eq!(observed.note("one more", 1, true, at(1)), Err(TooManyTargets));
         assert_eq!(observed.note("one more", 1, true, at(90)), Ok(()));
         assert_eq!(observed.summaries(at(90)).len(), 1);
+    }
+
+    #[test]
+    fn who_finds_no_place_is_not_noted_anywhere() {
+        let (observed, runtime) = (Observed::default(), tidegate::adaptive::Adaptive::default());
+        let names = ["app", ALL];
+        observed.tell(names.map(|name| (name.to_owned(), runtime.target(name))).into());
+        for full in names {
+            let target = runtime.target(full);
+            target.set_pool(1).unwrap();
+            assert!(observed.has_place("app", None));
+            let held: Vec<_> = (0..3).filter_map(|_| observed.enter("app", "/", None)).collect();
+            assert_eq!(held.len(), 2, "{full}");
+            assert!(
+                !observed.has_place("app", None)
+                    && observed.has_place("other", None) == (full == "app")
+            );
+            for other in names {
+                let known = runtime.target(other);
+                assert_eq!(
+                    (known.in_flight(), known.busiest_urls(1)[0].1.count % 2),
+                    (2, 0),
+                    "{other}"
+                );
+            }
+            drop(held);
+            target.set_cap(None);
+        }
     }
 
     #[test]

@@ -260,8 +260,11 @@ impl Adaptive {
         mode: Mode,
     ) -> Effective {
         let mut pages = lock(&self.shared.pages);
-        let effective = pages.get(name).map_or_else(Effective::default, Pages::effective);
-        pages.insert(name.to_owned(), Pages::new(effective.clone(), units, ramp, target, mode));
+        let before = pages.get(name);
+        let fixed = before.and_then(Pages::fixed);
+        let effective = before.map_or_else(Effective::default, Pages::effective);
+        let next = Pages::new(effective.clone(), units, ramp, target, mode, fixed);
+        pages.insert(name.to_owned(), next);
         effective
     }
 
@@ -282,7 +285,7 @@ impl Adaptive {
     }
 
     /// Sets a limit to a share of itself, whatever its signals say, or lets it follow them again. `false` if nothing is
-    /// governed under this name. It holds on this node alone: [`Target::fix`] is for all.
+    /// governed under this name. It holds on this node alone: [`Target::fix`] is for all. Of URLs, all have this share.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Rule};
@@ -296,7 +299,10 @@ impl Adaptive {
     /// ```
     pub fn fix(&self, name: &str, share: Option<f64>) -> bool {
         let governor = lock(&self.shared.governors).get(name).cloned();
-        governor.is_some_and(|governor| governor.fix(share))
+        match governor {
+            Some(governor) => governor.fix(share),
+            None => lock(&self.shared.pages).get(name).is_some_and(|pages| pages.fix(share)),
+        }
     }
 
     /// What is in force of each limit that follows a rule, by name.

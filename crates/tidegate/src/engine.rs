@@ -7,6 +7,7 @@ mod in_force;
 mod loaded;
 mod overrides;
 mod question;
+mod queued;
 mod settle;
 mod stores;
 mod successor;
@@ -24,6 +25,7 @@ pub use error::{BuildError, CheckError};
 use loaded::{Loaded, Table};
 pub use overrides::{OverrideError, RunTimeOverrides};
 pub use question::{Check, Key};
+pub use queued::Queued;
 use stores::Stores;
 use successor::Kept;
 pub use together::Together;
@@ -485,13 +487,12 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(&self, check: &Check<'_>) -> Reply<'_, Reservation, CheckError> {
-        self.find_turn(check).map_or_else(
-            |error| Reply::ready(Err(error)),
-            |found| match found {
-                Ok(turn) => self.shape(check.policy, &turn),
-                Err(reservation) => Reply::ready(Ok(reservation)),
-            },
-        )
+        self.queue(check).then(|queued| {
+            let queued = queued?;
+            let reservation = queued.reservation();
+            queued.keep();
+            Ok(reservation)
+        })
     }
 
     /// What a question to a shaper asks of the store, or the answer if an override has it.

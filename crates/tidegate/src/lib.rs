@@ -62,7 +62,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use effective::Effective;
 pub use engine::{
     Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, Key, OverrideError,
-    PolicyView, RunTimeOverrides, Together,
+    PolicyView, Queued, RunTimeOverrides, Together,
 };
 pub use limiter::Limiter;
 pub use permit::{Acquired, BadPermitId, Permit, PermitId};

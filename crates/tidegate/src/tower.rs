@@ -317,7 +317,8 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         self.observing(target)
     }
 
-    /// How important its requests are to what is observed: only what is critical may fill all places of a cap.
+    /// How important its requests are to what is observed. A fifth of the places of a cap is then kept for what is
+    /// critical; a layer that does not say may fill them all, so that of several either all should say or none.
     ///
     /// ```
     /// # use tidegate::{Limiter, adaptive::{Adaptive, Priority}, tower::RateLimitLayer};
@@ -329,7 +330,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     /// ```
     #[cfg(feature = "adaptive")]
     pub fn priority(mut self, priority: crate::adaptive::Priority) -> Self {
-        self.rules.watch.priority = priority;
+        self.rules.watch.priority = Some(priority);
         self
     }
 

@@ -16,6 +16,10 @@ use crate::service::Service;
 /// The load, as a multiple of what the app can carry at best.
 const OVERLOAD: f64 = 3.0;
 
+/// A tenth more than the app can carry; and so much that only the cap bounds.
+const LIMIT: &str = "440/s";
+const NO_LIMIT: &str = "1000000/s";
+
 /// And when it has little to do.
 const LIGHT: f64 = 0.2;
 
@@ -59,12 +63,34 @@ impl Demo {
         let direct = self.overload(&app, &app.client, carried).await?;
 
         eprintln!("the same through tidegate");
-        let gate = self.gate(&app).await?;
+        let gate = self.gate(&app, LIMIT).await?;
         let client = Client::new(&gate.url);
         let unloaded_behind = self.light(&app, &client, carried).await?;
         let behind = self.overload(&app, &client, carried).await?;
+        drop(gate);
+
+        eprintln!("what its parts do alone");
+        let limit = self.static_limit(&app).await?;
+        let limit_alone = self.part(&app, &limit, carried).await?;
+        drop(limit);
+        let cap = self.gate(&app, NO_LIMIT).await?;
+        let cap_alone = self.part(&app, &cap, carried).await?;
         let verdict = Verdict::new(&best, &unloaded, &direct, &behind);
-        Ok(Report { best, unloaded, direct, unloaded_behind, behind, verdict })
+        Ok(Report {
+            best,
+            unloaded,
+            direct,
+            unloaded_behind,
+            behind,
+            limit_alone,
+            cap_alone,
+            verdict,
+        })
+    }
+
+    async fn part(&self, app: &Site, gate: &Service, carried: f64) -> Fallible<Figures> {
+        let client = Client::new(&gate.url);
+        app.measured(load::open(&client, carried * OVERLOAD, self.effort.short)).await
     }
 
     async fn light(&self, app: &Site, client: &Client, carried: f64) -> Fallible<Figures> {
@@ -75,10 +101,18 @@ impl Demo {
         app.measured(load::open(client, carried * OVERLOAD, self.effort.long)).await
     }
 
-    async fn gate(&self, app: &Site) -> Fallible<Service> {
+    async fn gate(&self, app: &Site, limit: &str) -> Fallible<Service> {
         let mut tidegate = Command::new(&self.tidegate);
         tidegate.args(["serve", "-c"]).arg(&self.config).env("RUST_LOG", "error");
-        tidegate.env("APP_URL", &app.service.url);
+        tidegate.env("APP_URL", &app.service.url).env("LIMIT", limit);
+        Service::start(&mut tidegate, "passes requests on from ").await
+    }
+
+    /// The same limit, and nothing that follows or bounds. All people have one address here.
+    async fn static_limit(&self, app: &Site) -> Fallible<Service> {
+        let mut tidegate = Command::new(&self.tidegate);
+        tidegate.args(["proxy", "--listen", "127.0.0.1:0", "--limit", LIMIT]);
+        tidegate.args(["--upstream", &app.service.url]).env("RUST_LOG", "error");
         Service::start(&mut tidegate, "passes requests on from ").await
     }
 }

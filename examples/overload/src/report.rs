@@ -16,6 +16,9 @@ pub(crate) struct Report {
     /// Through tidegate.
     pub(crate) unloaded_behind: Figures,
     pub(crate) behind: Figures,
+    /// Through its limit as a static one, and through its cap under a limit that does not bind.
+    pub(crate) limit_alone: Figures,
+    pub(crate) cap_alone: Figures,
     pub(crate) verdict: Verdict,
 }
 
@@ -82,6 +85,8 @@ impl fmt::Display for Report {
         table(f, &rows)?;
         writeln!(f, "\nThrough tidegate\n")?;
         table(f, &[("unloaded", &self.unloaded_behind), ("3 × the load", &self.behind)])?;
+        writeln!(f, "\nIts parts alone, under 3 × the load\n")?;
+        table(f, &[("static limit", &self.limit_alone), ("in-flight cap", &self.cap_alone)])?;
         writeln!(f, "\nGood answers, second by second, under 3 × the load\n")?;
         let best = self.best.goodput_per_s;
         writeln!(f, "    without  {}", sparkline(&self.direct.good_by_second, best))?;
@@ -96,13 +101,13 @@ impl fmt::Display for Report {
 fn table(f: &mut fmt::Formatter<'_>, rows: &[(&str, &Figures)]) -> fmt::Result {
     writeln!(
         f,
-        "|              | people/s | requests/s | goodput/s | p50 ms | p99 ms | 5xx of the app | timed out | refused |\n\
-         |--------------|---------:|-----------:|----------:|-------:|-------:|---------------:|----------:|--------:|"
+        "|               | people/s | requests/s | goodput/s | p50 ms | p99 ms | 5xx of the app | timed out | refused |\n\
+         |---------------|---------:|-----------:|----------:|-------:|-------:|---------------:|----------:|--------:|"
     )?;
     for (name, it) in rows {
         writeln!(
             f,
-            "| {name:<12} | {:>8.0} | {:>10.0} | {:>9.0} | {:>6} | {:>6} | {:>14} | {:>9} | {:>7} |",
+            "| {name:<13} | {:>8.0} | {:>10.0} | {:>9.0} | {:>6} | {:>6} | {:>14} | {:>9} | {:>7} |",
             it.people_per_s,
             it.requests_per_s,
             it.goodput_per_s,

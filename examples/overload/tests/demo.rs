@@ -35,7 +35,7 @@ fn an_app_and_its_database_are_loaded_with_and_without_tidegate() {
     assert!(output.status.success(), "{}", output.status);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let figure = |run: &str, name: &str| report[run][name].as_f64().expect(name);
-    for run in ["best", "unloaded", "unloaded_behind", "behind"] {
+    for run in ["best", "unloaded", "unloaded_behind", "behind", "cap_alone"] {
         assert!(figure(run, "goodput_per_s") > 0.0, "{run}: {report:#}");
     }
     // How many of these are answered in time is a matter of speed.

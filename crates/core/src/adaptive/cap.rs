@@ -77,6 +77,19 @@ impl Cap {
         whole(self.places)
     }
 
+    /// Whether another one bounds the same pool in the same way, wherever either has come to.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::{Cap, CapSample};
+    /// let mut cap = Cap::gradient(16)?;
+    /// cap.step(CapSample { latency_ms: 300.0, baseline_ms: 30.0, in_flight: 32, is_stale: false });
+    /// assert!(cap.is_like(&Cap::gradient(16)?) && !cap.is_like(&Cap::fixed(16)?));
+    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.follows == other.follows && self.pool.total_cmp(&other.pool).is_eq()
+    }
+
     /// One tick. A fixed cap stays as it is, and what is no number is ignored.
     pub fn step(&mut self, sample: CapSample) {
         let allowed_ms = TOLERANCE * sample.baseline_ms;

@@ -17,6 +17,10 @@ impl Crowd {
         Self { places, counted_at: None, waited_us: 0 }
     }
 
+    pub(super) const fn places(&self) -> u64 {
+        self.places
+    }
+
     /// Until now so many were under way.
     pub(super) fn count(&mut self, running: u64, now: Timestamp) {
         let since = self.counted_at.map_or(0, |before| now.since(before).as_micros());

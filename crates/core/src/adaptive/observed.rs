@@ -92,6 +92,20 @@ impl Observed {
         Self { crowd: Some(Crowd::of(places)), ..Self::default() }
     }
 
+    /// The same for a target that is known already, or not any more: what was learnt of it stays.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::Observed;
+    /// let mut observed = Observed::default();
+    /// observed.set_pool(Some(4));
+    /// assert_eq!(observed, Observed::of_pool(4));
+    /// ```
+    pub fn set_pool(&mut self, places: Option<u64>) {
+        if self.crowd.as_ref().map(Crowd::places) != places {
+            self.crowd = places.map(Crowd::of);
+        }
+    }
+
     /// A request leaves for the target.
     pub fn begin(&mut self, now: Timestamp) {
         self.count_crowd(now);

@@ -56,7 +56,7 @@ impl Output {
     /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
     /// ```
     pub fn of(&self, limit: u64) -> u64 {
-        self.at(self.share, limit)
+        self.enforced(units(self.share, limit, self.floor), limit)
     }
 
     /// Whether what was computed counts.
@@ -83,12 +83,27 @@ impl Output {
     /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
     /// ```
     pub fn of_priority(&self, priority: Priority, limit: u64) -> u64 {
-        self.at(priority.share(self.pressure).min(self.ceiling), limit)
+        self.enforced(self.computed_of_priority(priority, limit), limit)
     }
 
-    fn at(&self, share: f64, limit: u64) -> u64 {
+    /// What it would be if it were enforced.
+    ///
+    /// ```
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::{Chain, Controller, Mode, Priority, Reading, Settings};
+    /// let settings = Settings::of([Chain::pressure("db")])?.mode(Mode::Shadow);
+    /// let output = Controller::new(settings, 100)?.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
+    /// assert_eq!(output.of_priority(Priority::Batch, 100), 100);
+    /// assert_eq!(output.computed_of_priority(Priority::Batch, 100), 50);
+    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn computed_of_priority(&self, priority: Priority, limit: u64) -> u64 {
+        units(priority.share(self.pressure).min(self.ceiling), limit, self.floor)
+    }
+
+    fn enforced(&self, computed: u64, limit: u64) -> u64 {
         match self.mode {
-            Mode::Enforce => units(share, limit, self.floor),
+            Mode::Enforce => computed,
             Mode::Off | Mode::Shadow => limit,
         }
     }

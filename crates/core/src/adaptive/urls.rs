@@ -119,6 +119,22 @@ impl Urls {
         }
     }
 
+    /// It was refused after all: nothing is known of it, as if it had never begun.
+    ///
+    /// ```
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::{UrlSummary, Urls};
+    /// # let (mut urls, now) = (Urls::default(), Timestamp::from_micros(1_700_000_000_000_000));
+    /// let ticket = urls.begin("/report", now);
+    /// urls.take_back(ticket);
+    /// assert_eq!(urls.summary("/report", now), UrlSummary::default());
+    /// ```
+    pub fn take_back(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entry_mut(ticket.place) {
+            entry.take_back(ticket.begun);
+        }
+    }
+
     /// One of which somebody else tells: it took so long, and has just ended.
     ///
     /// ```
@@ -269,6 +285,16 @@ impl Entry {
     fn end(&mut self, begun: Timestamp, now: Timestamp) {
         self.ended(now.since(begun), now);
         self.running.end(begun);
+    }
+
+    fn take_back(&mut self, begun: Timestamp) {
+        self.running.end(begun);
+        let second = begun.as_micros() / SLOT_US;
+        // A minute later it is forgotten anyway.
+        if self.newest.saturating_sub(second) < SLOTS as u64 {
+            let count = &mut self.begun[slot_of(second)];
+            *count = count.saturating_sub(1);
+        }
     }
 
     fn note(&mut self, took: Duration, now: Timestamp) {

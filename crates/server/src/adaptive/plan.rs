@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{StatusCode, Uri};
-use tidegate_core::adaptive::{Chain, Mode, Priority, Ramp};
+use tidegate_core::adaptive::{AdaptiveError, Cap, Chain, Mode, Priority, Ramp};
 
 /// The target of all that is observed, whatever it is called.
 pub(crate) const ALL: &str = "all";
@@ -38,8 +38,41 @@ pub(crate) struct Signals {
     pub(crate) floor: u64,
     pub(crate) warm_up_on_start: bool,
     pub(crate) priority: Option<Priority>,
-    /// How many places the pool of the observed target has.
-    pub(crate) pool: Option<u64>,
+    /// The pool of the observed target, which bounds how many are under way.
+    pub(crate) pool: Option<Pool>,
+}
+
+/// How many a target can work on at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pool {
+    /// So many.
+    Known(u64),
+    /// So many at least, and perhaps four times as many.
+    Guessed(u64),
+}
+
+impl Pool {
+    pub(crate) fn cap(self) -> Result<Cap, AdaptiveError> {
+        match self {
+            Self::Known(places) => Cap::fixed(places),
+            Self::Guessed(places) => Cap::gradient(places),
+        }
+    }
+
+    pub(super) const fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(places) => Some(places),
+            Self::Guessed(_) => None,
+        }
+    }
+
+    /// The most that may ever be under way.
+    pub(super) const fn most(self) -> u64 {
+        match self {
+            Self::Known(places) => places.saturating_mul(2),
+            Self::Guessed(places) => places.saturating_mul(4),
+        }
+    }
 }
 
 /// One signal, and what is made of it.
@@ -129,8 +162,8 @@ impl Plan {
         url.into_iter().chain(observed.map(|signal| signal.target.as_str()))
     }
 
-    /// How many places the pool of a target has, if it says so.
-    pub(crate) fn pool_of(&self, target: &str) -> Option<u64> {
+    /// The pool of a target, if it says so.
+    pub(crate) fn pool_of(&self, target: &str) -> Option<Pool> {
         let By::Signals(signals) = &self.by else { return None };
         let queues = |it: &Signal| it.source == Source::QueueWait && it.target == target;
         signals.pool.filter(|_| signals.each.iter().any(queues))
@@ -159,10 +192,10 @@ impl Signal {
         let ends = self.ramp.ends();
         ends.x_lo + pressure * (ends.x_hi - ends.x_lo)
     }
+}
 
-    /// The share of the limit that is left at a pressure.
-    pub(crate) fn share(&self, pressure: f64) -> f64 {
-        let ends = self.ramp.ends();
-        (ends.y_lo + pressure * (ends.y_hi - ends.y_lo)).clamp(ends.y_hi, ends.y_lo)
-    }
+/// The share of a limit that is left at a pressure.
+pub(super) fn share_at(ramp: &Ramp, pressure: f64) -> f64 {
+    let ends = ramp.ends();
+    (ends.y_lo + pressure * (ends.y_hi - ends.y_lo)).clamp(ends.y_hi, ends.y_lo)
 }

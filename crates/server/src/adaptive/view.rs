@@ -70,18 +70,25 @@ impl Follower {
     fn each(&self) -> Vec<(Plan, Moving)> {
         let named = |status: Status| (status.name.clone(), status);
         let status: BTreeMap<_, _> = self.runtime.status().into_iter().map(named).collect();
-        let moving = |Followed { plan, .. }: &Followed| {
+        let moving = |followed: &Followed| {
+            let plan = &followed.plan;
             let moving = match &plan.by {
                 By::Signals(_) => moving(plan, status.get(&plan.name())?),
-                By::Urls { .. } => self.of_urls(plan),
+                By::Urls { .. } => self.of_urls(followed),
             };
             Some((plan.clone(), moving))
         };
         self.following.load().plans.iter().filter_map(moving).collect()
     }
 
-    fn of_urls(&self, plan: &Plan) -> Moving {
+    fn of_urls(&self, followed: &Followed) -> Moving {
+        let plan = &followed.plan;
         let By::Urls { ramp, target } = &plan.by else { return still(plan) };
+        if let Some(pressure) = self.observed.said().get(target) {
+            let effective = followed.effective.units().unwrap_or(plan.units);
+            let binding = Some("operator".to_owned());
+            return Moving { effective, pressure: *pressure, binding, ..still(plan) };
+        }
         let busiest = self.runtime.target(target).busiest_urls(URLS_MAX).into_iter();
         let means = busiest.map(|(url, summary)| (url, summary.mean_ms));
         let slowest = means.max_by(|(_, one), (_, other)| one.total_cmp(other));

@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
+use tidegate::{Engine, Member, Policy};
+
 use super::{Failure, OK, serve};
 use crate::config::{Config, DoorRules, Listen, Listens, Problem, StoreChoice};
 use crate::doors::forward_auth::{Match, Route};
 use crate::doors::proxy::{Settings, Target};
+use crate::identity::{CountedBy, KeyParts};
 use crate::listen::Address;
 use crate::reload::Source;
 use crate::systemd::Sockets;
@@ -17,6 +20,7 @@ Examples:
   tidegate proxy --upstream unix:/run/app.sock --limit 240/min --store redis://127.0.0.1:6379
   tidegate proxy --upstream http://127.0.0.1:3000 --upstream http://127.0.0.1:3001   both in turn
   tidegate proxy --upstream http://127.0.0.1:3000 --adaptive   every URL by its own response time
+  tidegate proxy --upstream http://127.0.0.1:3000 --limit 240/min --adaptive   both in one step
 
 Then: curl -i http://127.0.0.1:8000/
 Everything else, such as limits by path or user, TLS and health checks, is said in a file:
@@ -37,7 +41,7 @@ pub(crate) struct Args {
     /// How much each client address may ask for, like `240/min` or `10/s burst 50`; without it nobody is refused
     #[arg(long, value_name = "LIMIT")]
     limit: Option<String>,
-    /// Limit each URL by its own response time, from 240 a minute to 4; instead of --limit
+    /// Limit each URL by its own response time, from 240 a minute to 4; with --limit, both have to admit
     #[arg(long)]
     adaptive: bool,
     /// Where to listen: an address, or `unix:/run/proxy.sock`; port 0 takes any free one
@@ -66,13 +70,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn config(args: &Args) -> Result<Config, String> {
     let written = match (&args.limit, args.adaptive) {
         (Some(limit), false) => written(limit)?,
-        (None, true) => written_by_url()?,
+        (None, true) => by_url()?,
         (None, false) => Config::default(),
-        (Some(_), true) => {
-            return Err(
-                "--adaptive and --limit: a route has one policy, give one of them".to_owned()
-            );
-        }
+        (Some(limit), true) => both(&written(limit)?, by_url()?)?,
     };
     let Config { policies, plans, doors, .. } = written;
     let every = Route::new(Match::default(), POLICY, None, 1).ok();
@@ -106,11 +106,34 @@ fn written(limit: &str) -> Result<Config, String> {
 }
 
 /// Every URL by its own response time: from 240 to 4 a minute.
-fn written_by_url() -> Result<Config, String> {
-    let policy =
-        "{ key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency } }";
+fn by_url() -> Result<Config, String> {
+    let url = "name: url, key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency }";
+    let policy = format!("{{ all: [{{ {url} }}] }}");
     let written = Config::parse(&format!("policies: {{ {POLICY}: {policy} }}"), &|_| None);
     written.map_err(|found| found.into_iter().map(|problem| problem.message).collect())
+}
+
+/// A client's limit and that of the URL, in one step: who is refused by one is not charged by the other.
+fn both(client: &Config, mut url: Config) -> Result<Config, String> {
+    let limits = |config: &Config| -> Result<Vec<Member>, String> {
+        let policy = config.policies.get(POLICY).cloned().unwrap_or_else(Policy::all);
+        let engine = Engine::builder().policy(POLICY, policy).build();
+        let engine = engine.map_err(|error| error.to_string())?;
+        Ok(engine.policies().flat_map(|policy| policy.members()).cloned().collect())
+    };
+    let of_client = limits(client)?;
+    if of_client.is_empty() {
+        return Err("--limit: a leaky bucket delays, and cannot stand beside --adaptive".to_owned());
+    }
+    let add = |policy: Policy, member: Member| policy.limit_by("client", "client_ip", member.limit);
+    let policy = of_client.into_iter().fold(Policy::all(), add);
+    let add = |policy: Policy, member: Member| policy.limit_by("url", "url", member.limit);
+    let policy = limits(&url)?.into_iter().fold(policy, add);
+    url.policies.insert(POLICY.to_owned(), policy);
+    let each = [("client_ip", KeyParts::default()), ("url", KeyParts::path())];
+    let each = each.map(|(name, parts)| (name.to_owned(), parts));
+    url.doors.policy_keys.insert(POLICY.to_owned(), CountedBy::Each(each.into()));
+    Ok(url)
 }
 
 #[cfg(test)]
@@ -152,7 +175,7 @@ mod tests {
     fn what_makes_no_sense_is_told() {
         let told = config(&args(Some("240"), false)).unwrap_err();
         assert_eq!(told, "--limit: `240` does not say in what time: expected a rate like 100/min");
-        let both = config(&args(Some("240/min"), true)).unwrap_err();
-        assert!(both.contains("give one of them"), "{both}");
+        let both = config(&args(Some("leaky-bucket 2/s max-wait 5s"), true)).unwrap_err();
+        assert!(both.starts_with("--limit: a leaky bucket delays"), "{both}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use tidegate::Limit;
-use tidegate_core::adaptive::{Cap, Chain, Mode, Priority, Ramp, Settings, Signal as SignalKind};
+use tidegate_core::adaptive::{Chain, Mode, Priority, Ramp, Settings, Signal as SignalKind};
 
 use self::source::Kind;
 use self::tuning::{Tuned, Tuning};
@@ -16,7 +16,7 @@ use super::limit::{self, Checked};
 use super::node::Spot;
 use super::problem::Problem;
 use super::text::{self, Adaptive, AdaptiveMode, OneOrMany, PolicyOptions, RampWord};
-use crate::adaptive::{By, Plan, Signal, Signals, Source};
+use crate::adaptive::{By, Plan, Pool, Signal, Signals, Source};
 
 /// How often a limit follows.
 const TICK: Duration = Duration::from_secs(1);
@@ -34,12 +34,29 @@ struct Subject<'a> {
     limit: Limit,
     by_url: bool,
     priority: Option<text::Priority>,
+    /// Whether some policy bounds how many are under way: then a priority says who finds a place.
+    has_places: bool,
+}
+
+/// Whether any limit of a policy bounds how many are under way.
+pub(crate) fn bounds_places(options: &PolicyOptions) -> bool {
+    let members = options.all.iter().chain(&options.any).flatten();
+    let all = members.filter_map(|member| member.adaptive.as_ref()).chain(&options.adaptive);
+    all.into_iter().any(|adaptive| adaptive.in_flight.is_some())
+}
+
+/// Who of all requests finds a place first: as a policy says, or the last among its limits.
+pub(crate) fn class_of(options: &PolicyOptions) -> Option<Priority> {
+    let members = options.all.iter().chain(&options.any).flatten();
+    let of_members = members.filter_map(|member| member.priority.map(priority)).max();
+    options.priority.map(priority).or(of_members)
 }
 
 /// All limits of a policy that move. Limits that are wrong have been told by whoever reads limits.
 pub(crate) fn plans(
     policy: &str,
     options: &PolicyOptions,
+    has_places: bool,
     spot: &Spot<'_>,
     notes: &mut Notes<'_>,
 ) -> Vec<Plan> {
@@ -48,7 +65,8 @@ pub(crate) fn plans(
     let Some((field, members)) = several else {
         let by_url = options.key.as_ref().is_some_and(is_url);
         let (name, text) = (options.name.as_deref().unwrap_or_default(), options.limit_text());
-        let own = Own { name, text: &text, adaptive: options.adaptive.as_ref(), by_url };
+        let adaptive = options.adaptive.as_ref();
+        let own = Own { name, text: &text, adaptive, by_url, has_places };
         return own.plan(policy, options.priority, spot, notes).into_iter().collect();
     };
     if options.adaptive.is_some() {
@@ -58,7 +76,8 @@ pub(crate) fn plans(
     let plan = |(index, member): (usize, &text::Member)| {
         let by_url = member.key.as_deref() == Some("url");
         let (name, text) = (member.name.as_deref().unwrap_or_default(), member.limit_text());
-        let own = Own { name, text: &text, adaptive: member.adaptive.as_ref(), by_url };
+        let adaptive = member.adaptive.as_ref();
+        let own = Own { name, text: &text, adaptive, by_url, has_places };
         let inherited = options.priority.filter(|_| member.adaptive.is_some());
         let priority = member.priority.or(inherited);
         own.plan(policy, priority, &spot.of(field).item(index), notes)
@@ -72,6 +91,7 @@ struct Own<'a> {
     text: &'a text::Limit,
     adaptive: Option<&'a Adaptive>,
     by_url: bool,
+    has_places: bool,
 }
 
 impl Own<'_> {
@@ -83,8 +103,9 @@ impl Own<'_> {
         notes: &mut Notes<'_>,
     ) -> Option<Plan> {
         let Some(adaptive) = self.adaptive else {
-            if priority.is_some() {
-                let message = "goes with `adaptive`: without it nothing gives way";
+            if priority.is_some() && !self.has_places {
+                let message = "goes with `adaptive`, or with an `in_flight` of another policy: \
+                               without them nothing gives way";
                 notes.found.push(spot.of("priority").problem(message));
             }
             return None;
@@ -100,8 +121,8 @@ impl Own<'_> {
             }
             Checked::Limit(limit) => limit,
         };
-        let (limit_name, by_url) = (self.name, self.by_url);
-        let subject = Subject { policy, limit_name, limit, by_url, priority };
+        let Self { name: limit_name, by_url, has_places, .. } = *self;
+        let subject = Subject { policy, limit_name, limit, by_url, priority, has_places };
         subject.plan(adaptive, spot, notes)
     }
 }
@@ -165,7 +186,7 @@ impl Subject<'_> {
         }
         let settings = Settings::of(each.iter().map(|signal| signal.chain.clone()));
         spot.note(settings, notes.found)?;
-        let pool = match text.in_flight {
+        let pool = match &text.in_flight {
             Some(pool) => Some(self::pool(pool, &each, &spot.of("in_flight"), notes.found)?),
             None => None,
         };
@@ -265,14 +286,25 @@ impl Subject<'_> {
                 "does not belong to URLs, whose limits are what the mean of a minute says";
             found.push(spot.of(field).problem(message));
         }
-        if self.priority.is_some() {
-            found.push(spot.problem("follows URLs, which have no `priority`"));
+        if self.priority.is_some() && !self.has_places {
+            let message = "follows URLs, where a `priority` only says who finds a place: no policy has \
+                           an `in_flight`";
+            found.push(spot.problem(message));
         }
     }
 }
 
-fn pool(pool: u64, each: &[Signal], spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<u64> {
-    spot.note(Cap::fixed(pool), found)?;
+fn pool(
+    text: &text::InFlight,
+    each: &[Signal],
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<Pool> {
+    let pool = match text {
+        text::InFlight::Pool(places) => Pool::Known(*places),
+        text::InFlight::Map(options) => Pool::Guessed(options.gradient),
+    };
+    spot.note(pool.cap(), found)?;
     let is_observed = |signal: &Signal| signal.source == Source::QueueWait;
     if !each.iter().any(is_observed) {
         let message =

@@ -15,7 +15,7 @@ use super::text::{self, Dialect, Legacy, OneOrMany};
 use crate::adaptive::{By, Plan};
 use crate::doors::forward_auth::{BadMatch, Match, Route};
 use crate::doors::rls::Manner;
-use crate::identity::{KeyParts, UnknownPart};
+use crate::identity::{CountedBy, KeyParts, UnknownPart};
 
 /// Enough for a balancer that looks twice a second.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub(crate) struct DoorRules {
     /// The first that matches wins.
     pub(crate) routes: Vec<Route>,
     /// Who is limited by a policy where no route says so; by its address where it is not in here either.
-    pub(crate) policy_keys: BTreeMap<String, KeyParts>,
+    pub(crate) policy_keys: BTreeMap<String, CountedBy>,
     /// Finds clients, once it is told where a door keeps its peer.
     pub(crate) client_ip: ClientIp,
     /// The proxies whose headers are believed.
@@ -64,21 +64,12 @@ pub(crate) fn doors(
     top: &Spot<'_>,
     found: &mut Vec<Problem>,
 ) -> DoorRules {
-    let mut policy_keys = policy_keys(file, &top.of("policies"), found);
-    // What follows the response time of URLs counts them as they are measured: by their path, without host and query.
-    let of_urls = |plan: &&Plan| plan.limit.is_empty() && matches!(plan.by, By::Urls { .. });
-    let path = key_parts(&OneOrMany::One("path".to_owned()));
-    policy_keys.extend(
-        plans
-            .iter()
-            .filter(of_urls)
-            .filter_map(|plan| Some((plan.policy.clone(), path.as_ref().ok()?.clone()))),
-    );
-    let routes = file
-        .routes
-        .iter()
-        .enumerate()
-        .filter_map(|(index, text)| route(text, file, &top.of("routes").item(index), found));
+    let by_url = by_url(plans);
+    let policy_keys = policy_keys(file, &by_url, &top.of("policies"), found);
+    let routes = file.routes.iter().enumerate().filter_map(|(index, text)| {
+        let is_by_url = by_url.contains(&text.policy.as_str());
+        route(text, file, is_by_url, &top.of("routes").item(index), found)
+    });
     let routes = routes.collect();
     let client = file.client_ip.as_ref();
     let (client_ip, trusted_proxies) = match client {
@@ -120,23 +111,49 @@ pub(crate) fn manner(file: &text::File) -> Manner {
     }
 }
 
+/// The policies that follow the response time of URLs. They count them as they are measured: by their path, without host
+/// and query.
+fn by_url(plans: &[Plan]) -> Vec<&str> {
+    let of_urls = |plan: &&Plan| matches!(plan.by, By::Urls { .. });
+    plans.iter().filter(of_urls).map(|plan| plan.policy.as_str()).collect()
+}
+
 fn policy_keys(
     file: &text::File,
+    by_url: &[&str],
     spot: &Spot<'_>,
     found: &mut Vec<Problem>,
-) -> BTreeMap<String, KeyParts> {
+) -> BTreeMap<String, CountedBy> {
     let key = |(name, policy): (&String, &text::Policy)| {
         let text::Policy::Map(options) = policy else { return None };
-        let spot = spot.of(name).of("key");
-        let parts = spot.note(key_parts(options.key.as_ref()?), found)?;
-        Some((name.clone(), parts))
+        let is_by_url = by_url.contains(&name.as_str());
+        if let Some(each) = identifiers(options, is_by_url) {
+            return Some((name.clone(), CountedBy::Each(each)));
+        }
+        let parts = spot.of(name).of("key").note(key_parts(options.key.as_ref()?), found)?;
+        let parts = if is_by_url { KeyParts::path() } else { parts };
+        Some((name.clone(), CountedBy::One(parts)))
     };
     file.policies.iter().filter_map(key).collect()
+}
+
+/// The identifiers that all limits of a policy name, if they are parts of a request.
+fn identifiers(options: &text::PolicyOptions, is_by_url: bool) -> Option<Vec<(String, KeyParts)>> {
+    let members = options.all.iter().chain(&options.any).flatten();
+    let mut named = BTreeMap::new();
+    for member in members {
+        let key = member.key.as_ref()?;
+        let parts = KeyParts::read([key.as_str()]).ok()?;
+        let is_path = is_by_url && key == "url";
+        named.insert(key.clone(), if is_path { KeyParts::path() } else { parts });
+    }
+    (!named.is_empty()).then(|| named.into_iter().collect())
 }
 
 fn route(
     text: &text::Route,
     file: &text::File,
+    is_by_url: bool,
     spot: &Spot<'_>,
     found: &mut Vec<Problem>,
 ) -> Option<Route> {
@@ -153,7 +170,21 @@ fn route(
     let methods = matches.method.as_ref().map_or(&[][..], OneOrMany::as_slice);
     let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
     let (path, host) = (matches.path.as_deref(), matches.host.as_deref());
-    let key = text.key.as_ref().map(|key| spot.of("key").note(key_parts(key), found));
+    let mut key = text.key.as_ref().map(|key| spot.of("key").note(key_parts(key), found));
+    if let (Some(given), Some(text::Policy::Map(options))) =
+        (&text.key, file.policies.get(&text.policy))
+    {
+        if identifiers(options, is_by_url).is_some() {
+            let message = "the limits of the policy say what they count by: leave it out";
+            found.push(spot.of("key").problem(message));
+        } else if is_by_url && matches!(given.as_slice(), [only] if only == "url" || only == "path")
+        {
+            key = None;
+        } else if is_by_url {
+            let message = "the policy follows URLs, and so counts by them: leave it out";
+            found.push(spot.of("key").problem(message));
+        }
+    }
     let matched = Match { path, methods: &methods, host };
     let has_key = !matches!(key, Some(None));
     let route = Route::new(matched, &text.policy, key.flatten(), text.cost.unwrap_or(1));
@@ -180,8 +211,11 @@ fn unaskable(policy: &text::Policy, is_proxy: bool) -> Option<&'static str> {
         text::Policy::Line(_) => None,
         text::Policy::Map(options) => {
             let mut members = options.all.iter().chain(&options.any).flatten();
-            let named = members.clone().any(|member| member.key.is_some());
-            let named = named.then_some("counts several identifiers: a route gives one key");
+            let is_named = members.clone().any(|member| member.key.is_some());
+            let named = (is_named && identifiers(options, false).is_none()).then_some(
+                "counts by identifiers that are no parts of a request, like client_ip or header:x-user, in \
+                 each of its limits",
+            );
             named.or(of(options.algorithm)).or_else(|| members.find_map(|it| of(it.algorithm)))
         }
     }

@@ -240,6 +240,10 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
             "{ source: cpu, in_flight: 16 }",
             "adaptive.in_flight: goes with `source: latency` and `ramp: default`, whose target it is the pool of",
         ),
+        (
+            "{ source: latency, in_flight: { gradient: 0 } }",
+            "adaptive.in_flight: pool of 0: expected 1 to 1000000 places",
+        ),
         ("{ source: cpu, shed_status: 500 }", "adaptive.shed_status: expected 429 or 503"),
         ("{ chains: [{ source: cpu }, { source: cpu }] }", "adaptive: two chains are called `cpu`"),
     ] {
@@ -257,7 +261,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ),
         (
             "{ limit: 1/s, priority: batch }",
-            "priority: goes with `adaptive`: without it nothing gives way",
+            "priority: goes with `adaptive`, or with an `in_flight` of another policy: without them nothing gives way",
         ),
         (
             "{ adaptive: { source: cpu }, all: [{ name: a, limit: 1/s }] }",
@@ -300,6 +304,52 @@ policies:
     assert_eq!(sources, [&Source::Cpu, &Source::QueueWait, &Source::Errors]);
     assert_eq!(signals.priority, Some(tidegate::adaptive::Priority::Batch));
     assert_eq!(config.warnings, []);
+}
+
+#[test]
+fn what_a_route_counts_by_is_what_the_limits_of_its_policy_name() {
+    let pages =
+        "{ key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency } }";
+    let named =
+        "{ all: [{ name: a, key: client_ip, limit: 1/s }, { name: b, key: global, limit: 9/s }] }";
+    let foreign =
+        "{ all: [{ name: a, key: client_ip, limit: 1/s }, { name: b, key: domain, limit: 9/s }] }";
+    for (policy, key, expected) in [
+        (pages, "", ""),
+        (pages, ", key: url", ""),
+        (pages, ", key: path", ""),
+        (
+            pages,
+            ", key: client_ip",
+            "key: the policy follows URLs, and so counts by them: leave it out",
+        ),
+        (
+            pages,
+            ", key: [url, client_ip]",
+            "key: the policy follows URLs, and so counts by them: leave it out",
+        ),
+        (named, "", ""),
+        (
+            named,
+            ", key: client_ip",
+            "key: the limits of the policy say what they count by: leave it out",
+        ),
+        (
+            foreign,
+            "",
+            "policy: counts by identifiers that are no parts of a request, like client_ip or header:x-user, in each of its limits",
+        ),
+    ] {
+        let text = format!("policies:\n  p: {policy}\nroutes:\n  - {{ policy: p{key} }}");
+        let told = Config::parse(&text, &lookup).err().unwrap_or_default();
+        let told: Vec<_> = told.into_iter().map(|problem| problem.message).collect();
+        let expected: Vec<_> = Some(expected)
+            .filter(|it| !it.is_empty())
+            .map(|it| format!("routes[0].{it}"))
+            .into_iter()
+            .collect();
+        assert_eq!(told, expected, "{policy} {key}");
+    }
 }
 
 #[test]

@@ -18,8 +18,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::adaptive::{
-    Absence, Adaptive, AdaptiveMode, AdaptiveSource, Chain, Curve, Hysteresis, Left, Level,
-    Priority, Ramp, RampWord, Smoothing, SourceOptions, SourceWord,
+    Absence, Adaptive, AdaptiveMode, AdaptiveSource, Chain, Curve, Hysteresis, InFlight, Left,
+    Level, Priority, Ramp, RampWord, Smoothing, SourceOptions, SourceWord,
 };
 pub(crate) use self::doors::{
     Admin, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,

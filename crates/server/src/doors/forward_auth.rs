@@ -60,8 +60,10 @@ async fn decide(
     let Some(found) = settings.routes.find(&seen, policy) else {
         return Ok(StatusCode::OK.into_response()); // nothing limits it
     };
-    let answer = engine.ask(&found.check(), Op::Take).await;
-    counted.decided(&found.check(), &answer);
+    let named = found.key.named();
+    let check = found.check(&named);
+    let answer = engine.ask(&check, Op::Take).await;
+    counted.decided(&check, &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
     Ok(told(&snapshot, &seen, &found, &answer, denied))
 }

@@ -244,7 +244,7 @@ async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let engine = &gate.now().engine;
     let question = request.question()?;
     let reservation = engine.reserve(&question.check()).await;
-    told.reserved(&question.check(), &reservation);
+    told.reserved(&question.check(), reservation.as_ref().copied());
     let reservation = reservation.map_err(|error| Problem::unanswered(engine, &error))?;
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {

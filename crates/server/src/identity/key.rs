@@ -47,6 +47,11 @@ impl KeyParts {
         Ok(Self(parts))
     }
 
+    /// The path alone, as routes match it and URLs are measured.
+    pub(crate) fn path() -> Self {
+        Self(vec![vec![Part::Path]])
+    }
+
     /// Whether it reads any header.
     pub(crate) fn reads_headers(&self) -> bool {
         self.0.iter().flatten().any(Part::reads_headers)

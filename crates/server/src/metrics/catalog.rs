@@ -60,6 +60,8 @@ families! {
         "Requests that an upstream has not finished.";
     UPSTREAM_IDLE: Gauge "tidegate_upstream_idle_connections" ["upstream"]
         "Connections to an upstream that are kept for later.";
+    SHED: Counter "tidegate_proxy_shed_total" ["reason"]
+        "Requests that the proxy turned away because there was too much to do, by the setting that bounds it: in_flight, max_requests or max_waiting.";
     URL_COUNT: Gauge "request_count_by_url" ["url"]
         "Requests that the proxy passed on in the last minute, by path, for the hundred that were asked for most; paths beyond ten thousand are other.";
     URL_MEAN: Gauge "request_resp_avg_by_url" ["url"]

@@ -3,6 +3,7 @@
 use tidegate::{Clock, SystemClock};
 
 use super::catalog as the;
+use super::render::seconds;
 use super::sink::Sink;
 use crate::adaptive::Follower;
 
@@ -17,11 +18,6 @@ pub(super) fn write(to: &mut impl Sink, follower: &Follower) {
     }
     to.family(&the::DOWNSTREAM_P99);
     for (target, seen) in follower.observed().summaries(SystemClock.now()) {
-        to.sample(&the::DOWNSTREAM_P99, &[&target], seconds(seen.p99_us));
+        to.sample(&the::DOWNSTREAM_P99, &[&target], seconds(seen.p99_us, 1e6));
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an hour in microseconds is exact")]
-fn seconds(us: u64) -> f64 {
-    us as f64 / 1e6
 }

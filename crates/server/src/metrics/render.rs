@@ -10,7 +10,7 @@ use super::process::Process;
 use super::sink::Sink;
 use super::text::Text;
 use super::upstreams;
-use super::{DoorName, Metrics, Relaxed};
+use super::{DoorName, Metrics, Relaxed, Shed};
 use crate::gate::Gate;
 
 impl Metrics {
@@ -29,6 +29,9 @@ impl Metrics {
         self.doors(to);
         self.store_errors(to);
         upstreams::render(to, &upstreams);
+        if !upstreams.is_empty() {
+            self.shed_by_proxy(to);
+        }
         load::write(to, &gate.now().follower);
         upstreams::render_urls(to, &gate.urls().busiest(upstreams::URLS_MAX));
         let store = self.store();
@@ -89,6 +92,13 @@ impl Metrics {
         to.family(&the::CONNECTIONS_TOTAL);
         for (label, door) in doors() {
             to.sample(&the::CONNECTIONS_TOTAL, &label, door.accepted.load(Relaxed));
+        }
+    }
+
+    fn shed_by_proxy(&self, to: &mut impl Sink) {
+        to.family(&the::SHED);
+        for (why, count) in Shed::ALL.iter().zip(self.shed.read()) {
+            to.sample(&the::SHED, &[why.as_str()], count);
         }
     }
 

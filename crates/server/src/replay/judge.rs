@@ -8,7 +8,7 @@ use tidegate::{Check, CheckError, Engine, Key, ManualClock, Op, Policy, Timestam
 use super::record::{Record, Unread};
 use crate::config::DoorRules;
 use crate::doors::forward_auth::Routes;
-use crate::identity::{ClientIp, KeyParts, Recorded, Seen};
+use crate::identity::{ClientIp, CountedBy, KeyParts, Recorded, Seen};
 
 pub(crate) struct Judge {
     engine: Engine<ManualClock>,
@@ -18,7 +18,7 @@ pub(crate) struct Judge {
     /// Asked for every request, instead of that of its route.
     policy: Option<String>,
     /// Counted by, instead of what the route or the policy says.
-    key: Option<KeyParts>,
+    key: Option<CountedBy>,
     /// Whether the policy delays instead of refusing.
     delays: bool,
 }
@@ -57,7 +57,11 @@ impl Judge {
         let view = |name: &String| engine.policies().find(|policy| policy.name() == name);
         let delays = policy.as_ref().and_then(view).is_some_and(|view| view.shaper().is_some());
         if let (Some(policy), false) = (&policy, delays) {
-            let check = Check { policy, key: Key::One(b"anybody"), cost: 1 };
+            let by = config.doors.policy_keys.get(policy).filter(|_| key.is_none());
+            let names = by.map(|by| by.names().map(|name| (name, &b"anybody"[..])).collect());
+            let names: Vec<_> = names.unwrap_or_default();
+            let key = if names.is_empty() { Key::One(b"anybody") } else { Key::Named(&names) };
+            let check = Check { policy, key, cost: 1 };
             engine.validate(&check, Op::Take).map_err(|error| unaskable(&error))?;
         }
         if policy.is_none() && rules.routes.is_empty() {
@@ -65,12 +69,13 @@ impl Judge {
         }
         let routes = Routes::new(rules.routes.clone(), rules.policy_keys.clone());
         let client_ip = rules.client_ip.clone();
+        let key = key.map(CountedBy::One);
         Ok(Self { engine, clock, routes, client_ip, policy, key, delays })
     }
 
     /// Whether headers are worth reading: they take longer than the rest of a line.
     pub(super) fn reads_headers(&self) -> bool {
-        self.key.as_ref().map_or_else(|| self.routes.reads_headers(), KeyParts::reads_headers)
+        self.key.as_ref().map_or_else(|| self.routes.reads_headers(), CountedBy::reads_headers)
     }
 
     /// Decides a request at its time; `None` if no route limits it.
@@ -85,16 +90,17 @@ impl Judge {
         let seen = Seen::recorded(&self.client_ip, recorded)
             .map_err(|doubt| Unread::Request(doubt.to_string()))?;
         let Some(found) = self.routes.find(&seen, self.policy.as_deref()) else { return Ok(None) };
-        let (parts, key) = match &self.key {
-            Some(parts) => (parts, parts.of(&seen, found.route)),
-            None => (found.parts, found.key),
+        let (by, key) = match &self.key {
+            Some(by) => (by, by.of(&seen, found.route)),
+            None => (found.by, found.key),
         };
         self.clock.set(Timestamp::from_micros(record.at.us));
-        let check = Check { policy: found.policy, key: Key::One(&key), cost: found.cost };
+        let named = key.named();
+        let check = Check { policy: found.policy, key: key.key(&named), cost: found.cost };
         let denied = self.denies(&check).map_err(|error| Unread::Request(error.to_string()))?;
         // Browsers send far more than an agent and where they came from.
-        let guessed = parts.reads_unlogged_headers() && seen.headers.len() <= 2;
-        Ok(Some(Ruling { policy: found.policy, key, denied, guessed }))
+        let guessed = by.reads_unlogged_headers() && seen.headers.len() <= 2;
+        Ok(Some(Ruling { policy: found.policy, key: key.shown(), denied, guessed }))
     }
 
     /// A policy that is only tried out would not have refused, but says what it would have done: that is the question.
@@ -113,7 +119,9 @@ fn unaskable(error: &CheckError) -> String {
         CheckError::NeedsAcquire(_) => {
             format!("{error}; a log does not say how long requests took")
         }
-        CheckError::MissingKey { .. } => format!("{error}; a line of a log has one key"),
+        CheckError::MissingKey { .. } => {
+            format!("{error}; a line of a log has the key parts of its request only")
+        }
         _ => error.to_string(),
     }
 }

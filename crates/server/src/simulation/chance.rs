@@ -5,19 +5,16 @@
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// A stream of its own for each purpose, so that one does not shift another.
+    /// A stream of its own for each seed and purpose, so that one does not shift another. They begin where mixing
+    /// leads, not side by side: seeds that follow each other would be one stream, a step apart.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
-        let mut chance = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.rotate_left(32));
-        chance.next();
-        chance
+        Self(mixed(mixed(seed).wrapping_add(purpose)))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let drawn = mixed(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        drawn
     }
 
     /// From 0 up to, but without, `end`.
@@ -48,6 +45,17 @@ impl Chance {
     }
 }
 
+/// The golden ratio, as splitmix64 steps by it.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What splitmix64 makes of its state.
+const fn mixed(state: u64) -> u64 {
+    let z = state.wrapping_add(STEP);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// Who asks: the n-th busiest of a fleet 1/n as often as the busiest.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
@@ -73,6 +81,15 @@ impl Zipf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_stream_is_another_one_some_steps_later() {
+        let mut drawn = std::collections::HashSet::new();
+        for (seed, purpose) in (0..20).flat_map(|seed| (0..5).map(move |purpose| (seed, purpose))) {
+            let mut chance = Chance::new(seed, purpose);
+            assert!((0..1000).all(|_| drawn.insert(chance.next())), "{seed} {purpose}");
+        }
+    }
 
     #[test]
     fn the_mean_of_the_exponential_is_one() {

@@ -41,6 +41,11 @@ fn limit_of(server: &Server, policy: &str) -> u64 {
     limit_for(server, policy, "user-42")
 }
 
+/// The same, as the Redis protocol tells it.
+fn resp_limit(server: &Server) -> u64 {
+    u64::try_from(server.five("TG.PEEK search user-42")[1]).unwrap()
+}
+
 fn becomes(server: &Server, policy: &str, limit: u64) {
     let what = format!("the limit of {policy} becomes {limit}");
     wait_until(&what, DEADLINE, || limit_of(server, policy) == limit);
@@ -153,6 +158,16 @@ fn a_url_is_limited_by_its_own_response_time() {
     assert_eq!(server.metric(r#"rate_limit_effective_limit{policy="pages"}"#), Some(4.0));
     let p99_s = server.metric(r#"downstream_latency_p99{target="web"}"#).unwrap();
     assert!((60.0..76.0).contains(&p99_s), "{p99_s}");
+    let half = br#"{"pressure":0.5}"#;
+    assert_eq!(server.send("PUT", "/v1/pressure/all", &[], half).status, 204);
+    let limits = || ["/report", "/slow", "/never"].map(|url| limit_for(&server, "pages", url));
+    assert_eq!(limits(), [122; 3], "an operator speaks for all URLs, at once");
+    assert_eq!(
+        (status(&server)["binding"].as_str(), &status(&server)["effective"]),
+        (Some("operator"), &json!(122))
+    );
+    assert_eq!(server.send("DELETE", "/v1/pressure/all", &[], b"").status, 204);
+    assert_eq!(limits(), [122, 4, 240], "each its own again");
 }
 
 #[test]
@@ -254,7 +269,8 @@ fn servers_on_one_redis_agree() {
         let store =
             format!("store: {{ url: \"{}\", deadline: 5s, breaker: false }}\n", redis.url());
         let file = folder.write(&format!("{index}.yaml"), &(store + &text));
-        Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"])
+        let doors = ["--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
+        Server::start_with(&[&["serve", "-c", &file], &doors[..]].concat())
     };
     let servers: Vec<_> = probes.iter().enumerate().map(serve).collect();
     let mut agreed = BTreeMap::<u64, (usize, u64)>::new();
@@ -273,6 +289,16 @@ fn servers_on_one_redis_agree() {
         // By itself the first would have 800.
         compared > 0 && limits.iter().all(|limit| (300..=401).contains(limit))
     });
+    // What they agreed on is what every door of each of them says.
+    for server in &servers {
+        wait_until("the doors say the same", DEADLINE, || {
+            let before = status(server)["agreed"].clone();
+            let effective = status(server)["effective"].as_u64().unwrap();
+            let [http, resp] = [limit_of(server, "search"), resp_limit(server)];
+            // Only within one tick there is one limit.
+            before == status(server)["agreed"] && [http, resp] == [effective; 2]
+        });
+    }
 }
 
 #[test]

@@ -46,6 +46,7 @@ mod prometheus;
 mod proxies;
 mod proxy;
 mod proxy_bodies;
+mod proxy_places;
 mod proxy_smuggling;
 mod proxy_support;
 mod proxy_upgrade;

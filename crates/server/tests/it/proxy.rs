@@ -416,11 +416,35 @@ fn one_line_is_enough() {
         (&["proxy"][..], 64),
         (&["proxy", "--upstream", "127.0.0.1:3000"], 64),
         (&["proxy", "--upstream", "http://127.0.0.1:1", "--limit", "5/fortnight"], 1),
-        (&["proxy", "--upstream", "http://127.0.0.1:1", "--adaptive", "--limit", "1/s"], 1),
     ] {
         let said = run(args);
         assert_eq!(said.code, Some(expected), "{args:?}: {}", said.stderr);
     }
+}
+
+#[test]
+fn a_limit_for_clients_and_one_for_urls_are_asked_in_one_step() {
+    let origin = Origin::start(|request| async move {
+        if request.uri().path() == "/slow" {
+            tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        }
+        Response::new(Body::empty())
+    });
+    let upstream = origin.url();
+    let args = ["--upstream", &upstream, "--adaptive", "--limit", "sliding-log 5/h"];
+    let doors = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let proxy = Proxy::launched(&mut tidegate(&[&["proxy"], &args[..], &doors].concat()));
+    assert_eq!(proxy.server.get("/slow?page=1").status, 200);
+    let effective = || proxy.metric(r#"rate_limit_effective_limit{policy="limit/url"}"#);
+    wait_until("the slow URL has less", DEADLINE, || effective().is_some_and(|it| it < 240.0));
+    let reply = proxy.server.get("/slow?page=2");
+    let policies = reply.header("ratelimit-policy").map(str::to_owned);
+    assert_eq!((reply.status, policies.as_deref()), (200, Some(r#""client";q=5;w=3600"#)));
+    let statuses: Vec<_> = (0..4).map(|_| proxy.server.get("/").status).collect();
+    assert_eq!(statuses, [200, 200, 200, 429], "five of this client");
+    let body = r#"{"policy":"limit","keys":{"client_ip":"192.0.2.1","url":"/slow"},"cost":0}"#;
+    let told = curl(&["-d", body, &format!("http://{}/v1/peek", proxy.api)]);
+    assert!(told.contains(r#""binding":"client""#), "another client has its own: {told}");
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn what_cannot_be_replayed_says_why() {
     for (args, code, part) in [
         (&["--policy", "apy"][..], 1, "no policy is called `apy`"),
         (&["--policy", "busy"], 1, "a log does not say how long requests took"),
-        (&["--policy", "signup"], 1, "a line of a log has one key"),
+        (&["--policy", "signup"], 1, "a line of a log has the key parts of its request only"),
         (&["--policy", "api", "--key", "clientip"], 64, "did you mean `client_ip`?"),
         (&["--top", "-1"], 64, "unexpected argument"),
     ] {

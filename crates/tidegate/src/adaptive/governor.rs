@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 
 use tidegate_core::Timestamp;
-use tidegate_core::adaptive::{AdaptiveError, Controller, Mode, Output, Reading, Settings, State};
+use tidegate_core::adaptive::{
+    AdaptiveError, Controller, Mode, Output, Ramp, Reading, Settings, State,
+};
 
 use super::{Rule, Source, Target, lock};
 use crate::effective::Effective;
@@ -162,11 +164,9 @@ impl Governor {
         let (output, declared) = (state.controller.output(), state.controller.declared());
         match (state.fixed, self.rule.priority) {
             _ if state.mode == Mode::Off => declared,
-            (Some(share), _) => share_of(declared, share),
-            (None, Some(priority)) if state.mode == Mode::Enforce => {
-                output.of_priority(priority, declared)
-            }
-            (None, _) => output.computed,
+            (Some(share), _) => part_of(declared, share),
+            (None, Some(priority)) => output.computed_of_priority(priority, declared),
+            (None, None) => output.computed,
         }
     }
 
@@ -193,13 +193,7 @@ fn same_signals(one: &Settings, other: &Settings) -> bool {
     names(one) == names(other)
 }
 
-/// Rounded down, and at least 1.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a share from 0 to 1 of a number up to 2^53"
-)]
-fn share_of(units: u64, share: f64) -> u64 {
-    ((units as f64 * share) as u64).clamp(1, units.max(1))
+/// A share of a limit, as a ramp would leave it: rounded down, and at least 1.
+pub(super) fn part_of(units: u64, share: f64) -> u64 {
+    Ramp::pressure().limit(1.0 - share, units)
 }

@@ -64,14 +64,14 @@ impl Observation {
     /// It was refused after all, by a limit that was asked afterwards: nothing is noted of it.
     ///
     /// ```
-    /// # use tidegate::adaptive::{Adaptive, Priority};
+    /// # use tidegate::adaptive::Adaptive;
     /// # use tidegate::Limiter;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let (adaptive, limiter) = (Adaptive::default(), Limiter::new("1/h")?);
     /// let database = adaptive.target("db");
     /// for _ in 0..3 {
-    ///     let Some(request) = database.enter(Priority::Default) else { continue };
+    ///     let Some(request) = database.enter(None) else { continue };
     ///     if limiter.check("user-42").allowed() { request.done(true) } else { request.refused() }
     /// }
     /// adaptive.tick().await;
@@ -92,8 +92,10 @@ impl Drop for Observation {
             End::Done { ok } => observed.end(begun, now, ok),
             End::Dropped => observed.end(begun, now, !std::thread::panicking()),
         });
-        if let Some(ticket) = self.url {
-            self.target.with_urls(|urls| urls.end(ticket, now));
-        }
+        let Some(ticket) = self.url else { return };
+        self.target.with_urls(|urls| match self.end {
+            End::Refused => urls.take_back(ticket),
+            End::Done { .. } | End::Dropped => urls.end(ticket, now),
+        });
     }
 }

@@ -1,8 +1,11 @@
 //! A limit of every URL that follows how long that URL takes.
 
+use std::sync::Mutex;
+
 use tidegate_core::adaptive::{Mode, Ramp};
 
-use super::{Target, steady};
+use super::governor::part_of;
+use super::{Target, lock, steady};
 use crate::effective::Effective;
 
 pub(super) struct Pages {
@@ -11,6 +14,8 @@ pub(super) struct Pages {
     ramp: Ramp,
     target: Target,
     mode: Mode,
+    /// The share that an operator has fixed, of every URL.
+    fixed: Mutex<Option<f64>>,
 }
 
 impl Pages {
@@ -20,9 +25,22 @@ impl Pages {
         ramp: Ramp,
         target: &Target,
         mode: Mode,
+        fixed: Option<f64>,
     ) -> Self {
         effective.enforce(mode != Mode::Shadow);
-        Self { effective, units, ramp, target: target.clone(), mode }
+        Self { effective, units, ramp, target: target.clone(), mode, fixed: Mutex::new(fixed) }
+    }
+
+    /// The share that is fixed.
+    pub(super) fn fixed(&self) -> Option<f64> {
+        *lock(&self.fixed)
+    }
+
+    pub(super) fn fix(&self, share: Option<f64>) -> bool {
+        let valid = share.filter(|share| (0.0..=1.0).contains(share));
+        *lock(&self.fixed) = valid;
+        self.publish();
+        share.is_none() || valid.is_some()
     }
 
     pub(super) fn effective(&self) -> Effective {
@@ -33,6 +51,12 @@ impl Pages {
     pub(super) fn publish(&self) {
         if self.mode == Mode::Off {
             self.effective.clear();
+            return;
+        }
+        if let Some(share) = self.fixed() {
+            let units = part_of(self.units, share);
+            self.effective.replace_keys::<&[u8]>([]);
+            self.effective.set(if units < self.units { units } else { u64::MAX });
             return;
         }
         let now = steady(self.target.clock());

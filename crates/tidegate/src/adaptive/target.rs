@@ -95,23 +95,44 @@ impl Target {
     }
 
     /// The same, if there is a place for it: `None` where as many are under way as its [cap](Target::set_cap) allows. To be
-    /// asked before anything is charged. A fifth of the places is kept for what is critical.
+    /// asked before anything is charged. Where requests are told apart by their priority, a fifth of the places is kept
+    /// for what is critical; without one, all may be taken.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Cap, Priority};
     /// let database = Adaptive::default().target("db");
     /// database.set_cap(Some(Cap::fixed(5)?)); // ten places: five that work, and five that wait
-    /// let held: Vec<_> = (0..8).filter_map(|_| database.enter(Priority::Default)).collect();
+    /// let held: Vec<_> = (0..10).filter_map(|_| database.enter(Priority::Default)).collect();
     /// assert_eq!(held.len(), 8);
-    /// assert!(database.enter(Priority::Default).is_none());
-    /// assert!(database.enter(Priority::Critical).is_some());
+    /// let more: Vec<_> = (0..10).filter_map(|_| database.enter(None)).collect();
+    /// assert_eq!(more.len(), 2);
+    /// assert!(database.enter(Priority::Critical).is_none());
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
-    pub fn enter(&self, priority: Priority) -> Option<Observation> {
-        let places = self.shared.places.load(Relaxed);
-        let places = if places == u64::MAX { places } else { priority.places(places) };
-        let place = self.shared.in_flight.enter(places)?;
+    pub fn enter(&self, priority: impl Into<Option<Priority>>) -> Option<Observation> {
+        let place = self.shared.in_flight.enter(self.places_for(priority.into()))?;
         Some(Observation::new(self.clone(), Some(place)))
+    }
+
+    /// Whether there is a place now, without taking it: for those who would otherwise charge somebody in vain.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::Adaptive;
+    /// let database = Adaptive::default().target("db");
+    /// database.set_pool(1)?;
+    /// let held = [database.enter(None), database.enter(None)];
+    /// assert!(!database.has_place(None));
+    /// drop(held);
+    /// assert!(database.has_place(None));
+    /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
+    /// ```
+    pub fn has_place(&self, priority: impl Into<Option<Priority>>) -> bool {
+        self.in_flight() < self.places_for(priority.into())
+    }
+
+    fn places_for(&self, priority: Option<Priority>) -> u64 {
+        let places = self.shared.places.load(Relaxed);
+        priority.filter(|_| places != u64::MAX).map_or(places, |priority| priority.places(places))
     }
 
     /// How many are under way.
@@ -134,19 +155,34 @@ impl Target {
         (places != u64::MAX).then_some(places)
     }
 
-    /// Caps how many may be under way, or stops doing so.
+    /// Caps how many may be under way, or stops doing so. A cap that is [like](Cap::is_like) the one before goes on from
+    /// where that was.
     pub fn set_cap(&self, cap: Option<Cap>) {
-        let places = cap.map_or(u64::MAX, |cap| cap.places());
-        *lock(&self.shared.cap) = cap;
-        self.shared.places.store(places, Relaxed);
+        let mut current = lock(&self.shared.cap);
+        let goes_on = |next: &Cap| current.filter(|current| current.is_like(next));
+        let cap = cap.map(|cap| goes_on(&cap).unwrap_or(cap));
+        *current = cap;
+        self.shared.places.store(cap.map_or(u64::MAX, |cap| cap.places()), Relaxed);
     }
 
     /// Its pool has so many places, and all requests to it pass by here: caps what is under way at twice as many, and
     /// tells a long queue from a target that is slow.
     pub fn set_pool(&self, places: u64) -> Result<(), AdaptiveError> {
         self.set_cap(Some(Cap::fixed(places)?));
-        *lock(&self.shared.observed) = Observed::of_pool(places);
+        self.know_pool(Some(places));
         Ok(())
+    }
+
+    /// The same without the cap, or that the size of its pool is not known any more.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::Adaptive;
+    /// let database = Adaptive::default().target("db");
+    /// database.know_pool(Some(16)); // only to look at, as in a shadow mode
+    /// assert_eq!(database.places(), None);
+    /// ```
+    pub fn know_pool(&self, places: Option<u64>) {
+        self.with_observed(|observed| observed.set_pool(places));
     }
 
     /// A request of which somebody else tells: how long it took, and whether it was well. A timeout or a 5xx is not.

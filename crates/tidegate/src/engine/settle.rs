@@ -1,13 +1,15 @@
 //! One question, one ask, one answer; and what a failure of the store means, which only the engine decides.
 
+use std::sync::Arc;
+
 use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
 use super::in_force::InForce;
-use super::{Answer, BindingLimit, Check, CheckError, Engine};
+use super::{Answer, BindingLimit, Check, CheckError, Engine, Queued};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
-use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Turn};
+use crate::store::{Ask, KeyedLimit, Op, Place, Scope, Settled, Source, Store, StoreError, Turn};
 
 /// An answer, and the permits that came with it.
 pub(super) struct Decided<'e> {
@@ -123,7 +125,7 @@ impl<C: Clock + 'static> Engine<C> {
         &'e self,
         name: &str,
         turn: &Turn<'_>,
-    ) -> Reply<'e, Reservation, CheckError> {
+    ) -> Reply<'e, Queued, CheckError> {
         let policy = self.shared.policies.get(name);
         let is_shadow = policy.is_some_and(|policy| policy.shadow);
         let stores = &self.shared.stores;
@@ -132,25 +134,32 @@ impl<C: Clock + 'static> Engine<C> {
         let shaper = *turn.shaper;
         let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
         let settled = store.shape(turn, now).then(move |place| {
+            let (scope, key) = (&scope, &*key);
+            let turn = Turn { scope, key, shaper: &shaper, cost, cancel: None };
             let error = match place {
-                Ok(place) => return Ok(place.reservation),
+                Ok(place) => return Ok(self.queued(place, &turn, store.clone())),
                 Err(error) => error,
             };
             match policy.map(|policy| policy.on_failure(&error)) {
-                Some(OnStoreError::Allow) => Ok(Reservation::unlimited()),
+                Some(OnStoreError::Allow) => Ok(Queued::without_turn(Reservation::unlimited())),
                 Some(OnStoreError::Local) => {
-                    let shaper = &shaper.share(self.nodes());
-                    let (scope, key) = (&scope, &*key);
-                    let turn = Turn { scope, key, shaper, cost, cancel: None };
+                    let turn = Turn { shaper: &shaper.share(self.nodes()), ..turn };
                     let place = self.shared.local.shape(&turn, now).now();
-                    place.map(|place| place.reservation).map_err(CheckError::Store)
+                    let place = place.map_err(CheckError::Store)?;
+                    Ok(self.queued(place, &turn, self.shared.local.clone()))
                 }
-                Some(OnStoreError::Deny { .. }) if is_shadow => Ok(Reservation::blocked()),
+                Some(OnStoreError::Deny { .. }) if is_shadow => {
+                    Ok(Queued::without_turn(Reservation::blocked()))
+                }
                 // A refusal would look like a full queue: a failure must not.
                 Some(OnStoreError::Deny { .. }) | None => Err(CheckError::Store(error)),
             }
         });
         settled.then(move |place| place.map(|it| if is_shadow { it.in_shadow() } else { it }))
+    }
+
+    fn queued(&self, place: Place, turn: &Turn<'_>, store: Arc<dyn Store>) -> Queued {
+        Queued::of(place, turn, store, self.shared.clock.clone())
     }
 }
 

@@ -9,7 +9,7 @@ pub(super) struct Watch {
     #[cfg(feature = "adaptive")]
     pub(super) target: Option<Target>,
     #[cfg(feature = "adaptive")]
-    pub(super) priority: Priority,
+    pub(super) priority: Option<Priority>,
     #[cfg(feature = "adaptive")]
     pub(super) by_url: bool,
 }

@@ -137,6 +137,27 @@ async fn an_operator_has_the_last_word() {
 }
 
 #[tokio::test]
+async fn an_operator_has_the_last_word_on_urls_too() {
+    let (adaptive, clock) = adaptive();
+    let site = adaptive.target("site");
+    let ramp = Ramp::latency_per_url();
+    let effective = adaptive.govern_urls("pages", 100, ramp, &site, Mode::Enforce);
+    site.observe_url("/slow", Duration::from_mins(1));
+    next_tick(&adaptive, &clock).await;
+    let units = || [effective.units_for("/slow"), effective.units_for("/never")];
+    assert_eq!(units(), [Some(1), None]);
+    assert!(adaptive.fix("pages", Some(0.29)));
+    assert_eq!(units(), [Some(29), Some(29)], "at once, and no unit is lost to a float");
+    next_tick(&adaptive, &clock).await;
+    adaptive.govern_urls("pages", 200, ramp, &site, Mode::Enforce);
+    next_tick(&adaptive, &clock).await;
+    assert_eq!(units(), [Some(58), Some(58)], "through a reload");
+    assert!(!adaptive.fix("pages", Some(f64::NAN)) && !adaptive.fix("nobody", None));
+    assert!(adaptive.fix("pages", None));
+    assert_eq!(units(), [Some(3), None]);
+}
+
+#[tokio::test]
 async fn in_shadow_it_is_computed_and_not_enforced() {
     let (adaptive, clock) = adaptive();
     let rule = by_pressure(&adaptive).settings(|it| Ok(it.mode(Mode::Shadow))).unwrap();
@@ -169,6 +190,13 @@ async fn priorities_give_way_one_after_the_other() {
     next_tick(&adaptive, &clock).await;
     let units: Vec<_> = classes.iter().map(Effective::units).collect();
     assert_eq!(units, [None, None, Some(50), Some(1)]);
+    let shadow = by_pressure(&adaptive).settings(|it| Ok(it.mode(Mode::Shadow))).unwrap();
+    let shadow = adaptive.govern("shadow", 100, shadow.priority(Priority::Batch)).unwrap();
+    next_tick(&adaptive, &clock).await;
+    assert_eq!(shadow.units(), None, "a signal that is missing takes nothing away");
+    adaptive.target("db").push(Reading::Value(0.3));
+    next_tick(&adaptive, &clock).await;
+    assert_eq!((shadow.units(), shadow.is_enforced()), (Some(50), false), "as it would be");
 }
 
 #[tokio::test]
@@ -303,6 +331,28 @@ async fn no_more_are_under_way_than_the_cap_allows() {
         next_tick(&adaptive, &clock).await;
     }
     assert_eq!(db.places(), Some(10));
+    db.set_cap(Some(Cap::gradient(10).unwrap()));
+    assert_eq!(db.places(), Some(10), "a reload goes on from where it was");
+    db.set_cap(Some(Cap::fixed(10).unwrap()));
+    assert_eq!(db.places(), Some(20));
+}
+
+#[tokio::test]
+async fn nothing_is_noted_of_who_was_refused_after_all() {
+    let (adaptive, clock) = adaptive();
+    let site = adaptive.target("site");
+    site.begin().of_url("/report").done(true);
+    for _ in 0..9 {
+        site.begin().of_url("/report").refused();
+    }
+    clock.advance(Duration::from_millis(10));
+    adaptive.tick().await;
+    let counts: Vec<_> = site.busiest_urls(9).iter().map(|(_, url)| url.count).collect();
+    assert_eq!((site.seen().count, counts), (1, vec![1]));
+    let late = site.begin().of_url("/late");
+    clock.advance(Duration::from_secs(90));
+    late.refused();
+    assert!(site.busiest_urls(9).is_empty() && site.in_flight() == 0);
 }
 
 #[tokio::test]

@@ -27,15 +27,32 @@ pub(crate) struct Adaptive {
     #[schemars(range(min = 1))]
     pub(crate) floor: Option<u64>,
     /// How many places the pool of the observed target has: no more than twice as many requests are passed on at once.
-    /// For the proxy, which sees them end.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub(crate) in_flight: Option<u64>,
+    /// Where that is not known, a map with `gradient`. For the proxy, which sees them end.
+    pub(crate) in_flight: Option<InFlight>,
     /// Whether a fresh start begins with a third and opens over ten seconds. Default: false.
     pub(crate) warm_up_on_start: Option<bool>,
     /// The status of a refusal while part of the limit is taken away, 429 or 503; for forward-auth and the proxy.
     /// Default: 429.
     #[schemars(range(min = 429, max = 503))]
     pub(crate) shed_status: Option<u64>,
+}
+
+/// How many requests are passed on at once.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum InFlight {
+    /// Twice as many as the pool has places.
+    Pool(u64),
+    /// By how long they take.
+    Map(InFlightOptions),
+}
+
+/// How many requests are passed on at once to a target whose pool is not known.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InFlightOptions {
+    /// From so many to four times as many, fewer the longer responses take beyond what is usual; 1 to 1000000.
+    pub(crate) gradient: u64,
 }
 
 /// One signal of several.

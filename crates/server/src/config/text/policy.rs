@@ -42,7 +42,8 @@ with_limit! {
         pub(crate) deny_cache: Option<bool>,
         /// Follows the load of what is protected.
         pub(crate) adaptive: Option<Adaptive>,
-        /// Who gives way first when the load rises: what is `best-effort` before what is `critical`. Goes with `adaptive`.
+        /// Who gives way first when the load rises: what is `best-effort` before what is `critical`. Goes with `adaptive`,
+        /// or with an `in_flight` of another policy.
         pub(crate) priority: Option<Priority>,
         /// How long a decision of this policy may take, 1ms to 1min. Default: `store.deadline`.
         pub(crate) deadline: Option<Span>,

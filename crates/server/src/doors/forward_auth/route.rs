@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tidegate::{Check, Key};
+use tidegate::Check;
 
 use super::pattern::{HostPattern, PathPattern};
-use crate::identity::{KeyParts, Seen};
+use crate::identity::{Counted, CountedBy, KeyParts, Seen};
 use crate::text::printable;
 
 /// Which requests a route is for, as it is written. What is not given matches everything.
@@ -25,7 +25,7 @@ pub(crate) struct Route {
     host: Option<HostPattern>,
     policy: String,
     /// The policy's own unless given.
-    key: Option<KeyParts>,
+    key: Option<CountedBy>,
     cost: u64,
     /// What the key part `route` says.
     name: String,
@@ -43,9 +43,9 @@ pub(crate) struct BadMatch {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Routes {
     in_order: Vec<Route>,
-    policy_keys: BTreeMap<String, KeyParts>,
+    policy_keys: BTreeMap<String, CountedBy>,
     /// Of all others.
-    usual_key: KeyParts,
+    usual_key: CountedBy,
 }
 
 /// What a request is counted by.
@@ -53,17 +53,17 @@ pub(crate) struct Routes {
 pub(crate) struct Found<'a> {
     pub(crate) policy: &'a str,
     /// What it is counted by, and what that is of this request.
-    pub(crate) parts: &'a KeyParts,
-    pub(crate) key: Vec<u8>,
+    pub(crate) by: &'a CountedBy,
+    pub(crate) key: Counted<'a>,
     pub(crate) cost: u64,
     /// The route as it is written, if one matched.
     pub(crate) route: Option<&'a str>,
 }
 
 impl Found<'_> {
-    /// The question to the engine.
-    pub(crate) fn check(&self) -> Check<'_> {
-        Check { policy: self.policy, key: Key::One(&self.key), cost: self.cost }
+    /// The question to the engine; `named` are the [names](Counted::named) of its key.
+    pub(crate) fn check<'c>(&'c self, named: &'c [(&'c str, &'c [u8])]) -> Check<'c> {
+        Check { policy: self.policy, key: self.key.key(named), cost: self.cost }
     }
 }
 
@@ -101,7 +101,8 @@ impl Route {
         let path_name = path.as_ref().map_or("/*".to_owned(), ToString::to_string);
         let name = format!("{} {host_name}{path_name}", methods.join(","));
         let name = name.trim_start().to_owned();
-        Ok(Self { path, methods, host, policy: policy.to_owned(), key, cost, name })
+        let (policy, key) = (policy.to_owned(), key.map(CountedBy::One));
+        Ok(Self { path, methods, host, policy, key, cost, name })
     }
 
     fn matches(&self, request: &Seen<'_>) -> bool {
@@ -113,8 +114,8 @@ impl Route {
 }
 
 impl Routes {
-    pub(crate) fn new(in_order: Vec<Route>, policy_keys: BTreeMap<String, KeyParts>) -> Self {
-        Self { in_order, policy_keys, usual_key: KeyParts::default() }
+    pub(crate) fn new(in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
+        Self { in_order, policy_keys, usual_key: CountedBy::default() }
     }
 
     /// How a request is counted: by the first route that matches, or by `policy` if that is given.
@@ -124,24 +125,25 @@ impl Routes {
         policy: Option<&'a str>,
     ) -> Option<Found<'a>> {
         if let Some(policy) = policy {
-            let parts = self.key_of(policy);
-            let key = parts.of(request, None);
-            return Some(Found { policy, parts, key, cost: 1, route: None });
+            let by = self.key_of(policy);
+            let key = by.of(request, None);
+            return Some(Found { policy, by, key, cost: 1, route: None });
         }
         let Route { policy, key, cost, name, .. } =
             self.in_order.iter().find(|route| route.matches(request))?;
-        let parts = key.as_ref().unwrap_or_else(|| self.key_of(policy));
-        let key = parts.of(request, Some(name));
-        Some(Found { policy, parts, key, cost: *cost, route: Some(name) })
+        let by = key.as_ref().unwrap_or_else(|| self.key_of(policy));
+        let key = by.of(request, Some(name));
+        Some(Found { policy, by, key, cost: *cost, route: Some(name) })
     }
 
     /// Whether any request is counted by a header.
     pub(crate) fn reads_headers(&self) -> bool {
         let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
-        of_routes.chain(self.policy_keys.values()).any(KeyParts::reads_headers)
+        of_routes.chain(self.policy_keys.values()).any(CountedBy::reads_headers)
     }
 
-    fn key_of(&self, policy: &str) -> &KeyParts {
+    /// What a policy counts requests by, where a route does not say.
+    pub(crate) fn key_of(&self, policy: &str) -> &CountedBy {
         self.policy_keys.get(policy).unwrap_or(&self.usual_key)
     }
 }

@@ -34,7 +34,7 @@ impl<'a> Told<'a> {
         self.took(check.policy);
     }
 
-    pub(crate) fn reserved(&self, check: &Check<'_>, place: &Result<Reservation, CheckError>) {
+    pub(crate) fn reserved(&self, check: &Check<'_>, place: Result<Reservation, &CheckError>) {
         self.gate.tell_reserved(check, place);
         self.took(check.policy);
     }

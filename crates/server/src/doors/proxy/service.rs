@@ -28,6 +28,7 @@ use super::watch::Watch;
 use crate::doors::http::Problem;
 use crate::doors::http::connection::Caller;
 use crate::gate::Gate;
+use crate::metrics::Shed;
 
 /// An answer, and what the connection becomes after it.
 pub(super) struct Passed {
@@ -70,6 +71,7 @@ pub(super) async fn answer(
         Err(problem) => return problem.into(),
     };
     let Some(place) = proxy.enter() else {
+        gate.metrics().shed(Shed::Requests);
         return admission::shed(&snapshot, &proxy, caller.peer, &parts).map(Relay::own).into();
     };
     let admitted = match admit(gate, &snapshot, &proxy, caller.peer, &parts).await {
@@ -78,13 +80,12 @@ pub(super) async fn answer(
     };
     // What comes now may take long, and must not keep an old configuration alive.
     drop(snapshot);
-    let exchange = Exchange { gate, proxy, caller, wishes, host, place };
+    let exchange = Exchange { proxy, caller, wishes, host, place };
     exchange.pass(parts, body, admitted, client).await.unwrap_or_else(Passed::from)
 }
 
 /// A request that may pass.
 struct Exchange<'a> {
-    gate: &'a Arc<Gate>,
     proxy: Arc<Proxy>,
     caller: &'a Caller,
     wishes: Wishes,
@@ -101,25 +102,17 @@ impl Exchange<'_> {
         admitted: Admitted,
         client: OnUpgrade,
     ) -> Result<Passed, Problem> {
-        // There is at least one.
-        let load =
-            self.proxy.choose().ok_or_else(|| Problem::shed(StatusCode::SERVICE_UNAVAILABLE))?;
-        let watch = Watch::begin(self.gate, load, admitted.path.counted());
-        let mut watch = watch.ok_or_else(|| Problem::shed(self.proxy.settings.shed_status))?;
         let (flow, version) = (body.flow(), parts.version);
-        let request = self.outbound(parts, body, &admitted, &watch);
+        let request = self.outbound(parts, body, &admitted);
+        let Admitted { mut watch, report, permit, .. } = admitted;
         let sent = watch.upstream().send(request, self.proxy.settings.times).await;
         let (response, link) = match sent {
             Ok(answered) => answered,
             Err(failure) => return Err(failed(watch, &failure)),
         };
         watch.answered(response.status());
-        let guards = Guards {
-            watch,
-            _place: self.place,
-            _line: self.caller.line.hold(),
-            _permit: admitted.permit,
-        };
+        let guards =
+            Guards { watch, _place: self.place, _line: self.caller.line.hold(), _permit: permit };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let wanted = self.wishes.upgrade.as_ref();
             return switched(response, link, wanted, client, guards).await;
@@ -129,22 +122,16 @@ impl Exchange<'_> {
         parts.headers.append(VIA, head::via(parts.version));
         parts.extensions.clear();
         parts.version = version;
-        if let Some(report) = &admitted.report {
+        if let Some(report) = &report {
             report.write(&mut parts.headers);
         }
         let relay = Relay::pass(body, link, flow.as_deref(), self.proxy, guards);
         Ok(Response::from_parts(parts, relay).into())
     }
 
-    fn outbound(
-        &self,
-        parts: Parts,
-        body: Upload,
-        admitted: &Admitted,
-        watch: &Watch,
-    ) -> Request<Upload> {
+    fn outbound(&self, parts: Parts, body: Upload, admitted: &Admitted) -> Request<Upload> {
         let settings = &self.proxy.settings;
-        let own = &watch.upstream().target.authority;
+        let own = &admitted.watch.upstream().target.authority;
         let asked = self.host.as_ref().unwrap_or(own);
         let host = match settings.host {
             HostHeader::Preserve => asked,

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use tidegate::adaptive::Priority;
 use tidegate::{Clock, SystemClock};
 
 use super::settings::{Balance, Settings};
 use super::tls::Tls;
 use super::upstream::{Load, Upstream};
+use crate::observed::Observed;
 
 /// The proxy's part of a configuration, built.
 #[derive(Debug)]
@@ -73,6 +75,11 @@ impl Proxy {
         let place = Place { crowd: self.crowd.clone(), of };
         // What is one too many is dropped, and so uncounted, at once.
         (of(&self.crowd).fetch_add(1, Relaxed) < max).then_some(place)
+    }
+
+    /// Whether any of them has room for a request, as far as is known of their pools.
+    pub(super) fn has_place(&self, observed: &Observed, priority: Option<Priority>) -> bool {
+        self.upstreams.iter().any(|upstream| observed.has_place(&upstream.name, priority))
     }
 
     /// Who gets the next request. If nobody is up, whoever is next to be tried again: to try is the only way to know.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use tidegate::adaptive::Observation;
+use tidegate::adaptive::{Observation, Priority};
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::Ticket;
 
@@ -28,8 +28,13 @@ pub(super) struct Watch {
 impl Watch {
     /// It leaves now, to whoever has the load, for a path in its only spelling.
     /// `None` if there is no room for it behind.
-    pub(super) fn begin(gate: &Arc<Gate>, load: Load, path: &str) -> Option<Self> {
-        let passing = gate.observed().enter(&load.upstream().name, path)?;
+    pub(super) fn begin(
+        gate: &Arc<Gate>,
+        load: Load,
+        path: &str,
+        priority: Option<Priority>,
+    ) -> Option<Self> {
+        let passing = gate.observed().enter(&load.upstream().name, path, priority)?;
         let waiting = Some(gate.urls().begin(path));
         let sent_us = SystemClock.steady_us();
         Some(Self { load, gate: gate.clone(), sent_us, waiting, passing })

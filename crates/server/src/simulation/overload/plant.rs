@@ -182,22 +182,25 @@ mod tests {
     const CALM: Pace = Pace { slower: 1, growth_ppm: 0 };
     const NEW: Visitor = Visitor { is_again: false, is_bot: false };
 
-    /// All that happens until then.
-    fn events(plant: &mut Plant, until_us: u64) -> Vec<Event> {
+    /// All that happens until then, and when.
+    fn events(plant: &mut Plant, until_us: u64) -> Vec<(u64, Event)> {
         let mut events = Vec::new();
         while plant.next_us() <= until_us {
             let now_us = plant.next_us();
-            events.extend(plant.happen(now_us));
+            events.extend(plant.happen(now_us).map(|event| (now_us, event)));
         }
         events
+    }
+
+    fn served(events: &[(u64, Event)]) -> usize {
+        events.iter().filter(|(_, event)| matches!(event, Event::Served { .. })).count()
     }
 
     #[test]
     fn sixteen_workers_serve_four_hundred_a_second() {
         let mut plant = Plant::new(1, CALM);
         (0..40_000).for_each(|_| assert!(plant.take(0, NEW)));
-        let served = events(&mut plant, 50_000_000);
-        let served = served.iter().filter(|event| matches!(event, Event::Served { .. })).count();
+        let served = served(&events(&mut plant, 50_000_000));
         assert!((19_500..20_500).contains(&served), "{served}");
         assert!(plant.take_busy_us(50_000_000) == 16 * 50_000_000, "all of them, all the time");
     }
@@ -206,15 +209,19 @@ mod tests {
     fn who_waits_for_a_second_gives_up_and_six_of_ten_try_again() {
         let mut plant = Plant::new(1, CALM);
         (0..10_400).for_each(|_| assert!(plant.take(0, NEW)));
-        let (mut gone, mut again) = (0, 0);
-        for event in events(&mut plant, 2_000_000) {
+        let (mut gone, mut again, mut late) = (0, 0, 0);
+        for (now_us, event) in events(&mut plant, 2_000_000) {
             match event {
                 Event::GivenUp { tries_again, .. } => {
                     (gone, again) = (gone + 1, again + i32::from(tries_again));
                 }
-                Event::Served { request, in_time } => assert!(!in_time || request.came_us == 0),
+                Event::Served { in_time, .. } => {
+                    assert_eq!(in_time, now_us <= 1_000_000, "all came at 0");
+                    late += i32::from(!in_time);
+                }
             }
         }
+        assert!((350..450).contains(&late), "who has left is served all the same: {late}");
         assert!((9_900..10_100).contains(&gone), "{gone}");
         assert!((again * 10 - gone * 6).abs() < gone / 5, "{again} of {gone}");
     }
@@ -224,8 +231,7 @@ mod tests {
         let served = |growth_ppm| {
             let mut plant = Plant::new(1, Pace { slower: 1, growth_ppm });
             (0..2_000).for_each(|_| assert!(plant.take(0, NEW)));
-            let events = events(&mut plant, 1_000_000);
-            events.iter().filter(|event| matches!(event, Event::Served { .. })).count()
+            self::served(&events(&mut plant, 1_000_000))
         };
         assert!(served(0) > 2 * served(5_000));
     }

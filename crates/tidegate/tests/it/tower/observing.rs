@@ -58,6 +58,8 @@ async fn beyond_the_cap_requests_are_refused_and_cost_nothing() {
     let (layer, adaptive) = observing("100/h");
     let service = adaptive.target("service");
     service.set_cap(Some(Cap::fixed(5).unwrap()));
+    let plain = layer.clone();
+    let layer = layer.priority(Priority::Default);
     let hangs =
         service_fn(|_: Request<()>| std::future::pending::<Result<Response<String>, Infallible>>());
     let mut hanging = layer.layer(hangs);
@@ -73,6 +75,7 @@ async fn beyond_the_cap_requests_are_refused_and_cost_nothing() {
     assert_eq!(refused.headers()["x-ratelimit-remaining"], "92");
     let critical = layer.clone().priority(Priority::Critical);
     assert_eq!(send(&critical, get("/")).await.status(), 200);
+    assert_eq!(send(&plain, get("/")).await.status(), 200, "nobody is told apart");
     drop(under_way);
     assert_eq!(service.in_flight(), 0, "given up");
     assert_eq!(send(&layer, get("/")).await.status(), 200);

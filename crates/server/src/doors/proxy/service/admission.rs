@@ -1,15 +1,17 @@
 //! Whether a request may pass: by the routes, as forward-auth does it. And besides: a proxy can wait where a leaky bucket
-//! wants it to, and hold a place where concurrency is limited.
+//! wants it to, hold a place where concurrency is limited, and knows whether there is room behind.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Response};
+use axum::http::{HeaderMap, Response, StatusCode};
 use tidegate::tower::{Report, write_retry_after};
-use tidegate::{Answer, CheckError, Clock, Op, Permit, Reservation, Source, SystemClock};
+use tidegate::{Answer, CheckError, Clock, Op, Permit, Queued, Source, SystemClock};
 
 use super::super::upstreams::Proxy;
+use super::super::watch::Watch;
 use crate::doors::forward_auth::Found;
 use crate::doors::http::{Problem, Told};
 use crate::doors::refusal;
@@ -17,10 +19,12 @@ use crate::gate::{Gate, Snapshot};
 use crate::headers;
 use crate::identity::{Path, Seen};
 use crate::listen::Peer;
-use crate::metrics::DoorName;
+use crate::metrics::{DoorName, Shed};
 
-/// A request that may pass.
+/// A request that may pass, and has a place behind.
 pub(super) struct Admitted {
+    /// Whom it goes to; it is measured from here on.
+    pub(super) watch: Watch,
     /// The path in its only spelling.
     pub(super) path: Path,
     /// Whether the peer's word on where it comes from is taken.
@@ -38,7 +42,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// Decides, and waits if a leaky bucket says so.
 pub(super) async fn admit(
-    gate: &Gate,
+    gate: &Arc<Gate>,
     snapshot: &Snapshot,
     proxy: &Proxy,
     peer: Peer,
@@ -51,11 +55,11 @@ pub(super) async fn admit(
         Peer::Ip(ip) => client_ip.trusts(ip),
         Peer::Unix => true,
     };
-    let (report, permit) = match snapshot.http.routes.find(&seen, None) {
-        Some(found) => Case { gate, snapshot, seen: &seen, found: &found }.decide(proxy).await?,
-        None => (None, None),
-    };
-    Ok(Admitted { path: seen.path, is_trusted, report, permit })
+    let found = snapshot.http.routes.find(&seen, None);
+    let case = Case { gate, snapshot, proxy, seen: &seen, found: found.as_ref() };
+    let (watch, passed) = case.settle().await?;
+    let Cleared { report, permit } = passed;
+    Ok(Admitted { watch, path: seen.path, is_trusted, report, permit })
 }
 
 /// What somebody is told who is not even looked at, because there is too much to do.
@@ -78,20 +82,68 @@ fn refused(seen: &Seen<'_>, problem: Problem, wait: Option<Duration>) -> Respons
     refusal::response(seen, problem, told)
 }
 
-/// A request that a route is for.
+/// A request, and the route that is for it.
 struct Case<'a> {
-    gate: &'a Gate,
+    gate: &'a Arc<Gate>,
     snapshot: &'a Snapshot,
+    proxy: &'a Proxy,
     seen: &'a Seen<'a>,
-    found: &'a Found<'a>,
+    found: Option<&'a Found<'a>>,
+}
+
+/// What a request has that its limit lets pass.
+#[derive(Default)]
+struct Cleared {
+    report: Option<Report>,
+    permit: Option<Permit>,
 }
 
 impl Case<'_> {
-    async fn decide(&self, proxy: &Proxy) -> Result<(Option<Report>, Option<Permit>), Refused> {
+    /// A place behind, and the limit's consent. Who finds no place is not charged: it is looked for before the limit is
+    /// asked, and if it was taken meanwhile, what was charged is given back. It is not held while the limit is asked:
+    /// a flood that the limit refuses would take all places.
+    async fn settle(&self) -> Result<(Watch, Cleared), Refused> {
+        let policy = self.found.map(|found| found.policy);
+        let priority = self.snapshot.follower.priority_of(policy);
+        if !self.proxy.has_place(self.gate.observed(), priority) {
+            return Err(self.no_place());
+        }
+        let (cleared, is_charged) = match self.found {
+            Some(found) => self.decide(found).await?,
+            None => (Cleared::default(), false),
+        };
+        // There is at least one upstream.
+        let unavailable = || Box::new(Problem::shed(StatusCode::SERVICE_UNAVAILABLE).whole());
+        let load = self.proxy.choose().ok_or_else(unavailable)?;
+        let watch = Watch::begin(self.gate, load, self.seen.path.counted(), priority);
+        if watch.is_none()
+            && let Some(found) = self.found.filter(|_| is_charged)
+        {
+            // If that fails too, nothing more can be done for it.
+            let named = found.key.named();
+            let _ = self.snapshot.engine.ask(&found.check(&named), Op::Refund).await;
+        }
+        Ok((watch.ok_or_else(|| self.no_place())?, cleared))
+    }
+
+    /// As many are under way as what is behind can bear.
+    fn no_place(&self) -> Refused {
+        self.gate.metrics().shed(Shed::InFlight);
+        let usual = self.proxy.settings.shed_status;
+        let status = self.found.and_then(|found| self.snapshot.shed_status(found));
+        refused(self.seen, Problem::shed(status.unwrap_or(usual)), Some(MOMENT)).into()
+    }
+
+    /// What the limit says, and whether it was charged something that can be given back.
+    async fn decide(&self, found: &Found<'_>) -> Result<(Cleared, bool), Refused> {
         let told = Told::begin(self.gate, DoorName::Proxy);
-        let (engine, check) = (&self.snapshot.engine, self.found.check());
+        let (engine, named) = (&self.snapshot.engine, found.key.named());
+        let check = found.check(&named);
         let (answer, permit) = match engine.ask(&check, Op::Take).await {
-            Err(CheckError::Shapes(_)) => return self.shape(proxy, &told).await,
+            Err(CheckError::Shapes(_)) => {
+                self.shape(found, &told).await?;
+                return Ok((Cleared::default(), false));
+            }
             Err(CheckError::NeedsAcquire(_)) => match engine.acquire_for(&check).await {
                 Ok(acquired) => (Ok(acquired.answer), acquired.permit),
                 Err(error) => (Err(error), None),
@@ -100,10 +152,12 @@ impl Case<'_> {
         };
         told.decided(&check, &answer);
         let answer = answer.map_err(|error| self.unanswered(&error))?;
-        self.ruled(&answer).map(|report| (report, permit))
+        let report = self.ruled(found, &answer)?;
+        let is_charged = permit.is_none();
+        Ok((Cleared { report, permit }, is_charged))
     }
 
-    fn ruled(&self, answer: &Answer<'_>) -> Result<Option<Report>, Refused> {
+    fn ruled(&self, found: &Found<'_>, answer: &Answer<'_>) -> Result<Option<Report>, Refused> {
         let decision = answer.decision;
         if answer.source == Source::FailClosed {
             let mut response = Problem::fails_closed(answer.policy).whole();
@@ -116,33 +170,33 @@ impl Case<'_> {
         }
         let mut told = HeaderMap::new();
         headers::add(&mut told, dialect, answer, now);
-        let problem = Problem::limited(self.snapshot.refusal_status(self.found), answer);
+        let problem = Problem::limited(self.snapshot.refusal_status(found), answer);
         Err(refusal::response(self.seen, problem, told).into())
     }
 
-    /// Waits for its turn. A client that leaves is not waited for, though its turn passes unused.
-    async fn shape(
-        &self,
-        proxy: &Proxy,
-        told: &Told<'_>,
-    ) -> Result<(Option<Report>, Option<Permit>), Refused> {
-        let Some(_place) = proxy.queue() else {
-            let problem = Problem::shed(proxy.settings.shed_status);
+    /// Waits for its turn. The turn of a client that leaves meanwhile is given back, if nobody has queued behind it.
+    async fn shape(&self, found: &Found<'_>, told: &Told<'_>) -> Result<(), Refused> {
+        let Some(_place) = self.proxy.queue() else {
+            self.gate.metrics().shed(Shed::Waiting);
+            let problem = Problem::shed(self.proxy.settings.shed_status);
             return Err(refused(self.seen, problem, Some(MOMENT)).into());
         };
-        let check = self.found.check();
-        let reservation = self.snapshot.engine.reserve(&check).await;
-        told.reserved(&check, &reservation);
-        let reservation: Reservation = reservation.map_err(|error| self.unanswered(&error))?;
+        let named = found.key.named();
+        let check = found.check(&named);
+        let queued = self.snapshot.engine.queue(&check).await;
+        told.reserved(&check, queued.as_ref().map(Queued::reservation));
+        let queued = queued.map_err(|error| self.unanswered(&error))?;
+        let reservation = queued.reservation();
         if !reservation.accepted() {
             let wait = reservation.retry_after();
-            let problem = Problem::turned_away(self.found.policy, wait);
+            let problem = Problem::turned_away(found.policy, wait);
             return Err(refused(self.seen, problem, wait).into());
         }
         if !reservation.delay().is_zero() {
             tokio::time::sleep(reservation.delay()).await;
         }
-        Ok((None, None))
+        queued.keep();
+        Ok(())
     }
 
     fn unanswered(&self, error: &CheckError) -> Refused {

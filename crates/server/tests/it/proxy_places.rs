@@ -1,0 +1,167 @@
+//! Places behind the proxy: how many may be under way, who finds one, and what it costs not to.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::Response;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::programs::curl;
+use crate::proxy_support::{Origin, Proxy};
+use crate::support::Folder;
+
+const BROWSER: [(&str, &str); 1] = [("accept", "text/html")];
+
+/// An app that answers as many as it is let.
+fn held_up() -> (Origin, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = gate.clone();
+    let origin = Origin::start(move |_| {
+        let opened = opened.clone();
+        async move {
+            opened.acquire().await.unwrap().forget();
+            Response::new(Body::from("done"))
+        }
+    });
+    (origin, gate)
+}
+
+fn remaining(proxy: &Proxy, policy: &str) -> u64 {
+    let body = format!(r#"{{"policy":"{policy}","key":"global","cost":0}}"#);
+    let told = curl(&["-d", &body, &format!("http://{}/v1/peek", proxy.api)]);
+    serde_json::from_str::<Value>(&told).unwrap()["remaining"].as_u64().unwrap()
+}
+
+fn shed(proxy: &Proxy) -> Option<f64> {
+    proxy.metric(r#"tidegate_proxy_shed_total{reason="in_flight"}"#)
+}
+
+/// One that follows the queue behind it, with so many places in its pool.
+fn site(more: &str) -> String {
+    format!(
+        "policies:\n  site: {{ algorithm: fixed-window, limit: 100/day, adaptive: {{ source: latency, {more} }} }}\n  \
+         vip: {{ algorithm: fixed-window, limit: 100/day PRIORITY }}\n\
+         routes:\n  - {{ match: {{ path: /vip }}, policy: vip, key: global }}\n  - {{ policy: site, key: global }}\n"
+    )
+}
+
+#[test]
+fn who_finds_no_place_behind_is_told_as_any_refused_and_pays_nothing() {
+    let (folder, (origin, gate)) = (Folder::new(), held_up());
+    let more = site("in_flight: 2").replace("PRIORITY", "");
+    let proxy = Proxy::start(&folder, &origin.url(), "", &more);
+    std::thread::scope(|scope| {
+        let held: Vec<_> = (0..4).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
+        wait_until("all places are taken", DEADLINE, || origin.requests() == 4);
+        for path in ["/", "/vip"] {
+            let refused = proxy.server.send("GET", path, &BROWSER, b"");
+            assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+            assert!(refused.header("cache-control").is_some_and(|it| it.starts_with("no-store")));
+            assert!(refused.body.contains("Whoa, Slow Down There!"), "{}", refused.body);
+        }
+        assert_eq!((remaining(&proxy, "site"), remaining(&proxy, "vip")), (96, 100));
+        assert_eq!((shed(&proxy), origin.requests()), (Some(2.0), 4));
+        gate.add_permits(5);
+        assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
+    });
+    assert_eq!(proxy.server.get("/").status, 200, "the places are free again");
+    assert_eq!(remaining(&proxy, "site"), 95);
+}
+
+#[test]
+fn a_fifth_of_the_places_is_for_what_is_critical_where_anything_is() {
+    let (folder, (origin, gate)) = (Folder::new(), held_up());
+    let more = site("in_flight: 5").replace("PRIORITY", ", priority: critical");
+    let proxy = Proxy::start(&folder, &origin.url(), "", &more);
+    std::thread::scope(|scope| {
+        let server = &proxy.server;
+        let ask = |path| scope.spawn(move || server.get(path).status);
+        let mut held: Vec<_> = (0..8).map(|_| ask("/")).collect();
+        wait_until("eight of ten places are taken", DEADLINE, || origin.requests() == 8);
+        assert_eq!(proxy.server.get("/").status, 429);
+        held.extend((0..2).map(|_| ask("/vip")));
+        wait_until("and the others", DEADLINE, || origin.requests() == 10);
+        assert_eq!(proxy.server.get("/vip").status, 429);
+        gate.add_permits(10);
+        assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
+    });
+}
+
+#[test]
+fn where_the_pool_is_not_known_the_cap_begins_at_twice_the_guess() {
+    let (folder, (origin, gate)) = (Folder::new(), held_up());
+    let more = site("in_flight: { gradient: 2 }").replace("PRIORITY", "");
+    let proxy = Proxy::start(&folder, &origin.url(), "", &more);
+    std::thread::scope(|scope| {
+        let held: Vec<_> = (0..4).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
+        wait_until("all places are taken", DEADLINE, || origin.requests() == 4);
+        assert_eq!(proxy.server.get("/").status, 429);
+        gate.add_permits(4);
+        assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
+    });
+}
+
+#[test]
+fn what_is_only_tried_out_turns_nobody_away() {
+    let (folder, (origin, gate)) = (Folder::new(), held_up());
+    let more = site("in_flight: 1, mode: shadow").replace("PRIORITY", "");
+    let proxy = Proxy::start(&folder, &origin.url(), "", &more);
+    std::thread::scope(|scope| {
+        let held: Vec<_> = (0..6).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
+        wait_until("all are let through", DEADLINE, || origin.requests() == 6);
+        gate.add_permits(6);
+        assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
+    });
+    assert_eq!(shed(&proxy), Some(0.0));
+}
+
+#[test]
+fn who_loses_the_last_place_while_the_store_is_asked_gets_its_unit_back() {
+    let (folder, redis, (origin, gate)) = (Folder::new(), RedisServer::start(), held_up());
+    let store = format!("store: {{ url: \"{}\", deadline: 10s, breaker: false }}\n", redis.url());
+    let more = store + &site("in_flight: 1").replace("PRIORITY", "");
+    let proxy = Proxy::start(&folder, &origin.url(), "", &more);
+    wait_until("it counts in Redis", DEADLINE, || remaining(&proxy, "site") == 100);
+    std::thread::scope(|scope| {
+        let ask = || scope.spawn(|| proxy.server.get("/").status);
+        let first = ask();
+        wait_until("one of two places is taken", DEADLINE, || origin.requests() == 1);
+        redis.pause();
+        let both = [ask(), ask()];
+        let connections = || proxy.metric(r#"tidegate_connections{door="proxy"}"#);
+        wait_until("two more ask", DEADLINE, || connections() == Some(3.0));
+        redis.resume();
+        wait_until("one is turned away", DEADLINE, || shed(&proxy) == Some(1.0));
+        gate.add_permits(2);
+        let mut statuses = both.map(|asked| asked.join().unwrap());
+        statuses.sort_unstable();
+        assert_eq!((first.join().unwrap(), statuses), (200, [200, 429]));
+    });
+    assert_eq!(remaining(&proxy, "site"), 98);
+}
+
+#[test]
+fn a_turn_that_nobody_waits_for_any_more_is_given_back() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let more = "policies: { slow: { algorithm: leaky-bucket, limit: 2/h, max_wait: 1h } }\n\
+        routes: [{ policy: slow, key: global }]";
+    let proxy = Proxy::start(&folder, &origin.url(), "", more);
+    assert_eq!(proxy.server.get("/").status, 200, "at once");
+    let waiting = || {
+        let told = curl(&["-d", r#"{"policy":"slow","key":"global","cost":0}"#, &reserve(&proxy)]);
+        serde_json::from_str::<Value>(&told).unwrap()["delay_ms"].as_u64().unwrap()
+    };
+    let half_an_hour_ms = 1_800_000;
+    assert!(waiting() <= half_an_hour_ms);
+    let mut leaves = proxy.server.connect();
+    std::io::Write::write_all(&mut leaves, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    wait_until("somebody waits", DEADLINE, || waiting() > half_an_hour_ms);
+    drop(leaves);
+    wait_until("its turn is free again", DEADLINE, || waiting() <= half_an_hour_ms);
+}
+
+fn reserve(proxy: &Proxy) -> String {
+    format!("http://{}/v1/reserve", proxy.api)
+}

@@ -1,0 +1,127 @@
+//! Turns of a shaper's queue that come back if nobody uses them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::{Arrival, LeakyBucket, Reservation};
+
+use super::{Check, CheckError, Engine};
+use crate::clock::Clock;
+use crate::reply::Reply;
+use crate::store::{Place, Scope, Store, Turn};
+
+/// A turn in the queue of a shaper, to be waited for. One that is dropped is given back, if nobody has queued behind it:
+/// those behind know already when their turn is.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Check, Engine, Key, ManualClock, Policy, Queued};
+///
+/// let engine = Engine::builder()
+///     .clock(ManualClock::default())
+///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+///     .build()?;
+/// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+/// engine.queue(&check).now()?.keep();
+/// let second: Queued = engine.queue(&check).now()?;
+/// assert_eq!(second.reservation().delay(), Duration::from_millis(500));
+/// drop(second); // whoever asked has left
+/// assert_eq!(engine.queue(&check).now()?.reservation().delay(), Duration::from_millis(500));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a turn that is dropped is given back"]
+pub struct Queued {
+    reservation: Reservation,
+    held: Option<Held>,
+}
+
+/// What is needed to give a turn back.
+struct Held {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    scope: Scope,
+    key: Box<[u8]>,
+    shaper: LeakyBucket,
+    cost: u64,
+    until: Arrival,
+}
+
+impl Queued {
+    /// How long to wait, or that there is no place.
+    pub const fn reservation(&self) -> Reservation {
+        self.reservation
+    }
+
+    /// The turn is used: it does not come back.
+    pub fn keep(mut self) {
+        self.held = None;
+    }
+
+    /// Without a turn that could be given back.
+    pub(super) const fn without_turn(reservation: Reservation) -> Self {
+        Self { reservation, held: None }
+    }
+
+    /// As a store has answered.
+    pub(super) fn of(
+        place: Place,
+        turn: &Turn<'_>,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let held = place.until.map(|until| Held {
+            store,
+            clock,
+            scope: turn.scope.clone(),
+            key: turn.key.into(),
+            shaper: *turn.shaper,
+            cost: turn.cost,
+            until,
+        });
+        Self { reservation: place.reservation, held }
+    }
+
+    pub(super) fn in_shadow(mut self) -> Self {
+        self.reservation = self.reservation.in_shadow();
+        self
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if let Some(Held { store, clock, scope, key, shaper, cost, until }) = self.held.take() {
+            let turn =
+                Turn { scope: &scope, key: &key, shaper: &shaper, cost, cancel: Some(until) };
+            // Under way with the call, whoever waits for it. If it fails, the turn passes unused.
+            drop(store.shape(&turn, clock.now()));
+        }
+    }
+}
+
+impl<C: Clock + 'static> Engine<C> {
+    /// [`Engine::reserve`] for those who may not wait to the end: the turn comes back unless it is
+    /// [kept](Queued::keep).
+    ///
+    /// ```
+    /// # use tidegate::{Check, Engine, Key, Policy};
+    /// let engine = Engine::builder().policy("export", Policy::shaper("1/h max-wait 30min")).build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+    /// drop(engine.queue(&check).now()?);
+    /// engine.queue(&check).now()?.keep();
+    /// assert!(!engine.queue(&check).now()?.reservation().accepted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue(&self, check: &Check<'_>) -> Reply<'_, Queued, CheckError> {
+        match self.find_turn(check) {
+            Ok(Ok(turn)) => self.shape(check.policy, &turn),
+            Ok(Err(reservation)) => Reply::ready(Ok(Queued::without_turn(reservation))),
+            Err(error) => Reply::ready(Err(error)),
+        }
+    }
+}
+
+impl fmt::Debug for Queued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queued").field("reservation", &self.reservation).finish_non_exhaustive()
+    }
+}
