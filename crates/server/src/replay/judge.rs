@@ -57,7 +57,7 @@ impl Judge {
         let view = |name: &String| engine.policies().find(|policy| policy.name() == name);
         let delays = policy.as_ref().and_then(view).is_some_and(|view| view.shaper().is_some());
         if let (Some(policy), false) = (&policy, delays) {
-            let by = config.doors.policy_keys.get(policy).filter(|_| key.is_none());
+            let by = rules.policy_keys.get(policy).filter(|_| key.is_none());
             let names = by.map(|by| by.names().map(|name| (name, &b"anybody"[..])).collect());
             let names: Vec<_> = names.unwrap_or_default();
             let key = if names.is_empty() { Key::One(b"anybody") } else { Key::Named(&names) };
