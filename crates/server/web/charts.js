@@ -163,6 +163,18 @@ export function bars(element, { title, items, unit = "", max, empty = "Nothing y
   return { update, destroy: () => node.remove() };
 }
 
+/** How many seconds make one point of a small line: single checks would make a comb of it. */
+const GROUP = 5;
+
+function grouped(values) {
+  const means = [];
+  for (let end = values.length; end > 0; end -= GROUP) {
+    const known = values.slice(Math.max(0, end - GROUP), end).filter((value) => value !== null);
+    means.unshift(known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null);
+  }
+  return means;
+}
+
 /** A small line without axes, for a row of a table. */
 export function spark(element, { colours = ["--allowed", "--denied"], width = 120, height = 28 } = {}) {
   const canvas = make("canvas", { ariaHidden: "true", className: "spark" });
@@ -173,7 +185,7 @@ export function spark(element, { colours = ["--allowed", "--denied"], width = 12
   let last = colours.map(() => []);
   function draw() {
     const pen = canvas.getContext("2d");
-    const most = Math.max(1, ...last.flat().map((value) => value ?? 0));
+    const [most, points] = [Math.max(1, ...last.flat().map((value) => value ?? 0)), SECONDS / GROUP];
     pen.clearRect(0, 0, canvas.width, canvas.height);
     pen.lineWidth = 1.5 * dense;
     pen.lineJoin = "round";
@@ -185,7 +197,7 @@ export function spark(element, { colours = ["--allowed", "--denied"], width = 12
       let isDown = false;
       values.forEach((value, at) => {
         if (value === null) { isDown = false; return; }
-        const [left, top] = [(SECONDS - values.length + at + 1) / SECONDS * canvas.width, canvas.height - 2 - value / most * (canvas.height - 4)];
+        const [left, top] = [(points - values.length + at + 1) / points * canvas.width, canvas.height - 2 - value / most * (canvas.height - 4)];
         if (isDown) pen.lineTo(left, top); else pen.moveTo(left, top);
         isDown = true;
       });
@@ -194,7 +206,7 @@ export function spark(element, { colours = ["--allowed", "--denied"], width = 12
   }
   document.addEventListener("themechange", draw);
   return {
-    update(series) { last = series; draw(); },
+    update(series) { last = series.map(grouped); draw(); },
     destroy() { document.removeEventListener("themechange", draw); canvas.remove(); },
   };
 }
