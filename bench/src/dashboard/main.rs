@@ -18,8 +18,8 @@ use tidegate_bench::{Process, free_port, median, pinned};
 
 const TIDEGATE: &str = "target/release/tidegate";
 const WATCHERS: usize = 3;
-const ROUNDS: usize = 8;
-const ROUND: Duration = Duration::from_secs(3);
+const ROUNDS: usize = 6;
+const ROUND: Duration = Duration::from_secs(2);
 const CONFIG: &str = "policies:
   open: { limit: 1000000/s }
   shut: { limit: 1/h }

@@ -36,6 +36,8 @@ async function show({ isFirst = false } = {}) {
   } catch (error) {
     module = { mount: (root) => { root.append(make("p", { className: "empty", textContent: `This view could not be loaded: ${error.message}` })); return () => {}; } };
   }
+  // The shell is painted before charts are made.
+  if (isFirst) await new Promise((then) => requestAnimationFrame(then));
   if (turn !== shown) return;
   unmount();
   const root = make("div", { className: "view" });
