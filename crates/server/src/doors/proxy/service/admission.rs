@@ -153,7 +153,9 @@ impl Case<'_> {
         told.decided(&check, &answer);
         let answer = answer.map_err(|error| self.unanswered(&error))?;
         let report = self.ruled(found, &answer)?;
-        let is_charged = permit.is_none();
+        // A place is given back by itself; and what a shadow would have refused was never charged.
+        let by_store = matches!(answer.source, Source::Store | Source::Lease);
+        let is_charged = by_store && permit.is_none() && !answer.shadow_denied;
         Ok((Cleared { report, permit }, is_charged))
     }
 
