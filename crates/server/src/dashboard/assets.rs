@@ -50,7 +50,6 @@ assets! {
     JS "theme.js";
     JS "vendor/uPlot.iife.min.js";
     TEXT "vendor/uPlot.LICENSE";
-    CSS "vendor/uPlot.min.css";
 }
 
 /// What the page says where its files are.

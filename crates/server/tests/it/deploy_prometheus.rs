@@ -9,18 +9,6 @@ use crate::deploy::{document, known_metrics, metrics_of, ran, text};
 use crate::programs::root;
 use crate::support::Folder;
 
-/// What the runbook has a section for.
-const ANCHORS: [&str; 8] = [
-    "slow-checks",
-    "noscript-storms",
-    "fail-open",
-    "breaker-open",
-    "pressure-stuck",
-    "too-many-429s",
-    "config-reload-failed",
-    "instance-down",
-];
-
 fn promtool(args: &[&str]) -> Result<String, String> {
     ran(Command::new("promtool").args(args).current_dir(root().join("deploy/prometheus")))
 }
@@ -78,8 +66,9 @@ fn every_alert_says_how_bad_it_is_and_what_to_do() {
         for note in ["summary", "description"] {
             assert!(notes[note].as_str().is_some_and(|text| text.len() > 15), "{name} {note}");
         }
-        let anchor = notes["runbook_url"].as_str().unwrap().strip_prefix("docs/runbook.md#");
-        assert!(anchor.is_some_and(|anchor| ANCHORS.contains(&anchor)), "{name}");
+        // That the section is there, `links.rs` sees to.
+        let section = notes["runbook_url"].as_str().unwrap();
+        assert!(section.starts_with("docs/runbook.md#"), "{name}");
     }
 }
 
