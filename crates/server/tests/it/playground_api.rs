@@ -222,7 +222,7 @@ fn what_cannot_be_replayed_is_told() {
         (json!({"log": log()}), 400, "policy", "no routes"),
         (json!({"log": log(), "policy": "apj"}), 404, "policy", "did you mean `api`?"),
         (json!({"log": log(), "policy": "report"}), 400, "policy", "concurrency"),
-        (json!({"log": log(), "policy": "signup"}), 400, "policy", "one key"),
+        (json!({"log": log(), "policy": "signup"}), 400, "policy", "counts by `ip`"),
         (json!({"log": log(), "policy": "api", "policy_text": "1/s"}), 400, "policy_text", "both"),
         (json!({"log": log(), "policy_text": " "}), 400, "policy_text", "empty"),
         (json!({"log": log(), "policy_text": "limit: ["}), 400, "policy_text", "line 1"),
