@@ -27,6 +27,37 @@ pub fn pinned(program: &str) -> Command {
     command
 }
 
+/// While this lives, a server and this program run ahead of all others of the machine, where that is allowed: the turns
+/// of others, milliseconds each, would be counted as the server's.
+pub struct Ahead([u32; 2]);
+
+impl Ahead {
+    pub fn of(process: &Process) -> Self {
+        let ahead = Self([process.0.id(), std::process::id()]);
+        ahead.schedule(["--fifo", "1"]);
+        ahead
+    }
+
+    /// Whether it is allowed, and there is a way to say so.
+    pub fn is_allowed() -> bool {
+        Self([std::process::id(); 2]).schedule(["--fifo", "1"])
+    }
+
+    fn schedule(&self, [policy, priority]: [&str; 2]) -> bool {
+        self.0.iter().all(|id| {
+            let mut chrt = Command::new("chrt");
+            chrt.args([policy, "--all-tasks", "--pid", priority, &id.to_string()]);
+            chrt.output().is_ok_and(|output| output.status.success())
+        })
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.schedule(["--other", "0"]);
+    }
+}
+
 /// A server that is measured; ended when dropped.
 pub struct Process(Child);
 
