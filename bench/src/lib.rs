@@ -27,20 +27,29 @@ pub fn pinned(program: &str) -> Command {
     command
 }
 
-/// While this lives, a server and this program run ahead of all others of the machine, where that is allowed: the turns
-/// of others, milliseconds each, would be counted as the server's.
-pub struct Ahead([u32; 2]);
+/// While this lives, this program and a server run ahead of all others of the machine, where that is allowed: the turns
+/// of others, milliseconds each, would be counted as theirs. It cannot live for long: whoever is kept waiting for most
+/// of a second is let in by the kernel.
+pub struct Ahead(Vec<u32>);
 
 impl Ahead {
-    pub fn of(process: &Process) -> Self {
-        let ahead = Self([process.0.id(), std::process::id()]);
+    /// How long other programs should have their turn afterwards.
+    pub const REST: Duration = Duration::from_millis(100);
+
+    pub fn of(server: Option<&Process>) -> Self {
+        let server = server.map(|process| process.0.id());
+        let ahead = Self(server.into_iter().chain([std::process::id()]).collect());
         ahead.schedule(["--fifo", "1"]);
         ahead
     }
 
-    /// Whether it is allowed, and there is a way to say so.
-    pub fn is_allowed() -> bool {
-        Self([std::process::id(); 2]).schedule(["--fifo", "1"])
+    /// Says so, where it is not allowed or there is no way to.
+    pub fn warn() {
+        if !Self::of(None).schedule(["--fifo", "1"]) {
+            println!(
+                "Not allowed to run ahead of other programs: their turns are in these figures.\n"
+            );
+        }
     }
 
     fn schedule(&self, [policy, priority]: [&str; 2]) -> bool {

@@ -19,9 +19,6 @@ use tidegate_bench::{Ahead, apart};
 
 const WIRES: [Wire; 5] = [Wire::Resp(1), Wire::Resp(16), Wire::Resp(64), Wire::Http, Wire::Grpc];
 
-/// How long other programs have their turn after a round ahead of them.
-const OTHERS: Duration = Duration::from_millis(100);
-
 /// How much is measured.
 struct Effort {
     rounds: usize,
@@ -53,9 +50,7 @@ fn measure(effort: &Effort) {
     runtime.block_on(async {
         let contenders: Vec<Contender> =
             Contender::all().into_iter().map(Contender::start).collect();
-        if !Ahead::is_allowed() {
-            println!("Not allowed to run ahead of other programs: their turns are in the last column.");
-        }
+        Ahead::warn();
         let only = std::env::var("ONLY").ok();
         let is_wanted = |wire: &Wire| only.as_ref().is_none_or(|only| wire.door() == only);
         for wire in WIRES.into_iter().filter(is_wanted) {
@@ -100,11 +95,10 @@ async fn half_of_the_load(able: &[&Contender], wire: Wire, rows: &mut [Figures],
         for (contender, row) in able.iter().zip(&mut *rows) {
             let half = row.rate() / 2.0;
             let lines = Load::lines(contender, wire).await;
-            let ahead = Ahead::of(contender.process());
+            let ahead = Ahead::of(Some(contender.process()));
             row.half_us.push(Load::paced(lines, half, effort.round / 4).await.at(0.99));
             drop(ahead);
-            // Whoever is kept waiting for most of a second is let in by the kernel, in the midst of a round.
-            tokio::time::sleep(OTHERS).await;
+            tokio::time::sleep(Ahead::REST).await;
         }
     }
 }
