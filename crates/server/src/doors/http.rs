@@ -196,9 +196,10 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let told = Told::begin(&gate, DoorName::Http);
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let questions = batch.questions()?;
-    let engine = &gate.now().engine;
+    let snapshot = gate.now();
+    let (engine, dialect) = (&snapshot.engine, batch.headers.then_some(snapshot.http.headers));
     if batch.atomic {
-        return check_together(engine, &questions, &told).await;
+        return check_together(engine, &questions, &told, dialect).await;
     }
     let unanswered = |(index, error): (usize, CheckError)| {
         Problem::unanswered(engine, &error).within_batch(index)
@@ -216,12 +217,16 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
         answers.push(answer.map_err(|error| (index, error)));
     }
     let answers: Vec<_> = answers.into_iter().collect::<Result<_, _>>().map_err(unanswered)?;
-    let decisions = answers.iter().map(answer::Decision::from).collect();
-    Ok(json(&answer::BatchAnswer { decisions }))
+    Ok(decisions(&answers, dialect))
 }
 
 /// All are charged, or none is.
-async fn check_together(engine: &Engine, questions: &[Question<'_>], told: &Told<'_>) -> Answered {
+async fn check_together(
+    engine: &Engine,
+    questions: &[Question<'_>],
+    told: &Told<'_>,
+    dialect: Option<Headers>,
+) -> Answered {
     let checks: Vec<_> = questions.iter().map(Question::check).collect();
     for (index, check) in checks.iter().enumerate() {
         let valid = engine.validate(check, Op::Take);
@@ -232,8 +237,17 @@ async fn check_together(engine: &Engine, questions: &[Question<'_>], told: &Told
         told.decided(check, &together.clone().map(|it| it.answers[index].clone()));
     }
     let together = together.map_err(|error| Problem::not_together(engine, &error))?;
-    let decisions = together.answers.iter().map(answer::Decision::from).collect();
-    Ok(json(&answer::BatchAnswer { decisions }))
+    Ok(decisions(&together.answers, dialect))
+}
+
+/// The answers to a batch; each with its headers, if they were asked for.
+fn decisions(answers: &[Answer<'_>], dialect: Option<Headers>) -> Response {
+    let now = SystemClock.now();
+    let shown = |answer| match dialect {
+        Some(dialect) => answer::Decision::with_headers(answer, dialect, now),
+        None => answer::Decision::from(answer),
+    };
+    json(&answer::BatchAnswer { decisions: answers.iter().map(shown).collect() })
 }
 
 /// Takes a place in a leaky bucket's queue. The caller waits.

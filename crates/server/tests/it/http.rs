@@ -145,6 +145,48 @@ fn a_batch_is_answered_in_order_each_on_its_own() {
 }
 
 #[test]
+fn a_batch_tells_the_headers_that_single_checks_are_answered_with() {
+    let names = [
+        "ratelimit-policy",
+        "ratelimit",
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "retry-after",
+    ];
+    let questions = |who: &str| {
+        [("login", 4), ("login", 4), ("login", 6), ("plan", 1)]
+            .map(|(policy, cost)| format!(r#"{{"policy":"{policy}","key":"{who}","cost":{cost}}}"#))
+    };
+    // The wait of a refusal has some chance in it, and times may differ by a second.
+    let told = |name: &str, value: Option<&str>| match name {
+        "retry-after" => value.map(|_| String::new()),
+        _ => value.map(|value| value.split(";t=").next().unwrap_or_default().to_owned()),
+    };
+    let server = Server::start();
+    let alone = questions("ann").map(|body| {
+        let reply = server.post("/v1/check", &body);
+        names.map(|name| told(name, reply.header(name)))
+    });
+    let batch = format!(r#"{{"headers":true,"checks":[{}]}}"#, questions("ben").join(","));
+    let decisions = server.post("/v1/check/batch", &batch).json()["decisions"].clone();
+    let together = [0, 1, 2, 3].map(|index| {
+        let headers = &decisions[index]["headers"];
+        assert!(headers["x-ratelimit-reset"].is_string());
+        names.map(|name| told(name, headers[name].as_str()))
+    });
+    assert_eq!(together, alone);
+    let retry_after = |index: usize| together[index][4].is_some();
+    assert_eq!([0, 1, 2, 3].map(retry_after), [false, true, false, false], "6 of 5 will never be");
+
+    let plain = batch.replace(r#""headers":true,"#, "");
+    let decision = server.post("/v1/check/batch", &plain).json()["decisions"][0].clone();
+    assert!(decision.get("headers").is_none(), "{decision}");
+    let atomic = r#"{"atomic":true,"headers":true,"checks":[{"policy":"api","key":"cleo"}]}"#;
+    let decision = server.post("/v1/check/batch", atomic).json()["decisions"][0].clone();
+    assert_eq!(decision["headers"]["ratelimit-policy"], r#""api";q=100;w=60"#);
+}
+
+#[test]
 fn a_batch_takes_a_thousand_checks() {
     let server = Server::start();
     let one = r#"{"policy":"monthly","key":"ann"}"#;

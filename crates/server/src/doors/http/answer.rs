@@ -1,7 +1,11 @@
 //! Answers, as they go over the wire. These types stop at this door.
 
-use serde::Serialize;
-use tidegate::{Answer, EXACT_MAX};
+use axum::http::HeaderMap;
+use serde::{Serialize, Serializer};
+use tidegate::tower::{Headers, write_retry_after};
+use tidegate::{Answer, EXACT_MAX, Source, Timestamp};
+
+use crate::headers;
 
 /// A decision, as clients know it.
 #[derive(Serialize)]
@@ -14,7 +18,12 @@ pub(super) struct Decision<'a> {
     policy: &'a str,
     binding: &'a str,
     source: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<ToldHeaders>,
 }
+
+/// Names and values as an object.
+struct ToldHeaders(HeaderMap);
 
 /// The answers to a batch, in order.
 #[derive(Serialize)]
@@ -43,7 +52,31 @@ impl<'a> From<&Answer<'a>> for Decision<'a> {
             policy: answer.policy,
             binding: answer.binding,
             source: answer.source.as_str(),
+            headers: None,
         }
+    }
+}
+
+impl<'a> Decision<'a> {
+    /// With the headers that a check of its own would be answered with.
+    pub(super) fn with_headers(answer: &Answer<'a>, dialect: Headers, now: Timestamp) -> Self {
+        let mut told = HeaderMap::new();
+        if answer.source == Source::FailClosed {
+            write_retry_after(&mut told, answer.decision.retry_after());
+        } else {
+            headers::add(&mut told, dialect, answer, now);
+        }
+        Self { headers: Some(ToldHeaders(told)), ..Self::from(answer) }
+    }
+}
+
+impl Serialize for ToldHeaders {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        // They are ASCII, whatever a policy is called.
+        let pairs = self.0.iter();
+        to.collect_map(
+            pairs.map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default())),
+        )
     }
 }
 

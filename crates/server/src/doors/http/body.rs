@@ -181,7 +181,7 @@ mod tests {
         whole: &[
             r#"{"policy":"api","key":"k","cost":3}"#,
             r#"{"policy":"api","keys":{"ip":"a","b":"c"}}"#,
-            r#"{"atomic":true,"checks":[{"policy":"api","key":"k"},{"policy":"b","key":"\u00e9"}]}"#,
+            r#"{"atomic":true,"headers":true,"checks":[{"policy":"api","key":"k"},{"policy":"b","key":"\u00e9"}]}"#,
         ],
         words: &[
             "{",
@@ -196,6 +196,7 @@ mod tests {
             "\"cost\"",
             "\"checks\"",
             "\"atomic\"",
+            "\"headers\"",
             "\"api\"",
             "\"policy\":\"api\"",
             "\"key\":\"k\"",

@@ -39,6 +39,9 @@ pub(super) struct BatchRequest<'a> {
     /// Whether all are charged or none.
     #[serde(default)]
     pub(super) atomic: bool,
+    /// Whether each decision has the headers that a check of its own would be answered with.
+    #[serde(default)]
+    pub(super) headers: bool,
 }
 
 /// At most [`BATCH_MAX`] checks: nothing is allocated for what comes after.
