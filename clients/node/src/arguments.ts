@@ -24,6 +24,11 @@ export function question(check: Check, more: Record<string, unknown> = {}, at = 
   return within(`${at}key`, JSON.stringify(body));
 }
 
+/** All that a server may dislike about a well-formed question: the policy, and which identifiers are given. */
+export function shape(policy: string, key: Key): string {
+  return typeof key === 'string' ? policy : JSON.stringify([policy, ...Object.keys(key).sort()]);
+}
+
 /** The body that tells how a service did, as JSON. */
 export function observation(target: string, seen: Observation): string {
   text('target', target);

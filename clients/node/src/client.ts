@@ -1,6 +1,6 @@
 // The client: one method per call of the server's API.
 
-import { object, observation, onErrorWord, question, text, timeout } from './arguments.js';
+import { object, observation, onErrorWord, question, shape, text, timeout } from './arguments.js';
 import { asCounted, parts, type Part } from './batch.js';
 import { Desk, type Question } from './desk.js';
 import { badInput, TidegateError } from './error.js';
@@ -42,9 +42,14 @@ export class Tidegate {
       body: question({ policy, key, cost }),
       decode: (json, answer) => {
         const decision = wire.decision(json);
-        return headers && answer ? { ...decision, headers: wire.limitHeaders(answer.headers) } : decision;
+        if (!headers) {
+          return decision;
+        }
+        // A call of its own has them where all answers have theirs.
+        return { ...decision, headers: wire.limitHeaders(answer?.headers ?? wire.toldHeaders(json)) };
       },
-      shareable: !headers,
+      shape: shape(policy, key),
+      headers,
       repeatable: true,
     };
     return this.#permission(asked, options, (instead) => fallback.decision(policy, instead));
@@ -95,7 +100,11 @@ export class Tidegate {
   /** Takes a place of a limit on concurrency. Give `permit` back when the work is done. */
   async acquire(policy: string, key: Key, options: AskOptions = {}): Promise<Permit> {
     checkOptions(options, ASK);
-    const asked = this.#on('/v1/acquire', { policy, key, cost: options.cost }, wire.permit);
+    const asked: Question<Permit> = {
+      ...this.#on('/v1/acquire', { policy, key, cost: options.cost }, wire.permit),
+      // Who has left cannot give it back.
+      late: ({ permit }) => void this.#giveBack(policy, key, permit),
+    };
     return this.#permission(asked, options, (instead) => fallback.permit(policy, instead));
   }
 

@@ -22,10 +22,14 @@ export interface Question<T> {
   readonly path: string;
   readonly body: string;
   readonly decode: (json: unknown, answer?: Answer) => T;
-  /** A check that may be sent with others. */
-  readonly shareable?: boolean;
+  /** A check that may be sent with others of its shape: the server dislikes all of them, or none. */
+  readonly shape?: string;
+  /** Whether the rate limit headers are wanted, too. */
+  readonly headers?: boolean;
   /** Whether it does no harm if the server does it twice. */
   readonly repeatable: boolean;
+  /** Takes an answer that nobody waits for any more. */
+  late?(value: T): void;
 }
 
 interface Job extends Question<unknown> {
@@ -61,7 +65,7 @@ export class Desk {
       throw circuitOpen();
     }
     const waiting = this.#alone.size + this.#together.size;
-    if (waiting >= this.#settings.maxWaiting && this.#calls >= this.#settings.maxSockets) {
+    if (waiting >= this.#settings.maxWaiting && !this.#hasRoomFor(question)) {
       throw new TidegateError('overloaded', `${waiting} calls are waiting already`, { transient: true });
     }
     return await this.#enqueue(question, timeoutMs, signal) as T;
@@ -95,9 +99,19 @@ export class Desk {
       const leave = (): void => job.settle({ error: signal?.reason });
       const timer = new Timer(timeoutMs, () => job.settle({ error: timedOut(timeoutMs) }));
       signal?.addEventListener('abort', leave, { once: true });
-      (question.shareable && this.#settings.batch ? this.#together : this.#alone).add(job);
+      (this.#goesTogether(question) ? this.#together : this.#alone).add(job);
       this.#sendNext();
     });
+  }
+
+  #goesTogether({ shape }: Question<unknown>): boolean {
+    return shape !== undefined && this.#settings.batch;
+  }
+
+  /** Whether it would not have to wait. */
+  #hasRoomFor(question: Question<unknown>): boolean {
+    const shared = this.#goesTogether(question) ? this.#sharedCalls : 0;
+    return this.#calls < this.#settings.maxSockets && shared < SHARED_CALLS_MAX;
   }
 
   #sendNext(): void {
@@ -130,11 +144,15 @@ export class Desk {
     });
   }
 
-  /** As many of those that wait as fit into one call. */
+  /** As many of those that wait as fit into one call, and are of the shape of who has waited longest. */
   #takeTogether(): Job[] {
     const jobs: Job[] = [];
+    const shape = first(this.#together)?.shape;
     let bytes = 0;
     for (const job of this.#together) {
+      if (job.shape !== shape) {
+        continue;
+      }
       bytes += Buffer.byteLength(job.body) + 1;
       if (jobs.length === BATCH_MAX || (jobs.length > 0 && bytes > BATCH_BYTES_MAX)) {
         break;
@@ -157,7 +175,9 @@ export class Desk {
     try {
       const values = await this.#answers(jobs, leftMs);
       this.#circuit.succeeded();
-      jobs.forEach((job, index) => job.settle({ value: values[index] }));
+      jobs.forEach((job, index) => {
+        job.settled ? job.late?.(values[index]) : job.settle({ value: values[index] });
+      });
     } catch (error) {
       this.#note(error as TidegateError, waitedLong);
       if (jobs.length > 1 && isTheirFault(error)) {
@@ -175,7 +195,8 @@ export class Desk {
       const answer = await this.#transport.post({ path, body, timeoutMs, repeatable });
       return [job.decode(wire.body(answer), answer)];
     }
-    const all = `{"checks":[${jobs.map((job) => job.body).join(',')}]}`;
+    const headers = jobs.some((job) => job.headers) ? '"headers":true,' : '';
+    const all = `{${headers}"checks":[${jobs.map((job) => job.body).join(',')}]}`;
     const answer = await this.#transport.post({ path: '/v1/check/batch', body: all, timeoutMs, repeatable });
     return wire.decisions(wire.body(answer), jobs.length).map((json, index) => jobs[index]?.decode(json));
   }
@@ -192,7 +213,7 @@ export class Desk {
     }
   }
 
-  /** Nothing was charged, and only one of them may be to blame. Each is sent twice at most. */
+  /** Nothing was charged, and each is told what is wrong with it alone. Each is sent twice at most. */
   #sendEachAlone(jobs: Job[]): void {
     for (const job of jobs.filter(({ settled }) => !settled)) {
       this.#alone.add(job);

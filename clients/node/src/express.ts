@@ -22,6 +22,10 @@ export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
 
   return async (request, response, next) => {
     const { headers, refusal } = await judge(client, rule, request);
+    if (response.headersSent) {
+      // Somebody else has answered meanwhile, as those do who limit the time.
+      return;
+    }
     response.set(headers);
     if (refusal === undefined) {
       next();

@@ -57,6 +57,10 @@ export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (ins
       return;
     }
     const { headers, refusal } = await judge(client, applied as FastifyRateLimitRule, request);
+    if (reply.sent) {
+      // Somebody else has answered meanwhile, as those do who limit the time.
+      return reply;
+    }
     reply.headers(headers);
     if (refusal === undefined) {
       return;

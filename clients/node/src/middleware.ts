@@ -12,7 +12,7 @@ type Awaitable<T> = T | Promise<T>;
 /** How requests are limited. */
 export interface Rule<Req, Res> {
   readonly policy: string | ((request: Req) => Awaitable<string>);
-  /** Whose request it is; `request.user?.id` unless given, else the client's address, see `ipKey`. */
+  /** Whose request it is. If that is nothing, or not given, `request.user?.id`, else the address, see `ipKey`. */
   readonly key?: ((request: Req) => Awaitable<Key | undefined>) | undefined;
   readonly cost?: number | ((request: Req) => Awaitable<number>) | undefined;
   /** Requests that are not limited. */
@@ -74,6 +74,9 @@ export function checkRule(field: string, rule: object): void {
 
 /** A client, and whether it is ours to close. Not by `instanceof`: it may be of the other build, ESM or CJS. */
 export function clientOf(given: Client | undefined): { client: Tidegate; ours: boolean } {
+  if (given !== undefined && (typeof given !== 'object' || given === null)) {
+    throw badInput('options.client', "a Tidegate, or options like { url: 'http://127.0.0.1:8080' }", given);
+  }
   return given !== undefined && 'check' in given
     ? { client: given, ours: false }
     : { client: new Tidegate(given), ours: true };
@@ -87,12 +90,15 @@ export async function judge<Req extends object, Res>(
   }
   const policy = typeof rule.policy === 'function' ? await rule.policy(request) : rule.policy;
   const cost = typeof rule.cost === 'function' ? await rule.cost(request) : rule.cost;
-  const key = (await rule.key?.(request)) ?? defaultKey(request);
+  const key = await rule.key?.(request);
   const { onError, timeoutMs } = rule;
-  const decision = await client
-    .check(policy, key, { cost, onError, timeoutMs, headers: true })
-    .catch((error: TidegateError) => Promise.reject(asServerError(error)));
-  return verdict(decision);
+  try {
+    // Visitors leave headers out or empty: that is not a mistake of the app's.
+    const who = key || defaultKey(request);
+    return verdict(await client.check(policy, who, { cost, onError, timeoutMs, headers: true }));
+  } catch (error) {
+    throw asServerError(error as TidegateError);
+  }
 }
 
 function defaultKey(request: object & Asker): Key {

@@ -3,6 +3,7 @@
 import type { SecureContextOptions } from 'node:tls';
 import { object, onErrorWord, text, timeout, wholeNumber } from './arguments.js';
 import { badInput, type TidegateError } from './error.js';
+import { harmless, warner } from './trouble.js';
 import type { OnError } from './types.js';
 
 export interface TidegateOptions {
@@ -14,7 +15,7 @@ export interface TidegateOptions {
   readonly timeoutMs?: number | undefined;
   /** What to answer when the server cannot be asked; `allow` unless given. */
   readonly onError?: OnError | undefined;
-  /** Told of every call that trouble befell: count it or log it. */
+  /** Told of every answer that the server did not give: count it or log it. A warning of the process unless given. */
   readonly onTrouble?: ((error: TidegateError) => void) | undefined;
   /** The bearer token that admin calls need. */
   readonly token?: string | undefined;
@@ -53,7 +54,7 @@ const NAMES = [
 
 export function settings(options: TidegateOptions): Settings {
   object('options', options, NAMES);
-  const { timeoutMs = 1000, onError = 'allow', onTrouble = () => {}, token } = options;
+  const { timeoutMs = 1000, onError = 'allow', onTrouble = warner(), token } = options;
   const { maxSockets = 32, maxWaiting = 20_000, batch = true, tls } = options;
   timeout(timeoutMs);
   onErrorWord(onError);
@@ -68,7 +69,8 @@ export function settings(options: TidegateOptions): Settings {
   if (token !== undefined && !(typeof token === 'string' && /^[\x21-\x7e]+$/.test(token))) {
     throw badInput('token', 'visible ASCII characters', 'something else');
   }
-  return { target: target(options), timeoutMs, onError, onTrouble, token, maxSockets, maxWaiting, batch, tls };
+  const told = harmless(onTrouble);
+  return { target: target(options), timeoutMs, onError, onTrouble: told, token, maxSockets, maxWaiting, batch, tls };
 }
 
 function target({ url, socketPath }: TidegateOptions): Target {

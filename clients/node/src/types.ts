@@ -76,7 +76,7 @@ export interface AskOptions extends CallOptions {
 }
 
 export interface CheckOptions extends AskOptions {
-  /** Ask for the rate limit headers as well. Such a check is never sent together with others. */
+  /** Ask for the rate limit headers as well. */
   readonly headers?: boolean | undefined;
 }
 

@@ -8,6 +8,7 @@ import type { Decision, Permit, Reservation } from './types.js';
 type Fields = Record<string, unknown>;
 
 const PROBLEM_TYPE = 'urn:tidegate:';
+const VISIBLE = /^[\x20-\x7e]+$/;
 const LIMIT_HEADER = /^(ratelimit|ratelimit-policy|x-ratelimit-[a-z]+|retry-after)$/;
 
 /** The JSON of an answer, undefined if it has none to tell. What is not tidegate's answer is trouble. */
@@ -69,10 +70,15 @@ export function decisions(json: unknown, count: number): unknown[] {
   return decisions;
 }
 
-/** The headers that clients of ours may see. */
-export function limitHeaders(headers: IncomingHttpHeaders): Record<string, string> {
-  const told = Object.entries(headers).filter(([name]) => LIMIT_HEADER.test(name));
-  return Object.fromEntries(told.map(([name, value]) => [name, String(value)]));
+/** The headers that a decision of a batch brings along. */
+export function toldHeaders(json: unknown): Fields {
+  return object(object(json, 'a decision').headers, 'headers in a decision');
+}
+
+/** The headers that clients of ours may see, and that can be written. */
+export function limitHeaders(headers: IncomingHttpHeaders | Fields): Record<string, string> {
+  const told = Object.entries(headers).map(([name, value]) => [name, String(value)] as const);
+  return Object.fromEntries(told.filter(([name, value]) => LIMIT_HEADER.test(name) && VISIBLE.test(value)));
 }
 
 export function badAnswer(detail: string, status?: number): TidegateError {

@@ -75,6 +75,8 @@ test('bad arguments are told with their name and what was expected', async () =>
     [async () => rateLimit({ policy: 'p', cost: -1 }), 'options.cost', 'a whole number'],
     [async () => rateLimit({ policy: 'p', onError: 'open' }), 'onError', "'allow'"],
     [async () => rateLimit({ policy: 'p', client: { uri: 'x' } }), 'options', 'got "uri"'],
+    [async () => rateLimit({ policy: 'p', client: 'http://host' }), 'options.client', 'a Tidegate, or options like'],
+    [async () => rateLimit({ policy: 'p', client: null }), 'options.client', 'got null'],
   ];
   for (const [call, field, said] of rows) {
     await assert.rejects(call, isBadInput(field, said), call.toString());

@@ -32,15 +32,16 @@ for (const batch of [true, false]) {
 test('checks go together while others are under way, and alone where they do not have to wait', async () => {
   const asked = [];
   const fault = await faultyServer(after, (socket, request) => {
-    const { checks } = JSON.parse(request.split('\r\n\r\n')[1]);
+    const { checks, headers = false } = JSON.parse(request.split('\r\n\r\n')[1]);
     asked.push([request.split(' ')[1], checks?.length ?? 1].join(' '));
-    socket.write(http(checks ? `{"decisions":[${checks.map(() => DECISION).join(',')}]}` : DECISION));
+    const decision = headers ? DECISION.replace('{', '{"headers":{"ratelimit":"r"},') : DECISION;
+    socket.write(http(checks ? `{"decisions":[${checks.map(() => decision).join(',')}]}` : decision));
   });
   const rows = [
     [{ maxSockets: 1 }, {}, ['/v1/check 1', '/v1/check/batch 1000', '/v1/check/batch 1000', '/v1/check 1']],
     [{}, {}, [...Array(4).fill('/v1/check 1'), '/v1/check/batch 1000', '/v1/check/batch 998']],
     [{ batch: false }, {}, Array(2002).fill('/v1/check 1')],
-    [{}, { headers: true }, Array(2002).fill('/v1/check 1')],
+    [{}, { headers: true }, [...Array(4).fill('/v1/check 1'), '/v1/check/batch 1000', '/v1/check/batch 998']],
   ];
   for (const [options, check, expected] of rows) {
     const one = new Tidegate({ url: fault.url, timeoutMs: 60_000, onError: 'throw', ...options });
@@ -50,6 +51,30 @@ test('checks go together while others are under way, and alone where they do not
     assert.deepEqual(asked.splice(0).sort(), [...expected, '/v1/check 1'].sort());
     await one.close();
   }
+});
+
+test('of 10,000 at once that ask for headers each gets its own', async () => {
+  const one = new Tidegate({ ...server.options, timeoutMs: 60_000, onError: 'throw' });
+  const decisions = await times(10_000, () => one.check('plenty', 'headers', { headers: true }));
+  assert.equal(new Set(decisions.map(({ headers }) => headers['x-ratelimit-remaining'])).size, 10_000);
+  assert.ok(decisions.every(({ headers, remaining }) => headers['x-ratelimit-remaining'] === String(remaining)));
+  await one.close();
+});
+
+test('headers that could not be written are not passed on', async () => {
+  const told = {
+    ratelimit: '"p";r=8;t=1', 'x-ratelimit-limit': '9\r\nset-cookie: a=b', 'set-cookie': 'a=b', 'retry-after': '',
+  };
+  const decision = DECISION.replace('{', `{"headers":${JSON.stringify(told)},`);
+  const fault = await faultyServer(after, (socket, request) => {
+    const { checks } = JSON.parse(request.split('\r\n\r\n')[1]);
+    socket.write(http(checks ? `{"decisions":[${checks.map(() => decision).join(',')}]}` : decision));
+  });
+  const one = new Tidegate({ url: fault.url, timeoutMs: 60_000, maxSockets: 1, onError: 'throw' });
+  const decisions = await times(3, () => one.check('p', 'k', { headers: true }));
+  const passed = { ratelimit: told.ratelimit };
+  assert.deepEqual(decisions.map(({ headers }) => headers), [{}, passed, passed], 'the first has a call of its own');
+  await one.close();
 });
 
 test('one bad check among those that go together spoils only itself', async () => {
@@ -63,6 +88,24 @@ test('one bad check among those that go together spoils only itself', async () =
   assert.equal(outcomes[2].reason.field, 'policy');
   assert.equal((await narrow.peek('hundred', 'spoilt', { cost: 0 })).remaining, 97);
   await narrow.close();
+});
+
+test('checks that the server dislikes keep no others from going together', async () => {
+  const asked = [];
+  const problem = JSON.stringify({ type: 'urn:tidegate:unknown-policy', status: 404, detail: 'no such policy' });
+  const fault = await faultyServer(after, (socket, request) => {
+    const { checks, policy } = JSON.parse(request.split('\r\n\r\n')[1]);
+    asked.push(...(checks === undefined && policy === 'good' ? ['good alone'] : []));
+    const disliked = (checks ?? [{ policy }]).some(({ policy }) => policy === 'bad');
+    const answer = checks ? `{"decisions":[${checks.map(() => DECISION).join(',')}]}` : DECISION;
+    socket.write(disliked ? http(problem, '404 Not Found') : http(answer));
+  });
+  const one = new Tidegate({ url: fault.url, maxSockets: 1, timeoutMs: 60_000, onError: 'throw' });
+  const all = Array.from({ length: 200 }, (_, index) => one.check(index % 2 ? 'bad' : 'good', 'k'));
+  const outcomes = await Promise.allSettled(all);
+  assert.deepEqual(outcomes.map(({ status }) => status === 'fulfilled'), outcomes.map((_, index) => index % 2 === 0));
+  assert.deepEqual(asked, ['good alone'], 'the first, which did not have to wait');
+  await one.close();
 });
 
 test('checkMany answers in order, and takes more than one call can', async () => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { after, test } from 'node:test';
+import { inspect } from 'node:util';
 import express from 'express';
 import { Tidegate } from 'tidegate';
 import { rateLimit } from 'tidegate/express';
@@ -137,9 +138,37 @@ test('a server that is gone: through, 503, or the app\'s own error handler', asy
   assert.deepEqual(seen, [['Rate limiter unavailable', 'unreachable']]);
 });
 
-test('a policy that is not there is our mistake, not the visitor\'s', async () => {
+test('a policy that is not there is our mistake, not the visitor\'s, and the log says which', async (t) => {
+  const log = t.mock.method(console, 'error', () => {});
   const url = await app((it) => it
-    .set('env', 'test')
+    .set('env', 'production')
     .use(rateLimit({ client, policy: 'nope', onError: 'allow' })).get('/', hello));
-  assert.equal((await get(url)).status, 500);
+  const { status, text } = await get(url);
+  assert.equal(status, 500);
+  assert.doesNotMatch(text, /nope/);
+  assert.match(inspect(log.mock.calls[0].arguments[0]), /Rate limiter misused[^]*no policy is called `nope`/);
+});
+
+test('a visitor who sends no key is counted by address', async () => {
+  const key = (request) => request.get('x-key');
+  const url = await app((it) => it.use(rateLimit({ client, policy: 'three', key })).get('/', hello));
+  await client.reset('three', '127.0.0.1');
+  assert.deepEqual(await statuses(1, url), [200]);
+  assert.deepEqual(await statuses(1, url, { 'x-key': '' }), [200]);
+  assert.equal(await left('127.0.0.1'), 1);
+});
+
+test('a request that was answered meanwhile is left as it is', async () => {
+  const errors = [];
+  const url = await app((it) => it
+    .use((_, response, next) => {
+      next();
+      response.status(504).send('too late');
+    })
+    .use(rateLimit({ client, policy: 'plenty' }))
+    .get('/', () => assert.fail('it was answered'))
+    .use((error, _request, _response, _next) => errors.push(error)));
+  assert.deepEqual([(await get(url)).status, (await get(url)).text], [504, 'too late']);
+  await client.check('plenty', 'behind them');
+  assert.deepEqual(errors, []);
 });

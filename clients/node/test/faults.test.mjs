@@ -26,6 +26,26 @@ test('trouble is answered as onError says, and told', async () => {
   assert.deepEqual(troubles, ['unreachable', 'unreachable', 'unreachable']);
 });
 
+test('trouble is not silent: the process is warned, once for many', async () => {
+  const warnings = [];
+  const note = (warning) => warning.name === 'TidegateWarning' && warnings.push(warning.message);
+  process.on('warning', note);
+  const client = new Tidegate({ url: await deadUrl() });
+  await Promise.all(Array.from({ length: 100 }, () => client.check('p', 'k', { headers: true })));
+  await until('the warning', () => warnings.length > 0);
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0], /^answered without the server: unreachable: connect ECONNREFUSED/);
+  process.off('warning', note);
+});
+
+test('a hook that throws changes no answer', async () => {
+  const warned = new Promise((resolve) => process.once('warning', resolve));
+  const onTrouble = () => { throw new Error('no disk'); };
+  const client = new Tidegate({ url: await deadUrl(), onTrouble });
+  assert.equal((await client.check('p', 'k')).allowed, true);
+  assert.match((await warned).message, /onTrouble has thrown: Error: no disk/);
+});
+
 test('every call that asks for permission follows onError, and every other throws', async () => {
   const client = new Tidegate({ url: await deadUrl() });
   const checks = [{ policy: 'p', key: 'a' }, { policy: 'q', key: 'b' }];
@@ -123,8 +143,8 @@ test('a server that does not answer is left alone, and asked again', async () =>
 test('calls that had no time left when their turn came are not held against the server', async () => {
   const held = [];
   const { url, seen } = await faultyServer(after, (socket) => held.push(() => socket.write(http(DECISION))));
-  const client = new Tidegate({ url, maxSockets: 5, timeoutMs: 60_000, onError: 'allow' });
-  const ask = (timeoutMs) => Array.from({ length: 5 }, () => client.check('p', 'k', { timeoutMs, headers: true }));
+  const client = new Tidegate({ url, maxSockets: 5, timeoutMs: 60_000, onError: 'allow', batch: false });
+  const ask = (timeoutMs) => Array.from({ length: 5 }, () => client.check('p', 'k', { timeoutMs }));
   const first = ask(60_000);
   const hurried = ask(400);
   const begin = performance.now();
@@ -154,7 +174,7 @@ test('a server that admits nothing without its store is believed, even by those 
 for (const on of ['127.0.0.1:0', 'unix']) {
   test(`${on}: connections that a restart has closed fail no request; no refund is sent twice`, async () => {
     const first = await startServer({ on });
-    const client = new Tidegate({ ...first.options, timeoutMs: 60_000, onError: 'throw' });
+    const client = new Tidegate({ ...first.options, timeoutMs: 60_000, onError: 'throw', batch: false });
     const restarted = (pid) => {
       // While this waits, nothing here learns that the connections are gone.
       const script = fileURLToPath(new URL('./support/restart.mjs', import.meta.url));
@@ -164,7 +184,7 @@ for (const on of ['127.0.0.1:0', 'unix']) {
     };
     let pid = first.pid;
     try {
-      const check = () => client.check('hundred', 'k', { headers: true });
+      const check = () => client.check('hundred', 'k');
       const twenty = () => Promise.all(Array.from({ length: 20 }, check));
       await twenty();
       pid = restarted(pid);

@@ -3,11 +3,15 @@ import assert from 'node:assert/strict';
 import { after, mock, test } from 'node:test';
 import { Tidegate } from 'tidegate';
 import { sleep } from '../dist/esm/sleep.js';
-import { faultyServer } from './support/fault.mjs';
+import { DECISION, faultyServer, http } from './support/fault.mjs';
 import { serve, until } from './support/server.mjs';
 
 const { client } = await serve(after, Tidegate);
 const reason = new Error('changed my mind');
+const aborter = () => {
+  const controller = new AbortController();
+  return { signal: controller.signal, abort: () => controller.abort(reason) };
+};
 
 test('a wait longer than a timer can be set to is waited in pieces', async () => {
   mock.timers.enable({ apis: ['setTimeout'] });
@@ -73,13 +77,46 @@ test('an answer that came in time counts, even if this process was too busy to r
 
 test('no more calls wait than are allowed to', async () => {
   const { url } = await faultyServer(after, () => {});
-  const full = new Tidegate({ url, maxSockets: 2, maxWaiting: 3, timeoutMs: 60_000, onError: 'deny' });
-  const controller = new AbortController();
-  const waiting = [1, 2, 3, 4, 5].map(() => full.check('p', 'k', { signal: controller.signal }));
-  const { allowed, source, error } = await full.check('p', 'k');
-  assert.deepEqual([allowed, source, error.code], [false, 'fallback', 'overloaded']);
-  controller.abort(reason);
-  await Promise.allSettled(waiting);
+  // How many are under way: checks that go together have four connections, however many there are.
+  const rows = [[{ maxSockets: 2 }, 2], [{ maxSockets: 32 }, 4], [{ maxSockets: 6, batch: false }, 6]];
+  for (const [options, underWay] of rows) {
+    const full = new Tidegate({ url, maxWaiting: 3, timeoutMs: 60_000, onError: 'deny', ...options });
+    const { signal, abort } = aborter();
+    const waiting = Array.from({ length: underWay + 3 }, () => full.check('p', 'k', { signal }));
+    const next = full.check('p', 'k', { signal });
+    abort();
+    const { allowed, source, error } = await next;
+    assert.deepEqual([allowed, source, error.code], [false, 'fallback', 'overloaded']);
+    const outcomes = await Promise.allSettled(waiting);
+    assert.ok(outcomes.every((outcome) => outcome.reason === reason), 'all others waited');
+  }
+});
+
+test('a place that comes after its taker has left is given back', async () => {
+  const released = [];
+  let answer;
+  const { url } = await faultyServer(after, (socket, request) => {
+    if (request.startsWith('POST /v1/release')) {
+      released.push(JSON.parse(request.split('\r\n\r\n')[1]));
+      socket.write(http('{"released":true}'));
+    } else {
+      answer = () => socket.write(http(DECISION.replace('{', '{"permit":"p7",')));
+    }
+  });
+  const one = new Tidegate({ url, timeoutMs: 60_000, onError: 'throw' });
+  for (const take of ['acquire', 'withPermit']) {
+    const { signal, abort } = aborter();
+    const work = take === 'withPermit' ? [() => assert.fail('nobody waits for it')] : [];
+    const taking = one[take]('report', 'ann', ...work, { signal });
+    await until('it to be asked for', () => answer);
+    abort();
+    await assert.rejects(taking, reason);
+    answer();
+    answer = undefined;
+    await until('it to be given back', () => released.length > 0);
+    assert.deepEqual(released.splice(0), [{ policy: 'report', key: 'ann', permit: 'p7' }]);
+  }
+  await one.close();
 });
 
 test('close waits for what is under way, and takes nothing more', async () => {
