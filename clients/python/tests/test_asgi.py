@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -93,6 +94,15 @@ async def test_policy_key_cost_and_skip_are_functions_of_the_request(client: Tid
         assert (skipped.status_code, OURS & set(skipped.headers)) == (200, set())
 
 
+@pytest.mark.parametrize("nobody", [None, "", lambda scope: None, lambda scope: ""])
+async def test_who_has_no_key_is_counted_by_address(start_server: StartServer, nobody: Any) -> None:  # noqa: ANN401
+    server = start_server()
+    async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
+        async with limited(client, key=nobody) as http:
+            assert (await http.get("/")).status_code == 200
+        assert (await client.peek("few", "127.0.0.1", 0)).remaining == 2
+
+
 async def test_a_refusal_can_be_told_otherwise(client: Tidegate, key: str) -> None:
     async def later(scope: Scope, decision: Decision) -> ASGIApp:
         return PlainTextResponse(f"{scope['path']} {decision.limit}", 420, {"ratelimit": "mine"})
@@ -141,6 +151,14 @@ async def test_without_the_server_on_error_decides(dead_url: str, on_error: Any,
         }
 
 
+async def test_a_middleware_may_think_otherwise_of_trouble_than_its_client(dead_url: str) -> None:
+    async with Tidegate(dead_url, timeout=DEADLINE, on_error="allow") as dead:
+        async with limited(dead, on_error="deny") as http:
+            assert (await http.get("/")).status_code == 503
+        with pytest.raises(ValueError, match="on_error: expected allow, deny or raise, got 'no'"):
+            RateLimitMiddleware(hello, client=dead, policy="few", on_error="no")  # type: ignore[arg-type]
+
+
 async def test_a_policy_that_fails_closed_is_unavailable(start_server: StartServer, dead_redis: str) -> None:
     config = f"drain: 0s\nstore: {dead_redis}\npolicies:\n  few: {{ limit: 3/h, on_store_error: deny }}\n"
     server = start_server(config=config)
@@ -168,7 +186,24 @@ async def test_web_sockets_are_refused_before_they_are_accepted(client: Tidegate
                 assert await socket.recv() == "hello"
         with pytest.raises(websockets.InvalidStatus) as caught:
             await websockets.connect(url.replace("http", "ws"))
-    assert caught.value.response.status_code == 403
+    answer = caught.value.response
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.headers["x-ratelimit-remaining"] == "0"
+    assert answer.body is not None
+    assert answer.body.startswith(b'{"error": "Too Many Requests"')
+
+
+async def test_the_refusal_of_a_web_socket_can_be_told_otherwise(client: Tidegate, key: str) -> None:
+    app = Starlette(routes=[WebSocketRoute("/", echo)])
+    middleware = RateLimitMiddleware(
+        app, client=client, policy="few", key=key, cost=4, on_denied=lambda *_: PlainTextResponse("calm", 420)
+    )
+    async with serving(middleware) as url:
+        with pytest.raises(websockets.InvalidStatus) as caught:
+            await websockets.connect(url.replace("http", "ws"))
+    answer = caught.value.response
+    assert (answer.status_code, answer.body, answer.headers["x-ratelimit-limit"]) == (420, b"calm", "3")
 
 
 async def test_a_refused_web_socket_is_a_violation_of_policy(client: Tidegate, key: str) -> None:
@@ -246,6 +281,7 @@ class User:
         ({"client": ("testclient", 50000)}, "testclient"),
         ({"client": ("203.0.113.7", 1), "user": User(identity="ann")}, "ann"),
         ({"client": ("203.0.113.7", 1), "user": User(id=42)}, "42"),
+        ({"client": ("203.0.113.7", 1), "user": User(id=UUID(int=7))}, str(UUID(int=7))),
         ({"client": ("203.0.113.7", 1), "user": User(identity="")}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": User(id=42, is_authenticated=False)}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": None}, "203.0.113.7"),

@@ -44,7 +44,7 @@ async def test_headers_come_when_asked_for(client: Tidegate, key: str) -> None:
 
 async def test_several_identifiers_are_counted(client: Tidegate, key: str) -> None:
     who = {"ip": key, "email_domain": f"{key}.example"}
-    decisions = [await client.check("signup", keys=who) for _ in range(4)]
+    decisions = [await client.check("signup", who) for _ in range(4)]
     assert [one.allowed for one in decisions] == [True, True, True, False]
     assert {one.binding for one in decisions} == {"ip"}
 
@@ -142,6 +142,19 @@ async def test_a_unix_socket_works_as_tcp_does(start_server: StartServer, tmp_pa
     async with Tidegate(socket=path, timeout=DEADLINE, on_error="raise") as client:
         decisions = await asyncio.gather(*(client.check("ten", "k") for _ in range(20)))
     assert sum(one.allowed for one in decisions) == 10
+
+
+async def test_ipv6_works_as_ipv4_does(start_server: StartServer) -> None:
+    server = start_server("[::1]:0")
+    assert server.address.startswith("http://[::1]:")
+    async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
+        assert (await client.check("ten", "k")).remaining == 9
+
+
+async def test_a_path_in_the_url_is_put_before_every_route(server: Server) -> None:
+    async with Tidegate(f"{server.address}/limits/", timeout=DEADLINE) as client:
+        with pytest.raises(TidegateError, match="/limits/v1/check"):
+            await client.check("ten", "k")
 
 
 async def test_the_token_is_sent(start_server: StartServer, tmp_path: Path) -> None:

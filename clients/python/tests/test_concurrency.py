@@ -18,6 +18,8 @@ async def test_of_ten_thousand_at_once_none_is_lost(server: Server, key: str, he
         # Each has an answer of its own: every number of units left is told once.
         assert sorted(one.remaining for one in decisions) == list(range(999_990_000, 1_000_000_000))
         assert {bool(one.headers) for one in decisions} == {headers}
+        if headers:
+            assert all(one.headers["x-ratelimit-remaining"] == str(one.remaining) for one in decisions)
 
 
 async def test_two_clients_together_admit_exactly_the_limit(server: Server, key: str) -> None:
@@ -34,7 +36,8 @@ async def test_two_clients_together_admit_exactly_the_limit(server: Server, key:
     assert sum(answers) == 500
 
 
-async def test_concurrent_checks_share_calls(server: Server, key: str) -> None:
+@pytest.mark.parametrize("headers", [False, True])
+async def test_concurrent_checks_share_calls(server: Server, key: str, headers: bool) -> None:
     """What makes bursts cheap: ten thousand checks are ten calls, not ten thousand."""
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
         await client.check("plenty", key)
@@ -48,7 +51,7 @@ async def test_concurrent_checks_share_calls(server: Server, key: str) -> None:
             return await post(path, body)
 
         line._wire.post = counted  # type: ignore[method-assign, assignment]
-        await asyncio.gather(*(client.check("plenty", key) for _ in range(10_000)))
+        await asyncio.gather(*(client.check("plenty", key, headers=headers) for _ in range(10_000)))
     assert calls == 10
 
 

@@ -66,6 +66,19 @@ async def test_policy_key_and_cost_are_functions_of_the_request(client: Tidegate
         assert (await http.get("/ann?policy=few&cost=2")).json() == 1
 
 
+async def test_a_visitor_who_sends_no_key_is_counted_by_address(client: Tidegate) -> None:
+    app = FastAPI()
+    limit = rate_limit("few", key=lambda request: request.headers.get("x-key"), cost=4, client=client)
+
+    @app.get("/", dependencies=[Depends(limit)])
+    async def home() -> str:
+        return "hello"
+
+    async with asking(app) as http:
+        for headers in ({}, {"x-key": ""}):
+            assert (await http.get("/", headers=headers)).status_code == 429
+
+
 async def test_a_response_of_the_route_gets_the_headers_that_it_is_given(client: Tidegate, key: str) -> None:
     app = FastAPI()
     limit = rate_limit("few", key=key, client=client)
@@ -106,6 +119,20 @@ async def test_a_limiter_that_is_gone_is_not_somebodys_limit(dead_url: str) -> N
             answer = await http.get("/")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json() == {"detail": "The rate limiter is unavailable. Retry after 1 seconds."}
+
+
+async def test_a_route_may_think_otherwise_of_trouble_than_its_client(dead_url: str) -> None:
+    async with Tidegate(dead_url, timeout=DEADLINE, on_error="allow") as dead:
+        app = FastAPI(dependencies=[Depends(rate_limit("few", client=dead, on_error="deny"))])
+
+        @app.get("/")
+        async def home() -> str:
+            return "hello"
+
+        async with asking(app) as http:
+            assert (await http.get("/")).status_code == 503
+    with pytest.raises(ValueError, match="on_error: expected allow"):
+        rate_limit("few", on_error="closed")  # type: ignore[arg-type]
 
 
 def test_applications_are_tested_as_ever(server: Server, key: str) -> None:

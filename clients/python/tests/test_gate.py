@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 import virtual
@@ -49,7 +50,7 @@ def test_a_server_that_hangs_costs_everyone_the_timeout_once(others: int) -> Non
 
 def test_whoever_comes_between_two_slices_waits_no_longer_than_the_timeout() -> None:
     async def test() -> list[float]:
-        gate = Gate(2, TIMEOUT)
+        gate = Gate(100, TIMEOUT)
 
         async def later(after: float) -> float:
             await asyncio.sleep(after)
@@ -117,6 +118,74 @@ def test_a_stall_gives_a_silent_server_no_more_than_one_slice() -> None:
         return await call(gate, stalled)
 
     assert virtual.run(test()) == pytest.approx(-(10 + TIMEOUT * 15 / 16), abs=TIMEOUT / 16)
+
+
+def test_a_server_that_goes_on_hanging_is_left_alone_and_asked_once_a_second() -> None:
+    async def test() -> list[float]:
+        gate, loop = Gate(2, TIMEOUT), asyncio.get_running_loop()
+        asked: list[float] = []
+
+        async def note() -> None:
+            asked.append(loop.time())
+            await hang()
+
+        waited: list[float] = []
+        while loop.time() < 1020:
+            begun = loop.time()
+            with pytest.raises(TidegateError, match="no answer"):
+                async with gate.passage():
+                    await note()
+            waited.append(loop.time() - begun)
+            await asyncio.sleep(0.01)
+        assert max(waited) <= TIMEOUT + 1e-6
+        assert sum(wait == 0 for wait in waited) > 300
+        return [later - earlier for earlier, later in pairwise(asked)]
+
+    gaps = virtual.run(test())
+    # Five in a row find out for themselves, then one a second for all.
+    assert gaps[:4] == [pytest.approx(TIMEOUT + 0.01, abs=TIMEOUT / 16)] * 4
+    assert gaps[4:] == [pytest.approx(TIMEOUT + 1.0, abs=TIMEOUT / 16 + 0.02)] * len(gaps[4:])
+    assert len(gaps) >= 7
+
+
+def test_a_server_that_answers_again_is_asked_by_all_again() -> None:
+    async def test() -> list[float]:
+        gate = Gate(100, TIMEOUT)
+        assert max(await asyncio.gather(*(call(gate, hang) for _ in range(5)))) < 0
+        with pytest.raises(TidegateError, match="left alone"):
+            await call(gate, takes(0))
+        await asyncio.sleep(1.0)
+        probe = asyncio.ensure_future(call(gate, takes(0.5)))
+        await asyncio.sleep(0.1)
+        with pytest.raises(TidegateError, match="left alone"):
+            await call(gate, takes(0))
+        await probe
+        return await asyncio.gather(*(call(gate, takes(0.1)) for _ in range(50)))
+
+    assert virtual.run(test()) == [pytest.approx(0.1)] * 50
+
+
+def test_a_probe_that_is_cancelled_leaves_it_to_the_next() -> None:
+    async def test() -> float:
+        gate = Gate(100, TIMEOUT)
+        await asyncio.gather(*(call(gate, hang) for _ in range(5)))
+        await asyncio.sleep(1.0)
+        probe = asyncio.ensure_future(call(gate, hang))
+        await asyncio.sleep(0.1)
+        probe.cancel()
+        await asyncio.gather(probe, return_exceptions=True)
+        return await call(gate, takes(0.2))
+
+    assert virtual.run(test()) == pytest.approx(0.2)
+
+
+def test_failures_with_an_answer_between_them_are_no_reason() -> None:
+    async def test() -> list[float]:
+        gate = Gate(2, TIMEOUT)
+        return [await call(gate, takes(0.1) if n % 5 == 4 else hang) for n in range(20)]
+
+    answered = [wait > 0 for wait in virtual.run(test())]
+    assert answered == [n % 5 == 4 for n in range(20)]
 
 
 def test_whoever_is_cancelled_leaves_the_place_to_others() -> None:

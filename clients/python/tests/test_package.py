@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -17,10 +18,27 @@ def test_the_wheel_has_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(ROOT)
     with zipfile.ZipFile(tmp_path / flit_core.buildapi.build_wheel(str(tmp_path))) as wheel:
         packed = {name for name in wheel.namelist() if name.startswith("tidegate/")}
+        info = {Path(name).name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" in name}
     source = ROOT / "src"
     files = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".typed")}
     assert packed == files
     assert "tidegate/py.typed" in packed
+    for licence in ("LICENSE-APACHE", "LICENSE-MIT"):
+        assert info[licence] == (ROOT.parents[1] / licence).read_bytes()
+
+
+def test_the_source_that_is_published_builds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    ours = flit_core.buildapi.build_wheel(str(tmp_path))
+    with tarfile.open(tmp_path / flit_core.buildapi.build_sdist(str(tmp_path))) as source:
+        source.extractall(tmp_path, filter="data")
+    (tmp_path / "again").mkdir()
+    monkeypatch.chdir(next(path for path in tmp_path.iterdir() if (path / "pyproject.toml").exists()))
+    theirs = flit_core.buildapi.build_wheel(str(tmp_path / "again"))
+    with zipfile.ZipFile(tmp_path / ours) as one, zipfile.ZipFile(tmp_path / "again" / theirs) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
 
 
 def test_the_package_is_as_old_as_the_server() -> None:

@@ -154,6 +154,26 @@ async def test_trouble_is_raised_if_asked_for() -> None:
         assert client.fallbacks == 0
 
 
+async def test_a_check_may_say_otherwise_than_its_client(dead_url: str) -> None:
+    async with Tidegate(dead_url, timeout=DEADLINE, on_error="allow") as client:
+        for headers in (False, True):
+            denied = await client.check("p", "k", headers=headers, on_error="deny")
+            assert (denied.allowed, denied.source) == (False, "fallback")
+            with pytest.raises(TidegateError):
+                await client.check("p", "k", headers=headers, on_error="raise")
+        with pytest.raises(ValueError, match="on_error: expected allow, deny or raise, got 'no'"):
+            await client.check("p", "k", on_error="no")  # type: ignore[arg-type]
+
+
+async def test_what_a_block_has_done_is_not_lost_with_its_permit(start_server: StartServer) -> None:
+    server = start_server()
+    async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
+        async with client.permit("work", "k") as held:
+            assert held.allowed
+            server.kill()
+        assert client.fallbacks == 1
+
+
 async def test_a_thousand_who_fail_together_raise_their_own_errors() -> None:
     async with wrong_server(raw(b"")) as url, Tidegate(url, timeout=0.3, on_error="raise") as client:
         asked = (client.check("p", "k") for _ in range(1000))
@@ -174,6 +194,28 @@ async def test_a_batch_with_an_answer_too_few_is_no_answer() -> None:
         decisions = await client.check_many([Check("p", "k")] * 2)
         assert [str(one.error) for one in decisions] == [
             "not an answer of tidegate: expected 2 decisions"
+        ] * 2
+
+
+async def test_headers_that_could_not_be_written_are_not_passed_on() -> None:
+    headers = {
+        "ratelimit": '"p";r=8;t=1',
+        "x-ratelimit-limit": "9\r\nx: y",
+        "set-cookie": "a=b",
+        "retry-after": 3,
+    }
+    body = json.dumps({"decisions": [GOOD | {"headers": headers}] * 2}).encode()
+    async with wrong_server(says(body)) as url, Tidegate(url, timeout=DEADLINE, on_error="raise") as client:
+        asked = (client.check("p", "k", headers=True) for _ in range(2))
+        assert [one.headers for one in await asyncio.gather(*asked)] == [{"ratelimit": '"p";r=8;t=1'}] * 2
+
+
+async def test_a_decision_without_the_headers_that_were_asked_for_is_no_answer() -> None:
+    body = json.dumps({"decisions": [GOOD] * 2}).encode()
+    async with wrong_server(says(body)) as url, Tidegate(url, timeout=DEADLINE) as client:
+        decisions = await asyncio.gather(*(client.check("p", "k", headers=True) for _ in range(2)))
+        assert [str(one.error) for one in decisions] == [
+            "not an answer of tidegate: a decision without headers"
         ] * 2
 
 
@@ -199,7 +241,8 @@ policies:
     )
     async with Tidegate(server.address, timeout=DEADLINE, on_error="allow") as client:
         single = [await client.check("login", "k"), await client.check("login", "k", headers=True)]
-        shared = await asyncio.gather(*(client.check("login", "k") for _ in range(20)))
+        shared = await asyncio.gather(*(client.check("login", "k", headers=n > 9) for n in range(20)))
+        assert {bool(one.headers.get("retry-after")) for one in shared[10:]} == {True}
         for decision in (*single, *shared):
             assert (decision.allowed, decision.source) == (False, "fail-closed")
             assert decision.retry_after is not None
@@ -207,6 +250,23 @@ policies:
             assert decision.by_failure
         assert (await client.check("api", "k")).source == "fail-open"
         assert client.fallbacks == 0
+
+
+async def test_a_server_that_goes_on_hanging_is_left_alone() -> None:
+    asked = 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await hang(reader, writer)
+
+    async with wrong_server(count) as url, Tidegate(url, timeout=0.02) as client:
+        decisions = [await client.check("p", "k", headers=n % 2 == 0) for n in range(100)]
+    assert {one.source for one in decisions} == {"fallback"}
+    told = [str(one.error) for one in decisions]
+    assert told[:5] == ["no answer within 0.02 s"] * 5
+    assert "no answer 5 times in a row: the server is left alone for 1 s" in told
+    assert 5 <= asked < 100
 
 
 async def test_a_server_that_comes_back_is_asked_again(start_server: StartServer, tmp_path: Path) -> None:
@@ -228,7 +288,7 @@ async def test_a_restart_costs_no_more_than_one_answer_for_each_connection(
     path = tmp_path / "http.sock"
     server = start_server(f"unix:{path}", CONFIG)
     async with Tidegate(socket=path, timeout=DEADLINE, max_connections=held) as client:
-        await asyncio.gather(*(client.check("plenty", f"{n}", headers=True) for n in range(20)))
+        await asyncio.gather(*(client.peek("plenty", f"{n}") for n in range(20)))
         server.kill()
         start_server(f"unix:{path}", CONFIG)
         decisions = [await client.check("exact", "k") for _ in range(held + 3)]

@@ -8,7 +8,7 @@ from .answers import Decision, Reservation
 from .client import Tidegate
 from .errors import TidegateError
 from .fallback import OnError
-from .questions import Check
+from .questions import Check, Key
 
-__all__ = ["Check", "Decision", "OnError", "Reservation", "Tidegate", "TidegateError"]
+__all__ = ["Check", "Decision", "Key", "OnError", "Reservation", "Tidegate", "TidegateError"]
 __version__ = "0.1.0"

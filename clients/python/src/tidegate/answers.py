@@ -127,17 +127,17 @@ def decision(reply: Reply, policy: str) -> Decision:
     if seconds is not None:
         wait = seconds * 1000
         return Decision(False, 0, 0, wait, wait, policy, policy, "fail-closed", error=reply.problem())
-    told = ((name, reply.headers.get(name, "")) for name in PASSED_ON)
-    headers = {name: value for name, value in told if value and value.isascii() and value.isprintable()}
-    return replace(_decision(reply.fields()), headers=headers)
+    return replace(_decision(reply.fields()), headers=_passed_on(reply.headers))
 
 
-def decisions(reply: Reply, count: int) -> list[Decision]:
-    """Read the answers to a batch of so many."""
+def decisions(reply: Reply, count: int, *, headers: bool = False) -> list[Decision]:
+    """Read the answers to a batch of so many, with their headers if they were asked for."""
     many = reply.fields().get("decisions")
     if not isinstance(many, list) or len(many) != count:
         raise TidegateError(f"not an answer of tidegate: expected {count} decisions")
-    return [_decision(one) for one in many]
+    if not headers:
+        return [_decision(one) for one in many]
+    return [replace(_decision(one), headers=_passed_on(_headers(one))) for one in many]
 
 
 def reservation(reply: Reply) -> Reservation:
@@ -174,6 +174,23 @@ def _decision(fields: object) -> Decision:
         source=_text(fields, "source"),
         permit=None if permit is None else _text(fields, "permit"),
     )
+
+
+def _headers(fields: dict[str, Any]) -> dict[str, Any]:
+    value = fields.get("headers")
+    if not isinstance(value, dict):
+        raise TidegateError("not an answer of tidegate: a decision without headers")
+    return value
+
+
+def _passed_on(headers: Mapping[str, object]) -> dict[str, str]:
+    """Those that your own clients may see, and that can be written."""
+    told = ((name, headers.get(name)) for name in PASSED_ON)
+    return {name: value for name, value in told if isinstance(value, str) and _is_visible(value)}
+
+
+def _is_visible(value: str) -> bool:
+    return value != "" and value.isascii() and value.isprintable()
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import ssl as tls
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
@@ -15,9 +15,9 @@ from . import answers
 from .answers import Decision, Reply, Reservation
 from .coalesce import BATCH_BYTES_MAX, BATCH_MAX
 from .errors import TidegateError
-from .fallback import Fallback, OnError
+from .fallback import Fallback, OnError, on_error_word
 from .line import BATCH, Line, batch_body, renumbered
-from .questions import Check, number, text, whole
+from .questions import Check, Key, number, text, whole
 from .wire import Address
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Tidegate:
         url: str | None = None,
         *,
         socket: str | os.PathLike[str] | None = None,
-        timeout: float = 0.05,
+        timeout: float = 1.0,
         on_error: OnError = "allow",
         token: str | None = None,
         ssl: tls.SSLContext | None = None,
@@ -66,20 +66,21 @@ class Tidegate:
     async def check(
         self,
         policy: str,
-        key: str | None = None,
+        key: Key,
         cost: int = 1,
         *,
-        keys: Mapping[str, str] | None = None,
         headers: bool = False,
+        on_error: OnError | None = None,
     ) -> Decision:
         """Spend `cost`, if allowed.
 
-        With `headers`, the decision has the headers to tell your own client; such a check has a call
-        of its own. A check that is cancelled before it was sent is not charged.
+        With `headers`, the decision has the headers to tell your own client. `on_error` is the client's
+        unless given. A check that is cancelled before it was sent is not charged.
         """
-        check = Check(policy, key, cost, keys)
-        ask = self._one("/v1/check", check) if headers else self._line().coalescer.ask(check)
-        return await self._or_fallback(check, ask)
+        check = Check(policy, key, cost)
+        if on_error is not None:
+            on_error_word(on_error)
+        return await self._or_fallback(check, self._line().coalescer.ask(check, headers), on_error)
 
     async def check_many(self, checks: Iterable[Check], *, atomic: bool = False) -> list[Decision]:
         """Ask many checks, answered in order; if `atomic`, all are charged or none.
@@ -94,95 +95,51 @@ class Tidegate:
         answered = await asyncio.gather(*(self._part(start, part, atomic) for start, part in asked))
         return [one for part in answered for one in part]
 
-    async def peek(
-        self,
-        policy: str,
-        key: str | None = None,
-        cost: int = 1,
-        *,
-        keys: Mapping[str, str] | None = None,
-    ) -> Decision:
+    async def peek(self, policy: str, key: Key, cost: int = 1) -> Decision:
         """Answer what a check would, and spend nothing. Cost 0 shows what is left now."""
-        check = Check(policy, key, cost, keys)
+        check = Check(policy, key, cost)
         return await self._or_fallback(check, self._one("/v1/peek", check))
 
-    async def refund(
-        self,
-        policy: str,
-        key: str | None = None,
-        cost: int = 1,
-        *,
-        keys: Mapping[str, str] | None = None,
-    ) -> Decision:
+    async def refund(self, policy: str, key: Key, cost: int = 1) -> Decision:
         """Give back up to `cost` of what was used, and answer what is left."""
-        check = Check(policy, key, cost, keys)
+        check = Check(policy, key, cost)
         return await self._or_fallback(check, self._one("/v1/refund", check))
 
-    async def reset(
-        self, policy: str, key: str | None = None, *, keys: Mapping[str, str] | None = None
-    ) -> Decision:
+    async def reset(self, policy: str, key: Key) -> Decision:
         """Forget what a key has used. Needs the server's `token`, or to be on its machine.
 
         Whatever `on_error` says, this has happened, or raises.
         """
-        return await self._one("/v1/reset", Check(policy, key, 1, keys))
+        return await self._one("/v1/reset", Check(policy, key))
 
-    async def reserve(
-        self,
-        policy: str,
-        key: str | None = None,
-        cost: int = 1,
-        *,
-        keys: Mapping[str, str] | None = None,
-    ) -> Reservation:
+    async def reserve(self, policy: str, key: Key, cost: int = 1) -> Reservation:
         """Take a place in a leaky bucket's queue: wait its `delay`, then go ahead."""
-        body = Check(policy, key, cost, keys).encoded()
+        body = Check(policy, key, cost).encoded()
         try:
             return await self._call("/v1/reserve", body, answers.reservation)
         except TidegateError as error:
             return self._fallback.reservation(error)
 
-    async def schedule(
-        self,
-        policy: str,
-        key: str | None = None,
-        cost: int = 1,
-        *,
-        keys: Mapping[str, str] | None = None,
-    ) -> Reservation:
+    async def schedule(self, policy: str, key: Key, cost: int = 1) -> Reservation:
         """Take a place in a leaky bucket's queue, and wait until it is time to go ahead.
 
         Who is refused is told at once. The place of who is cancelled while waiting is not given back.
         """
-        reservation = await self.reserve(policy, key, cost, keys=keys)
+        reservation = await self.reserve(policy, key, cost)
         await asyncio.sleep(reservation.delay)
         return reservation
 
-    async def acquire(
-        self,
-        policy: str,
-        key: str | None = None,
-        cost: int = 1,
-        *,
-        keys: Mapping[str, str] | None = None,
-    ) -> Decision:
+    async def acquire(self, policy: str, key: Key, cost: int = 1) -> Decision:
         """Take a place of a concurrency limit: give the `permit` of the decision to `release`."""
-        check = Check(policy, key, cost, keys)
+        check = Check(policy, key, cost)
         return await self._or_fallback(check, self._one("/v1/acquire", check))
 
-    async def release(
-        self,
-        policy: str,
-        key: str | None = None,
-        *,
-        permit: str,
-        keys: Mapping[str, str] | None = None,
-    ) -> bool:
+    async def release(self, policy: str, key: Key, permit: str) -> bool:
         """Give a place back. Whether the server knows of it now; twice does no harm.
 
         If that fails, the place comes back by itself when its time is over.
         """
-        check = Check(policy, key, 1, keys)
+        check = Check(policy, key)
         body = check.encoded(permit=text("permit", permit))
         try:
             return await self._call("/v1/release", body, answers.released)
@@ -191,22 +148,23 @@ class Tidegate:
             return False
 
     @asynccontextmanager
-    async def permit(
-        self,
-        policy: str,
-        key: str | None = None,
-        cost: int = 1,
-        *,
-        keys: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[Decision]:
-        """Hold a place of a concurrency limit for a block, if the decision is `allowed`."""
+    async def permit(self, policy: str, key: Key, cost: int = 1) -> AsyncIterator[Decision]:
+        """Hold a place of a concurrency limit for a block, if the decision is `allowed`.
+
+        If giving it back fails, it comes back by itself when its time is over: whatever `on_error` says,
+        that is no reason to lose what the block has done.
+        """
 
         async def give_back(decision: Decision) -> bool:
             if decision.permit is None:
                 return False
-            return await self.release(policy, key, permit=decision.permit, keys=keys)
+            try:
+                return await self.release(policy, key, decision.permit)
+            except TidegateError as error:
+                self._fallback.note(error, "a place is not given back")
+                return False
 
-        decision = await self._whatever_happens(self.acquire(policy, key, cost, keys=keys), give_back)
+        decision = await self._whatever_happens(self.acquire(policy, key, cost), give_back)
         try:
             yield decision
         finally:
@@ -282,11 +240,13 @@ class Tidegate:
         body = check.encoded()
         return await self._call(path, body, lambda reply: answers.decision(reply, check.policy))
 
-    async def _or_fallback(self, check: Check, ask: Coroutine[object, object, Decision]) -> Decision:
+    async def _or_fallback(
+        self, check: Check, ask: Coroutine[object, object, Decision], on_error: OnError | None = None
+    ) -> Decision:
         try:
             return await ask
         except TidegateError as error:
-            return self._fallback.decision(check, error)
+            return self._fallback.decision(check, error, on_error)
 
     async def _part(self, start: int, part: list[Check], atomic: bool) -> list[Decision]:
         body = batch_body([check.encoded() for check in part], atomic=atomic)

@@ -16,13 +16,15 @@ BATCH_MAX = 1000
 BATCH_BYTES_MAX = 1_000_000
 
 Outcome = Decision | TidegateError
-Send = Callable[[list[tuple[Check, bytes]]], Awaitable[list[Decision]]]
+# What is asked, and whether its headers are, too.
+Send = Callable[[list[tuple[Check, bytes]], bool], Awaitable[list[Decision]]]
 
 
 class _Batch:
     """Checks of one shape that go out together: the server dislikes all of them, or none."""
 
-    def __init__(self) -> None:
+    def __init__(self, headers: bool) -> None:
+        self.headers = headers
         self._askers: list[tuple[Check, bytes, asyncio.Future[Outcome]]] = []
         self._size = 0
 
@@ -58,28 +60,28 @@ class Coalescer:
     def __init__(self, gate: Gate, send: Send) -> None:
         self._gate = gate
         self._send = send
-        self._open: dict[tuple[str, ...], _Batch] = {}
+        self._open: dict[tuple[object, ...], _Batch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking = 0
 
-    async def ask(self, check: Check) -> Decision:
-        """Ask, together with whoever else asks now."""
+    async def ask(self, check: Check, headers: bool) -> Decision:
+        """Ask, together with whoever else asks the like now."""
         if self._asking >= WAITING_MAX:
             raise TidegateError(f"{WAITING_MAX} checks are waiting already")
         self._asking += 1
         try:
-            outcome = await self._join(check)
+            outcome = await self._join(check, headers)
         finally:
             self._asking -= 1
         if isinstance(outcome, TidegateError):
             raise outcome
         return outcome
 
-    def _join(self, check: Check) -> asyncio.Future[Outcome]:
-        shape, body = check.shape, check.encoded()
+    def _join(self, check: Check, headers: bool) -> asyncio.Future[Outcome]:
+        shape, body = (headers, *check.shape), check.encoded()
         batch = self._open.get(shape)
         if batch is None or not batch.takes(body):
-            batch = self._open[shape] = _Batch()
+            batch = self._open[shape] = _Batch(headers)
             task = asyncio.get_running_loop().create_task(self._carry(shape, batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -90,13 +92,13 @@ class Coalescer:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _carry(self, shape: tuple[str, ...], batch: _Batch) -> None:
+    async def _carry(self, shape: tuple[object, ...], batch: _Batch) -> None:
         try:
             async with self._gate.passage():
                 self._seal(shape, batch)
                 asked = batch.drop_cancelled()
                 if asked:
-                    batch.settle(await self._send(asked))
+                    batch.settle(await self._send(asked, batch.headers))
         except TidegateError as error:
             batch.fail(error)
         except BaseException as error:
@@ -105,7 +107,7 @@ class Coalescer:
         finally:
             self._seal(shape, batch)
 
-    def _seal(self, shape: tuple[str, ...], batch: _Batch) -> None:
+    def _seal(self, shape: tuple[object, ...], batch: _Batch) -> None:
         """Let nobody join any more."""
         if self._open.get(shape) is batch:
             del self._open[shape]

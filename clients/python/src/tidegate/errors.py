@@ -31,10 +31,14 @@ class TidegateError(Exception):
         return self.detail if self.status is None else f"{self.detail} (status {self.status})"
 
     @property
+    def is_answer(self) -> bool:
+        """Whether a tidegate has said so itself: then it is there, whatever it says."""
+        return self.type is not None and self.type.startswith(OURS)
+
+    @property
     def is_mistake(self) -> bool:
         """Whether the question was wrong, as a policy is that nobody has configured.
 
         It is raised whatever `on_error` says: to ask again or elsewhere would not help.
         """
-        ours = self.type is not None and self.type.startswith(OURS)
-        return ours and self.status is not None and 400 <= self.status < 500
+        return self.is_answer and self.status is not None and 400 <= self.status < 500

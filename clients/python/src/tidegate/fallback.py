@@ -19,19 +19,24 @@ SECONDS_BETWEEN_WARNINGS = 10.0
 log = logging.getLogger("tidegate")
 
 
+def on_error_word(value: OnError) -> OnError:
+    """Insist on a word that there is."""
+    if value not in get_args(OnError):
+        raise ValueError(f"on_error: expected allow, deny or raise, got {value!r}")
+    return value
+
+
 class Fallback:
     """Answers as `on_error` says, counts it, and tells the log."""
 
     def __init__(self, on_error: OnError) -> None:
-        if on_error not in get_args(OnError):
-            raise ValueError(f"on_error: expected allow, deny or raise, got {on_error!r}")
-        self._on_error = on_error
+        self._on_error = on_error_word(on_error)
         self._warned_at: float | None = None
         self.count = 0
 
-    def decision(self, check: Check, error: TidegateError) -> Decision:
+    def decision(self, check: Check, error: TidegateError, on_error: OnError | None = None) -> Decision:
         """Decide without the server, or raise."""
-        allowed = self.allows(error)
+        allowed = self.allows(error, on_error)
         wait = 0 if allowed else RETRY_AFTER_MS
         return Decision(allowed, 0, 0, wait, wait, check.policy, check.policy, "fallback", error=error)
 
@@ -40,16 +45,18 @@ class Fallback:
         accepted = self.allows(error)
         return Reservation(accepted, 0, 0 if accepted else RETRY_AFTER_MS, "fallback", error)
 
-    def allows(self, error: TidegateError) -> bool:
+    def allows(self, error: TidegateError, on_error: OnError | None = None) -> bool:
         """Whether to go ahead. A mistake in the question, and what `raise` asks for, is raised."""
-        if error.is_mistake or self._on_error == "raise":
+        word = self._on_error if on_error is None else on_error
+        if error.is_mistake or word == "raise":
             raise error
-        self.count += 1
-        self._warn(error)
-        return self._on_error == "allow"
+        self.note(error, word)
+        return word == "allow"
 
-    def _warn(self, error: TidegateError) -> None:
+    def note(self, error: TidegateError, instead: str) -> None:
+        """Count it, and tell the log what is done instead."""
+        self.count += 1
         now = time.monotonic()
         if self._warned_at is None or now - self._warned_at >= SECONDS_BETWEEN_WARNINGS:
             self._warned_at = now
-            log.warning("answered without the server (%s): %s", self._on_error, error)
+            log.warning("answered without the server (%s): %s", instead, error)

@@ -11,39 +11,41 @@ from fastapi.requests import HTTPConnection
 from .answers import Decision
 from .asgi import POLICY_VIOLATION
 from .client import Tidegate
+from .fallback import OnError, on_error_word
 from .identity import default_key
-from .refusal import Given, Key, ask, refusal, resolve
+from .questions import Key
+from .refusal import Given, refusal, resolve
 
 Dependency = Callable[[HTTPConnection, Response], Coroutine[Any, Any, Decision]]
-
-
-def _default_key(connection: HTTPConnection) -> str:
-    return default_key(connection.scope)
 
 
 def rate_limit(
     policy: Given[str, HTTPConnection],
     *,
-    key: Given[Key, HTTPConnection] = _default_key,
+    key: Given[Key | None, HTTPConnection] = None,
     cost: Given[int, HTTPConnection] = 1,
     client: Tidegate | None = None,
+    on_error: OnError | None = None,
 ) -> Dependency:
     """Make a dependency that checks a request, and raises `HTTPException` 429 if it is refused.
 
     `policy`, `key` and `cost` are values, or functions of the request, async or not. A key is a
-    string, or a mapping for policies that count several identifiers; unless given, it is the user that
-    an authentication middleware has found, else the client's address. The client is that of
-    `app.state.tidegate` unless one is given.
+    string, or a mapping for policies that count several identifiers; if there is none, or an empty one,
+    it is the user that an authentication middleware has found, else the client's address. The client is
+    that of `app.state.tidegate` unless one is given, and `on_error` the client's.
 
     The dependency is the decision. Its headers are added to the response that FastAPI makes; to one
     that the route makes itself, add `decision.headers`.
     """
+    if on_error is not None:
+        on_error_word(on_error)
 
     async def check(connection: HTTPConnection, response: Response) -> Decision:
         asked = client if client is not None else _client_of(connection)
         name = await resolve(policy, connection)
-        who: Key = await resolve(key, connection)
-        decision = await ask(asked, name, who, await resolve(cost, connection))
+        who: Key = await resolve(key, connection) or default_key(connection.scope)
+        units = await resolve(cost, connection)
+        decision = await asked.check(name, who, units, headers=True, on_error=on_error)
         if not decision.allowed:
             raise _refusal(decision, connection)
         for header, value in decision.headers.items():

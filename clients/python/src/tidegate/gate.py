@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from .circuit import Circuit
 from .errors import TidegateError
 
 # Whoever comes after them is told at once that there are too many.
@@ -22,10 +23,14 @@ class Gate:
 
     A call is given up when the server has been silent for the timeout: since the call came, or since
     the last answer to another call before it was sent. So a queue that moves fails nobody, however
-    long it is, and a server that hangs costs everyone in it the timeout once.
+    long it is, and a server that hangs costs everyone in it the timeout once. One that goes on
+    hanging is left alone.
+
+    Must be made in the event loop that uses it.
     """
 
     def __init__(self, places: int, timeout: float) -> None:
+        self._circuit = Circuit(asyncio.get_running_loop().time)
         self._places = self._free = places
         self._timeout = timeout
         self._waiting: OrderedDict[asyncio.Future[None], int] = OrderedDict()
@@ -39,7 +44,17 @@ class Gate:
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
         """Hold a place. What is awaited meanwhile is cancelled when the server stays silent."""
+        self._circuit.insist_on_closed()
         since = await self._enter()
+        try:
+            with self._circuit.call():
+                async with self._patience(since):
+                    yield
+        finally:
+            self._leave()
+
+    @asynccontextmanager
+    async def _patience(self, since: int) -> AsyncIterator[None]:
         patience = asyncio.timeout(None)
         try:
             async with patience:
@@ -51,11 +66,11 @@ class Gate:
             raise self._silent() from None
         finally:
             self._in_flight.pop(patience, None)
-            self._leave()
 
     def answered(self) -> None:
         """Note that the server has given an answer: it is not silent."""
         self._answered = self._slice
+        self._circuit.answered()
 
     async def emptied(self) -> None:
         """Wait until nobody is in it any more."""

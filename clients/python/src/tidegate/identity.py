@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any
+from uuid import UUID
 
 # Whoever has one address of IPv6 has the others of its network as well.
 IPV6_PREFIX = 64
@@ -36,7 +37,7 @@ def user_key(user: object) -> str | None:
         return None
     for name in NAMES:
         value = _attribute(user, name)
-        if isinstance(value, str | int) and str(value):
+        if isinstance(value, str | int | UUID) and str(value):
             return str(value)
     return None
 

@@ -39,15 +39,15 @@ class Line:
         await self._gate.emptied()
         await self._wire.close()
 
-    async def _send(self, asked: list[tuple[Check, bytes]]) -> list[Decision]:
+    async def _send(self, asked: list[tuple[Check, bytes]], headers: bool) -> list[Decision]:
         """Make a shared call, in the place that was waited for."""
         if len(asked) == 1:
             (check, body) = asked[0]
             reply = await self._wire.post("/v1/check", body)
             return [self._heard(lambda it: answers.decision(it, check.policy), reply)]
-        reply = await self._wire.post(BATCH, batch_body([body for _, body in asked]))
+        reply = await self._wire.post(BATCH, batch_body([body for _, body in asked], headers=headers))
         try:
-            return self._heard(lambda it: answers.decisions(it, len(asked)), reply)
+            return self._heard(lambda it: answers.decisions(it, len(asked), headers=headers), reply)
         except TidegateError as error:
             # Of one shape, they are all wrong in the same way: nobody needs to know of the others.
             raise renumbered(error, lambda _: "") from None
@@ -57,17 +57,17 @@ class Line:
         try:
             result = read(reply)
         except TidegateError as error:
-            if error.is_mistake:
+            if error.is_answer:
                 self._gate.answered()
             raise
         self._gate.answered()
         return result
 
 
-def batch_body(checks: list[bytes], *, atomic: bool = False) -> bytes:
+def batch_body(checks: list[bytes], *, atomic: bool = False, headers: bool = False) -> bytes:
     """Write a batch of checks that are written already."""
-    start = b'{"atomic":true,"checks":[' if atomic else b'{"checks":['
-    return start + b",".join(checks) + b"]}"
+    start = (b'"atomic":true,' if atomic else b"") + (b'"headers":true,' if headers else b"")
+    return b"{" + start + b'"checks":[' + b",".join(checks) + b"]}"
 
 
 def renumbered(error: TidegateError, name: Callable[[int], str]) -> TidegateError:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# Who is asking: one identifier, or several by name for a policy that counts by several.
+Key = str | Mapping[str, str]
 COST_MAX = 2**53
 KEYS_MAX = 32
 # What the server takes: 64 KiB for a call. The rest of the call is its braces and its permit.
@@ -16,23 +18,17 @@ QUESTION_BYTES_MAX = 63 * 1024
 class Check:
     """One question: may `key` spend `cost` of what `policy` gives it?
 
-    For policies that count several identifiers, give `keys` by name instead of `key`.
+    For policies that count several identifiers, the key is a mapping of them by name.
     """
 
     policy: str
-    key: str | None = None
+    key: Key
     cost: int = 1
-    keys: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         """Say what is wrong, as a `ValueError` that names the field."""
         text("policy", self.policy)
-        if (self.key is None) == (self.keys is None):
-            raise ValueError("key: give either `key`, or `keys` by name")
-        if self.key is not None:
-            text("key", self.key)
-        if self.keys is not None:
-            _check_keys(self.keys)
+        _check_key(self.key)
         whole("cost", self.cost, COST_MAX)
 
     @property
@@ -41,16 +37,17 @@ class Check:
 
         All that a server may dislike about a well-formed check is a matter of these.
         """
-        names = () if self.keys is None else tuple(sorted(self.keys))
-        return (self.policy, "" if self.keys is None else "keys", *names)
+        if isinstance(self.key, str):
+            return (self.policy,)
+        return (self.policy, "keys", *sorted(self.key))
 
     def encoded(self, **more: str) -> bytes:
         """Write it as JSON, with further fields."""
         fields: dict[str, object] = {"policy": self.policy}
-        if self.keys is None:
+        if isinstance(self.key, str):
             fields["key"] = self.key
         else:
-            fields["keys"] = dict(self.keys)
+            fields["keys"] = dict(self.key)
         if self.cost != 1:
             fields["cost"] = self.cost
         body = json.dumps(fields | more, separators=(",", ":")).encode()
@@ -61,12 +58,18 @@ class Check:
         return body
 
 
-def _check_keys(keys: Mapping[str, str]) -> None:
-    if not isinstance(keys, Mapping) or not 1 <= len(keys) <= KEYS_MAX:
-        raise ValueError(f"keys: expected from 1 to {KEYS_MAX} identifiers by name, got {keys!r}")
-    for name, value in keys.items():
-        text("keys", name)
-        text(f"keys.{name}", value)
+def _check_key(key: object) -> None:
+    if isinstance(key, str):
+        text("key", key)
+        return
+    if not isinstance(key, Mapping):
+        expected = "a string, or several by name like {'ip': '192.0.2.7'}"
+        raise ValueError(f"key: expected {expected}, got {key!r}")  # noqa: TRY004 (as all that is wrong with a check)
+    if not 1 <= len(key) <= KEYS_MAX:
+        raise ValueError(f"key: expected from 1 to {KEYS_MAX} identifiers by name, got {len(key)}")
+    for name, value in key.items():
+        text("key", name)
+        text(f"key.{name}", value)
 
 
 def text(field: str, value: object) -> str:

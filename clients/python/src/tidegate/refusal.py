@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, Union
 
 from .answers import Decision
-from .client import Tidegate
 
 T = TypeVar("T")
 S = TypeVar("S")
-Key = str | Mapping[str, str]
 Given: TypeAlias = Union[T, Callable[[S], T | Awaitable[T]]]  # noqa: UP007 (or it is no alias to mypy)
 
 
@@ -22,13 +20,6 @@ async def resolve(given: Given[T, S], subject: S) -> T:
         return given
     value = given(subject)
     return await value if inspect.isawaitable(value) else value
-
-
-async def ask(client: Tidegate, policy: str, key: Key, cost: int) -> Decision:
-    """Check a request, and get the headers for its response."""
-    if isinstance(key, str):
-        return await client.check(policy, key, cost, headers=True)
-    return await client.check(policy, keys=key, cost=cost, headers=True)
 
 
 @dataclass(frozen=True, slots=True)
