@@ -2,8 +2,10 @@
 
 /** So many failures in a row are no accident. */
 const FAILURES_MAX = 5;
-/** So long nobody asks; then one does, and the others go by what it finds. */
+/** So long nobody asks at most; then one does, and the others go by what it finds. */
 export const PAUSE_MS = 1000;
+/** So many times as long as it took to fail: to be refused at once costs little, and the server may be back soon. */
+const PAUSE_FACTOR = 10;
 
 export class Circuit {
   readonly #now: () => number;
@@ -39,9 +41,9 @@ export class Circuit {
     this.#probing = false;
   }
 
-  failed(): void {
+  failed(tookMs: number): void {
     this.#failures += 1;
-    this.#pausedUntil = this.#now() + PAUSE_MS;
+    this.#pausedUntil = this.#now() + Math.min(PAUSE_MS, PAUSE_FACTOR * tookMs);
     this.#probing = false;
   }
 }

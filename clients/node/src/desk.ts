@@ -169,8 +169,9 @@ export class Desk {
       return;
     }
     // Each has a timer of its own: the connection is given up when the last of them has run out.
+    const begin = performance.now();
     const deadline = Math.max(...jobs.map((job) => job.since + job.timeoutMs));
-    const leftMs = Math.max(1, Math.ceil(deadline - performance.now()));
+    const leftMs = Math.max(1, Math.ceil(deadline - begin));
     const waitedLong = leftMs < Math.max(...jobs.map((job) => job.timeoutMs)) / 2;
     try {
       const values = await this.#answers(jobs, leftMs);
@@ -179,7 +180,7 @@ export class Desk {
         job.settled ? job.late?.(values[index]) : job.settle({ value: values[index] });
       });
     } catch (error) {
-      this.#note(error as TidegateError, waitedLong);
+      this.#note(error as TidegateError, waitedLong, performance.now() - begin);
       if (jobs.length > 1 && isTheirFault(error)) {
         this.#sendEachAlone(jobs);
       } else {
@@ -201,7 +202,7 @@ export class Desk {
     return wire.decisions(wire.body(answer), jobs.length).map((json, index) => jobs[index]?.decode(json));
   }
 
-  #note(error: TidegateError, waitedLong: boolean): void {
+  #note(error: TidegateError, waitedLong: boolean, tookMs: number): void {
     if (error.code === 'timeout' && waitedLong) {
       // It had little time left when it was sent: that is our own rush, and says nothing of the server.
       this.#circuit.undecided();
@@ -209,7 +210,7 @@ export class Desk {
       // A server that refuses to answer is there; so is one whose store is not.
       this.#circuit.succeeded();
     } else {
-      this.#circuit.failed();
+      this.#circuit.failed(tookMs);
     }
   }
 
@@ -236,6 +237,6 @@ function settleAll(jobs: Job[], error: unknown): void {
 }
 
 function circuitOpen(): TidegateError {
-  const detail = 'the server did not answer several times in a row, and is left alone for a second';
+  const detail = 'the server did not answer several times in a row, and is left alone for up to a second';
   return new TidegateError('circuit-open', detail, { transient: true });
 }

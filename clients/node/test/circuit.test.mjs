@@ -8,12 +8,12 @@ test('after five failures in a row one asks per second, until an answer comes', 
   const circuit = new Circuit(() => now);
   for (let failure = 0; failure < 5; failure += 1) {
     assert.equal(circuit.enter(), true);
-    circuit.failed();
+    circuit.failed(PAUSE_MS);
   }
   assert.deepEqual([circuit.open, circuit.enter()], [true, false]);
   now += PAUSE_MS;
   assert.deepEqual([circuit.enter(), circuit.enter()], [true, false], 'only one finds out');
-  circuit.failed();
+  circuit.failed(PAUSE_MS);
   assert.equal(circuit.enter(), false);
   now += PAUSE_MS;
   assert.equal(circuit.enter(), true);
@@ -23,11 +23,26 @@ test('after five failures in a row one asks per second, until an answer comes', 
   assert.deepEqual([circuit.enter(), circuit.enter()], [true, true]);
 });
 
+test('who fails at once asks again soon, who has to wait for it once a second', () => {
+  for (const [tookMs, pauseMs] of [[2, 20], [99, 990], [100, 1000], [60_000, 1000]]) {
+    let now = 0;
+    const circuit = new Circuit(() => now);
+    for (let failure = 0; failure < 5; failure += 1) {
+      circuit.failed(tookMs);
+    }
+    const asks = [];
+    for (now of [pauseMs - 1, pauseMs]) {
+      asks.push(!circuit.open);
+    }
+    assert.deepEqual(asks, [false, true], `${tookMs} ms`);
+  }
+});
+
 test('failures with an answer between them are no reason', () => {
   const circuit = new Circuit(() => 0);
   for (let round = 0; round < 20; round += 1) {
     circuit.enter();
-    round % 5 === 4 ? circuit.succeeded() : circuit.failed();
+    round % 5 === 4 ? circuit.succeeded() : circuit.failed(PAUSE_MS);
     assert.equal(circuit.open, false);
   }
 });

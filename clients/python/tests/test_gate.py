@@ -165,6 +165,25 @@ def test_a_server_that_answers_again_is_asked_by_all_again() -> None:
     assert virtual.run(test()) == [pytest.approx(0.1)] * 50
 
 
+@pytest.mark.parametrize(("took", "pause"), [(0.002, 0.02), (0.05, 0.5), (0.1, 1.0), (1.0, 1.0)])
+def test_who_fails_at_once_asks_again_soon(took: float, pause: float) -> None:
+    async def fails(gate: Gate) -> None:
+        async with gate.passage():
+            await asyncio.sleep(took)
+            raise TidegateError("refused")
+
+    async def test() -> None:
+        gate = Gate(100, TIMEOUT)
+        await asyncio.gather(*(fails(gate) for _ in range(5)), return_exceptions=True)
+        await asyncio.sleep(pause - 0.001)
+        with pytest.raises(TidegateError, match="left alone"):
+            await call(gate, takes(0))
+        await asyncio.sleep(0.002)
+        await call(gate, takes(0))
+
+    virtual.run(test())
+
+
 def test_a_probe_that_is_cancelled_leaves_it_to_the_next() -> None:
     async def test() -> float:
         gate = Gate(100, TIMEOUT)
