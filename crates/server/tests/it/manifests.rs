@@ -120,8 +120,9 @@ impl Manifests {
             }
         }
         self.selects(&self.only("PodDisruptionBudget")["spec"]["selector"]["matchLabels"]);
-        let spread = &self.pod()["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"];
-        self.selects(spread);
+        for spread in self.pod()["topologySpreadConstraints"].as_array().unwrap() {
+            self.selects(&spread["labelSelector"]["matchLabels"]);
+        }
     }
 
     /// The autoscaler scales them, and nobody else says how many; the network is closed.

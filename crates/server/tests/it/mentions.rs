@@ -80,6 +80,21 @@ fn every_metric_that_is_mentioned_is_there() {
 }
 
 #[test]
+fn every_feature_of_the_crate_is_told() {
+    let manifest = std::fs::read_to_string(root().join("crates/tidegate/Cargo.toml")).unwrap();
+    let features = manifest.split("[features]\n").nth(1).unwrap().split("\n[").next().unwrap();
+    let names = features.lines().filter(|line| !line.starts_with('#'));
+    let names: Vec<_> = names.filter_map(|line| line.split_once(" = ")).collect();
+    assert!(names.len() > 5, "{names:?}");
+    let readme = Page::read(&root().join("README.md")).text;
+    let table = readme.split("## Features of the crate").nth(1).unwrap();
+    for (name, _) in names.iter().filter(|(name, _)| *name != "default") {
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        assert!(rows.into_iter().any(|row| row.contains(&format!("`{name}`"))), "{name}");
+    }
+}
+
+#[test]
 fn what_is_not_there_is_noticed() {
     let (help, list) = (text_of("cli.md"), text_of("metrics.md"));
     for good in [
