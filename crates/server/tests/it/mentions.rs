@@ -3,6 +3,7 @@
 
 use crate::markdown::{Page, pages};
 use crate::programs::root;
+use crate::support::Server;
 
 fn text_of(page: &str) -> String {
     Page::read(&root().join("docs").join(page)).text
@@ -77,6 +78,20 @@ fn every_metric_that_is_mentioned_is_there() {
         }
     }
     assert!(count >= 100, "only {count}");
+}
+
+#[test]
+fn the_runbook_knows_every_kind_of_error_of_the_store() {
+    let (server, runbook) = (Server::start(), text_of("runbook.md"));
+    let metrics = server.get("/metrics").body;
+    let series =
+        metrics.lines().filter_map(|line| line.strip_prefix("tidegate_store_errors_total{kind=\""));
+    let kinds: Vec<_> = series.map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(kinds.len() > 10, "{kinds:?}");
+    for kind in kinds {
+        let is_told = |line: &str| line.starts_with("| `") && line.contains(&format!("`{kind}`"));
+        assert!(runbook.lines().any(is_told), "{kind}");
+    }
 }
 
 #[test]
