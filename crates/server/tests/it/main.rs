@@ -17,6 +17,7 @@ mod deploy_prometheus;
 mod deploy_redis;
 mod doctor;
 mod drain;
+mod figures;
 mod fleet;
 mod forward_auth;
 mod http;
