@@ -113,6 +113,22 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Prints all of it, and says so if that cannot be done: a disk that is full leaves half a file.
+pub(crate) fn print(said: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    unless_closed(out.write_all(said).and_then(|()| out.flush()))
+}
+
+/// A closed pipe is no reason to fail: whoever closed it has read enough.
+fn unless_closed(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write to standard output: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Says what is wrong with the command line. Help and version are no errors, and go to stdout.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // A closed pipe is no reason to fail: whoever closed it has read enough.

@@ -34,6 +34,7 @@ mod metrics;
 mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod output;
 mod overload;
 mod pages;
 mod playground;
