@@ -6,8 +6,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::door::DoorKind;
 use crate::cli::Failure;
@@ -37,7 +39,7 @@ pub(super) enum Serves {
 }
 
 impl Own {
-    pub(super) fn start(door: DoorKind, serves: &Serves) -> Result<Self, Failure> {
+    pub(super) async fn start(door: DoorKind, serves: &Serves) -> Result<Self, Failure> {
         let cannot = |why: String| Failure::new(format!("cannot start a server to measure: {why}"));
         let folder = folder().map_err(|error| cannot(error.to_string()))?;
         let child = spawn(door, serves, &folder);
@@ -50,20 +52,20 @@ impl Own {
         };
         let stdout = child.stdout.take();
         let mut own = Self { child, folder, url: String::new() };
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = oneshot::channel();
         std::thread::spawn(move || {
             let lines = stdout.map(BufReader::new).into_iter().flat_map(BufRead::lines);
             let found = lines.map_while(Result::ok).find_map(|line| place(door, &line));
             // Who waited for it may have given up.
             let _ = tell.send(found);
         });
-        match told.recv_timeout(START_TIMEOUT) {
-            Ok(Some(url)) => {
+        match timeout(START_TIMEOUT, told).await {
+            Ok(Ok(Some(url))) => {
                 own.url = url;
                 Ok(own)
             }
             // It has said why itself.
-            Ok(None) => Err(cannot("it has ended".to_owned())),
+            Ok(_) => Err(cannot("it has ended".to_owned())),
             Err(_) => Err(cannot(format!("it does not listen after {START_TIMEOUT:?}"))),
         }
     }
@@ -99,7 +101,7 @@ fn spawn(door: DoorKind, serves: &Serves, folder: &Path) -> std::io::Result<Chil
     let socket = format!("unix:{}", folder.join("http.sock").display());
     let http = if door == DoorKind::Unix { socket.as_str() } else { any };
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["serve", "--listen", http, "--resp", any, "--grpc", any]);
+    command.args(["serve", "--only-typed-doors", "--listen", http, "--resp", any, "--grpc", any]);
     match serves {
         Serves::Config(None) => {}
         Serves::Config(Some(file)) => {

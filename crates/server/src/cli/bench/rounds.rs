@@ -36,15 +36,11 @@ struct Contender {
 /// Measures all that the plan names, in turns. Told to stop, it ends with what it has.
 pub(super) async fn measure(plan: &Plan) -> Result<Report, Failure> {
     let mut stop = stop_signals()?;
-    let mut sides = vec![Side::first(plan).await?];
-    if let Some(place) = &plan.against {
-        sides.push(Side::at(plan, place).await?);
-    }
-    let mut contenders = Vec::new();
-    for side in sides {
-        let load = Load::new(side.lines(plan).await?, plan.keys.clone());
-        contenders.push(Contender { side, load, rounds: Vec::new() });
-    }
+    let stopped = || Failure::new("stopped before anything was measured");
+    let mut contenders = tokio::select! {
+        prepared = prepare(plan) => prepared?,
+        _ = stop.wait_for(|stop| *stop) => return Err(stopped()),
+    };
     let warm_up = Stretch { span: plan.warm_up, requests: None, ..plan.stretch };
     if !plan.warm_up.is_zero() {
         for contender in &mut contenders {
@@ -64,9 +60,23 @@ pub(super) async fn measure(plan: &Plan) -> Result<Report, Failure> {
     let measured = |Contender { side, rounds, .. }| Measured { name: side.name, rounds };
     let measured: Vec<Measured> = contenders.into_iter().map(measured).collect();
     if measured.iter().any(|side| side.rounds.is_empty()) {
-        return Err(Failure::new("stopped before anything was measured"));
+        return Err(stopped());
     }
     Ok(Report::new(plan, &measured, was_stopped))
+}
+
+/// All sides, asked once and with every connection made.
+async fn prepare(plan: &Plan) -> Result<Vec<Contender>, Failure> {
+    let mut sides = vec![Side::first(plan).await?];
+    if let Some(place) = &plan.against {
+        sides.push(Side::at(plan, place).await?);
+    }
+    let mut contenders = Vec::new();
+    for side in sides {
+        let load = Load::new(side.lines(plan).await?, plan.keys.clone());
+        contenders.push(Contender { side, load, rounds: Vec::new() });
+    }
+    Ok(contenders)
 }
 
 impl Contender {
