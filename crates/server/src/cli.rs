@@ -8,6 +8,7 @@ pub(crate) mod config;
 pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod envoy;
+mod progress;
 pub(crate) mod proxy;
 pub(crate) mod ready;
 pub(crate) mod replay;

@@ -1,19 +1,21 @@
 //! `tidegate replay`: what policies would have done to recorded traffic.
 
 mod print;
-mod progress;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use self::progress::Progress;
+use super::progress::Progress;
 use super::{Failure, OK};
 use crate::config::Config;
 use crate::identity::KeyParts;
 use crate::replay::{Judge, Trial, replay};
 use crate::text::printable;
+
+/// How many lines go by between looks at the clock.
+const LOOK_EVERY: u64 = 16_384;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,8 +82,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let judge = judge.map_err(Failure::new)?;
     let (log, size) = open(&args.log)?;
     let name = args.log.display();
-    let mut progress = Progress::new(size);
-    let report = replay(&judge, log, args.top, |lines, bytes| progress.read(lines, bytes));
+    let progress = Progress::start();
+    let report = replay(&judge, log, args.top, |lines, bytes| {
+        if lines.is_multiple_of(LOOK_EVERY) {
+            progress.tell(|us| how_far(lines, bytes, size, us));
+        }
+    });
     progress.done();
     let report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
     if report.is_no_log() {
@@ -97,6 +103,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::new(error.to_string()))?;
     super::print(&said)?;
     Ok(ExitCode::from(OK))
+}
+
+/// How far it is after so many lines and bytes, of a log whose size may not be known.
+fn how_far(lines: u64, bytes: u64, size: u64, us: u64) -> String {
+    let part = match size {
+        0 => String::new(),
+        size => format!(", {} %", (bytes.saturating_mul(100) / size).min(100)),
+    };
+    format!("{lines} lines{part}, {} lines/s", lines.saturating_mul(1_000_000) / us.max(1))
 }
 
 /// The log, and how long it is if that is known.

@@ -456,8 +456,11 @@ fn refused(addr: &Address, missing: &str) -> Failure {
 
 fn not_bound(addr: &Address, error: &io::Error) -> Failure {
     Failure::new(match error.kind() {
+        io::ErrorKind::AddrInUse if matches!(addr, Address::Unix(_)) => format!(
+            "cannot listen on {addr}: something is there already, a program that listens (`ss -lx` shows which) or a file that is no socket. Stop it, or take another path"
+        ),
         io::ErrorKind::AddrInUse => format!(
-            "cannot listen on {addr}: another program listens there already (`ss -lxtnp` shows which). Stop it, or take any free port with --listen 127.0.0.1:0"
+            "cannot listen on {addr}: another program listens there already (`ss -ltnp` shows which). Stop it, or take any free port with --listen 127.0.0.1:0"
         ),
         io::ErrorKind::PermissionDenied => format!(
             "cannot listen on {addr}: {error}. Ports below 1024 need a privilege; take another with --listen"

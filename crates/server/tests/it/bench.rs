@@ -124,6 +124,24 @@ fn a_server_of_its_own_is_gone_in_the_end() {
 }
 
 #[test]
+fn processor_time_is_told_of_a_single_request() {
+    let report = report(&[
+        "--requests",
+        "1",
+        "--connections",
+        "1",
+        "--warm-up",
+        "0s",
+        "--keys",
+        "1",
+        "--key",
+        "k",
+    ]);
+    let cpu = report["servers"][0]["server_cpu_us_per_request"].as_f64().unwrap();
+    assert!(cpu > 0.0, "{report}");
+}
+
+#[test]
 fn the_library_itself_decides_the_same() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", CONFIG);
@@ -380,6 +398,18 @@ fn a_command_line_that_makes_no_sense_exits_with_64() {
         // As if it were typed: no duration of ours.
         let said = run(&[&["bench"], args].concat());
         assert_eq!(said.code, Some(64), "{args:?}: {} {}", said.stdout, said.stderr);
+    }
+}
+
+#[test]
+fn who_has_not_said_which_policy_is_told_how() {
+    let folder = Folder::new();
+    let config = folder.write("tidegate.yaml", CONFIG);
+    for door in ["http", "resp", "embedded"] {
+        let said = bench(&["--door", door, "-c", &config]);
+        assert_eq!(said.code, Some(1), "{door}: {}", said.stderr);
+        let told = ["no policy is called `api`", "say which with --policy"];
+        assert!(told.iter().all(|part| said.stderr.contains(part)), "{door}: {}", said.stderr);
     }
 }
 

@@ -16,8 +16,6 @@ use crate::cli::Failure;
 
 /// For the server to say where it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// What the kernel counts in `/proc/PID/stat`, per second: fixed for all that programs are told, on every machine.
-const TICKS_PER_S: u64 = 100;
 /// What a limit is called that was typed.
 pub(super) const POLICY: &str = "bench";
 
@@ -70,13 +68,15 @@ impl Own {
         }
     }
 
-    /// Processor time so far; nothing where there is no `/proc`.
+    /// Processor time so far, of all its threads; nothing where the kernel does not tell. `/proc/PID/stat` counts in
+    /// hundredths of a second, too coarse for a short run.
     pub(super) fn cpu(&self) -> Option<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // Counted from behind the name, which may hold anything.
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / TICKS_PER_S))
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let ns = threads.filter_map(|thread| {
+            let told = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            told.split(' ').next()?.parse::<u64>().ok()
+        });
+        Some(Duration::from_nanos(ns.sum())).filter(|cpu| !cpu.is_zero())
     }
 }
 

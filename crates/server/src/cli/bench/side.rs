@@ -111,7 +111,7 @@ fn unfit(target: &Target, door: DoorKind, trouble: &Trouble) -> Failure {
     let name = &target.name;
     Failure::new(match trouble.kind {
         Kind::Connect => trouble.message.clone(),
-        Kind::Refused => format!("{name} cannot be asked: {}", trouble.message),
+        Kind::Refused => format!("{name} cannot be asked: {}", with_hint(&trouble.message)),
         Kind::Lost | Kind::Late | Kind::Unclear => format!(
             "{name} does not speak what --door {} speaks ({}): {}",
             door.name(),
@@ -119,6 +119,13 @@ fn unfit(target: &Target, door: DoorKind, trouble: &Trouble) -> Failure {
             door.hint()
         ),
     })
+}
+
+/// Who has not said which policy to ask for may not know that there is a default.
+fn with_hint(message: &str) -> String {
+    let hint =
+        if message.contains("no policy is called") { " (say which with --policy)" } else { "" };
+    format!("{message}{hint}")
 }
 
 /// The policies of the configuration over a store in memory, whatever store it names.
@@ -137,5 +144,6 @@ fn embedded(plan: &Plan) -> Result<embedded::Line, Failure> {
     };
     let engine = builder.build().map_err(|error| Failure::new(error.to_string()))?;
     let question = &plan.question;
-    embedded::Line::new(engine, &question.policy, question.cost).map_err(Failure::new)
+    let line = embedded::Line::new(engine, &question.policy, question.cost);
+    line.map_err(|why| Failure::new(with_hint(&why)))
 }
