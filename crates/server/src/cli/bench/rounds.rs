@@ -49,11 +49,11 @@ pub(super) async fn measure(plan: &Plan) -> Result<Report, Failure> {
         }
     }
     for round in 0..plan.rounds {
-        for contender in &mut contenders {
+        for turn in order(round, contenders.len()) {
             if *stop.borrow() {
                 break;
             }
-            contender.measure(share(plan.stretch, round, plan.rounds), &mut stop).await;
+            contenders[turn].measure(share(plan.stretch, round, plan.rounds), &mut stop).await;
         }
     }
     let was_stopped = *stop.borrow();
@@ -87,6 +87,12 @@ impl Contender {
         let cpu = self.side.cpu().zip(before).map(|(after, before)| after.saturating_sub(before));
         self.rounds.push(Round { outcome, cpu });
     }
+}
+
+/// Who comes when: the last of a round is the first of the next, so that a machine that gets slower or faster meanwhile
+/// does so for all of them.
+fn order(round: u32, sides: usize) -> impl Iterator<Item = usize> {
+    (0..sides).map(move |turn| if round.is_multiple_of(2) { turn } else { sides - 1 - turn })
 }
 
 /// The part of one round.
@@ -123,6 +129,13 @@ fn stop_signals() -> Result<watch::Receiver<bool>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_comes_first_changes_each_round() {
+        let orders = [0, 1, 2].map(|round| order(round, 2).collect::<Vec<_>>());
+        assert_eq!(orders, [[0, 1], [1, 0], [0, 1]]);
+        assert_eq!(order(1, 1).collect::<Vec<_>>(), [0]);
+    }
 
     #[test]
     fn the_rounds_have_all_requests_between_them() {
