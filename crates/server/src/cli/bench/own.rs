@@ -1,6 +1,7 @@
 //! A server of our own: another process, so that what it uses is its own, on free ports of the loopback.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
@@ -88,9 +89,10 @@ impl Drop for Own {
     }
 }
 
-/// A folder that nobody else can have made, or look into.
+/// A folder that nobody else can have made, or look into. Its name is drawn: a process number comes again, in a
+/// container every time, and a run that was killed leaves its folder behind.
 fn folder() -> std::io::Result<PathBuf> {
-    let name = format!("tidegate-bench-{}", std::process::id());
+    let name = format!("tidegate-bench-{:016x}", RandomState::new().hash_one(()));
     let folder = std::env::temp_dir().join(name);
     fs::DirBuilder::new().mode(0o700).create(&folder)?;
     Ok(folder)
