@@ -17,30 +17,42 @@ pub(super) struct Watched {
     pub(super) name: String,
 }
 
+/// Looks in a row that fail before it is told: one may be a hiccup, or the first connection takes its time.
+const LOOKS: u32 = 2;
+
+/// A store that does not serve.
+struct Outage {
+    since: Instant,
+    /// What was seen first: what comes later may only be that it is left alone.
+    trouble: StoreError,
+    looks: u32,
+}
+
 /// Follows what operators set, and says once that the store does not serve and once that it does again. For ever.
 pub(super) async fn watch(gate: Arc<Gate>, store: Watched) {
     let mut every = tokio::time::interval(Duration::from_secs(1));
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut away_since: Option<Instant> = None;
+    let mut outage: Option<Outage> = None;
     loop {
         every.tick().await;
-        match (trouble(&gate, &store.view).await, away_since) {
-            (Some(trouble), None) => {
-                away(&gate, &store.name, &trouble);
-                away_since = Some(Instant::now());
-            }
-            (None, Some(since)) => {
+        let Some(trouble) = trouble(&gate, &store.view).await else {
+            if let Some(Outage { since, .. }) = outage.take().filter(|it| it.looks >= LOOKS) {
                 let away_s = since.elapsed().as_secs();
                 tracing::info!(store = store.name, away_s, "the store serves again");
-                away_since = None;
             }
-            (Some(_), Some(_)) | (None, None) => {}
+            continue;
+        };
+        let first = || Outage { since: Instant::now(), trouble, looks: 0 };
+        let outage = outage.get_or_insert_with(first);
+        outage.looks = outage.looks.saturating_add(1);
+        if outage.looks == LOOKS {
+            away(&gate, &store.name, &outage.trouble);
         }
     }
 }
 
-/// Why the store does not serve, if it does not. One question that fails may be a hiccup, or a right that only overrides
-/// need: a check has the last word.
+/// Why the store does not serve, if it does not. What fails may be a right that only overrides need: a check has the last
+/// word.
 async fn trouble(gate: &Gate, store: &View) -> Option<StoreError> {
     let engine = gate.now().engine.clone();
     let error = engine.overrides().refresh().await.err()?;
