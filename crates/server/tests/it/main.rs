@@ -35,6 +35,7 @@ mod metrics;
 mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod output;
 mod overload;
 mod pages;
 mod playground;
