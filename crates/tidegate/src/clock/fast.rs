@@ -33,7 +33,7 @@ struct Anchor {
     life: AtomicU64,
 }
 
-static ANCHOR: Anchor = Anchor::NEW;
+static ANCHOR: Anchor = Anchor::new();
 
 /// Microseconds since the Unix epoch.
 #[inline]
@@ -49,13 +49,15 @@ fn slow_now_us() -> u64 {
 }
 
 impl Anchor {
-    const NEW: Self = Self {
-        version: AtomicU64::new(0),
-        counter: AtomicU64::new(0),
-        time_us: AtomicU64::new(0),
-        rate: AtomicU64::new(0),
-        life: AtomicU64::new(0),
-    };
+    const fn new() -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            counter: AtomicU64::new(0),
+            time_us: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+            life: AtomicU64::new(0),
+        }
+    }
 
     /// The time now, if the anchor serves.
     #[inline]
@@ -185,7 +187,7 @@ mod tests {
 
         /// One whose rate is known.
         fn calibrated() -> Self {
-            let source = Self { anchor: Anchor::NEW, started_us: Self::START_US.into() };
+            let source = Self { anchor: Anchor::new(), started_us: Self::START_US.into() };
             source.renew_at(0);
             source.renew_at(CALIBRATION_US);
             assert!(source.serves(CALIBRATION_US + 1));
