@@ -1,6 +1,7 @@
 //! A Redis Cluster: masters with their replicas, failovers.
 
-use std::process::Command;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
 
 use super::cluster_view::{Member, members, owner};
 use super::server::RedisServer;
@@ -9,6 +10,9 @@ use super::{AGREEMENT_DEADLINE, wait_for, wait_until};
 
 /// As Redis Cluster has it.
 pub(crate) const SLOTS: u16 = 16_384;
+
+/// Five seconds: redis-cli itself wants nodes that know nobody, and has looked by then.
+const LOOKS_BEFORE_MEETING: u32 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClusterShape {
@@ -33,17 +37,40 @@ impl RedisCluster {
         let count = shape.masters * (1 + shape.replicas_each);
         let nodes =
             (0..count).map(|_| RedisServer::builder().cluster_mode().start()).collect::<Vec<_>>();
-        let output = Command::new("redis-cli")
+        let creating = Command::new("redis-cli")
             .args(["--cluster", "create"])
             .args(nodes.iter().map(RedisServer::address))
             .args(["--cluster-replicas", &shape.replicas_each.to_string(), "--cluster-yes"])
-            .output()
+            .stdout(Stdio::piped())
+            .spawn()
             .expect("redis-cli: `./dev test` installs it");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "redis-cli cannot make a cluster:\n{said}");
         let cluster = Self { nodes };
+        cluster.wait_until_created(creating);
         cluster.wait_until_well();
         cluster
+    }
+
+    /// A node that was too slow to answer an introduction is forgotten, and redis-cli waits for it for ever: then all are
+    /// introduced to the first once more.
+    fn wait_until_created(&self, mut creating: Child) {
+        let mut looks = 0;
+        let status = wait_for("redis-cli to make a cluster", AGREEMENT_DEADLINE, || {
+            looks += 1;
+            if looks % LOOKS_BEFORE_MEETING == 0 {
+                for node in &self.nodes[1..] {
+                    self.nodes[0].command(&[
+                        "CLUSTER",
+                        "MEET",
+                        "127.0.0.1",
+                        &node.port().to_string(),
+                    ]);
+                }
+            }
+            creating.try_wait().expect("a child")
+        });
+        let mut said = String::new();
+        let _ = creating.stdout.take().map(|mut out| out.read_to_string(&mut said));
+        assert!(status.success(), "redis-cli cannot make a cluster:\n{said}");
     }
 
     /// As the store is told of it: all nodes, dead or alive.
