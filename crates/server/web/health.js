@@ -10,7 +10,7 @@ const WORDS = {
 function card(root, title) {
   const [pill, facts] = [make("span", { className: "pill" }, make("i"), make("span")), make("dl", { className: "facts" })];
   const known = new Map();
-  root.append(make("section", { className: "card", ariaLabel: title }, make("div", { className: "heading" }, make("h2", { textContent: title }), pill), facts));
+  root.append(make("section", { className: "card", "aria-label": title }, make("div", { className: "heading" }, make("h2", { textContent: title }), pill), facts));
   return {
     pill(kind, text) { pill.className = `pill ${kind}`; say(pill.lastElementChild, text); },
     fact(name, text) {

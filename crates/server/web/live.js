@@ -65,10 +65,10 @@ function head(root) {
 function welcome(root) {
   const line = make("code");
   const [start, told] = [make("button", { type: "button", textContent: "Send some checks" }), make("span", { className: "soft", role: "status" })];
-  const card = make("section", { className: "card welcome", ariaLabel: "Try it", hidden: true },
+  const card = make("section", { className: "card welcome", "aria-label": "Try it", hidden: true },
     make("h2", { textContent: "Nobody has asked yet" }),
     make("p", { className: "soft", textContent: "Ask from a shell, or let this page ask for a few seconds, and watch." }),
-    make("div", { className: "line" }, make("pre", { tabIndex: 0, ariaLabel: "Command" }, line), copyButton(() => line.textContent)),
+    make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, line), copyButton(() => line.textContent)),
     make("div", { className: "buttons" }, start, told));
   let stop = null;
   start.addEventListener("click", () => {
@@ -94,7 +94,7 @@ function welcome(root) {
 
 function tiles(root) {
   const all = { rate: tile("Decisions a second"), denied: tile("Denied"), latency: tile("Latency p99"), store: tile("Keys in the store"), load: tile("Pressure") };
-  root.append(make("dl", { className: "tiles", ariaLabel: "Now" }, Object.values(all).map(({ node }) => node)));
+  root.append(make("dl", { className: "tiles", "aria-label": "Now" }, Object.values(all).map(({ node }) => node)));
   return {
     update({ state, ticks }) {
       const [good, bad] = [recent(allowed), recent(denied)];

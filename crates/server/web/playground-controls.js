@@ -1,7 +1,7 @@
 // What is chosen: sliders with a number beside each, the address that remembers them, and the same for a shell. Ranges
 // and usual values are the server's, steps are for the hand.
 
-import { copyButton, make, say, span } from "./dom.js";
+import { copyButton, count, make, say, span } from "./dom.js";
 import { t } from "./playground-draw.js";
 import { asker } from "./playground-server.js";
 
@@ -11,7 +11,7 @@ const UNITS = {
   milli: { scale: 1000, sign: "", told: (value) => `${value / 1000} ×` },
   ms: { scale: 1, sign: ", in ms", told: span },
 };
-const PLAIN = { scale: 1, sign: "", told: (value) => value.toLocaleString("en") };
+const PLAIN = { scale: 1, sign: "", told: count };
 
 function slider({ field, min, max }, [label, from, to, step], value, changed) {
   const { scale, sign, told } = UNITS[field.split("_")[1]] ?? PLAIN;

@@ -31,7 +31,7 @@ export function mount(root, name) {
 function tiles(root, name) {
   const names = ["Allowed", "Denied", "Denied of all", "Latency p99"];
   const values = names.map(() => [make("dd"), make("dd")]);
-  root.append(make("dl", { className: "tiles", ariaLabel: "Since the start" }, names.map((dt, index) => make("div", { className: "tile" }, make("dt", { textContent: dt }), values[index]))));
+  root.append(make("dl", { className: "tiles", "aria-label": "Since the start" }, names.map((dt, index) => make("div", { className: "tile" }, make("dt", { textContent: dt }), values[index]))));
   const set = (index, ...texts) => texts.forEach((text, at) => say(values[index][at], text));
   return {
     update({ state, ticks }) {
@@ -75,7 +75,7 @@ function limitNode(limit, moving) {
   bar.style.width = `${(units / moving.declared) * 100}%`;
   bar.style.background = "var(--series-1)";
   const by = moving.binding ? `, because of ${moving.binding}` : "";
-  node.append(make("p", { className: "soft", textContent: `${count(units)} of ${count(moving.declared)} in force${by}${moving.stale ? ", its signal is missing" : ""}` }), make("div", { className: "track", ariaHidden: "true" }, bar));
+  node.append(make("p", { className: "soft", textContent: `${count(units)} of ${count(moving.declared)} in force${by}${moving.stale ? ", its signal is missing" : ""}` }), make("div", { className: "track", "aria-hidden": "true" }, bar));
   return node;
 }
 
@@ -88,8 +88,8 @@ function tryIt(root, name) {
   const line = make("code");
   const form = make("form", { className: "controls" }, make("label", {}, "Key", key), make("label", {}, "Cost", cost), button);
   root.append(make("section", { className: "card try" }, make("h2", { textContent: "Try a check" }), form,
-    make("div", { className: "track", ariaHidden: "true" }, bar), answer,
-    make("div", { className: "line" }, make("pre", { tabIndex: 0, ariaLabel: "Command" }, line), copyButton(() => line.textContent))));
+    make("div", { className: "track", "aria-hidden": "true" }, bar), answer,
+    make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, line), copyButton(() => line.textContent))));
   const policy = () => feed.policies?.[name] ?? {};
   const command = () => say(line, curl(name, policy(), key.value || SOMEBODY));
   key.addEventListener("input", command);
