@@ -77,6 +77,8 @@ function link() {
     const banner = $("banner");
     const isLost = now.link === "reconnecting";
     banner.hidden = !isLost;
+    // What is shown was so.
+    document.body.classList.toggle("lost", isLost);
     if (isLost) say(banner, now.trouble);
     if (now.state) say($("about"), `tidegate ${now.state.version}`);
   });

@@ -23,7 +23,7 @@ const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 /** 12, 3.4, 12,345, 1.23M: as many digits as can be read at a glance. */
 export function count(value) {
   if (value === null || value === undefined) return "–";
-  if (value !== 0 && Math.abs(value) < 10 && !Number.isInteger(value)) return value.toFixed(1);
+  if (value !== 0 && Math.abs(value) < 10 && !Number.isInteger(value)) return String(Number(value.toFixed(1)));
   if (Math.abs(value) < 100_000) return grouped(Math.round(value));
   const [unit, sign] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([one]) => Math.abs(value) >= 0.9995 * one);
   return `${grouped(Number((value / unit).toPrecision(3)))}${sign}`;
@@ -67,6 +67,11 @@ export function figure(value, unit = "") {
   if (unit === "s") return span(value * 1000);
   if (unit === "%") return percent(value);
   return unit ? `${count(value)} ${unit}` : count(value);
+}
+
+/** A word as a shell takes it. */
+export function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 /** A button that copies a text, and says so. */

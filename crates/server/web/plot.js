@@ -6,7 +6,7 @@ import { clock, figure } from "./dom.js";
 /** Room for the labels around the lines. */
 const [LEFT, RIGHT, TOP, BOTTOM] = [56, 18, 8, 26];
 /** How far apart labels are at least, along and up. */
-const [ALONG, UP] = [60, 36];
+const [ALONG, UP] = [60, 30];
 /** Charts over time reach back so far, also where little is known yet: they do not jump while they fill. */
 export const SECONDS = 300;
 
