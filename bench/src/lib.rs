@@ -27,6 +27,46 @@ pub fn pinned(program: &str) -> Command {
     command
 }
 
+/// While this lives, this program and a server run ahead of all others of the machine, where that is allowed: the turns
+/// of others, milliseconds each, would be counted as theirs. It cannot live for long: whoever is kept waiting for most
+/// of a second is let in by the kernel.
+pub struct Ahead(Vec<u32>);
+
+impl Ahead {
+    /// How long other programs should have their turn afterwards.
+    pub const REST: Duration = Duration::from_millis(100);
+
+    pub fn of(server: Option<&Process>) -> Self {
+        let server = server.map(|process| process.0.id());
+        let ahead = Self(server.into_iter().chain([std::process::id()]).collect());
+        ahead.schedule(["--fifo", "1"]);
+        ahead
+    }
+
+    /// Says so, where it is not allowed or there is no way to.
+    pub fn warn() {
+        if !Self::of(None).schedule(["--fifo", "1"]) {
+            println!(
+                "Not allowed to run ahead of other programs: their turns are in these figures.\n"
+            );
+        }
+    }
+
+    fn schedule(&self, [policy, priority]: [&str; 2]) -> bool {
+        self.0.iter().all(|id| {
+            let mut chrt = Command::new("chrt");
+            chrt.args([policy, "--all-tasks", "--pid", priority, &id.to_string()]);
+            chrt.output().is_ok_and(|output| output.status.success())
+        })
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.schedule(["--other", "0"]);
+    }
+}
+
 /// A server that is measured; ended when dropped.
 pub struct Process(Child);
 

@@ -1,7 +1,7 @@
 //! `./dev bench core`: the embedded limiter beside governor, in one run.
 //!
-//! Each row is measured in rounds that alternate between the two, so that a noisy minute hits both; the
-//! figures are medians, and the ratio is the median of the rounds' ratios.
+//! Each row is measured in rounds that alternate between the two, so that a noisy minute hits both, ahead of other
+//! programs; the figures are medians, and the ratio is the median of the rounds' ratios.
 
 mod keys;
 mod memory;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tidegate::Limiter;
+use tidegate_bench::{Ahead, median};
 
 use keys::{Order, key};
 
@@ -32,6 +33,7 @@ enum Load {
 }
 
 fn main() {
+    Ahead::warn();
     println!("| Mops/s, median | threads | tidegate | governor | ratio | check_many | ratio |");
     println!("|---|--:|--:|--:|--:|--:|--:|");
     let rows = [
@@ -63,13 +65,17 @@ fn row(name: &str, keys: usize, order: Order, load: Load, threads: usize) {
     });
     let (mut ours_mops, mut theirs_mops, mut many_mops) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
+        let ahead = Ahead::of(None);
         ours_mops.push(rate(&asked, |keys| keys.iter().for_each(one)));
         theirs_mops.push(rate(&asked, |keys| keys.iter().for_each(peer)));
         many_mops.push(rate(&asked, |keys| _ = black_box(ours.check_many(keys))));
+        drop(ahead);
+        std::thread::sleep(Ahead::REST);
     }
-    let ratio = |a: &[f64]| median(a.iter().zip(&theirs_mops).map(|(a, b)| a / b).collect());
+    let ratio =
+        |a: &[f64]| median(&a.iter().zip(&theirs_mops).map(|(a, b)| a / b).collect::<Vec<_>>());
     let (ratio_one, ratio_many) = (ratio(&ours_mops), ratio(&many_mops));
-    let (ours, theirs, many) = (median(ours_mops), median(theirs_mops), median(many_mops));
+    let (ours, theirs, many) = (median(&ours_mops), median(&theirs_mops), median(&many_mops));
     println!(
         "| {name:<18} | {threads} | {ours:.1} | {theirs:.1} | {ratio_one:.2} | {many:.1} | {ratio_many:.2} |"
     );
@@ -125,9 +131,4 @@ fn rate(asked: &[Vec<String>], check: impl Fn(&[String]) + Sync) -> f64 {
         let threads: Vec<_> = asked.iter().map(|keys| scope.spawn(|| mops(keys))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use contender::Contender;
 use load::{Load, Wire};
 use table::Figures;
-use tidegate_bench::apart;
+use tidegate_bench::{Ahead, apart};
 
 const WIRES: [Wire; 5] = [Wire::Resp(1), Wire::Resp(16), Wire::Resp(64), Wire::Http, Wire::Grpc];
 
@@ -50,6 +50,7 @@ fn measure(effort: &Effort) {
     runtime.block_on(async {
         let contenders: Vec<Contender> =
             Contender::all().into_iter().map(Contender::start).collect();
+        Ahead::warn();
         let only = std::env::var("ONLY").ok();
         let is_wanted = |wire: &Wire| only.as_ref().is_none_or(|only| wire.door() == only);
         for wire in WIRES.into_iter().filter(is_wanted) {
@@ -87,14 +88,17 @@ async fn throughput(contenders: &[Contender], wire: Wire, effort: &Effort) {
     table::print(&able, &rows);
 }
 
-/// Latency at half of what each can do. In short rounds: a machine that stands still for some milliseconds now and then
-/// spoils some of them, and not their median.
+/// Latency at half of what each can do, ahead of other programs. In short rounds: a machine that stands still for some
+/// milliseconds now and then spoils some of them, and not their median.
 async fn half_of_the_load(able: &[&Contender], wire: Wire, rows: &mut [Figures], effort: &Effort) {
     for _ in 0..effort.rounds * 4 {
         for (contender, row) in able.iter().zip(&mut *rows) {
             let half = row.rate() / 2.0;
             let lines = Load::lines(contender, wire).await;
+            let ahead = Ahead::of(Some(contender.process()));
             row.half_us.push(Load::paced(lines, half, effort.round / 4).await.at(0.99));
+            drop(ahead);
+            tokio::time::sleep(Ahead::REST).await;
         }
     }
 }

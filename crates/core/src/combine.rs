@@ -85,7 +85,7 @@ pub fn decide_many<'a>(
         let (decision, planned) = limit.decide(state, now, cost);
         *change = planned;
         count += 1;
-        admitted += usize::from(decision.allowed);
+        admitted += usize::from(decision.allowed());
         if verdict.is_none_or(|before| binds_more(mode, &decision, &before.decision)) {
             verdict = Some(Verdict { binding, decision });
         }
@@ -142,14 +142,14 @@ pub fn decide_each<'a>(
     let places = decisions.iter_mut().zip(&mut *changes);
     for ((limit, state, cost), (decision, change)) in limits.clone().zip(places) {
         (*decision, *change) = limit.decide(state, now, cost);
-        admitted &= decision.allowed;
+        admitted &= decision.allowed();
     }
     if !admitted {
         for ((limit, state, _), (decision, change)) in limits.zip(decisions.iter_mut().zip(changes))
         {
             let (left, repair) = limit.decide(state, now, 0);
             *change = repair;
-            if decision.allowed {
+            if decision.allowed() {
                 *decision = left;
             }
         }
@@ -180,7 +180,7 @@ impl Verdict {
 
 /// Whether `new` says more about the whole than `old`. Ties go to the first declared.
 fn binds_more(mode: Mode, new: &Decision, old: &Decision) -> bool {
-    match (mode, new.allowed, old.allowed) {
+    match (mode, new.allowed(), old.allowed()) {
         (Mode::All, true, true) => new.remaining < old.remaining,
         (Mode::All, false, false) => new.retry_after_us > old.retry_after_us,
         (Mode::Any, true, true) => new.remaining > old.remaining,

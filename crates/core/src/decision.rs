@@ -28,21 +28,30 @@ const NEVER: u64 = u64::MAX;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Decision {
-    pub(crate) allowed: bool,
+    word: Word,
     pub(crate) limit: u64,
     pub(crate) remaining: u64,
     pub(crate) retry_after_us: u64,
     pub(crate) reset_after_us: u64,
 }
 
+/// Whether a request may go ahead, in as many bytes as all else: a processor that has just stored one byte cannot load
+/// the eight around it before that store is done, and decisions are copied by eights.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u64)]
+enum Word {
+    No,
+    Yes,
+}
+
 impl Decision {
     pub(crate) const fn admit(limit: u64, remaining: u64, reset_after_us: u64) -> Self {
-        Self { allowed: true, limit, remaining, retry_after_us: 0, reset_after_us }
+        Self { word: Word::Yes, limit, remaining, retry_after_us: 0, reset_after_us }
     }
 
     pub(crate) const fn refuse(limit: u64, remaining: u64, retry: Retry, reset_us: u64) -> Self {
         let retry_after_us = retry.as_micros();
-        Self { allowed: false, limit, remaining, retry_after_us, reset_after_us: reset_us }
+        Self { word: Word::No, limit, remaining, retry_after_us, reset_after_us: reset_us }
     }
 
     /// An answer that no limit had to give: allowed, with everything left.
@@ -120,7 +129,7 @@ impl Decision {
 
     /// Whether the request may go ahead.
     pub const fn allowed(&self) -> bool {
-        self.allowed
+        matches!(self.word, Word::Yes)
     }
 
     /// The ceiling: the burst of GCRA and the token bucket, the limit of the others.

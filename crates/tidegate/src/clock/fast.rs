@@ -33,70 +33,91 @@ struct Anchor {
     life: AtomicU64,
 }
 
-static ANCHOR: Anchor = Anchor {
-    version: AtomicU64::new(0),
-    counter: AtomicU64::new(0),
-    time_us: AtomicU64::new(0),
-    rate: AtomicU64::new(0),
-    life: AtomicU64::new(0),
-};
+static ANCHOR: Anchor = Anchor::new();
 
 /// Microseconds since the Unix epoch.
 #[inline]
 pub(super) fn now_us() -> u64 {
-    let version = ANCHOR.version.load(Ordering::Acquire);
-    let anchor = ANCHOR.counter.load(Ordering::Relaxed);
-    let time_us = ANCHOR.time_us.load(Ordering::Relaxed);
-    let rate = ANCHOR.rate.load(Ordering::Relaxed);
-    let life = ANCHOR.life.load(Ordering::Relaxed);
-    fence(Ordering::Acquire);
-    let counts = counter().wrapping_sub(anchor);
-    let whole = version.is_multiple_of(2) && ANCHOR.version.load(Ordering::Relaxed) == version;
-    // A new anchor has a life of 0, and a counter that ran backwards looks like a very long time.
-    if whole && counts < life { time_us + ((counts * rate) >> RATE_BITS) } else { slow_now_us() }
+    ANCHOR.time_at(counter).unwrap_or_else(slow_now_us)
 }
 
 #[cold]
 #[inline(never)]
 fn slow_now_us() -> u64 {
     static TRUSTED: OnceLock<bool> = OnceLock::new();
-    if *TRUSTED.get_or_init(kernel_trusts_the_counter) { renew() } else { system_us() }
+    if *TRUSTED.get_or_init(kernel_trusts_the_counter) { ANCHOR.renew(both) } else { system_us() }
 }
 
-fn renew() -> u64 {
-    let now_us = system_us();
-    let version = ANCHOR.version.load(Ordering::Acquire);
-    let (from_us, from) =
-        (ANCHOR.time_us.load(Ordering::Relaxed), ANCHOR.counter.load(Ordering::Relaxed));
-    let calibrating = ANCHOR.life.load(Ordering::Relaxed) == 0;
-    if from_us != 0 && calibrating && now_us.saturating_sub(from_us) < CALIBRATION_US {
-        return now_us;
+impl Anchor {
+    const fn new() -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            counter: AtomicU64::new(0),
+            time_us: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+            life: AtomicU64::new(0),
+        }
     }
-    let acquired = version.is_multiple_of(2)
-        && ANCHOR
-            .version
-            .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok();
-    if !acquired {
-        return now_us;
+
+    /// The time now, if the anchor serves.
+    #[inline]
+    fn time_at(&self, counter: impl FnOnce() -> u64) -> Option<u64> {
+        let version = self.version.load(Ordering::Acquire);
+        let anchor = self.counter.load(Ordering::Relaxed);
+        let time_us = self.time_us.load(Ordering::Relaxed);
+        let rate = self.rate.load(Ordering::Relaxed);
+        let life = self.life.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let counts = counter().wrapping_sub(anchor);
+        let whole = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
+        // A new anchor has a life of 0, and a counter that ran backwards looks like a very long time.
+        (whole && counts < life).then(|| time_us + ((counts * rate) >> RATE_BITS))
     }
-    fence(Ordering::Release);
+
+    /// The system's time, as `read` with the counter, and an anchor there if this one is old.
+    fn renew(&self, read: impl Fn() -> (u64, u64)) -> u64 {
+        let (_, now_us) = read();
+        let version = self.version.load(Ordering::Acquire);
+        let (from_us, from) =
+            (self.time_us.load(Ordering::Relaxed), self.counter.load(Ordering::Relaxed));
+        let calibrating = self.life.load(Ordering::Relaxed) == 0;
+        // Threads find an anchor old together. Whoever comes second must not measure a rate since the first, whose
+        // time may even be a little later.
+        let young_us = if calibrating { CALIBRATION_US } else { ANCHOR_LIFE_US / 2 };
+        if from_us != 0 && now_us.abs_diff(from_us) < young_us {
+            return now_us;
+        }
+        let acquired = version.is_multiple_of(2)
+            && self
+                .version
+                .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if !acquired {
+            return now_us;
+        }
+        fence(Ordering::Release);
+        let (count, now_us) = read();
+        let rate = measure(count.wrapping_sub(from), now_us.saturating_sub(from_us));
+        let last = self.rate.load(Ordering::Relaxed);
+        let steady = rate > 0 && (last == 0 || rate.abs_diff(last) <= last / MAX_RATE_CHANGE);
+        // A first rate is not taken over a long time, in which a clock may have been set or the machine asleep.
+        let in_time = !calibrating || now_us.saturating_sub(from_us) < MAX_CALIBRATION_US;
+        let known = from_us != 0 && steady && in_time;
+        self.counter.store(count, Ordering::Relaxed);
+        self.time_us.store(now_us, Ordering::Relaxed);
+        self.rate.store(if known { rate } else { 0 }, Ordering::Relaxed);
+        let life = if known { (ANCHOR_LIFE_US << RATE_BITS) / rate } else { 0 };
+        self.life.store(life, Ordering::Relaxed);
+        self.version.store(version + 2, Ordering::Release);
+        now_us
+    }
+}
+
+/// The counter, and the system's time.
+fn both() -> (u64, u64) {
     let before = counter();
     let now_us = system_us();
-    let count = before.midpoint(counter());
-    let rate = measure(count.wrapping_sub(from), now_us.saturating_sub(from_us));
-    let last = ANCHOR.rate.load(Ordering::Relaxed);
-    let steady = rate > 0 && (last == 0 || rate.abs_diff(last) <= last / MAX_RATE_CHANGE);
-    // A first rate is not taken over a long time, in which a clock may have been set or the machine asleep.
-    let in_time = !calibrating || now_us.saturating_sub(from_us) < MAX_CALIBRATION_US;
-    let known = from_us != 0 && steady && in_time;
-    ANCHOR.counter.store(count, Ordering::Relaxed);
-    ANCHOR.time_us.store(now_us, Ordering::Relaxed);
-    ANCHOR.rate.store(if known { rate } else { 0 }, Ordering::Relaxed);
-    let life = if known { (ANCHOR_LIFE_US << RATE_BITS) / rate } else { 0 };
-    ANCHOR.life.store(life, Ordering::Relaxed);
-    ANCHOR.version.store(version + 2, Ordering::Release);
-    now_us
+    (before.midpoint(counter()), now_us)
 }
 
 /// Microseconds per count, or 0 if the figures make no sense.
@@ -153,6 +174,73 @@ mod tests {
             reads += 1;
         }
         assert!(reads > 100);
+    }
+
+    /// A counter of 2.6 GHz and a system's time, both to be set.
+    struct Source {
+        anchor: Anchor,
+        started_us: std::cell::Cell<u64>,
+    }
+
+    impl Source {
+        const START_US: u64 = 1_700_000_000_000_000;
+
+        /// One whose rate is known.
+        fn calibrated() -> Self {
+            let source = Self { anchor: Anchor::new(), started_us: Self::START_US.into() };
+            source.renew_at(0);
+            source.renew_at(CALIBRATION_US);
+            assert!(source.serves(CALIBRATION_US + 1));
+            source
+        }
+
+        fn count(us: u64) -> u64 {
+            us * 2600
+        }
+
+        /// As a thread does that read its time at `us`.
+        fn renew_at(&self, us: u64) -> u64 {
+            self.anchor.renew(|| (Self::count(us), self.started_us.get() + us))
+        }
+
+        /// Whether the anchor tells the time at `us`; then it is right.
+        fn serves(&self, us: u64) -> bool {
+            let time = self.anchor.time_at(|| Self::count(us));
+            assert!(
+                time.is_none_or(|time| time.abs_diff(self.started_us.get() + us) <= 1),
+                "{time:?}"
+            );
+            time.is_some()
+        }
+    }
+
+    #[test]
+    fn threads_that_find_an_anchor_old_together_do_not_lose_it() {
+        let source = Source::calibrated();
+        let mut old = CALIBRATION_US;
+        for _ in 0..50 {
+            old += ANCHOR_LIFE_US + 1;
+            assert!(!source.serves(old));
+            // The second came later, the third read its time first and was put off.
+            for us in [old, old + 1, old - 1] {
+                assert_eq!(source.renew_at(us), Source::START_US + us);
+                assert!(source.serves(old + 2));
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_followed_at_the_next_anchor() {
+        for set_us in [Source::START_US - 3_600_000_000, Source::START_US + 3_600_000_000] {
+            let source = Source::calibrated();
+            source.started_us.set(set_us);
+            let old = CALIBRATION_US + ANCHOR_LIFE_US + 1;
+            assert_eq!(source.renew_at(old), set_us + old);
+            // What was measured across the step is not believed, and a rate is taken anew.
+            assert!(!source.serves(old + 1));
+            source.renew_at(old + CALIBRATION_US);
+            assert!(source.serves(old + CALIBRATION_US + 1));
+        }
     }
 
     #[test]
