@@ -8,6 +8,7 @@ pub(crate) mod config;
 pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod envoy;
+mod progress;
 pub(crate) mod proxy;
 pub(crate) mod ready;
 pub(crate) mod replay;
@@ -110,6 +111,22 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
+    }
+}
+
+/// Prints all of it, and says so if that cannot be done: a disk that is full leaves half a file.
+pub(crate) fn print(said: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    unless_closed(out.write_all(said).and_then(|()| out.flush()))
+}
+
+/// A closed pipe is no reason to fail: whoever closed it has read enough.
+fn unless_closed(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write to standard output: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -44,6 +44,7 @@ use self::adaptive::Notes;
 pub(crate) use self::doors::DoorRules;
 pub(crate) use self::listen::{Listen, Listens};
 use self::node::{Node, Spot, Value};
+pub(crate) use self::overrides::unknown_policy;
 pub(crate) use self::problem::{Place, Problem, Problems};
 pub(crate) use self::reference::table as reference;
 use self::schema::SCHEMA;

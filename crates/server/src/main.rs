@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => cli::serve::run(&args),
         Command::Bench(args) => cli::bench::run(&args),
         Command::Check(args) => cli::check::run(&args),
-        Command::Completions(args) => Ok(cli::completions::run(&args)),
+        Command::Completions(args) => cli::completions::run(&args),
         Command::Config(args) => cli::config::run(&args),
         Command::Cost(args) => cli::cost::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),

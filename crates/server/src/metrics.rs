@@ -31,7 +31,7 @@ mod text;
 mod upstreams;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use arc_swap::ArcSwapOption;
 use tidegate::{Answer, CheckError, Clock, Decision, Reservation, Source, SystemClock, Trouble};
@@ -113,6 +113,8 @@ struct DoorCounts {
 struct Reloads {
     ok: AtomicU64,
     error: AtomicU64,
+    /// Whether the last one was refused.
+    refused: AtomicBool,
 }
 
 impl Metrics {
@@ -191,8 +193,9 @@ impl Metrics {
 
     /// The configuration was read again: taken, or refused whole.
     pub(crate) fn reloaded(&self, taken: bool) {
-        let Reloads { ok, error } = &self.reloads;
+        let Reloads { ok, error, refused } = &self.reloads;
         if taken { ok } else { error }.fetch_add(1, Relaxed);
+        refused.store(!taken, Relaxed);
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn replay(
         }
         progress(tally.lines, lines.bytes);
     }
+    tally.forgotten = judge.forgotten();
     Ok(Report::new(tally, top))
 }
 

@@ -21,7 +21,6 @@ mod side;
 mod tally;
 mod target;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,7 +30,7 @@ use tidegate_core::parse_duration;
 use self::door::DoorKind;
 use self::keys::Distribution;
 use self::plan::Plan;
-use super::{ERROR, Failure, OK};
+use super::{ERROR, Failure, OK, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +46,8 @@ Examples:
       --domain edge --descriptor remote_address={}   envoyproxy/ratelimit
 
 Without --server a server is started for the run, on free ports of the loopback, and its CPU time
-is told. It spends: asked for a policy of a server that is in use, it uses up its limits.
+is told; what a file says of `listen` does not hold there.
+It spends: asked for a policy of a server that is in use, it uses up its limits.
 With --against both are measured in turns, and the answer is a ratio with its spread.
 Ctrl-C ends the run, and prints what was measured so far. How to read the figures: docs/bench.md.
 
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// What to speak; embedded is no server at all, but the library in this process
     #[arg(long, value_enum, default_value_t = DoorKind::Http)]
     door: DoorKind,
-    /// The server to ask: `http://127.0.0.1:8080`, `redis://127.0.0.1:6380`, `127.0.0.1:8081` or
+    /// The server to ask: `http://127.0.0.1:8080`, `redis://:PASSWORD@127.0.0.1:6380`, `127.0.0.1:8081` or
     /// `unix:/run/tidegate/http.sock`; without one a server is started
     #[arg(long, value_name = "URL")]
     server: Option<String>,
@@ -155,7 +155,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut said = Vec::new();
     let made = if args.json { report.json(&mut said) } else { report.text(&mut said) };
     made.map_err(|error| Failure::new(error.to_string()))?;
-    // A closed pipe is no reason to fail: whoever closed it has read enough.
-    let _ = io::stdout().write_all(&said);
+    print(&said)?;
     Ok(ExitCode::from(if report.has_errors() { ERROR } else { OK }))
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{Cli, Failure, OK};
+use super::{Cli, Failure, OK, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,10 +33,11 @@ Examples:
 pub(crate) struct ManArgs {}
 
 /// Prints completions.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut said = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tidegate", &mut said);
-    print(&said)
+    print(&said)?;
+    Ok(ExitCode::from(OK))
 }
 
 /// Prints the page: the program's own, then a part for each command, since commands have no pages of their own.
@@ -50,7 +51,8 @@ pub(crate) fn man(_: &ManArgs) -> Result<ExitCode, Failure> {
     };
     render().map_err(|error| Failure::new(error.to_string()))?;
     let page = String::from_utf8_lossy(&said).replace(" EXTRA\n", " EXAMPLES\n");
-    Ok(print(page.as_bytes()))
+    print(page.as_bytes())?;
+    Ok(ExitCode::from(OK))
 }
 
 fn commands(command: &clap::Command, out: &mut Vec<u8>) -> io::Result<()> {
@@ -70,10 +72,4 @@ fn commands(command: &clap::Command, out: &mut Vec<u8>) -> io::Result<()> {
         commands(inner, out)?;
     }
     Ok(())
-}
-
-fn print(said: &[u8]) -> ExitCode {
-    // A closed pipe is no reason to fail: whoever closed it has read enough.
-    let _ = io::stdout().write_all(said);
-    ExitCode::from(OK)
 }

@@ -1,12 +1,11 @@
 //! `tidegate config`: what can be written, and files of others as ours.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{Failure, OK};
+use super::{Failure, OK, print};
 use crate::config::{self, EXAMPLE};
 
 const EXAMPLES: &str = "\
@@ -62,8 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Reference => config::reference(),
         What::Import { from, path } => import(*from, path)?,
     };
-    // Who closed the pipe has read enough.
-    let _ = io::stdout().write_all(text.as_bytes());
+    print(text.as_bytes())?;
     Ok(ExitCode::from(OK))
 }
 

@@ -12,7 +12,7 @@ use self::estimate::{Part, Question, Report, Saved, estimate};
 use self::money::Cents;
 use self::prices::Prices;
 use super::simulate::table::Table;
-use super::{Failure, OK};
+use super::{Failure, OK, print};
 
 /// More requests per second than anybody has.
 const MAX_RPS: u64 = 1_000_000_000_000;
@@ -109,8 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut said = Vec::new();
     let made = if args.json { json(&report, &mut said) } else { text(&report, &mut said) };
     made.map_err(|error| Failure::new(error.to_string()))?;
-    // A closed pipe is no reason to fail: whoever closed it has read enough.
-    let _ = io::stdout().write_all(&said);
+    print(&said)?;
     Ok(ExitCode::from(OK))
 }
 

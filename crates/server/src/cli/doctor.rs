@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let findings = runtime.block_on(examine(&args.configured()?))?;
-    print::print(&findings, args.json);
+    print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(ExitCode::from(if worst == Some(Severity::Fault) { ERROR } else { OK }))
 }

@@ -58,7 +58,7 @@ pub(crate) struct Args {
 /// Passes requests on until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let sockets = Sockets::from_env().map_err(Failure::new)?;
-    let config = config(args).map_err(Failure::new)?;
+    let config = config(args).map_err(Failure::usage)?;
     let source = Source { files: Vec::new(), read: Box::new(move || Ok(config.clone())) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;

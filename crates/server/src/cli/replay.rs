@@ -1,18 +1,21 @@
 //! `tidegate replay`: what policies would have done to recorded traffic.
 
 mod print;
-mod progress;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use self::progress::Progress;
+use super::progress::Progress;
 use super::{Failure, OK};
 use crate::config::Config;
 use crate::identity::KeyParts;
 use crate::replay::{Judge, Trial, replay};
+use crate::text::printable;
+
+/// How many lines go by between looks at the clock.
+const LOOK_EVERY: u64 = 16_384;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +31,7 @@ host (JSON), path, query, user agent and referer, and with JSON a field \"header
 something else falls back to client_ip, and the report says how often.
 
 Lines that cannot be read are counted, and the first few are shown. Memory is bounded: up to 200000
-denied keys are told apart.
+denied keys are told apart, and a note says if counters had to be forgotten.
 
 Exit codes: 0 ok, 1 error or not one line could be read, 64 usage.";
 
@@ -68,12 +71,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let config = Config::read(&args.config)
         .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?;
     let Config { policies, doors: rules, .. } = &config;
+    if args.policy.is_none() && rules.routes.is_empty() {
+        let (file, names) = (args.config.display(), policies.keys().map(|name| printable(name)));
+        let names = names.collect::<Vec<_>>().join(", ");
+        return Err(Failure::new(format!(
+            "{file} has no routes: say with --policy which of its policies to ask: {names}"
+        )));
+    }
     let judge = Judge::new(Trial { policies, rules, policy: args.policy.clone(), key });
     let judge = judge.map_err(Failure::new)?;
     let (log, size) = open(&args.log)?;
     let name = args.log.display();
-    let mut progress = Progress::new(size);
-    let report = replay(&judge, log, args.top, |lines, bytes| progress.read(lines, bytes));
+    let progress = Progress::start();
+    let report = replay(&judge, log, args.top, |lines, bytes| {
+        if lines.is_multiple_of(LOOK_EVERY) {
+            progress.tell(|us| how_far(lines, bytes, size, us));
+        }
+    });
     progress.done();
     let report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
     if report.is_no_log() {
@@ -87,18 +101,47 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let print = if args.json { print::json } else { print::text };
     print(&name.to_string(), &report, &mut said)
         .map_err(|error| Failure::new(error.to_string()))?;
-    // A closed pipe is no reason to fail: whoever closed it has read enough.
-    let _ = io::stdout().write_all(&said);
+    super::print(&said)?;
     Ok(ExitCode::from(OK))
+}
+
+/// How far it is after so many lines and bytes, of a log whose size may not be known.
+fn how_far(lines: u64, bytes: u64, size: u64, us: u64) -> String {
+    let part = match size {
+        0 => String::new(),
+        size => format!(", {} %", (bytes.saturating_mul(100) / size).min(100)),
+    };
+    format!("{lines} lines{part}, {} lines/s", lines.saturating_mul(1_000_000) / us.max(1))
 }
 
 /// The log, and how long it is if that is known.
 fn open(path: &Path) -> Result<(Box<dyn Read>, u64), Failure> {
-    if path == Path::new("-") {
-        return Ok((Box::new(io::stdin()), 0));
-    }
     let unread = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(unread)?;
-    let size = file.metadata().map_err(unread)?.len();
-    Ok((Box::new(file), size))
+    let (mut log, size): (Box<dyn Read>, _) = if path == Path::new("-") {
+        (Box::new(io::stdin()), 0)
+    } else {
+        let file = File::open(path).map_err(unread)?;
+        let size = file.metadata().map_err(unread)?.len();
+        (Box::new(file), size)
+    };
+    let mut start = Vec::new();
+    (&mut log).take(4).read_to_end(&mut start).map_err(unread)?;
+    match unpacker(&start) {
+        Some(unpacker) => Err(Failure::new(format!(
+            "{}: it is compressed: `{unpacker} LOG | tidegate replay -` reads it",
+            path.display()
+        ))),
+        None => Ok((Box::new(io::Cursor::new(start).chain(log)), size)),
+    }
+}
+
+/// What unpacks a file that begins so.
+fn unpacker(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [0x1f, 0x8b, ..] => Some("zcat"),
+        [0x28, 0xb5, 0x2f, 0xfd] => Some("zstdcat"),
+        [b'B', b'Z', b'h', ..] => Some("bzcat"),
+        [0xfd, b'7', b'z', b'X'] => Some("xzcat"),
+        _ => None,
+    }
 }

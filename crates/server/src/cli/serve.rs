@@ -1,6 +1,7 @@
 //! `tidegate serve`: the doors over a store, as a configuration says.
 
 mod source;
+mod store_watch;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,9 +13,9 @@ use tidegate::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
 
 pub(super) use self::source::usual_config;
+use self::store_watch::Watched;
 use super::envoy::EnvoyArgs;
 use super::{Failure, OK};
 use crate::adaptive::Follower;
@@ -30,7 +31,7 @@ use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
 use crate::reload::{self, Reloader, Source};
 use crate::server::{self, Bounds, Door, Ending};
-use crate::store::{self, Purpose, View};
+use crate::store::{self, Purpose};
 use crate::systemd::{Notifier, Sockets};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
@@ -78,6 +79,10 @@ pub(crate) struct Args {
     /// Listen on an address that others can reach, without TLS or without authentication
     #[arg(long)]
     insecure_bind: bool,
+    /// Open no door but those that are typed, whatever the configuration says: for the server that is measured by
+    /// `tidegate bench`
+    #[arg(long, hide = true, requires = "listen")]
+    only_typed_doors: bool,
 }
 
 /// Serves until told to stop.
@@ -132,13 +137,13 @@ pub(super) async fn serve(
             may_be_bound(&address, place.tls.is_some(), has_secret)?;
         }
     }
-    gate.metrics().watches(store);
+    gate.metrics().watches(store.view.clone());
     #[cfg(feature = "otlp")]
     let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &gate));
     #[cfg(feature = "otlp")]
     let telemetry = telemetry.transpose().map_err(Failure::new)?;
     let mut house = House::new(gate.metrics().clone());
-    let mut sampler = None;
+    let (mut sampler, has_grpc) = (None, grpc.is_some());
     if let Some(place) = http {
         sampler = Some(tokio::spawn(Sampler::new(gate.clone()).run()));
         welcome(&place, config.policies.keys().next());
@@ -156,6 +161,11 @@ pub(super) async fn serve(
         let service = service.map_err(|error| Failure::new(error.to_string()))?;
         house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
+    if !has_grpc && !config.rls.rules.policies().is_empty() {
+        tracing::warn!(
+            "rules for Envoy, and no door that it can ask at: say --grpc 127.0.0.1:8081"
+        );
+    }
     let mut keeper = None;
     if let Some(place) = passing {
         welcome_proxy(&place, config.proxy.as_ref());
@@ -163,7 +173,7 @@ pub(super) async fn serve(
         house.open(DoorName::Proxy, place, ProxyDoor::new(gate.clone(), HttpBounds::default()));
         keeper = Some(tokio::spawn(proxy::keep(gate.clone())));
     }
-    let refresher = tokio::spawn(refresh_overrides(gate.clone()));
+    let watcher = tokio::spawn(store_watch::watch(gate.clone(), store));
     let deadline = config.store.deadline;
     let reloader = Reloader::new(source, gate.clone(), config, identity);
     let reloader = tokio::spawn(reloader.run(hangup));
@@ -173,7 +183,7 @@ pub(super) async fn serve(
     gate.drains();
     systemd.stopping();
     reloader.abort();
-    refresher.abort();
+    watcher.abort();
     if let Some(sampler) = sampler {
         sampler.abort();
     }
@@ -196,7 +206,7 @@ pub(super) async fn serve(
 }
 
 /// Opens the store, and builds what is asked over it.
-fn built(config: &Config) -> Result<(Snapshot, View), Failure> {
+fn built(config: &Config) -> Result<(Snapshot, Watched), Failure> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
     let purpose = Purpose {
@@ -205,18 +215,18 @@ fn built(config: &Config) -> Result<(Snapshot, View), Failure> {
         breaker: choice.breaker.clone(),
         ..Purpose::serving()
     };
-    let store = store::open_in_view(&url.0, purpose).map_err(Failure::new)?;
-    let builder = Engine::builder().store(store.store());
+    let view = store::open_in_view(&url.0, purpose).map_err(Failure::new)?;
+    let builder = Engine::builder().store(view.store());
     let builder = match choice.nodes {
         Some(nodes) => builder.nodes(nodes),
         None => builder,
     };
-    let follower = match store.redis() {
-        Some(_) => Follower::shared_over(store.store()),
+    let follower = match view.redis() {
+        Some(_) => Follower::shared_over(view.store()),
         None => Follower::default(),
     };
     let snapshot = Snapshot::build(config, builder, follower.into(), None).map_err(Failure::new)?;
-    Ok((snapshot, store))
+    Ok((snapshot, Watched { view, name: store::shown(&url.0) }))
 }
 
 fn told(lines: &[String]) -> String {
@@ -256,19 +266,6 @@ struct DoorPlace {
     bounds: Bounds,
     proxy_protocol: Option<Arc<Gate>>,
     tls: Option<Arc<tls::Acceptor>>,
-}
-
-/// Follows what operators of other nodes set, for ever.
-async fn refresh_overrides(gate: Arc<Gate>) {
-    let mut every = tokio::time::interval(Duration::from_secs(1));
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        every.tick().await;
-        let engine = gate.now().engine.clone();
-        if let Err(error) = engine.overrides().refresh().await {
-            tracing::debug!(%error, "overrides stay as they were");
-        }
-    }
 }
 
 /// The doors that are open.
@@ -459,8 +456,11 @@ fn refused(addr: &Address, missing: &str) -> Failure {
 
 fn not_bound(addr: &Address, error: &io::Error) -> Failure {
     Failure::new(match error.kind() {
+        io::ErrorKind::AddrInUse if matches!(addr, Address::Unix(_)) => format!(
+            "cannot listen on {addr}: something is there already, a program that listens (`ss -lx` shows which) or a file that is no socket. Stop it, or take another path"
+        ),
         io::ErrorKind::AddrInUse => format!(
-            "cannot listen on {addr}: another program listens there already (`ss -lxtnp` shows which). Stop it, or take any free port with --listen 127.0.0.1:0"
+            "cannot listen on {addr}: another program listens there already (`ss -ltnp` shows which). Stop it, or take any free port with --listen 127.0.0.1:0"
         ),
         io::ErrorKind::PermissionDenied => format!(
             "cannot listen on {addr}: {error}. Ports below 1024 need a privilege; take another with --listen"

@@ -19,7 +19,7 @@ use super::Failure;
 const EXAMPLES: &str = "\
 Examples:
   tidegate simulate boundary                         twice the limit at the edge of a window
-  tidegate simulate sync-lag --svg sync-lag.svg      nodes that hear of each other late, and a picture
+  tidegate simulate sync-lag --svg lag.svg           nodes that hear of each other late, a picture
   tidegate simulate race --nodes 8                   what slips through between a read and a write
   tidegate simulate clock-skew --skew 5s             nodes whose clocks differ
   tidegate simulate algorithms --json                one trace through all algorithms, for a program

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::{ERROR, Failure, OK};
+use super::{ERROR, Failure, OK, print};
 use crate::config::{Config, Problem, Problems};
 
 const EXAMPLES: &str = "\
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Err(found) => problems.push(found),
         }
     }
-    print(args, &problems).map_err(|error| Failure::new(error.to_string()))?;
+    tell(args, &problems)?;
     Ok(ExitCode::from(if problems.is_empty() { OK } else { ERROR }))
 }
 
@@ -62,23 +62,24 @@ fn warn(warnings: &Problems) {
     }
 }
 
-fn print(args: &Args, problems: &[Problems]) -> io::Result<()> {
+fn tell(args: &Args, problems: &[Problems]) -> Result<(), Failure> {
     let told = problems.iter().flat_map(|problems| {
         let file = problems.file().to_string_lossy();
         problems.iter().map(move |problem| Told { file: file.clone(), problem })
     });
-    let mut out = io::stdout().lock();
-    // Who closed the pipe still gets the exit code.
-    let _ = if args.json {
-        serde_json::to_writer_pretty(&mut out, &told.collect::<Vec<_>>())?;
-        writeln!(out)
-    } else if problems.is_empty() {
+    if args.json {
+        let told = serde_json::to_string_pretty(&told.collect::<Vec<_>>());
+        let told = told.map_err(|error| Failure::new(error.to_string()))?;
+        return print(format!("{told}\n").as_bytes());
+    }
+    if problems.is_empty() {
         let (count, files) =
             (args.files.len(), if args.files.len() == 1 { "file" } else { "files" });
-        writeln!(out, "{count} {files} checked: all right")
-    } else {
-        drop(out);
-        problems.iter().try_for_each(|problems| writeln!(io::stderr(), "{problems}"))
-    };
+        return print(format!("{count} {files} checked: all right\n").as_bytes());
+    }
+    for problems in problems {
+        // Who closed the pipe still gets the exit code.
+        let _ = writeln!(io::stderr(), "{problems}");
+    }
     Ok(())
 }

@@ -19,7 +19,7 @@ use tidegate::{Store, StoreError};
 use self::case::Case;
 use self::replay::Line;
 use self::window::{Job, Played, Window};
-use super::{ERROR, Failure, OK};
+use super::{ERROR, Failure, OK, unless_closed};
 use crate::store::{self, Purpose};
 use crate::text::printable;
 
@@ -74,8 +74,8 @@ async fn replay_all(args: &Args) -> Result<ExitCode, Failure> {
     let mut tally = Tally::default();
     let done =
         replay_files(&args.files, &store, |played| print(played, &mut out, &mut tally)).await;
-    out.finish();
     done?;
+    out.finish()?;
     if tally.differences == 0 {
         return Ok(ExitCode::from(OK));
     }
@@ -141,7 +141,7 @@ fn print(played: Played, out: &mut Printer<impl Write>, tally: &mut Tally) -> Re
     let Played { file, case, answers, failed } = played;
     for (step, answer) in answers.iter().enumerate() {
         tally.steps += 1;
-        out.print(&Line { case: &case.name, step, answer });
+        out.print(&Line { case: &case.name, step, answer })?;
         if let Some(expected) = &case.expect {
             let got = serde_json::to_value(answer).unwrap_or_default();
             tally.differences += u64::from(differs(&case, step, &expected[step], &got));
@@ -176,17 +176,17 @@ impl<W: Write> Printer<W> {
         Self { out: Some(BufWriter::with_capacity(64 << 10, out)) }
     }
 
-    fn print(&mut self, line: &Line<'_>) {
-        let Some(out) = &mut self.out else { return };
+    fn print(&mut self, line: &Line<'_>) -> Result<(), Failure> {
+        let Some(out) = &mut self.out else { return Ok(()) };
         let written = serde_json::to_writer(&mut *out, line).map_err(io::Error::from);
-        if written.and_then(|()| out.write_all(b"\n")).is_err() {
+        let written = written.and_then(|()| out.write_all(b"\n"));
+        if written.is_err() {
             self.out = None;
         }
+        unless_closed(written)
     }
 
-    fn finish(&mut self) {
-        if let Some(out) = &mut self.out {
-            let _ = out.flush();
-        }
+    fn finish(mut self) -> Result<(), Failure> {
+        self.out.as_mut().map_or(Ok(()), |out| unless_closed(out.flush()))
     }
 }

@@ -44,6 +44,8 @@ impl Metrics {
         to.family(&the::RELOADS);
         to.sample(&the::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
         to.sample(&the::RELOADS, &["error"], self.reloads.error.load(Relaxed));
+        to.family(&the::RELOAD_REFUSED);
+        to.sample(&the::RELOAD_REFUSED, &[], u64::from(self.reloads.refused.load(Relaxed)));
         to.family(&the::UNSAID);
         for (event, count) in gate.events().unsaid() {
             to.sample(&the::UNSAID, &[event], count);

@@ -1,17 +1,19 @@
 //! What the policies would have said: the engine over a store in memory, on the time of the log.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate::{Check, CheckError, Engine, Key, ManualClock, Op, Policy, Timestamp};
+use tidegate::{Check, CheckError, Engine, Key, ManualClock, MemoryStore, Op, Policy, Timestamp};
 
 use super::record::{Record, Unread};
-use crate::config::DoorRules;
+use crate::config::{DoorRules, unknown_policy};
 use crate::doors::forward_auth::Routes;
 use crate::identity::{ClientIp, CountedBy, KeyParts, Recorded, Seen};
 
 pub(crate) struct Judge {
     engine: Engine<ManualClock>,
+    store: Arc<MemoryStore>,
     clock: ManualClock,
     routes: Routes,
     client_ip: ClientIp,
@@ -46,9 +48,14 @@ pub(crate) struct Trial<'a> {
 impl Judge {
     /// Says what cannot be tried, and why.
     pub(crate) fn new(trial: Trial<'_>) -> Result<Self, String> {
+        Self::over(MemoryStore::default(), trial)
+    }
+
+    fn over(store: MemoryStore, trial: Trial<'_>) -> Result<Self, String> {
         let Trial { policies, rules, policy, key } = trial;
         let clock = ManualClock::default();
-        let builder = Engine::builder().clock(clock.clone());
+        let store = Arc::new(store);
+        let builder = Engine::builder().clock(clock.clone()).store(store.clone());
         let add = |builder: tidegate::EngineBuilder<_>, (name, policy): (&String, &Policy)| {
             builder.policy(name.clone(), policy.clone())
         };
@@ -62,7 +69,8 @@ impl Judge {
             let names: Vec<_> = names.unwrap_or_default();
             let key = if names.is_empty() { Key::One(b"anybody") } else { Key::Named(&names) };
             let check = Check { policy, key, cost: 1 };
-            engine.validate(&check, Op::Take).map_err(|error| unaskable(&error))?;
+            let names = policies.keys().map(String::as_str);
+            engine.validate(&check, Op::Take).map_err(|error| unaskable(&error, names))?;
         }
         if policy.is_none() && rules.routes.is_empty() {
             return Err("the configuration has no routes: say which `policy`".to_owned());
@@ -70,12 +78,17 @@ impl Judge {
         let routes = Routes::new(rules.routes.clone(), rules.policy_keys.clone());
         let client_ip = rules.client_ip.clone();
         let key = key.map(CountedBy::One);
-        Ok(Self { engine, clock, routes, client_ip, policy, key, delays })
+        Ok(Self { engine, store, clock, routes, client_ip, policy, key, delays })
     }
 
     /// Whether headers are worth reading: they take longer than the rest of a line.
     pub(super) fn reads_headers(&self) -> bool {
         self.key.as_ref().map_or_else(|| self.routes.reads_headers(), CountedBy::reads_headers)
+    }
+
+    /// How many counters were forgotten while they mattered, because there was no room for more.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.store.stats().given_up
     }
 
     /// Decides a request at its time; `None` if no route limits it.
@@ -114,8 +127,9 @@ impl Judge {
     }
 }
 
-fn unaskable(error: &CheckError) -> String {
+fn unaskable<'a>(error: &CheckError, known: impl Iterator<Item = &'a str>) -> String {
     match error {
+        CheckError::UnknownPolicy(name) => unknown_policy(name, known),
         CheckError::NeedsAcquire(_) => {
             format!("{error}; a log does not say how long requests took")
         }
@@ -136,4 +150,33 @@ fn headers(record: &Record<'_>) -> HeaderMap {
         }
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay;
+    use super::*;
+    use crate::config::Config;
+
+    /// What is noted of so many clients who come twice each and may once a day, with a megabyte for their counters.
+    fn notes(clients: u32) -> String {
+        let config = Config::parse("policies: { api: sliding-log 1/day }", &|_| None).unwrap();
+        let Config { policies, doors: rules, .. } = &config;
+        let trial = Trial { policies, rules, policy: Some("api".to_owned()), key: None };
+        let judge = Judge::over(MemoryStore::with_max_bytes(0), trial).unwrap();
+        let line = |client: u32| {
+            let client = std::net::Ipv4Addr::from(client);
+            format!("{client} - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n")
+        };
+        let once: String = (0..clients).map(line).collect();
+        let report = replay(&judge, (once.clone() + &once).as_bytes(), 1, |_, _| ()).unwrap();
+        assert_eq!(report.policies[0].denied < clients.into(), report.notes.len() > 1);
+        report.notes.concat()
+    }
+
+    #[test]
+    fn counters_that_found_no_room_are_told() {
+        assert!(!notes(100).contains("forgotten"));
+        assert!(notes(50_000).contains("counters were forgotten"));
+    }
 }

@@ -88,6 +88,13 @@ fn notes(tally: &Tally) -> Vec<String> {
             tally.guessed
         ));
     }
+    if tally.forgotten > 0 {
+        notes.push(format!(
+            "{} counters were forgotten while they mattered, for there were more keys than fit into memory: more was \
+             admitted here than would have been. Replay a shorter part of the log, or fewer routes",
+            tally.forgotten
+        ));
+    }
     notes
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Tally {
     pub(super) stepped_back: u64,
     /// Requests whose key should have been made of headers.
     pub(super) guessed: u64,
+    /// Counters that the store had no room for.
+    pub(super) forgotten: u64,
     pub(super) policies: BTreeMap<String, PolicyTally>,
     pub(super) timeline: Timeline,
     keys: usize,

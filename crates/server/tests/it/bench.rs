@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::processes::{RedisServer, wait_until};
+use crate::resp_support;
 use crate::support::{DEADLINE, Folder, Said, Server, kill, run, tidegate};
 
 /// One limit that is not renewed while a test runs, and one that nobody uses up.
@@ -120,6 +121,24 @@ fn a_server_of_its_own_is_gone_in_the_end() {
         // With the server its socket, and the folder that it was in.
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{door}");
     }
+}
+
+#[test]
+fn processor_time_is_told_of_a_single_request() {
+    let report = report(&[
+        "--requests",
+        "1",
+        "--connections",
+        "1",
+        "--warm-up",
+        "0s",
+        "--keys",
+        "1",
+        "--key",
+        "k",
+    ]);
+    let cpu = report["servers"][0]["server_cpu_us_per_request"].as_f64().unwrap();
+    assert!(cpu > 0.0, "{report}");
 }
 
 #[test]
@@ -383,6 +402,18 @@ fn a_command_line_that_makes_no_sense_exits_with_64() {
 }
 
 #[test]
+fn who_has_not_said_which_policy_is_told_how() {
+    let folder = Folder::new();
+    let config = folder.write("tidegate.yaml", CONFIG);
+    for door in ["http", "resp", "embedded"] {
+        let said = bench(&["--door", door, "-c", &config]);
+        assert_eq!(said.code, Some(1), "{door}: {}", said.stderr);
+        let told = ["no policy is called `api`", "say which with --policy"];
+        assert!(told.iter().all(|part| said.stderr.contains(part)), "{door}: {}", said.stderr);
+    }
+}
+
+#[test]
 fn a_server_that_does_not_start_says_why() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", "policies: { few: { limit: nonsense } }\n");
@@ -412,4 +443,89 @@ fn a_unix_socket_is_asked_like_an_address() {
     assert!(page.contains(&line), "{page}");
     server.kill().unwrap();
     server.wait().unwrap();
+}
+
+#[test]
+fn a_password_opens_the_door_and_is_not_repeated() {
+    let folder = Folder::new();
+    let password = folder.write("password", "open sesame\n");
+    let server = resp_support::start(&["--resp-password-file", &password]);
+    let place = server.resp_addr();
+    for (user, key) in [("", "a-{}"), ("default", "b-{}")] {
+        let url = format!("redis://{user}:open%20sesame@{place}");
+        let args = ["--door", "resp", "--limit", "40/day", "--server", &url, "--key", key];
+        assert_eq!(counted(&[&args[..], &FEW[2..]].concat()), EXACT, "{user}");
+    }
+    for (user, told) in [(":wrong@", "WRONGPASS"), ("", "put the password into the URL")] {
+        let url = format!("redis://{user}{place}");
+        let said = bench(&["--door", "resp", "--limit", "40/day", "--server", &url]);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
+        assert!(said.stderr.contains("cannot be asked"), "{}", said.stderr);
+        assert!(said.stderr.contains(told) && !said.stderr.contains("wrong"), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn a_server_of_its_own_opens_no_door_of_the_configuration() {
+    let folder = Folder::new();
+    folder.write("password", "open sesame\n");
+    // All taken, so that to open one would fail.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    let listen = format!(
+        "listen:\n  http: {{ address: \"{taken}\", proxy_protocol: true }}\n  proxy: \"{taken}\"\n  \
+         resp: {{ address: \"{taken}\", password_file: {} }}\n\
+         proxy: {{ upstream: \"http://127.0.0.1:1\" }}\n",
+        folder.path("password")
+    );
+    let config = folder.write("tidegate.yaml", listen + CONFIG);
+    for door in ["http", "resp"] {
+        let args = ["--door", door, "-c", &config];
+        assert_eq!(counted(&[&args[..], &FEW].concat()), EXACT, "{door}");
+    }
+}
+
+/// Who accepts and says nothing would be waited for in vain: Ctrl-C ends that, too.
+#[test]
+fn a_server_that_says_nothing_can_be_left() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for door in ["http", "resp", "grpc"] {
+        let mut child = tidegate(&["bench", "--door", door, "--server", &address]);
+        let child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        // It has asked, and waits.
+        assert!(stream.read(&mut [0; 1]).unwrap() > 0, "{door}");
+        kill(&child, "INT");
+        let ran = child.wait_with_output().unwrap();
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{door}: {said}");
+        assert!(said.contains("stopped before anything was measured"), "{door}: {said}");
+    }
+}
+
+#[test]
+fn a_server_that_answers_with_errors_is_not_fast() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        answers(&mut listener.accept().unwrap().0, 1);
+        let (mut stream, _) = listener.accept().unwrap();
+        answers(&mut stream, 2);
+        let mut request = [0; 4096];
+        while stream.read(&mut request).unwrap_or_default() > 0 {
+            stream.write_all(b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n").unwrap();
+        }
+    });
+    let args = ["--json", "--server", &url, "--requests", "50", "--connections", "1"];
+    let said = bench(&[&args[..], &["--warm-up", "0s"]].concat());
+    serving.join().unwrap();
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let row = &report["servers"][0];
+    assert_eq!(counts(row), [50, 2, 0, 48]);
+    let bars = row["histogram"].as_array().unwrap().iter();
+    assert_eq!(bars.map(|bar| bar["count"].as_u64().unwrap()).sum::<u64>(), 2, "{row}");
+    let [per_second, seconds] = ["per_second", "seconds"].map(|name| row[name].as_f64().unwrap());
+    assert!((per_second * seconds - 2.0).abs() < 0.01, "{row}");
 }

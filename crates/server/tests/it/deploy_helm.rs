@@ -18,7 +18,7 @@ fn rendered(more: &[&str]) -> String {
 }
 
 /// A fleet with everything that the chart can do.
-const EVERYTHING: [&str; 12] = [
+const EVERYTHING: [&str; 18] = [
     "--set",
     "store.existingSecret=tidegate-store,serviceMonitor.enabled=true,serviceMonitor.labels.team=edge",
     "--set",
@@ -31,6 +31,12 @@ const EVERYTHING: [&str; 12] = [
     "image.repository=registry.example/tidegate,image.tag=next,service.annotations.c=d",
     "--set-json",
     r#"affinity={"nodeAffinity":{}}"#,
+    "--set-json",
+    r#"networkPolicy.extraEgress=[{"ports":[{"port":9000}]}]"#,
+    "--set-json",
+    r#"extraVolumes=[{"name":"admin","secret":{"secretName":"tidegate-admin"}}]"#,
+    "--set-json",
+    r#"extraVolumeMounts=[{"name":"admin","mountPath":"/run/secrets/admin","readOnly":true}]"#,
 ];
 
 /// The least: no Redis, no operator, a fixed number of pods, and every namespace may ask.
@@ -67,6 +73,8 @@ fn what_comes_out_fits_together_and_runs() {
     assert_eq!(everything.image(), "registry.example/tidegate:next");
     assert_eq!(everything.pod()["terminationGracePeriodSeconds"], 90 + 20);
     assert_eq!(everything.config()["store"]["url_file"], "/run/secrets/tidegate/url");
+    let egress = everything.only("NetworkPolicy")["spec"]["egress"].as_array().unwrap();
+    assert_eq!(egress.last().unwrap()["ports"][0]["port"], 9000);
     let monitor = everything.only("ServiceMonitor");
     everything.check_monitor(monitor);
     let least = Manifests::new(&rendered(&LEAST));
@@ -86,6 +94,7 @@ fn values_that_make_no_sense_are_refused() {
         ("service.type=Public", "/service/type"),
         ("autoscaling.minReplicas=0", "/autoscaling/minReplicas"),
         ("replicaCount=three", "/replicaCount"),
+        ("extraVolumes[0].secret.secretName=x", "name"),
     ] {
         let said = helm(&["template", "edge", "tidegate", "--set", value]).unwrap_err();
         assert!(said.contains(told), "{value}: {said}");

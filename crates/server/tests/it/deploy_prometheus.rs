@@ -31,9 +31,11 @@ fn every_alert_fires_when_it_should_and_not_before() {
     let folder = Folder::new();
     let rules = text("prometheus/alerts.yaml");
     let tests = folder.write("alerts.test.yaml", text("prometheus/alerts.test.yaml"));
-    for (from, to) in
-        [("== 2", "== 3"), ("> 0.1\n", ">= 0\n"), ("job=~\"tidegate.*\"} == 0", "job=\"x\"} == 0")]
-    {
+    for (from, to) in [
+        ("_state) > 0", "_state) > 2"),
+        ("> 0.1\n", ">= 0\n"),
+        ("job=~\"tidegate.*\"} == 0", "job=\"x\"} == 0"),
+    ] {
         assert!(rules.contains(from), "{from}");
         folder.write("alerts.yaml", rules.replace(from, to));
         assert!(promtool(&["test", "rules", &tests]).is_err(), "{to}");
@@ -69,6 +71,19 @@ fn every_alert_says_how_bad_it_is_and_what_to_do() {
         // That the section is there, `links.rs` sees to.
         let section = notes["runbook_url"].as_str().unwrap();
         assert!(section.starts_with("docs/runbook.md#"), "{name}");
+    }
+}
+
+#[test]
+fn the_page_tells_of_every_alert() {
+    let page = std::fs::read_to_string(root().join("docs/deploy.md")).unwrap();
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap();
+        let row = page.lines().find(|line| line.contains(&format!("`{name}`"))).expect(name);
+        // A row of several tells of the first ones whether they are.
+        let is_told =
+            row.split("(critical)").next().unwrap().contains(name) && row.contains("(critical)");
+        assert_eq!(alert["labels"]["severity"] == "critical", is_told, "{name}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::deploy::{ran, text};
+use crate::deploy::{document, ran, text};
 use crate::processes::{DEADLINE, wait_until};
 use crate::programs::{Program, free_port, root};
 use crate::support::{Folder, Server, run};
@@ -155,6 +155,25 @@ fn nobody_gets_further_than_they_need() {
     let said = ran(nobody.args(["-p", &redis.port.to_string(), "PING"])).unwrap();
     assert!(said.contains("NOAUTH"), "{said}");
     assert!(redis.cli("admin", "hunter3", &["CONFIG", "GET", "maxmemory"]).contains("268435456"));
+}
+
+/// What Compose runs to see whether Redis is well, with a password.
+fn is_well(redis: &Redis, password: &str) -> bool {
+    let compose = document("docker/compose.yaml");
+    let words = compose["services"]["redis"]["healthcheck"]["test"].as_array().unwrap();
+    let words: Vec<_> = words.iter().map(|word| word.as_str().unwrap()).collect();
+    let ["CMD", program, args @ ..] = &words[..] else { panic!("{words:?}") };
+    let mut asked = Command::new(program);
+    asked.args(["-p", &redis.port.to_string()]).args(args).env("REDISCLI_AUTH", password);
+    ran(&mut asked).is_ok()
+}
+
+#[test]
+fn compose_knows_whether_redis_is_well() {
+    let redis = Redis::start();
+    assert!(is_well(&redis, "hunter2"));
+    // redis-cli alone is content with any answer.
+    assert!(!is_well(&redis, "wrong"));
 }
 
 #[test]

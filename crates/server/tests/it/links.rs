@@ -1,7 +1,8 @@
 //! Every link within the project leads somewhere.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::markdown::{Page, pages};
 use crate::programs::root;
@@ -54,6 +55,27 @@ fn a_dead_link_is_noticed() {
     for dead in ["rediss.md", "redis.md#size", "#nothing", "../deploy/nothing"] {
         assert!(trouble(&page, dead).is_some(), "{dead}");
     }
+}
+
+/// The pages that the index of `docs/` leads to, as paths from the root.
+fn indexed() -> BTreeSet<PathBuf> {
+    let index = Page::read(&root().join("docs/README.md"));
+    let files = index.links().into_iter().map(|(_, link)| link.split('#').next().unwrap());
+    files.filter_map(|file| root().join("docs").join(file).canonicalize().ok()).collect()
+}
+
+#[test]
+fn every_page_can_be_found_from_the_index() {
+    let (index, here) = (root().join("docs/README.md"), root().join("docs"));
+    let mut pages: Vec<_> = fs::read_dir(here).unwrap().map(|it| it.unwrap().path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|it| it == "md") && *path != index);
+    pages.extend(
+        ["deploy", "clients/node", "clients/python"].map(|it| root().join(it).join("README.md")),
+    );
+    let indexed = indexed();
+    let lost: Vec<_> =
+        pages.iter().filter(|it| !indexed.contains(&it.canonicalize().unwrap())).collect();
+    assert!(lost.is_empty(), "docs/README.md does not lead to {lost:?}");
 }
 
 /// Alerts name a heading of the runbook; these names do not change.

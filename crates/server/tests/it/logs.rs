@@ -6,7 +6,7 @@ use std::io::Write;
 use serde_json::Value;
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
-use crate::support::{Server, tidegate};
+use crate::support::{Folder, Server, tidegate};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -91,6 +91,53 @@ fn what_is_decided_without_the_store_is_told() {
     assert_eq!((&event["level"], &event["source"]), (&"WARN".into(), &"local".into()), "{event}");
     assert!(event["trouble"].is_string() && event["allowed"] == true, "{event}");
     assert!(!log.text().contains("canary"));
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told_once_at_the_start_and_once_when_it_comes() {
+    let redis = RedisServer::builder().password("sesame").start();
+    redis.kill();
+    let folder = Folder::new();
+    let text = "policies: { api: 5/s, login: { limit: 5/h, on_store_error: deny } }";
+    let config = folder.write("tidegate.yaml", text);
+    let log = Logged::start("absent", &["-c", &config, "--store", &redis.url()]);
+    let events = |start: &str| {
+        let text = log.text();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let is_it =
+            |event: &Value| event["message"].as_str().unwrap_or_default().starts_with(start);
+        lines.filter(is_it).collect::<Vec<Value>>()
+    };
+    let (away, back) = ("the store does not serve", "the store serves again");
+    // Nobody has asked for anything yet.
+    wait_until("it is told", DEADLINE, || !events(away).is_empty());
+    let event = &events(away)[0];
+    assert_eq!(event["level"], "WARN");
+    assert_eq!(event["store"], format!("redis://{}", redis.address()));
+    assert!(event["trouble"].as_str().unwrap().contains(": "), "{event}");
+    let decide = ["policies_local", "policies_allow", "policies_deny"].map(|name| &event[name]);
+    assert_eq!(decide, [1, 0, 1], "{event}");
+    assert!(event["message"].as_str().unwrap().contains("on_store_error"), "{event}");
+    redis.restart();
+    wait_until("it is back", DEADLINE, || !events(back).is_empty());
+    assert_eq!((events(away).len(), events(back).len()), (1, 1), "{}", log.text());
+    // The same while it runs.
+    redis.kill();
+    wait_until("it is told again", DEADLINE, || events(away).len() == 2);
+    assert!(!log.text().contains("sesame"), "{}", log.text());
+}
+
+#[test]
+fn a_store_that_is_there_is_no_news() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    // However slow the machine is.
+    let store = format!("store: {{ url: \"{}\", deadline: 5s, breaker: false }}\n", redis.url());
+    let config = folder.write("tidegate.yaml", store + "policies: { api: 5/s }");
+    let mut log = Logged::start("present", &["-c", &config]);
+    let asked = r#"{"policy":"api","key":"ann"}"#;
+    assert_eq!(log.server.post("/v1/check", asked).json()["source"], "store");
+    assert_eq!(log.server.stop("TERM").code(), Some(0));
+    assert!(!log.text().contains("the store"), "{}", log.text());
 }
 
 /// Refusals enough to fill whatever takes the lines.

@@ -17,6 +17,7 @@ mod deploy_prometheus;
 mod deploy_redis;
 mod doctor;
 mod drain;
+mod figures;
 mod fleet;
 mod forward_auth;
 mod http;
@@ -34,6 +35,7 @@ mod metrics;
 mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod output;
 mod overload;
 mod pages;
 mod playground;

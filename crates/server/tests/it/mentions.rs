@@ -3,6 +3,7 @@
 
 use crate::markdown::{Page, pages};
 use crate::programs::root;
+use crate::support::Server;
 
 fn text_of(page: &str) -> String {
     Page::read(&root().join("docs").join(page)).text
@@ -77,6 +78,35 @@ fn every_metric_that_is_mentioned_is_there() {
         }
     }
     assert!(count >= 100, "only {count}");
+}
+
+#[test]
+fn the_runbook_knows_every_kind_of_error_of_the_store() {
+    let (server, runbook) = (Server::start(), text_of("runbook.md"));
+    let metrics = server.get("/metrics").body;
+    let series =
+        metrics.lines().filter_map(|line| line.strip_prefix("tidegate_store_errors_total{kind=\""));
+    let kinds: Vec<_> = series.map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(kinds.len() > 10, "{kinds:?}");
+    for kind in kinds {
+        let is_told = |line: &str| line.starts_with("| `") && line.contains(&format!("`{kind}`"));
+        assert!(runbook.lines().any(is_told), "{kind}");
+    }
+}
+
+#[test]
+fn every_feature_of_the_crate_is_told() {
+    let manifest = std::fs::read_to_string(root().join("crates/tidegate/Cargo.toml")).unwrap();
+    let features = manifest.split("[features]\n").nth(1).unwrap().split("\n[").next().unwrap();
+    let names = features.lines().filter(|line| !line.starts_with('#'));
+    let names: Vec<_> = names.filter_map(|line| line.split_once(" = ")).collect();
+    assert!(names.len() > 5, "{names:?}");
+    let readme = Page::read(&root().join("README.md")).text;
+    let table = readme.split("## Features of the crate").nth(1).unwrap();
+    for (name, _) in names.iter().filter(|(name, _)| *name != "default") {
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        assert!(rows.into_iter().any(|row| row.contains(&format!("`{name}`"))), "{name}");
+    }
 }
 
 #[test]

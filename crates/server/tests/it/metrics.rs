@@ -28,6 +28,7 @@ fn checks_are_counted_by_policy_and_how_they_ended() {
         ("redis_lua_duration_seconds_count", 0.0),
         ("tidegate_leases_keys", 0.0),
         ("tidegate_config_reload_total{result=\"ok\"}", 0.0),
+        ("tidegate_config_refused", 0.0),
         ("tidegate_store_errors_total{kind=\"timeout\"}", 0.0),
         (concat!("tidegate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
         // The one that asks.

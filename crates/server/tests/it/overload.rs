@@ -8,7 +8,9 @@ use crate::support::{Folder, run};
 
 fn overload(args: &[&str]) -> Value {
     let said = run(&[&["simulate", "overload", "--json"], args].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
+    assert_eq!(said.code, Some(0), "{args:?}: {}", said.stderr);
+    // A slow machine is told how far it is.
+    assert!(said.stderr.lines().all(|line| line.ends_with(" runs")), "{args:?}: {}", said.stderr);
     serde_json::from_str(&said.stdout).expect(&said.stdout)
 }
 

@@ -415,7 +415,7 @@ fn one_line_is_enough() {
     for (args, expected) in [
         (&["proxy"][..], 64),
         (&["proxy", "--upstream", "127.0.0.1:3000"], 64),
-        (&["proxy", "--upstream", "http://127.0.0.1:1", "--limit", "5/fortnight"], 1),
+        (&["proxy", "--upstream", "http://127.0.0.1:1", "--limit", "5/fortnight"], 64),
     ] {
         let said = run(args);
         assert_eq!(said.code, Some(expected), "{args:?}: {}", said.stderr);

@@ -136,7 +136,7 @@ fn doubts_are_notes() {
 fn what_cannot_be_replayed_says_why() {
     let good = log("192.0.2.7", "/api/a", 0..1);
     for (args, code, part) in [
-        (&["--policy", "apy"][..], 1, "no policy is called `apy`"),
+        (&["--policy", "apy"][..], 1, "no policy is called `apy`, did you mean `api`?"),
         (&["--policy", "busy"], 1, "a log does not say how long requests took"),
         (&["--policy", "signup"], 1, "a line of a log has the key parts of its request only"),
         (&["--policy", "api", "--key", "clientip"], 64, "did you mean `client_ip`?"),
@@ -150,7 +150,10 @@ fn what_cannot_be_replayed_says_why() {
     let config = folder.write("tidegate.yaml", "policies: { api: 1/min }");
     let log = folder.write("access.log", &good);
     for (args, part) in [
-        (["replay", &log, "-c", &config], "has no routes"),
+        (
+            ["replay", &log, "-c", &config],
+            "has no routes: say with --policy which of its policies to ask: api",
+        ),
         (["replay", "/nowhere.log", "-c", "/nowhere.yaml"], "/nowhere.yaml"),
     ] {
         let said = run(&args);
@@ -159,4 +162,25 @@ fn what_cannot_be_replayed_says_why() {
     }
     let said = run(&["replay", "/nowhere.log", "-c", &config, "--policy", "api"]);
     assert!(said.stderr.contains("/nowhere.log: No such file"), "{}", said.stderr);
+}
+
+#[test]
+fn a_log_that_is_compressed_says_what_unpacks_it() {
+    let folder = Folder::new();
+    let config = folder.write("tidegate.yaml", CONFIG);
+    for (start, unpacker) in [
+        (&b"\x1f\x8b\x08\0 and so on"[..], "zcat"),
+        (b"\x28\xb5\x2f\xfd and so on", "zstdcat"),
+        (b"BZh91AY and so on", "bzcat"),
+        (b"\xfd7zXZ\0 and so on", "xzcat"),
+    ] {
+        let log = folder.write("access.log.packed", start);
+        let said = run(&["replay", &log, "-c", &config]);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{unpacker}");
+        let told = format!("it is compressed: `{unpacker} LOG | tidegate replay -`");
+        assert!(said.stderr.contains(&told), "{}", said.stderr);
+    }
+    // The control: what is shorter than any of these is read.
+    assert_eq!(replay("\n", &["--policy", "api"]).code, Some(1));
+    assert_eq!(replay("", &["--policy", "api"]).code, Some(0));
 }

@@ -212,6 +212,20 @@ fn a_rule_never_replaces_a_policy() {
 }
 
 #[test]
+fn rules_without_a_door_for_envoy_are_told() {
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
+    let folder = Folder::new();
+    let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()];
+    for (more, is_told) in [(&[][..], true), (&["--grpc", "127.0.0.1:0"], false)] {
+        let log = folder.path("log");
+        let mut server = Server::start_logged(&[&args[..], more].concat(), &log);
+        assert_eq!(server.stop("TERM").code(), Some(0));
+        let said = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(said.contains("no door that it can ask at: say --grpc"), is_told, "{said}");
+    }
+}
+
+#[test]
 fn a_refusal_charges_nobody_and_says_when_to_come_back() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&["--envoy-headers"]);

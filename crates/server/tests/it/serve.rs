@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use crate::support::{Server, run};
+use crate::support::{Folder, Server, run};
 
 #[test]
 fn it_says_where_it_is_and_how_to_ask() {
@@ -99,4 +99,21 @@ fn what_makes_no_sense_exits_with_64() {
         assert_eq!((said.code, said.stdout.as_str()), (Some(64), ""), "{args:?}");
         assert!(said.stderr.contains("error:"), "{}", said.stderr);
     }
+}
+
+#[test]
+fn a_password_without_a_door_is_told() {
+    let said = run(&["serve", "--listen", "127.0.0.1:0", "--resp-password-file", "/nowhere"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+    assert!(said.stderr.contains("say --resp ADDR, too"), "{}", said.stderr);
+}
+
+#[test]
+fn a_path_that_is_taken_is_named() {
+    let folder = Folder::new();
+    let place = format!("unix:{}", folder.write("notes.txt", "not a socket"));
+    let said = run(&["serve", "--listen", &place]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+    assert!(said.stderr.contains("or a file that is no socket"), "{}", said.stderr);
+    assert_eq!(std::fs::read(folder.path("notes.txt")).unwrap(), b"not a socket");
 }

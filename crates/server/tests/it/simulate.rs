@@ -92,11 +92,11 @@ fn the_same_seed_prints_the_same_run() {
 #[test]
 fn what_cannot_be_simulated_says_why() {
     for (args, code, part) in [
-        (&["--limit", "concurrency 5"][..], 1, "concurrency cannot be leased"),
-        (&["--limit", "10/s burst 1"], 1, "burst 1 cannot be leased"),
-        (&["--limit", "frob"], 1, "frob"),
-        (&["--limit", "1000000/s", "--duration", "24h"], 1, "100000000 checks"),
-        (&["--nodes", "100000", "--keys", "10000", "--limit", "2/min"], 1, "nodes × keys"),
+        (&["--limit", "concurrency 5"][..], 64, "concurrency cannot be leased"),
+        (&["--limit", "10/s burst 1"], 64, "burst 1 cannot be leased"),
+        (&["--limit", "frob"], 64, "frob"),
+        (&["--limit", "1000000/s", "--duration", "24h"], 64, "100000000 checks"),
+        (&["--nodes", "100000", "--keys", "10000", "--limit", "2/min"], 64, "--nodes × --keys"),
         (&["--nodes", "0"], 64, "--nodes"),
         (&["--demand", "0"], 64, "a multiple like 2.0"),
         (&["--demand=-1"], 64, "a multiple like 2.0"),

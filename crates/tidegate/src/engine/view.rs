@@ -2,7 +2,7 @@
 
 use tidegate_core::{LeakyBucket, LeaseError, Mode, Terms};
 
-use crate::policy::{Compiled, CompiledKind, Member};
+use crate::policy::{Compiled, CompiledKind, Member, OnStoreError};
 
 /// A policy as an engine holds it, to be shown.
 ///
@@ -57,6 +57,20 @@ impl<'a> PolicyView<'a> {
     /// ```
     pub const fn is_shadow(&self) -> bool {
         self.policy.shadow
+    }
+
+    /// What it answers while the store does not.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, OnStoreError, Policy};
+    /// let login = Policy::all().limit("", "5/h").on_store_error(OnStoreError::DENY);
+    /// let engine = Engine::builder().policy("api", "5/s").policy("login", login).build()?;
+    /// let answers = engine.policies().map(|policy| policy.on_store_error());
+    /// assert!(answers.eq([OnStoreError::Local, OnStoreError::DENY]));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub const fn on_store_error(&self) -> OnStoreError {
+        self.policy.on_store_error
     }
 
     /// Why a policy that asks for leases runs without, where it does: its burst or period is too small for them.

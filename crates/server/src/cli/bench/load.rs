@@ -101,10 +101,9 @@ impl Course {
                 Some(pace) => pace.due_at(turn),
                 None => Instant::now(),
             };
-            let done = within(TIMEOUT, line.exchange(&self.keys, self.first + turn, count)).await;
+            let done = in_time(line.exchange(&self.keys, self.first + turn, count)).await;
             let took = since.elapsed();
-            let late = || Trouble::new(Kind::Late, format!("no answer within {TIMEOUT:?}"));
-            match done.unwrap_or_else(|| Err(late())) {
+            match done {
                 Ok(answers) => {
                     // Decisions without a server are timed together, and each took its share.
                     let shares = if matches!(line, Line::Embedded(_)) { count } else { 1 };
@@ -127,6 +126,14 @@ impl Course {
             }
         }
     }
+}
+
+/// What has no answer in time is late.
+pub(super) async fn in_time<T>(
+    exchange: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Trouble> {
+    let late = || Trouble::new(Kind::Late, format!("no answer within {TIMEOUT:?}"));
+    within(TIMEOUT, exchange).await.unwrap_or_else(|| Err(late()))
 }
 
 /// Lines, and at which request they are.

@@ -1,21 +1,22 @@
 //! A server of our own: another process, so that what it uses is its own, on free ports of the loopback.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::door::DoorKind;
 use crate::cli::Failure;
 
 /// For the server to say where it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// What the kernel counts in `/proc/PID/stat`, per second: fixed for all that programs are told, on every machine.
-const TICKS_PER_S: u64 = 100;
 /// What a limit is called that was typed.
 pub(super) const POLICY: &str = "bench";
 
@@ -37,7 +38,7 @@ pub(super) enum Serves {
 }
 
 impl Own {
-    pub(super) fn start(door: DoorKind, serves: &Serves) -> Result<Self, Failure> {
+    pub(super) async fn start(door: DoorKind, serves: &Serves) -> Result<Self, Failure> {
         let cannot = |why: String| Failure::new(format!("cannot start a server to measure: {why}"));
         let folder = folder().map_err(|error| cannot(error.to_string()))?;
         let child = spawn(door, serves, &folder);
@@ -50,31 +51,33 @@ impl Own {
         };
         let stdout = child.stdout.take();
         let mut own = Self { child, folder, url: String::new() };
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = oneshot::channel();
         std::thread::spawn(move || {
             let lines = stdout.map(BufReader::new).into_iter().flat_map(BufRead::lines);
             let found = lines.map_while(Result::ok).find_map(|line| place(door, &line));
             // Who waited for it may have given up.
             let _ = tell.send(found);
         });
-        match told.recv_timeout(START_TIMEOUT) {
-            Ok(Some(url)) => {
+        match timeout(START_TIMEOUT, told).await {
+            Ok(Ok(Some(url))) => {
                 own.url = url;
                 Ok(own)
             }
             // It has said why itself.
-            Ok(None) => Err(cannot("it has ended".to_owned())),
+            Ok(_) => Err(cannot("it has ended".to_owned())),
             Err(_) => Err(cannot(format!("it does not listen after {START_TIMEOUT:?}"))),
         }
     }
 
-    /// Processor time so far; nothing where there is no `/proc`.
+    /// Processor time so far, of all its threads; nothing where the kernel does not tell. `/proc/PID/stat` counts in
+    /// hundredths of a second, too coarse for a short run.
     pub(super) fn cpu(&self) -> Option<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // Counted from behind the name, which may hold anything.
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / TICKS_PER_S))
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let ns = threads.filter_map(|thread| {
+            let told = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            told.split(' ').next()?.parse::<u64>().ok()
+        });
+        Some(Duration::from_nanos(ns.sum())).filter(|cpu| !cpu.is_zero())
     }
 }
 
@@ -86,9 +89,10 @@ impl Drop for Own {
     }
 }
 
-/// A folder that nobody else can have made, or look into.
+/// A folder that nobody else can have made, or look into. Its name is drawn: a process number comes again, in a
+/// container every time, and a run that was killed leaves its folder behind.
 fn folder() -> std::io::Result<PathBuf> {
-    let name = format!("tidegate-bench-{}", std::process::id());
+    let name = format!("tidegate-bench-{:016x}", RandomState::new().hash_one(()));
     let folder = std::env::temp_dir().join(name);
     fs::DirBuilder::new().mode(0o700).create(&folder)?;
     Ok(folder)
@@ -99,7 +103,7 @@ fn spawn(door: DoorKind, serves: &Serves, folder: &Path) -> std::io::Result<Chil
     let socket = format!("unix:{}", folder.join("http.sock").display());
     let http = if door == DoorKind::Unix { socket.as_str() } else { any };
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["serve", "--listen", http, "--resp", any, "--grpc", any]);
+    command.args(["serve", "--only-typed-doors", "--listen", http, "--resp", any, "--grpc", any]);
     match serves {
         Serves::Config(None) => {}
         Serves::Config(Some(file)) => {

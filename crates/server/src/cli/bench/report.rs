@@ -42,6 +42,7 @@ struct Row {
     name: String,
     requests: u64,
     seconds: f64,
+    /// Decisions: an error is none.
     per_second: f64,
     allowed: u64,
     denied: u64,
@@ -49,7 +50,7 @@ struct Row {
     errors_by_kind: Vec<ErrorRow>,
     /// Open loop: due, and not sent before the end.
     unsent: u64,
-    /// `null` if nothing was answered.
+    /// `null` if nothing was decided.
     latency_us: Option<Latency>,
     histogram: Vec<Bar>,
     /// Of the server that was started for the run.
@@ -130,7 +131,7 @@ impl Row {
             name: measured.name.clone(),
             requests,
             seconds,
-            per_second: float(requests) / seconds,
+            per_second: float(tally.times.count()) / seconds,
             allowed: tally.allowed,
             denied: tally.denied,
             errors: tally.errors(),

@@ -36,6 +36,37 @@ struct Contender {
 /// Measures all that the plan names, in turns. Told to stop, it ends with what it has.
 pub(super) async fn measure(plan: &Plan) -> Result<Report, Failure> {
     let mut stop = stop_signals()?;
+    let stopped = || Failure::new("stopped before anything was measured");
+    let mut contenders = tokio::select! {
+        prepared = prepare(plan) => prepared?,
+        _ = stop.wait_for(|stop| *stop) => return Err(stopped()),
+    };
+    let warm_up = Stretch { span: plan.warm_up, requests: None, ..plan.stretch };
+    if !plan.warm_up.is_zero() {
+        for contender in &mut contenders {
+            let mut progress = Progress::new(format!("warming up {}", contender.side.name));
+            contender.load.drive(warm_up, &mut stop, &mut progress).await;
+        }
+    }
+    for round in 0..plan.rounds {
+        for turn in order(round, contenders.len()) {
+            if *stop.borrow() {
+                break;
+            }
+            contenders[turn].measure(share(plan.stretch, round, plan.rounds), &mut stop).await;
+        }
+    }
+    let was_stopped = *stop.borrow();
+    let measured = |Contender { side, rounds, .. }| Measured { name: side.name, rounds };
+    let measured: Vec<Measured> = contenders.into_iter().map(measured).collect();
+    if measured.iter().any(|side| side.rounds.is_empty()) {
+        return Err(stopped());
+    }
+    Ok(Report::new(plan, &measured, was_stopped))
+}
+
+/// All sides, asked once and with every connection made.
+async fn prepare(plan: &Plan) -> Result<Vec<Contender>, Failure> {
     let mut sides = vec![Side::first(plan).await?];
     if let Some(place) = &plan.against {
         sides.push(Side::at(plan, place).await?);
@@ -45,28 +76,7 @@ pub(super) async fn measure(plan: &Plan) -> Result<Report, Failure> {
         let load = Load::new(side.lines(plan).await?, plan.keys.clone());
         contenders.push(Contender { side, load, rounds: Vec::new() });
     }
-    let warm_up = Stretch { span: plan.warm_up, requests: None, ..plan.stretch };
-    if !plan.warm_up.is_zero() {
-        for contender in &mut contenders {
-            let mut progress = Progress::new(format!("warming up {}", contender.side.name));
-            contender.load.drive(warm_up, &mut stop, &mut progress).await;
-        }
-    }
-    for round in 0..plan.rounds {
-        for contender in &mut contenders {
-            if *stop.borrow() {
-                break;
-            }
-            contender.measure(share(plan.stretch, round, plan.rounds), &mut stop).await;
-        }
-    }
-    let was_stopped = *stop.borrow();
-    let measured = |Contender { side, rounds, .. }| Measured { name: side.name, rounds };
-    let measured: Vec<Measured> = contenders.into_iter().map(measured).collect();
-    if measured.iter().any(|side| side.rounds.is_empty()) {
-        return Err(Failure::new("stopped before anything was measured"));
-    }
-    Ok(Report::new(plan, &measured, was_stopped))
+    Ok(contenders)
 }
 
 impl Contender {
@@ -77,6 +87,12 @@ impl Contender {
         let cpu = self.side.cpu().zip(before).map(|(after, before)| after.saturating_sub(before));
         self.rounds.push(Round { outcome, cpu });
     }
+}
+
+/// Who comes when: the last of a round is the first of the next, so that a machine that gets slower or faster meanwhile
+/// does so for all of them.
+fn order(round: u32, sides: usize) -> impl Iterator<Item = usize> {
+    (0..sides).map(move |turn| if round.is_multiple_of(2) { turn } else { sides - 1 - turn })
 }
 
 /// The part of one round.
@@ -113,6 +129,13 @@ fn stop_signals() -> Result<watch::Receiver<bool>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_comes_first_changes_each_round() {
+        let orders = [0, 1, 2].map(|round| order(round, 2).collect::<Vec<_>>());
+        assert_eq!(orders, [[0, 1], [1, 0], [0, 1]]);
+        assert_eq!(order(1, 1).collect::<Vec<_>>(), [0]);
+    }
 
     #[test]
     fn the_rounds_have_all_requests_between_them() {

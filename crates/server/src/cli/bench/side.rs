@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate::Engine;
 
 use super::door::{DoorKind, Line, Trouble, embedded, grpc, http, resp};
+use super::load::in_time;
 use super::own::{Own, POLICY, Serves};
 use super::plan::Plan;
 use super::target::{Place, Target};
@@ -39,7 +40,7 @@ impl Side {
         if let Some(place) = &plan.server {
             return Self::at(plan, place).await;
         }
-        let own = Own::start(plan.door, &plan.serves)?;
+        let own = Own::start(plan.door, &plan.serves).await?;
         let place = Place::read(&own.url, plan.door).map_err(Failure::new)?;
         let side = Self::at(plan, &place).await?;
         Ok(Self { name: "tidegate, started for this".to_owned(), own: Some(own), ..side })
@@ -51,13 +52,16 @@ impl Side {
         let (question, key) = (&plan.question, plan.keys.at(0));
         let way = match plan.door {
             DoorKind::Http | DoorKind::Unix => {
-                http::Form::find(&target, question, key).await.map(|form| Way::Http(form.into()))
+                let form = in_time(http::Form::find(&target, question, key)).await;
+                form.map(|form| Way::Http(form.into()))
             }
             DoorKind::Grpc => {
-                grpc::Form::find(&target, question, key).await.map(|form| Way::Grpc(form.into()))
+                let form = in_time(grpc::Form::find(&target, question, key)).await;
+                form.map(|form| Way::Grpc(form.into()))
             }
             DoorKind::Resp => {
-                resp::Form::find(&target, question, key).await.map(|form| Way::Resp(form.into()))
+                let form = in_time(resp::Form::find(&target, question, key)).await;
+                form.map(|form| Way::Resp(form.into()))
             }
             DoorKind::Embedded => return Err(Failure::usage("embedded has no URL")),
         };
@@ -72,16 +76,16 @@ impl Side {
             let connected = match &self.way {
                 Way::Http(form) => {
                     let mut line = http::Line::new(form.clone());
-                    line.connect().await.map(|()| lines.push(Line::Http(line)))
+                    in_time(line.connect()).await.map(|()| lines.push(Line::Http(line)))
                 }
                 Way::Resp(form) => {
                     let mut line = resp::Line::new(form.clone(), plan.pipeline.into());
-                    line.connect().await.map(|()| lines.push(Line::Resp(line)))
+                    in_time(line.connect()).await.map(|()| lines.push(Line::Resp(line)))
                 }
                 Way::Grpc(form) => {
                     let line = grpc::Line::new(form.clone());
                     let calls = (0..plan.pipeline).map(|_| Line::Grpc(line.clone()));
-                    line.connect().await.map(|()| lines.extend(calls))
+                    in_time(line.connect()).await.map(|()| lines.extend(calls))
                 }
                 Way::Embedded(line) => {
                     lines.push(Line::Embedded(line.clone()));
@@ -107,7 +111,7 @@ fn unfit(target: &Target, door: DoorKind, trouble: &Trouble) -> Failure {
     let name = &target.name;
     Failure::new(match trouble.kind {
         Kind::Connect => trouble.message.clone(),
-        Kind::Refused => format!("{name} cannot be asked: {}", trouble.message),
+        Kind::Refused => format!("{name} cannot be asked: {}", with_hint(&trouble.message)),
         Kind::Lost | Kind::Late | Kind::Unclear => format!(
             "{name} does not speak what --door {} speaks ({}): {}",
             door.name(),
@@ -115,6 +119,13 @@ fn unfit(target: &Target, door: DoorKind, trouble: &Trouble) -> Failure {
             door.hint()
         ),
     })
+}
+
+/// Who has not said which policy to ask for may not know that there is a default.
+fn with_hint(message: &str) -> String {
+    let hint =
+        if message.contains("no policy is called") { " (say which with --policy)" } else { "" };
+    format!("{message}{hint}")
 }
 
 /// The policies of the configuration over a store in memory, whatever store it names.
@@ -133,5 +144,6 @@ fn embedded(plan: &Plan) -> Result<embedded::Line, Failure> {
     };
     let engine = builder.build().map_err(|error| Failure::new(error.to_string()))?;
     let question = &plan.question;
-    embedded::Line::new(engine, &question.policy, question.cost).map_err(Failure::new)
+    let line = embedded::Line::new(engine, &question.policy, question.cost);
+    line.map_err(|why| Failure::new(with_hint(&why)))
 }

@@ -1,9 +1,11 @@
 //! Where a server is: a URL that was typed, and connections to it.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use redis::IntoConnectionInfo;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 
 use super::door::{DoorKind, Kind, Trouble};
@@ -22,6 +24,8 @@ pub(super) struct Target {
     pub(super) name: String,
     /// As HTTP calls it.
     pub(super) host: String,
+    /// Who we say we are over the Redis protocol.
+    pub(super) login: Login,
     door: DoorKind,
     address: Address,
 }
@@ -29,19 +33,42 @@ pub(super) struct Target {
 /// A URL taken apart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    Tcp { host: String, port: u16 },
+    Tcp { host: String, port: u16, login: Login },
     Unix(PathBuf),
+}
+
+/// The words of `AUTH`: none, a password, or a user and a password.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(super) struct Login(pub(super) Vec<String>);
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl Login {
+    /// What a URL says, as clients of Redis read it.
+    fn read(url: &str) -> Result<Self, String> {
+        // What is wrong with it could repeat the password.
+        let info = url.into_connection_info();
+        let info = info.map_err(|_| "expected redis://USER:PASSWORD@HOST:PORT".to_owned())?;
+        let settings = info.redis_settings();
+        let password = settings.password().ok_or("a user needs a password: user:password@…")?;
+        let words = settings.username().into_iter().chain([password]);
+        Ok(Self(words.map(str::to_owned).collect()))
+    }
 }
 
 impl Place {
     /// The error says what a door can be reached at.
     pub(super) fn read(url: &str, door: DoorKind) -> Result<Self, String> {
-        let shown = printable(url);
         if let Some(path) = url.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.trim_start_matches("//").into()));
         }
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let port = match (scheme, door) {
+            ("", DoorKind::Unix) => return Err(format!("expected {}", door.example())),
             ("https" | "rediss", _) => {
                 return Err("TLS is not spoken here: measure a door without it".to_owned());
             }
@@ -49,14 +76,22 @@ impl Place {
             ("http", DoorKind::Http) => Some(80),
             ("redis", DoorKind::Resp) => Some(6379),
             _ => {
+                // Not the rest, in which a password could be.
                 let (door, example) = (door.name(), door.example());
-                return Err(format!("`{shown}` does not fit --door {door}: expected {example}"));
+                let scheme = printable(scheme);
+                return Err(format!("{scheme}:// does not fit --door {door}: expected {example}"));
             }
         };
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
-        if authority.contains('@') {
-            return Err("a user or a password in the URL is not supported".to_owned());
-        }
+        let (authority, login) = match authority.rsplit_once('@') {
+            None if rest.contains('@') => {
+                return Err("a password with / or ? has %2F or %3F instead".to_owned());
+            }
+            None => (authority, Login::default()),
+            Some((_, place)) if scheme == "redis" => (place, Login::read(url)?),
+            Some(_) => return Err("only redis:// has users and passwords".to_owned()),
+        };
+        let shown = printable(authority);
         let unclear = || format!("`{shown}`: expected {}", door.example());
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
@@ -65,7 +100,7 @@ impl Place {
             _ => (authority, port.ok_or_else(unclear)?),
         };
         let host = host.trim_matches(['[', ']']).to_owned();
-        if host.is_empty() { Err(unclear()) } else { Ok(Self::Tcp { host, port }) }
+        if host.is_empty() { Err(unclear()) } else { Ok(Self::Tcp { host, port, login }) }
     }
 }
 
@@ -81,10 +116,11 @@ impl Target {
             Place::Unix(path) => Ok(Self {
                 name: format!("unix:{}", path.display()),
                 host: "tidegate".to_owned(),
+                login: Login::default(),
                 door,
                 address: Address::Unix(path.clone()),
             }),
-            Place::Tcp { host, port } => {
+            Place::Tcp { host, port, login } => {
                 let found = lookup_host((host.as_str(), *port)).await;
                 let unknown =
                     |why: String| Failure::new(format!("cannot find `{}`: {why}", printable(host)));
@@ -99,7 +135,8 @@ impl Target {
                          is yours"
                     )));
                 }
-                Ok(Self { name: first.to_string(), host: first.to_string(), door, address })
+                let (name, host) = (first.to_string(), first.to_string());
+                Ok(Self { name, host, login: login.clone(), door, address })
             }
         }
     }
@@ -158,12 +195,17 @@ mod tests {
             ("redis://h", Http, None),
             ("http://h:1", Resp, None),
             ("https://h", Http, None),
-            ("redis://:secret@h", Resp, None),
+            ("redis://:secret@h", Resp, Some("h 6379 secret")),
+            ("redis://ann:s%40@[::1]:1", Resp, Some("::1 1 ann s@")),
+            ("redis://ann@h", Resp, None),
+            ("http://ann:secret@h", Http, None),
             ("http://:80", Http, None),
             ("", Http, None),
         ] {
             let read = Place::read(url, door).ok().map(|place| match place {
-                Place::Tcp { host, port } => format!("{host} {port}"),
+                Place::Tcp { host, port, login } => {
+                    [vec![host, port.to_string()], login.0].concat().join(" ")
+                }
                 Place::Unix(path) => path.display().to_string(),
             });
             assert_eq!(read.as_deref(), expected, "{url}");
@@ -172,6 +214,17 @@ mod tests {
 
     #[test]
     fn a_password_is_not_repeated() {
-        assert!(!Place::read("redis://:secret@h", DoorKind::Resp).unwrap_err().contains("secret"));
+        let read = |url| Place::read(url, DoorKind::Resp);
+        for url in [
+            "redis://:secret@h:x",
+            "redis://:secret@",
+            "redis://:sec/ret@h",
+            "tcp://:secret@h",
+            "rediss://:secret@h",
+        ] {
+            let told = read(url).unwrap_err();
+            assert!(!told.contains("sec"), "{told}");
+        }
+        assert!(!format!("{:?}", read("redis://:secret@h")).contains("secret"));
     }
 }

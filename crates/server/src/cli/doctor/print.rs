@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use super::finding::{Finding, Severity};
+use crate::cli::{self, Failure};
 use crate::logs::wants_color;
 
 /// Columns of text beside the first two columns.
@@ -11,16 +12,18 @@ const WIDTH: usize = 84;
 const SEVERITY: usize = 9;
 const CHECK: usize = 16;
 
-/// Prints as whoever reads it likes it best. A closed pipe is no reason to fail.
-pub(super) fn print(findings: &[Finding], json: bool) {
-    let mut out = io::stdout().lock();
-    let _ = if json {
-        array(&mut out, findings)
-    } else if out.is_terminal() {
-        table(&mut out, findings, wants_color())
+/// Prints as whoever reads it likes it best.
+pub(super) fn print(findings: &[Finding], json: bool) -> Result<(), Failure> {
+    let mut said = Vec::new();
+    let made = if json {
+        array(&mut said, findings)
+    } else if io::stdout().is_terminal() {
+        table(&mut said, findings, wants_color())
     } else {
-        lines(&mut out, findings)
+        lines(&mut said, findings)
     };
+    made.map_err(|error| Failure::new(error.to_string()))?;
+    cli::print(&said)
 }
 
 fn array(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Args;
-use crate::config::{Config, Listen, SecretSource, StoreChoice};
+use crate::config::{Config, Listen, Listens, SecretSource, StoreChoice};
 use crate::demo;
 use crate::reload::Source;
 
@@ -35,6 +35,9 @@ pub(super) fn of(args: &Args) -> Source {
 
 /// What was typed wins over what is written.
 fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
+    if args.only_typed_doors {
+        config.listen = Listens { http: None, grpc: None, resp: None, proxy: None };
+    }
     let listens = &mut config.listen;
     for (written, typed) in [
         (&mut listens.http, &args.listen),
@@ -46,8 +49,13 @@ fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
             *written = Some(Listen { address: address.clone(), ..options });
         }
     }
-    if let (Some(resp), Some(file)) = (&mut listens.resp, &args.resp_password_file) {
-        resp.password = Some(SecretSource::File(file.clone()));
+    match (&mut listens.resp, &args.resp_password_file) {
+        (Some(resp), Some(file)) => resp.password = Some(SecretSource::File(file.clone())),
+        (None, Some(_)) => {
+            let closed = "--resp-password-file: the Redis protocol is not spoken anywhere: say --resp ADDR, too";
+            return Err(vec![closed.to_owned()]);
+        }
+        (_, None) => {}
     }
     if let Some(url) = &args.store {
         config.store = StoreChoice::by_url(url.clone());

@@ -98,14 +98,15 @@ fn part(text: &str) -> Result<u64, String> {
 
 /// Simulates every fleet in the three ways. An overshoot of leases is an error: there is none.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let unfit = |error: LeaseError| Failure::new(error.to_string());
-    let limit = Limit::try_from(&*args.limit).map_err(|error| Failure::new(error.to_string()))?;
+    let unfit = |error: LeaseError| Failure::usage(format!("--limit: {error}"));
+    let limit = Limit::try_from(&*args.limit);
+    let limit = limit.map_err(|error| Failure::usage(format!("--limit: {error}")))?;
     let terms = Terms::of([&limit]).map_err(unfit)?;
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
         rows.extend(fleet::run(&args.setting(nodes, &limit)?, &limit).map_err(unfit)?);
     }
-    report::print(args, terms.ttl(), &rows);
+    report::print(args, terms.ttl(), &rows)?;
     let overshoots = rows.iter().any(|row| row.way == "lease" && row.overshoot > 0);
     Ok(ExitCode::from(if overshoots { ERROR } else { OK }))
 }
@@ -128,10 +129,10 @@ impl Args {
         };
         if setting.checks(limit) > Self::MAX_CHECKS {
             let problem = "more than 100000000 checks: use a shorter duration or a lower limit";
-            return Err(Failure::new(problem));
+            return Err(Failure::usage(problem));
         }
         if nodes * self.keys > 10_000_000 {
-            return Err(Failure::new("nodes × keys: expected at most 10000000"));
+            return Err(Failure::usage("--nodes × --keys: expected at most 10000000"));
         }
         Ok(setting)
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::svg::Chart;
-use crate::cli::{Failure, OK};
+use crate::cli::{Failure, OK, print};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Output {
@@ -35,8 +35,7 @@ impl Output {
         let mut said = Vec::new();
         let made = if self.json { json(report, &mut said) } else { text(report, &mut said) };
         made.map_err(|error| Failure::new(error.to_string()))?;
-        // A closed pipe is no reason to fail: whoever closed it has read enough.
-        let _ = io::stdout().write_all(&said);
+        print(&said)?;
         Ok(ExitCode::from(OK))
     }
 }

@@ -1,6 +1,6 @@
 //! `tidegate simulate overload`: a server that is asked for more than it can do.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::thread;
@@ -10,6 +10,7 @@ use super::output::Output;
 use super::svg::{Chart, Line, Plot, Shape};
 use super::table::Table;
 use crate::cli::Failure;
+use crate::cli::progress::Progress;
 use crate::simulation::float;
 use crate::simulation::overload::{Block, Input, Report, Row, run as simulate};
 
@@ -75,17 +76,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Args { scenario, seeds, seed, limit, output } = args.clone();
     let input = Input { scenario, seeds, seed, limit };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let report = simulate(&input, threads, progress).map_err(|unfit| usage(&unfit))?;
+    let progress = Progress::start();
+    let told = |done, of| progress.tell(|_| format!("{done} of {of} runs"));
+    let report = simulate(&input, threads, told).map_err(|unfit| usage(&unfit))?;
+    progress.done();
     output.write(&report, chart, text)
-}
-
-/// A line that is written over, for people who wait.
-fn progress(done: usize, of: usize) {
-    let mut to = io::stderr();
-    if to.is_terminal() {
-        let end = if done == of { "\r\x1b[K" } else { "" };
-        let _ = write!(to, "\r{done} of {of} runs{end}");
-    }
 }
 
 fn text(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {

@@ -13,6 +13,9 @@ use crate::text::printable;
 #[derive(Default)]
 struct Fields<'a> {
     time: Option<&'a RawValue>,
+    /// Whom the server took for the client, where it says so beside who was connected: behind a proxy that is somebody
+    /// else.
+    behind: Option<&'a RawValue>,
     client: Option<&'a RawValue>,
     method: Option<&'a RawValue>,
     target: Option<&'a RawValue>,
@@ -29,8 +32,8 @@ impl<'a> Fields<'a> {
         Some(match name {
             "time" | "timestamp" | "@timestamp" | "ts" | "time_iso8601" | "time_local" | "msec"
             | "start_time" | "StartUTC" => &mut self.time,
-            "client_ip"
-            | "remote_addr"
+            "client_ip" => &mut self.behind,
+            "remote_addr"
             | "remote_ip"
             | "clientip"
             | "client"
@@ -88,8 +91,9 @@ pub(super) fn read(line: &str, with_headers: bool) -> Result<Record<'_>, Unread>
     match fields.request {
         Some(inner) if inner.get().starts_with('{') => {
             let inner: Fields<'_> = parse(inner.get())?;
-            let Fields { client, method, target, host, headers, .. } = inner;
+            let Fields { behind, client, method, target, host, headers, .. } = inner;
             fields = Fields {
+                behind: behind.or(fields.behind),
                 client: client.or(fields.client),
                 method: method.or(fields.method),
                 target: target.or(fields.target),
@@ -110,7 +114,8 @@ pub(super) fn read(line: &str, with_headers: bool) -> Result<Record<'_>, Unread>
         (None, ..) => return Err(Unread::Missing("method")),
         (_, None, _) => return Err(Unread::Missing("path")),
     };
-    let address = text(fields.client).ok_or(Unread::Missing("client"))?;
+    let address = text(fields.behind).or_else(|| text(fields.client));
+    let address = address.ok_or(Unread::Missing("client"))?;
     let stamp = fields.time.ok_or(Unread::Missing("time"))?;
     let stamp = text(Some(stamp)).unwrap_or(Cow::Borrowed(stamp.get()));
     Ok(Record {

@@ -93,6 +93,14 @@ fn json_is_read_under_the_names_of_many_servers() {
             3,
         ),
         (
+            r#"{"ts":1700000000,"request":{"remote_ip":"10.0.0.1","client_ip":"192.0.2.7","method":"GET","host":"h","uri":"/a"}}"#,
+            0,
+        ),
+        (
+            r#"{"ts":1700000000,"client_ip":"-","remote_addr":"192.0.2.7","method":"GET","host":"h","uri":"/a"}"#,
+            0,
+        ),
+        (
             r#"{"ClientHost":"192.0.2.7","RequestMethod":"GET","RequestHost":"h","RequestPath":"/a","StartUTC":"2023-11-14T22:13:20Z","time":"2030-01-01T00:00:00Z"}"#,
             0,
         ),

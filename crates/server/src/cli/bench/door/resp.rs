@@ -102,7 +102,17 @@ impl Line {
     }
 
     pub(in super::super) async fn connect(&mut self) -> Result<(), Trouble> {
-        self.stream = Some(self.form.target.connect().await?);
+        let mut stream = self.form.target.connect().await?;
+        let login = &self.form.target.login.0;
+        if !login.is_empty() {
+            let mut out = format!("*{}\r\n", login.len() + 1).into_bytes();
+            bulk(&mut out, "AUTH");
+            for word in login {
+                bulk(&mut out, word);
+            }
+            log_in(&mut stream, &out).await?;
+        }
+        self.stream = Some(stream);
         Ok(())
     }
 
@@ -157,16 +167,45 @@ impl Line {
     }
 }
 
+/// Sends an `AUTH`, and waits until it is accepted.
+async fn log_in(stream: &mut Stream, auth: &[u8]) -> Result<(), Trouble> {
+    stream.write_all(auth).await.map_err(|error| Trouble::lost(&error))?;
+    let mut input = Vec::new();
+    loop {
+        let count = stream.read_buf(&mut input).await;
+        if count.map_err(|error| Trouble::lost(&error))? == 0 {
+            return Err(Trouble::hung_up());
+        }
+        match line(&input)? {
+            None => {}
+            Some((b"+OK", _)) => return Ok(()),
+            Some((said, _)) => {
+                return Err(said
+                    .strip_prefix(b"-")
+                    .map_or_else(|| Trouble::unclear(said), refused));
+            }
+        }
+    }
+}
+
+/// An error of the server, in its words.
+fn refused(text: &[u8]) -> Trouble {
+    let said = printable(&String::from_utf8_lossy(text));
+    let hint = if said.starts_with("NOAUTH") {
+        ": put the password into the URL, like redis://:PASSWORD@127.0.0.1:6380"
+    } else {
+        ""
+    };
+    Trouble::new(Kind::Refused, format!("{said}{hint}"))
+}
+
 /// The first number of an answer or its error, and how long it is, once all of it is there.
 type Decoded = (Result<i64, Trouble>, usize);
 
 fn decode(bytes: &[u8]) -> Result<Option<Decoded>, Trouble> {
     let Some((line, mut used)) = line(bytes)? else { return Ok(None) };
     match line.split_first() {
-        Some((b'-', text)) => {
-            let said = printable(&String::from_utf8_lossy(text));
-            Ok(Some((Err(Trouble::new(Kind::Refused, said)), used)))
-        }
+        Some((b'-', text)) => Ok(Some((Err(refused(text)), used))),
         Some((b'*', b"5")) => {
             let mut first = None;
             for _ in 0..NUMBERS {

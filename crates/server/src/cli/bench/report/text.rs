@@ -53,12 +53,13 @@ impl Report {
             1 => String::new(),
             several => format!(" of {several} at once"),
         };
-        let (connections, keys) = (self.connections, grouped(self.keys.into()));
-        let (door, policy, distribution) =
-            (self.door, crate::text::printable(&self.policy), self.distribution);
-        format!(
-            "{door}, {pace}, {connections} {who}{pipeline}, policy {policy}, {keys} keys ({distribution})"
-        )
+        let keys = match self.keys {
+            1 => "1 key".to_owned(),
+            several => format!("{} keys ({})", grouped(several.into()), self.distribution),
+        };
+        let (door, connections) = (self.door, self.connections);
+        let policy = crate::text::printable(&self.policy);
+        format!("{door}, {pace}, {connections} {who}{pipeline}, policy {policy}, {keys}")
     }
 
     /// What else has to be said.

@@ -4,12 +4,14 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::Args;
+use crate::cli::{self, Failure};
 use crate::simulation::fleet::{Row, ratio};
 
-pub(super) fn print(args: &Args, ttl: Duration, rows: &[Row]) {
-    let mut out = io::stdout().lock();
-    // A closed pipe is no reason to fail: whoever closed it has read enough.
-    let _ = if args.json { json(&mut out, rows) } else { table(&mut out, args, ttl, rows) };
+pub(super) fn print(args: &Args, ttl: Duration, rows: &[Row]) -> Result<(), Failure> {
+    let mut said = Vec::new();
+    let made = if args.json { json(&mut said, rows) } else { table(&mut said, args, ttl, rows) };
+    made.map_err(|error| Failure::new(error.to_string()))?;
+    cli::print(&said)
 }
 
 fn json(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
