@@ -10,6 +10,9 @@ const VIEWS = {
   playground: { title: "Playground", load: () => import("./playground.js") },
 };
 
+/** For so long the first view waits for figures, so that it is laid out once. */
+const PATIENCE_MS = 150;
+
 let unmount = () => {};
 let shown = 0;
 
@@ -24,7 +27,7 @@ function place() {
 async function show({ isFirst = false } = {}) {
   const turn = ++shown;
   const [name, detail] = place();
-  const view = VIEWS[name] ?? VIEWS.live;
+  const view = Object.hasOwn(VIEWS, name) ? VIEWS[name] : VIEWS.live;
   document.title = detail ? `${detail} · tidegate` : `${view.title} · tidegate`;
   for (const link of document.querySelectorAll("[data-view]")) {
     const isHere = VIEWS[link.dataset.view] === view || (name === "policies" && link.dataset.view === "live");
@@ -32,12 +35,11 @@ async function show({ isFirst = false } = {}) {
   }
   let module;
   try {
-    module = await view.load();
+    const figures = isFirst && Promise.race([feed.begun, new Promise((then) => setTimeout(then, PATIENCE_MS))]);
+    [module] = await Promise.all([view.load(), figures]);
   } catch (error) {
-    module = { mount: (root) => { root.append(make("p", { className: "empty", textContent: `This view could not be loaded: ${error.message}` })); return () => {}; } };
+    module = { mount: (root) => { root.append(make("p", { className: "empty", textContent: `This view could not be loaded. Load the page again. (${error.message})` })); return () => {}; } };
   }
-  // The shell is painted before charts are made.
-  if (isFirst) await new Promise((then) => requestAnimationFrame(then));
   if (turn !== shown) return;
   unmount();
   const root = make("div", { className: "view" });
@@ -75,6 +77,8 @@ function link() {
     const banner = $("banner");
     const isLost = now.link === "reconnecting";
     banner.hidden = !isLost;
+    // What is shown was so.
+    document.body.classList.toggle("lost", isLost);
     if (isLost) say(banner, now.trouble);
     if (now.state) say($("about"), `tidegate ${now.state.version}`);
   });
@@ -88,5 +92,5 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 theme();
 link();
 addEventListener("hashchange", () => show());
+feed.start(globalThis.early);
 show({ isFirst: true });
-feed.start();

@@ -1,5 +1,7 @@
 // Asking the real API: one check by hand, or a few seconds of them.
 
+import { quoted } from "./dom.js";
+
 /** Who asks when nobody is given. */
 export const SOMEBODY = "user-42";
 const SECONDS = 8;
@@ -30,9 +32,7 @@ export function question(name, policy, key, cost = 1) {
 /** As it would be asked from a shell. */
 export function curl(name, policy, key = SOMEBODY) {
   const { cost, ...body } = question(name, policy, key);
-  // A quote in a name or a key must not end the argument.
-  const text = JSON.stringify(body).replaceAll("'", "'\\''");
-  return `curl -s ${location.origin}${pathOf(policy)} -d '${text}'`;
+  return `curl -s ${location.origin}${pathOf(policy)} -d ${quoted(JSON.stringify(body))}`;
 }
 
 /** A few callers, some keener than others, for a few seconds. `told` hears how many were sent; answers how to stop. */

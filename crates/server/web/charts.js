@@ -1,37 +1,12 @@
-// Charts for everybody: uPlot for the eyes, a sentence and a table for the ears. Colours are custom properties of the
-// style sheet, read at each drawing, so that a change of theme is a redraw.
+// Charts for everybody: a picture for the eyes, a sentence and a table for the ears.
 
 import { clock, figure, make, say } from "./dom.js";
+import { css, plot, runs, SECONDS } from "./plot.js";
 
 const SERIES = ["--series-1", "--series-2", "--series-3", "--series-4", "--series-5", "--series-6"];
 /** More rows than that nobody reads. */
 const ROWS_MAX = 30;
 const HEIGHT = 190;
-/** Charts over time reach back so far, also where little is known yet: they do not jump while they fill. */
-const SECONDS = 300;
-
-export function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-function faded(name, alpha) {
-  return `color-mix(in srgb, ${css(name)} ${alpha * 100}%, transparent)`;
-}
-
-/** Steps that people count in, for numbers and for seconds. */
-function axes(unit, time) {
-  const axis = {
-    stroke: () => css("--soft"),
-    grid: { stroke: () => css("--grid"), width: 1 },
-    ticks: { show: false },
-    font: "12px system-ui, sans-serif",
-  };
-  const along = (_, splits) => splits.map((value) => (time ? clock(value * 1000).slice(0, 5) : figure(value)));
-  return [
-    { ...axis, grid: { show: false }, values: along, space: 60, size: 26, gap: 6, ...(time ? { incrs: [60, 120, 300] } : {}) },
-    { ...axis, values: (_, splits) => splits.map((value) => figure(value, unit)), size: 56, space: 36 },
-  ];
-}
 
 /**
  * Lines over time, or over any x.
@@ -42,7 +17,7 @@ function axes(unit, time) {
 export function lines(element, { title, series, x, unit = "", time = true, height = HEIGHT, fill = true, max }) {
   const looks = series.map(({ label, colour }, index) => ({ label, colour: colour ?? SERIES[index % SERIES.length] }));
   const values = looks.map(() => make("b"));
-  const canvas = make("div", { className: "canvas", role: "img" });
+  const canvas = make("canvas", { role: "img" });
   const table = make("table", { className: "figures" });
   const details = make("details", {}, make("summary", { textContent: "As a table" }), make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": `${title}, as a table` }, table));
   const legend = make("ul", { className: "legend" }, looks.map(({ label, colour }, index) => {
@@ -53,34 +28,10 @@ export function lines(element, { title, series, x, unit = "", time = true, heigh
   const figureNode = make("figure", { className: "chart" }, make("figcaption", {}, make("h3", { textContent: title }), legend), canvas, details);
   element.append(figureNode);
 
-  let data = [x, ...series.map((one) => one.values)];
-  const plot = new uPlot({
-    width: canvas.clientWidth || 300,
-    height,
-    legend: { show: false },
-    padding: [8, 18, 0, 0],
-    scales: {
-      x: { time: false, range: (_, low, high) => (time ? [high - SECONDS, high] : [low, high]) },
-      y: { range: (_, low, high) => [Math.min(0, low ?? 0), max ?? (high ? high * 1.08 : 1)] },
-    },
-    axes: axes(unit, time),
-    cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
-    series: [{}, ...looks.map(({ label, colour }) => ({
-      label,
-      stroke: () => css(colour),
-      fill: fill ? () => faded(colour, 0.14) : undefined,
-      width: 1.75,
-      points: { show: false },
-      spanGaps: false,
-    }))],
-    hooks: { setCursor: [() => legends()] },
-  }, data, canvas);
-
-  // What the cursor is at, or what was last.
-  function legends() {
-    const at = plot.cursor.idx ?? data[0].length - 1;
+  let data = [];
+  const drawing = plot(canvas, { looks, unit, time, fill, max, height }, (at) => {
     looks.forEach((_, index) => say(values[index], figure(data[index + 1][at], unit)));
-  }
+  });
 
   function described() {
     const last = data[0].length - 1;
@@ -105,28 +56,19 @@ export function lines(element, { title, series, x, unit = "", time = true, heigh
     table.replaceChildren(make("thead", {}, head), make("tbody", {}, rows));
   }
 
-  function shown() {
-    legends();
+  function update(next) {
+    data = [next.x, ...next.series.map((one) => one.values)];
+    drawing.update(data);
     described();
     tabulate();
   }
-  const resized = new ResizeObserver(() => plot.setSize({ width: canvas.clientWidth, height }));
-  const redrawn = () => plot.redraw(false, true);
-  resized.observe(canvas);
-  document.addEventListener("themechange", redrawn);
   details.addEventListener("toggle", tabulate);
-  shown();
+  update({ x, series });
 
   return {
-    update(next) {
-      data = [next.x, ...next.series.map((one) => one.values)];
-      plot.setData(data);
-      shown();
-    },
+    update,
     destroy() {
-      resized.disconnect();
-      document.removeEventListener("themechange", redrawn);
-      plot.destroy();
+      drawing.destroy();
       figureNode.remove();
     },
   };
@@ -141,23 +83,28 @@ export function lines(element, { title, series, x, unit = "", time = true, heigh
 export function bars(element, { title, items, unit = "", max, empty = "Nothing yet" }) {
   const list = make("ol", { className: "bars" });
   const node = make("figure", { className: "chart" }, title ? make("figcaption", {}, make("h3", { textContent: title })) : null, list);
+  const nobody = make("li", { className: "soft none", textContent: empty });
+  const rows = [];
   element.append(node);
+  function row() {
+    const [label, value, bar, note] = [make("span", { className: "label" }), make("b"), make("i"), make("small", { className: "soft" })];
+    return { label, value, bar, note, node: make("li", {}, label, value, make("span", { className: "track", "aria-hidden": "true" }, bar), note) };
+  }
+  // Rows stay and are said anew, so that a key can be selected and copied.
   function update({ items: next }) {
     const longest = max ?? Math.max(...next.map((item) => item.value), 1e-9);
-    if (!next.length) {
-      list.replaceChildren(make("li", { className: "soft none", textContent: empty }));
-      return;
-    }
-    list.replaceChildren(...next.map(({ label, value, colour = "--series-1", note = "" }) => {
-      const bar = make("i");
-      bar.style.width = `${Math.min(1, value / longest) * 100}%`;
-      bar.style.background = `var(${colour})`;
-      return make("li", {},
-        make("span", { className: "label", textContent: label, title: label }),
-        make("b", { textContent: figure(value, unit) }),
-        make("span", { className: "track", ariaHidden: "true" }, bar),
-        note ? make("small", { className: "soft", textContent: note }) : null);
-    }));
+    while (rows.length < next.length) rows.push(row());
+    next.forEach((item, at) => {
+      const { label, value, bar, note } = rows[at];
+      say(label, item.label);
+      label.title = item.label;
+      say(value, figure(item.value, unit));
+      bar.style.width = `${Math.min(1, item.value / longest) * 100}%`;
+      bar.style.background = `var(${item.colour ?? "--series-1"})`;
+      say(note, item.note ?? "");
+    });
+    const shown = next.length ? rows.slice(0, next.length).map((one) => one.node) : [nobody];
+    if (list.childElementCount !== shown.length || list.firstChild !== shown[0]) list.replaceChildren(...shown);
   }
   update({ items });
   return { update, destroy: () => node.remove() };
@@ -177,7 +124,7 @@ function grouped(values) {
 
 /** A small line without axes, for a row of a table. */
 export function spark(element, { colours = ["--allowed", "--denied"], width = 120, height = 28 } = {}) {
-  const canvas = make("canvas", { ariaHidden: "true", className: "spark" });
+  const canvas = make("canvas", { "aria-hidden": "true", className: "spark" });
   const dense = Math.min(2, window.devicePixelRatio || 1);
   canvas.width = width * dense;
   canvas.height = height * dense;
@@ -188,20 +135,14 @@ export function spark(element, { colours = ["--allowed", "--denied"], width = 12
     const [most, points] = [Math.max(1, ...last.flat().map((value) => value ?? 0)), SECONDS / GROUP];
     pen.clearRect(0, 0, canvas.width, canvas.height);
     pen.lineWidth = 1.5 * dense;
-    pen.lineJoin = "round";
+    pen.lineJoin = pen.lineCap = "round";
     last.forEach((values, index) => {
       const isFlat = values.every((value) => !value);
       if (isFlat && index > 0) return;
       pen.strokeStyle = css(isFlat ? "--line" : colours[index]);
-      pen.beginPath();
-      let isDown = false;
-      values.forEach((value, at) => {
-        if (value === null) { isDown = false; return; }
-        const [left, top] = [(points - values.length + at + 1) / points * canvas.width, canvas.height - 2 - value / most * (canvas.height - 4)];
-        if (isDown) pen.lineTo(left, top); else pen.moveTo(left, top);
-        isDown = true;
-      });
-      pen.stroke();
+      const left = (at) => (points - values.length + at + 1) / points * canvas.width;
+      const top = (value) => canvas.height - 2 - value / most * (canvas.height - 4);
+      for (const { line } of runs(values, left, top, canvas.height)) pen.stroke(line);
     });
   }
   document.addEventListener("themechange", draw);

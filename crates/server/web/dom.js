@@ -5,7 +5,7 @@ export function make(tag, props = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (value === undefined || value === null) continue;
-    if (name in node && !name.startsWith("aria")) node[name] = value;
+    if (name in node) node[name] = value;
     else node.setAttribute(name, value);
   }
   node.append(...children.flat().filter((child) => child !== null && child !== undefined));
@@ -17,14 +17,16 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+// Not by Intl: its tables take as long to load as the rest of the page.
+const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 
 /** 12, 3.4, 12,345, 1.23M: as many digits as can be read at a glance. */
 export function count(value) {
   if (value === null || value === undefined) return "–";
-  if (value !== 0 && Math.abs(value) < 10 && !Number.isInteger(value)) return value.toFixed(1);
-  return Math.abs(value) >= 100_000 ? short.format(value) : whole.format(value);
+  if (value !== 0 && Math.abs(value) < 10 && !Number.isInteger(value)) return String(Number(value.toFixed(1)));
+  if (Math.abs(value) < 100_000) return grouped(Math.round(value));
+  const [unit, sign] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([one]) => Math.abs(value) >= 0.9995 * one);
+  return `${grouped(Number((value / unit).toPrecision(3)))}${sign}`;
 }
 
 export function percent(share) {
@@ -55,7 +57,7 @@ export function bytes(value) {
 }
 
 export function clock(ms) {
-  return new Date(ms).toLocaleTimeString("en-GB");
+  return new Date(ms).toTimeString().slice(0, 8);
 }
 
 /** A figure of a `unit`: "s" and "ms" as durations, "%" as a share, others as they are. */
@@ -65,6 +67,11 @@ export function figure(value, unit = "") {
   if (unit === "s") return span(value * 1000);
   if (unit === "%") return percent(value);
   return unit ? `${count(value)} ${unit}` : count(value);
+}
+
+/** A word as a shell takes it. */
+export function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 /** A button that copies a text, and says so. */

@@ -10,7 +10,7 @@ const WORDS = {
 function card(root, title) {
   const [pill, facts] = [make("span", { className: "pill" }, make("i"), make("span")), make("dl", { className: "facts" })];
   const known = new Map();
-  root.append(make("section", { className: "card", ariaLabel: title }, make("div", { className: "heading" }, make("h2", { textContent: title }), pill), facts));
+  root.append(make("section", { className: "card", "aria-label": title }, make("div", { className: "heading" }, make("h2", { textContent: title }), pill), facts));
   return {
     pill(kind, text) { pill.className = `pill ${kind}`; say(pill.lastElementChild, text); },
     fact(name, text) {
@@ -46,7 +46,7 @@ export function health(root) {
       if (state.store.breaker === null) breaker.pill("", "none");
       else breaker.pill(...(WORDS[state.store.breaker] ?? ["warn", state.store.breaker]));
       breaker.fact("Has opened", `${count(state.store.breaker_opened)} times`);
-      breaker.fact("Why", state.store.breaker === null ? "memory never fails" : "guards every node of the store");
+      breaker.fact("Guards", state.store.breaker === null ? "nothing: memory never fails" : "every node of the store");
 
       const { keys, requests, granted, returned, decided } = state.leases;
       leases.pill(keys ? "ok" : "", keys ? "in use" : "none");

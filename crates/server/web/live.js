@@ -15,6 +15,8 @@ const CHARTED_MAX = 6;
 const TOP_MAX = 8;
 /** More policies than that are for a machine to read. */
 const ROWS_MAX = 40;
+/** Checks that are of no policy. */
+const NAMELESS = { "(request)": "limits that come with the request", "(unknown)": "names that no policy has" };
 
 const sum = (tick, of) => Object.values(tick.policies).reduce((all, policy) => all + (policy[of] ?? 0), 0);
 const rate = (value, tick) => (tick.ms ? (value * 1000) / tick.ms : 0);
@@ -63,12 +65,12 @@ function head(root) {
 
 /** For whoever has just started it. */
 function welcome(root) {
-  const line = make("code");
+  const [line, title] = [make("code"), make("h2")];
   const [start, told] = [make("button", { type: "button", textContent: "Send some checks" }), make("span", { className: "soft", role: "status" })];
-  const card = make("section", { className: "card welcome", ariaLabel: "Try it", hidden: true },
-    make("h2", { textContent: "Nobody has asked yet" }),
+  const card = make("section", { className: "card welcome", "aria-label": "Try it", hidden: true },
+    title,
     make("p", { className: "soft", textContent: "Ask from a shell, or let this page ask for a few seconds, and watch." }),
-    make("div", { className: "line" }, make("pre", { tabIndex: 0, ariaLabel: "Command" }, line), copyButton(() => line.textContent)),
+    make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, line), copyButton(() => line.textContent)),
     make("div", { className: "buttons" }, start, told));
   let stop = null;
   start.addEventListener("click", () => {
@@ -81,11 +83,12 @@ function welcome(root) {
   root.append(card);
   return {
     update({ state, policies }) {
-      const [first] = Object.entries(policies ?? {});
+      const [first] = Object.entries(policies);
       if (first && !line.textContent) line.textContent = curl(...first, SOMEBODY);
       const isUnasked = Object.keys(state.policies).length === 0;
+      say(title, isUnasked ? "Nobody has asked yet" : "Try it");
       // Stays while its own checks run, so that nobody loses the button under the finger.
-      if (policies && first && isUnasked) card.hidden = false;
+      if (first && isUnasked) card.hidden = false;
       else if (!start.disabled && !isUnasked && Object.values(state.policies).reduce((all, it) => all + it.allowed + it.denied, 0) > 1000) card.hidden = true;
     },
     destroy: () => stop?.(),
@@ -94,12 +97,12 @@ function welcome(root) {
 
 function tiles(root) {
   const all = { rate: tile("Decisions a second"), denied: tile("Denied"), latency: tile("Latency p99"), store: tile("Keys in the store"), load: tile("Pressure") };
-  root.append(make("dl", { className: "tiles", ariaLabel: "Now" }, Object.values(all).map(({ node }) => node)));
+  root.append(make("dl", { className: "tiles", "aria-label": "Now" }, Object.values(all).map(({ node }) => node)));
   return {
     update({ state, ticks }) {
       const [good, bad] = [recent(allowed), recent(denied)];
       const most = Math.max(0, ...ticks.filter((tick) => !tick.gap).map((tick) => allowed(tick) + denied(tick)));
-      all.rate.set(count(good + bad), `at most ${count(most)}`);
+      all.rate.set(count(good + bad), `peak ${count(most)}`);
       all.denied.set(good + bad > 0 ? percent(bad / (good + bad)) : "0 %", `${count(bad)} a second`);
       const last = [...ticks].reverse().find((tick) => tick.all?.count);
       all.latency.set(last ? span(last.all.p99_us / 1000) : "–", last ? `p50 ${span(last.all.p50_us / 1000)}` : "no answers yet");
@@ -151,26 +154,30 @@ function policies(root) {
 
   return {
     update(now) {
-      const names = [...new Set([...Object.keys(now.policies ?? {}), ...Object.keys(now.state.policies)])];
+      const names = [...new Set([...Object.keys(now.policies), ...Object.keys(now.state.policies)])];
       const asked = (name) => now.state.policies[name]?.allowed ?? 0;
-      const shown = names.length > ROWS_MAX ? names.toSorted((one, other) => asked(other) - asked(one)).slice(0, ROWS_MAX) : names;
-      for (const [name, { node, line }] of rows) if (!shown.includes(name)) { line.destroy(); node.remove(); rows.delete(name); }
+      const most = new Set(names.toSorted((one, other) => asked(other) - asked(one)).slice(0, ROWS_MAX));
+      const shown = names.filter((name) => most.has(name));
+      for (const [name, { node, line }] of rows) if (!most.has(name)) { line.destroy(); node.remove(); rows.delete(name); }
       for (const name of shown) {
-        if (!rows.has(name)) { rows.set(name, row(name)); body.append(rows.get(name).node); }
+        if (!rows.has(name)) rows.set(name, row(name));
         const { cells, rules, line } = rows.get(name);
         const of = (what) => (tick) => rate(tick.policies[name]?.[what] ?? 0, tick);
-        say(rules, now.policies?.[name] ? summary(now.policies[name]) : "limits that come with the request");
-        say(cells.allowed, count(recent(of("allowed"))));
+        const passed = (tick) => of("allowed")(tick) + of("shadow_denied")(tick);
+        say(rules, now.policies[name] ? summary(now.policies[name]) : NAMELESS[name] ?? "");
+        say(cells.allowed, count(recent(passed)));
         say(cells.denied, count(recent(of("denied"))));
         const timed = [...now.ticks].reverse().find((tick) => tick.policies?.[name]?.p99_us !== undefined);
         say(cells.latency, timed ? span(timed.policies[name].p99_us / 1000) : "–");
         const since = now.state.policies[name];
         const total = since ? since.allowed + since.denied + since.shadow_denied + since.error : 0;
         say(cells.share, total ? percent((since.denied + since.shadow_denied) / total) : "–");
-        const { series } = now.series(of("allowed"), of("denied"));
+        const { series } = now.series(passed, of("denied"));
         line.update(series.map(({ values }) => values));
       }
-      none.hidden = !now.policies || names.length > 0;
+      const nodes = shown.map((name) => rows.get(name).node);
+      if (nodes.some((node, at) => node !== body.children[at])) body.replaceChildren(...nodes);
+      none.hidden = names.length > 0;
       more.hidden = names.length <= ROWS_MAX;
       say(more, `${names.length - ROWS_MAX} more, asked less: /v1/policies has them all.`);
       const all = Object.entries(now.state.policies).flatMap(([policy, { top: keys }]) => keys.map(({ key, count: value }) => ({ label: key, value, note: policy, colour: "--denied" })));

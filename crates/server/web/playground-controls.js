@@ -1,7 +1,7 @@
 // What is chosen: sliders with a number beside each, the address that remembers them, and the same for a shell. Ranges
 // and usual values are the server's, steps are for the hand.
 
-import { copyButton, make, say, span } from "./dom.js";
+import { copyButton, count, make, say, span } from "./dom.js";
 import { t } from "./playground-draw.js";
 import { asker } from "./playground-server.js";
 
@@ -11,7 +11,7 @@ const UNITS = {
   milli: { scale: 1000, sign: "", told: (value) => `${value / 1000} ×` },
   ms: { scale: 1, sign: ", in ms", told: span },
 };
-const PLAIN = { scale: 1, sign: "", told: (value) => value.toLocaleString("en") };
+const PLAIN = { scale: 1, sign: "", told: count };
 
 function slider({ field, min, max }, [label, from, to, step], value, changed) {
   const { scale, sign, told } = UNITS[field.split("_")[1]] ?? PLAIN;
@@ -54,7 +54,7 @@ export function sliders(form, { knobs, seed, scenarios }, { looks }, start, told
   if (seed !== undefined) usual.seed = seed;
   const values = { ...usual };
   for (const [field, text] of start) {
-    const isKnown = field === "scenario" ? scenarios?.some(({ name }) => name === text) : field in usual && /^\d{1,15}$/.test(text);
+    const isKnown = field === "scenario" ? scenarios?.some(({ name }) => name === text) : Object.hasOwn(usual, field) && /^\d{1,15}$/.test(text);
     if (isKnown) values[field] = field === "scenario" ? text : Number(text);
   }
   const changed = (field, value) => {
@@ -81,7 +81,8 @@ export function sliders(form, { knobs, seed, scenarios }, { looks }, start, told
 export const chosen = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
 
 export function remember(name, params) {
-  history.replaceState(null, "", `#/playground/${name}${params.size ? `?${params}` : ""}`);
+  // Some browsers take only so many addresses a second from a slider that is dragged.
+  try { history.replaceState(null, "", `#/playground/${name}${params.size ? `?${params}` : ""}`); } catch { /* then not this one */ }
 }
 
 /** A form beside what comes of it: `show` draws an answer, and trouble is told in its place. */

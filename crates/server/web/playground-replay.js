@@ -1,6 +1,6 @@
 // Try a policy: a log that is pasted, a policy that is written or configured, and what it would have denied.
 
-import { count, make, span } from "./dom.js";
+import { count, make, quoted, span } from "./dom.js";
 import { bench, chosen, commandLine, remember } from "./playground-controls.js";
 import { columns, legend, t, table } from "./playground-draw.js";
 
@@ -11,8 +11,8 @@ export const PAGE = {
   instead: "of finding out in production, try it here, then with `mode: shadow`.",
 };
 
-/** Escaped, that fits into a body of 1 MiB. */
-const LOG_MAX = 700_000;
+/** Of a body, which may have 1 MiB, with quotes escaped and in UTF-8. */
+const LOG_BYTES_MAX = 1_000_000;
 const SAMPLE = "100/min burst 20";
 
 /** Two people who read, and one who takes everything. */
@@ -29,7 +29,13 @@ function sample() {
 }
 
 /** As many whole lines as may be sent. */
-const fitting = (log) => (log.length <= LOG_MAX ? log : log.slice(0, log.lastIndexOf("\n", LOG_MAX) + 1));
+function fitting(log) {
+  let fit = log;
+  const cut = (most) => { fit = fit.slice(0, fit.lastIndexOf("\n", most) + 1); };
+  if (log.length > LOG_BYTES_MAX) cut(LOG_BYTES_MAX);
+  while (new Blob([JSON.stringify(fit)]).size > LOG_BYTES_MAX) cut(fit.length * 0.9);
+  return fit;
+}
 
 export function mount(root) {
   const start = chosen();
@@ -47,7 +53,7 @@ export function mount(root) {
   const { result, ask, stop } = bench(root, "replay", form, "Paste a log, or use the example.");
   const found = t("div.found");
   const parts = () => key.value.split(",").map((part) => part.trim()).filter(Boolean);
-  const command = commandLine(() => `tidegate replay access.log -c tidegate.yaml --policy ${which.value || "NAME"}${parts().length ? ` --key ${parts()}` : ""}`);
+  const command = commandLine(() => `tidegate replay access.log -c tidegate.yaml --policy ${quoted(which.value || "NAME")}${parts().length ? ` --key ${quoted(String(parts()))}` : ""}`);
   result.append(found);
   root.append(t("section.card", t("h2", "The whole log, on the command line"), command.node));
 
@@ -69,7 +75,7 @@ export function mount(root) {
   example.addEventListener("click", () => { log.value = sample(); form.requestSubmit(); });
   file.addEventListener("change", async () => {
     // One more than is sent, to know that there is more.
-    if (file.files[0]) log.value = await file.files[0].slice(0, LOG_MAX + 1).text();
+    if (file.files[0]) log.value = await file.files[0].slice(0, LOG_BYTES_MAX + 1).text();
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

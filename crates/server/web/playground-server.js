@@ -10,7 +10,9 @@ const pause = (ms, signal) => new Promise((then, fail) => {
 
 async function call(path, options) {
   for (let tried = 1; ; tried += 1) {
-    const response = await fetch(path, options);
+    const response = await fetch(path, options).catch((error) => {
+      throw error instanceof TypeError ? new Error("The server cannot be reached.") : error;
+    });
     const said = await response.json().catch(() => ({}));
     if (response.ok) return said;
     if (response.status !== 503 || tried === TRIES) {

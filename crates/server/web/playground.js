@@ -48,7 +48,7 @@ function experiment(root, name, page) {
     }, knobs.blame);
     root.append(t("section.card", t("h2", "The same on the command line"), command.node));
     run();
-  }, (problem) => say(summary, problem.message));
+  }, (problem) => say(summary, `${problem.message} Load the page again.`));
 
   return () => {
     isGone = true;

@@ -11,15 +11,16 @@ const rate = (value, tick) => (tick.ms ? ((value ?? 0) * 1000) / tick.ms : 0);
 export function mount(root, name) {
   root.append(make("div", { className: "heading" },
     make("div", {}, make("p", { className: "soft" }, make("a", { href: "#/", textContent: "Live" }), " / policy"), make("h1", { textContent: name }))));
-  const columns = make("div", { className: "columns" });
-  const parts = [tiles(root, name)];
-  root.append(columns);
-  parts.push(limits(columns, name), tryIt(columns, name), series(root, name), inForce(root, name), refused(root, name));
-  const unknown = make("p", { className: "card empty", hidden: true, textContent: "No policy of this name is in force." });
-  root.append(unknown);
+  const [columns, whole] = [make("div", { className: "columns" }), make("div", { className: "whole-of" })];
+  const parts = [tiles(whole, name)];
+  whole.append(columns);
+  parts.push(limits(columns, name), tryIt(columns, name), series(whole, name), inForce(whole, name), refused(whole, name));
+  const unknown = make("p", { className: "card empty", role: "status", hidden: true, textContent: "No policy of this name is in force." });
+  root.append(whole, unknown);
   const stop = feed.watch((now) => {
     if (!now.state) return;
-    unknown.hidden = !now.policies || name in now.policies || name in now.state.policies;
+    whole.hidden = !(name in now.policies || name in now.state.policies);
+    unknown.hidden = !whole.hidden;
     for (const part of parts) part.update(now);
   });
   return () => {
@@ -31,7 +32,7 @@ export function mount(root, name) {
 function tiles(root, name) {
   const names = ["Allowed", "Denied", "Denied of all", "Latency p99"];
   const values = names.map(() => [make("dd"), make("dd")]);
-  root.append(make("dl", { className: "tiles", ariaLabel: "Since the start" }, names.map((dt, index) => make("div", { className: "tile" }, make("dt", { textContent: dt }), values[index]))));
+  root.append(make("dl", { className: "tiles", "aria-label": "Since the start" }, names.map((dt, index) => make("div", { className: "tile" }, make("dt", { textContent: dt }), values[index]))));
   const set = (index, ...texts) => texts.forEach((text, at) => say(values[index][at], text));
   return {
     update({ state, ticks }) {
@@ -75,7 +76,7 @@ function limitNode(limit, moving) {
   bar.style.width = `${(units / moving.declared) * 100}%`;
   bar.style.background = "var(--series-1)";
   const by = moving.binding ? `, because of ${moving.binding}` : "";
-  node.append(make("p", { className: "soft", textContent: `${count(units)} of ${count(moving.declared)} in force${by}${moving.stale ? ", its signal is missing" : ""}` }), make("div", { className: "track", ariaHidden: "true" }, bar));
+  node.append(make("p", { className: "soft", textContent: `${count(units)} of ${count(moving.declared)} in force${by}${moving.stale ? ", its signal is missing" : ""}` }), make("div", { className: "track", "aria-hidden": "true" }, bar));
   return node;
 }
 
@@ -88,8 +89,8 @@ function tryIt(root, name) {
   const line = make("code");
   const form = make("form", { className: "controls" }, make("label", {}, "Key", key), make("label", {}, "Cost", cost), button);
   root.append(make("section", { className: "card try" }, make("h2", { textContent: "Try a check" }), form,
-    make("div", { className: "track", ariaHidden: "true" }, bar), answer,
-    make("div", { className: "line" }, make("pre", { tabIndex: 0, ariaLabel: "Command" }, line), copyButton(() => line.textContent))));
+    make("div", { className: "track", "aria-hidden": "true" }, bar), answer,
+    make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, line), copyButton(() => line.textContent))));
   const policy = () => feed.policies?.[name] ?? {};
   const command = () => say(line, curl(name, policy(), key.value || SOMEBODY));
   key.addEventListener("input", command);
@@ -160,12 +161,16 @@ function refused(root, name) {
   const limit = bars(why, { items: [], empty: "None of them, in the last minutes." });
   const list = make("ol", { className: "bars" });
   when.append(list);
+  let told = null;
   return {
     update({ state, policies }) {
       why.hidden = membersOf(policies?.[name]).length < 2;
       const { top: keys = [], limits: bound = [], recent = [] } = state.policies[name] ?? {};
       top.update({ items: keys.map(({ key, count: value }) => ({ label: key, value, colour: "--denied" })) });
       limit.update({ items: bound.map(({ limit: label, count: value }) => ({ label, value, colour: "--series-3" })) });
+      // What is selected to be copied stays so while nothing changes.
+      if (told === JSON.stringify(recent)) return;
+      told = JSON.stringify(recent);
       if (!recent.length) list.replaceChildren(make("li", { className: "soft none", textContent: "Nobody yet." }));
       else list.replaceChildren(...recent.map((one) => make("li", {},
         make("span", { className: "label", textContent: one.key, title: one.key }),

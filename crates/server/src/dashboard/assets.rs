@@ -15,7 +15,6 @@ pub(crate) struct Asset {
 const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
-const TEXT: &str = "text/plain; charset=utf-8";
 
 macro_rules! assets {
     ($($kind:ident $path:literal;)*) => {
@@ -33,23 +32,21 @@ assets! {
     JS "ask.js";
     JS "charts.js";
     JS "dom.js";
+    JS "early.js";
     JS "feed.js";
     JS "health.js";
     SVG "icon.svg";
     JS "live.js";
-    CSS "playground.css";
     JS "playground-controls.js";
     JS "playground-draw.js";
     JS "playground-experiments.js";
     JS "playground-replay.js";
     JS "playground-server.js";
     JS "playground.js";
+    JS "plot.js";
     JS "policy.js";
     JS "rules.js";
     CSS "style.css";
-    JS "theme.js";
-    JS "vendor/uPlot.iife.min.js";
-    TEXT "vendor/uPlot.LICENSE";
 }
 
 /// What the page says where its files are.
@@ -71,9 +68,9 @@ pub(crate) fn page() -> (&'static str, &'static str) {
     (page, build)
 }
 
-/// A file by its name; folders are for those who keep them in order.
+/// A file by its name.
 pub(crate) fn asset(name: &str) -> Option<Asset> {
-    ALL.iter().find(|asset| asset.path.rsplit('/').next() == Some(name)).copied()
+    ALL.iter().find(|asset| asset.path == name).copied()
 }
 
 #[cfg(test)]
@@ -83,8 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// What somebody with a slow line loads, all views and the licence included.
-    const BYTES_MAX: usize = 150_000;
+    /// What somebody with a slow line loads, all views included.
+    const BYTES_MAX: usize = 110_000;
 
     #[test]
     fn all_of_it_is_small() {
@@ -96,12 +93,10 @@ mod tests {
     fn every_file_of_the_folder_is_served() {
         let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("web");
         let mut there = Vec::new();
-        for folder in ["", "vendor/"] {
-            for file in fs::read_dir(web.join(folder)).unwrap().map(Result::unwrap) {
-                let name = file.file_name().into_string().unwrap();
-                if file.file_type().unwrap().is_file() && name != "index.html" {
-                    there.push(format!("{folder}{name}"));
-                }
+        for file in fs::read_dir(web).unwrap().map(Result::unwrap) {
+            let name = file.file_name().into_string().unwrap();
+            if name != "index.html" {
+                there.push(name);
             }
         }
         there.sort_unstable_by_key(|path| path.to_lowercase());
@@ -112,9 +107,7 @@ mod tests {
 
     #[test]
     fn nothing_makes_markup_of_what_it_is_given_and_nothing_is_inline() {
-        for asset in
-            ALL.iter().filter(|asset| asset.kind == JS && !asset.path.starts_with("vendor/"))
-        {
+        for asset in ALL.iter().filter(|asset| asset.kind == JS) {
             let code = std::str::from_utf8(asset.content).unwrap();
             for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
             {

@@ -58,8 +58,8 @@ impl Feed {
         kept.state = state;
     }
 
-    /// A place for another watcher.
-    pub(crate) fn watch(&self) -> Result<Watching, NoPlace> {
+    /// A place for another watcher, who is told these policies, as JSON, at the beginning.
+    pub(crate) fn watch(&self, policies: &str) -> Result<Watching, NoPlace> {
         let mut kept = self.lock();
         kept.watchers.retain(|watcher| !watcher.is_closed());
         // Before the first second is over there is nothing to begin with.
@@ -70,7 +70,9 @@ impl Feed {
         kept.watchers.push(sender);
         let history: Vec<_> = kept.history.iter().map(String::as_str).collect();
         let history = history.join(",");
-        let snapshot = format!(r#"{{"history":[{history}],"state":{}}}"#, kept.state);
+        let state = &kept.state;
+        let snapshot =
+            format!(r#"{{"history":[{history}],"policies":{policies},"state":{state}}}"#);
         Ok(Watching { first: Some(event("snapshot", &snapshot)), next })
     }
 
@@ -143,9 +145,10 @@ mod tests {
     #[test]
     fn whoever_comes_sees_what_was_and_then_each_second_once() {
         let feed = fed(3);
-        let mut watching = feed.watch().unwrap();
+        let mut watching = feed.watch("{}").unwrap();
         let (name, snapshot) = next(&mut watching).0.unwrap();
         assert_eq!(name, "snapshot");
+        assert_eq!(snapshot["policies"], serde_json::json!({}));
         assert_eq!(snapshot["history"], serde_json::json!([{"t": 0}, {"t": 1}, {"t": 2}]));
         assert_eq!(next(&mut watching), (None, true));
         feed.publish(r#"{"t":3}"#.to_owned(), "{}".to_owned());
@@ -157,7 +160,7 @@ mod tests {
     #[test]
     fn five_minutes_are_remembered_and_no_more() {
         let feed = fed(HISTORY_SECONDS + 50);
-        let (_, snapshot) = next(&mut feed.watch().unwrap()).0.unwrap();
+        let (_, snapshot) = next(&mut feed.watch("{}").unwrap()).0.unwrap();
         let history = snapshot["history"].as_array().unwrap();
         assert_eq!((history.len(), &history[0]["t"]), (HISTORY_SECONDS, &Value::from(50)));
     }
@@ -165,7 +168,7 @@ mod tests {
     #[test]
     fn who_takes_nothing_is_dropped_and_the_others_are_not() {
         let feed = fed(1);
-        let (mut slow, mut quick) = (feed.watch().unwrap(), feed.watch().unwrap());
+        let (mut slow, mut quick) = (feed.watch("{}").unwrap(), feed.watch("{}").unwrap());
         next(&mut quick);
         for t in 0..=WAITING_MAX {
             feed.publish(format!(r#"{{"t":{t}}}"#), "{}".to_owned());
@@ -182,17 +185,17 @@ mod tests {
     #[test]
     fn places_are_bounded_and_come_back() {
         let feed = fed(1);
-        let mut all: Vec<_> = (0..WATCHERS_MAX).map(|_| feed.watch().unwrap()).collect();
-        assert_eq!(feed.watch().unwrap_err(), NoPlace);
+        let mut all: Vec<_> = (0..WATCHERS_MAX).map(|_| feed.watch("{}").unwrap()).collect();
+        assert_eq!(feed.watch("{}").unwrap_err(), NoPlace);
         all.pop();
-        assert!(feed.watch().is_ok());
+        assert!(feed.watch("{}").is_ok());
     }
 
     #[test]
     fn nothing_is_written_for_nobody() {
         let feed = fed(HISTORY_SECONDS);
         assert_eq!(feed.watchers(), 0);
-        drop(feed.watch().unwrap());
+        drop(feed.watch("{}").unwrap());
         feed.publish("{}".to_owned(), "{}".to_owned());
         assert!(feed.lock().watchers.is_empty(), "who left is forgotten");
     }
@@ -200,10 +203,10 @@ mod tests {
     #[test]
     fn the_end_is_the_end() {
         let feed = fed(1);
-        let mut watching = feed.watch().unwrap();
+        let mut watching = feed.watch("{}").unwrap();
         next(&mut watching);
         feed.close();
         assert_eq!(next(&mut watching), (None, false));
-        assert_eq!(feed.watch().unwrap_err(), NoPlace);
+        assert_eq!(feed.watch("{}").unwrap_err(), NoPlace);
     }
 }

@@ -176,6 +176,22 @@ fn the_page_outlives_its_server() {
     let expected = [
         "a server that is gone is told",
         "one that is back is found, and what was missed is a gap",
+        "who looks away gives back the place, and misses nothing",
+        "a server that has no place for it, or says nothing, is told",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_page_takes_any_name_and_any_configuration() {
+    let binary = env!("CARGO_BIN_EXE_tidegate");
+    let folder = Folder::new();
+    let config = folder.path("tidegate.yaml");
+    let said = node(&["dashboard_odd.mjs", "browser.mjs"], &[binary, &config]);
+    let expected = [
+        "policies and keys may be called anything",
+        "a name that nobody has is told to be one",
+        "another configuration is seen at once",
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
 use serde::Serialize;
 use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView};
@@ -51,11 +50,14 @@ enum Extra {
 }
 
 /// The answer to `GET /v1/policies`.
-pub(super) fn render(snapshot: &Snapshot) -> ([(HeaderName, &'static str); 1], Bytes) {
+pub(super) fn render(snapshot: &Snapshot) -> ([(HeaderName, &'static str); 1], String) {
+    ([(CONTENT_TYPE, "application/json")], rendered(snapshot))
+}
+
+pub(super) fn rendered(snapshot: &Snapshot) -> String {
     let shown: BTreeMap<_, _> =
         snapshot.policies().map(|policy| (policy.name().to_owned(), show(&policy))).collect();
-    let body = serde_json::to_vec(&shown).unwrap_or_default();
-    ([(CONTENT_TYPE, "application/json")], body.into())
+    serde_json::to_string(&shown).unwrap_or_default()
 }
 
 fn show<'a>(policy: &PolicyView<'a>) -> Shown<'a> {

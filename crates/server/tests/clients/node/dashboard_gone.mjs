@@ -30,8 +30,46 @@ try {
   });
   console.log("one that is back is found, and what was missed is a gap");
 
+  // A page that nobody sees takes no place, and has missed nothing when it is seen again.
+  const watchers = async () => {
+    const asked = new AbortController();
+    const reader = (await fetch(`http://${address}/v1/live`, { signal: asked.signal })).body.getReader();
+    const told = JSON.parse(new TextDecoder().decode((await reader.read()).value).match(/^data: (.*)$/m)[1]);
+    asked.abort();
+    return told.state.watchers;
+  };
+  const look = (hidden) => page.evaluate((is) => {
+    Object.defineProperty(document, "hidden", { value: is, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
+  await until("it watches", async () => (await watchers()) === 1);
+  const gaps = async () => (await ticks()).filter((tick) => tick.gap).length;
+  const [known, missed] = [(await ticks()).at(-1).t, await gaps()];
+  await look(true);
+  await until("its place is free", async () => (await watchers()) === 0);
+  await until("seconds go by", async () => Date.now() - known > 4000);
+  await look(false);
+  await until("what happened meanwhile is there", async () => (await ticks()).filter((tick) => tick.t > known).length >= 4);
+  assert.equal(await gaps(), missed);
+  console.log("who looks away gives back the place, and misses nothing");
+
+  // A server that has no place says so, and a connection that is silent is given up.
+  await page.route("**/v1/live", (route) => route.fulfill({ status: 503, json: { detail: "64 watch already" } }));
+  await look(true);
+  await look(false);
+  await page.locator("#banner", { hasText: "64 watch already. Trying again." }).waitFor();
+  await page.unroute("**/v1/live");
+  await page.locator("#link.live").waitFor();
+  await page.route("**/v1/live", () => {});
+  await page.clock.install();
+  await look(true);
+  await look(false);
+  await page.clock.fastForward(11_000);
+  await page.locator("#banner", { hasText: "No word from the server since" }).waitFor();
+  console.log("a server that has no place for it, or says nothing, is told");
+
   // The only complaints are those of the browser about a server that was not there.
-  const others = page.troubles.filter((trouble) => !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/.test(trouble));
+  const others = page.troubles.filter((trouble) => !/503|ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/.test(trouble));
   assert.deepEqual(others, []);
   await server.stop("SIGTERM");
 } finally {

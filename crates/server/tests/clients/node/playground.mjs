@@ -150,6 +150,13 @@ try {
   await says(replay, /^112 of 223 requests would have been denied/);
   assert.equal(new URL(replay.url()).hash, "#/playground/replay?policy=api");
   assert.equal(await command(replay), "tidegate replay access.log -c tidegate.yaml --policy api");
+  // One that is too long, by its bytes, is cut off rather than refused.
+  await replay.getByRole("combobox", { name: "Policy" }).selectOption("");
+  await replay.getByLabel("The policy: a line, or YAML").fill("6/min burst 5");
+  const long = Array.from({ length: 2000 }, (_, n) => line(n % 60, "192.0.2.7", "日".repeat(200))).join("\n");
+  await replay.getByLabel("Access log").evaluate((node, text) => { node.value = text; }, long);
+  await replay.getByRole("button", { name: "Replay" }).click();
+  await says(replay, /^[\d,]+ of 1,[\d,]+ requests would have been denied.* Only the first 1,[\d,]+ lines were used\.$/);
   await close(replay);
   seen("a log is pasted, and whom a policy refuses is seen");
 
