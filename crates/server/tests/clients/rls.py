@@ -129,12 +129,22 @@ def watch_the_end(channel):
     assert list(watching) == []
 
 
+def tell_large(channel):
+    """Tells how a message is refused that is as large as may be, and makes no sense."""
+    try:
+        raw(channel)(bytes((1 << 20) - 6), timeout=10)
+    except grpc.RpcError as error:
+        print(error.code().name)
+
+
 address, *more = sys.argv[1:]
 # Over a Unix socket this client would name the socket's path as the host, which is no host to HTTP.
 options = [("grpc.default_authority", "localhost")] if address.startswith("unix:") else []
 with grpc.insecure_channel(address, options) as connection:
     if more == ["watch"]:
         watch_the_end(connection)
+    elif more == ["large"]:
+        tell_large(connection)
     else:
         service = rls_pb2_grpc.RateLimitServiceStub(connection)
         answers(service)

@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod bench;
+mod bodies;
 mod check;
 mod completions;
 mod config;

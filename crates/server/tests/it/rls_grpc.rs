@@ -16,7 +16,7 @@ pub(crate) fn client(program: &str) -> PathBuf {
     path
 }
 
-fn python(args: &[&str]) -> Command {
+pub(crate) fn python(args: &[&str]) -> Command {
     let mut command = Command::new(client("python"));
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/rls.py")).args(args);
     command

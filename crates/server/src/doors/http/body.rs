@@ -5,27 +5,24 @@ use std::time::Duration;
 use axum::body::Bytes;
 use http_body_util::BodyExt;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 
 use super::problem::Problem;
 use super::request::Object;
+use crate::doors::collect::{Collected, Uncollected, collect};
 use crate::patience::within;
 
 /// Room for one question with many long keys.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 /// Room for a thousand checks with keys of a kilobyte.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// How many kilobytes all bodies may take together that come in more than one piece: many streams fit into a
-/// connection, and many connections into the server.
-static GATHERED_KB: Semaphore = Semaphore::const_new(64 << 10);
-/// What is read and thrown away of a body that is too large, so that its sender gets to read the answer
+/// What is read and thrown away of a body that is not wanted, so that its sender gets to read the answer
 /// instead of a reset connection. Beyond that the connection is closed.
 const DRAIN_BYTES_MAX: usize = 8 << 20;
 /// How long a body may take: a slow one holds a connection, and nothing else.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the body of one question whole.
-pub(super) async fn read<B>(body: B) -> Result<Bytes, Problem>
+pub(super) async fn read<B>(body: B) -> Result<Collected<'static>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
@@ -33,59 +30,34 @@ where
 }
 
 /// Reads the body of many questions whole.
-pub(super) async fn read_batch<B>(body: B) -> Result<Bytes, Problem>
+pub(crate) async fn read_batch<B>(body: B) -> Result<Collected<'static>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     read_within(body, BATCH_BYTES_MAX).await
 }
 
-async fn read_within<B>(body: B, bytes_max: usize) -> Result<Bytes, Problem>
+async fn read_within<B>(mut body: B, bytes_max: usize) -> Result<Collected<'static>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    let read = within(BODY_TIMEOUT, read_bounded(body, bytes_max)).await;
-    read.unwrap_or_else(|| Err(Problem::body_timeout(BODY_TIMEOUT)))
-}
-
-async fn read_bounded<B>(mut body: B, bytes_max: usize) -> Result<Bytes, Problem>
-where
-    B: hyper::body::Body<Data = Bytes> + Unpin,
-{
-    let mut gathered = None;
-    // Nearly all bodies are one frame, which nobody has to copy.
-    let (mut first, mut more) = (Bytes::new(), Vec::new());
-    while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| Problem::bad_input("the body ended early or was not well framed"))?;
-        let Ok(data) = frame.into_data() else { continue };
-        if first.len() + more.len() + data.len() > bytes_max {
-            drain(body).await;
-            return Err(Problem::body_too_large(bytes_max));
+    let read = within(BODY_TIMEOUT, async {
+        let collected = collect(&mut body, bytes_max).await;
+        if collected.is_err() {
+            drain(&mut body).await;
         }
-        if first.is_empty() {
-            first = data;
-        } else {
-            if gathered.is_none() {
-                let kilobytes = u32::try_from(bytes_max >> 10).unwrap_or(u32::MAX);
-                // Nobody closes it.
-                gathered = GATHERED_KB.acquire_many(kilobytes).await.ok();
-            }
-            more.extend_from_slice(&data);
-        }
-        if body.is_end_stream() {
-            break;
-        }
-    }
-    if more.is_empty() {
-        return Ok(first);
-    }
-    more.splice(..0, first);
-    Ok(more.into())
+        collected
+    });
+    let read = read.await.ok_or_else(|| Problem::body_timeout(BODY_TIMEOUT))?;
+    read.map_err(|why| match why {
+        Uncollected::Broken => Problem::bad_input("the body ended early or was not well framed"),
+        Uncollected::TooLarge => Problem::body_too_large(bytes_max),
+        Uncollected::NoRoom => Problem::no_room(),
+    })
 }
 
 /// Reads to the end or the bound, and keeps nothing.
-async fn drain(mut body: impl hyper::body::Body<Data = Bytes> + Unpin) {
+async fn drain(body: &mut (impl hyper::body::Body<Data = Bytes> + Unpin)) {
     let mut left = DRAIN_BYTES_MAX;
     while let Some(Ok(frame)) = body.frame().await {
         let size = frame.data_ref().map_or(0, Bytes::len);

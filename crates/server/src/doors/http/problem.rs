@@ -77,6 +77,13 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, "urn:tidegate:body-timeout", "Body timeout", &detail)
     }
 
+    /// A body that is one too many, because all together take too much.
+    pub(super) fn no_room() -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let detail = "there are too many large bodies at once: come back in a moment";
+        Self::new(status, "urn:tidegate:overloaded", "Overloaded", detail)
+    }
+
     /// A call that is only answered on this machine.
     pub(super) fn not_local(why: &str) -> Self {
         let detail = format!("this call is only answered on the machine itself: {why}");
@@ -134,6 +141,11 @@ impl Problem {
     /// The field that is to blame, if there is one.
     pub(super) fn field(&self) -> Option<&str> {
         self.field.as_deref()
+    }
+
+    /// What is wrong, for those who are told in plain text.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
     }
 
     pub(crate) fn status(&self) -> StatusCode {

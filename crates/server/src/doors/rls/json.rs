@@ -4,9 +4,8 @@ mod read;
 mod write;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
@@ -18,13 +17,9 @@ use self::read::JsonRequest;
 use self::write::JsonRuling;
 use super::answer::Code;
 use super::decide::{Asker, Trouble, decide};
+use crate::doors::http::read_batch;
 use crate::gate::Gate;
 use crate::metrics::DoorName;
-
-/// As large as a request over gRPC may be.
-const BODY_BYTES_MAX: usize = 1 << 20;
-/// How long a body may take.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why there is no answer: plain text, as those who call it expect.
 type Refusal = (StatusCode, String);
@@ -38,10 +33,8 @@ where
 }
 
 async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, Refusal> {
-    let body = tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await;
-    let body =
-        body.map_err(|_| (StatusCode::REQUEST_TIMEOUT, "the body took too long\n".to_owned()))?;
-    let body = body.map_err(|error| bad(&error.to_string()))?;
+    let body = read_batch(body).await;
+    let body = body.map_err(|problem| (problem.status(), format!("{}\n", problem.detail())))?;
     let json: JsonRequest<'_> =
         serde_json::from_slice(&body).map_err(|error| bad(&error.to_string()))?;
     let snapshot = gate.now();

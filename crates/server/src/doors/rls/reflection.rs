@@ -12,6 +12,8 @@ use tonic::body::Body;
 use tonic_reflection::server::Builder;
 use tower_service::Service as _;
 
+use super::service::NAME_BYTES_MAX;
+
 /// What all of this is about.
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
@@ -42,6 +44,7 @@ pub(super) struct Reflection {
 macro_rules! method {
     ($server:expr) => {{
         let server = $server.map_err(|error| SchemaError(error.to_string()))?;
+        let server = server.max_decoding_message_size(NAME_BYTES_MAX);
         Box::new(move |request| -> Answering {
             let mut server = server.clone();
             Box::pin(async move {

@@ -5,6 +5,7 @@ mod call;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, Response, StatusCode};
@@ -16,6 +17,7 @@ use tonic_prost::ProstCodec;
 use self::call::{Call, RlsCodec};
 use super::health::{Check, Watch};
 use super::reflection::{Reflection, SchemaError};
+use crate::doors::collect::{Collected, Uncollected, collect};
 use crate::gate::Gate;
 use crate::logs::trace::Trace;
 use crate::patience::within;
@@ -26,6 +28,10 @@ const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// Room for 64 descriptors of 64 entries with long values.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// What gRPC puts before a message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+/// Room for a name, which is all that the other methods are asked.
+pub(super) const NAME_BYTES_MAX: usize = 4 << 10;
 /// How long a call may take, its message included, whatever the caller says: a slow one holds its place, and no more.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -66,9 +72,7 @@ impl ServiceOfConnection {
             return Box::pin(self.answer_other(request)).await;
         }
         let trace = Trace::of(request.headers());
-        let call = Call { gate: self.shared.gate.clone() };
-        let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let answer = within(CALL_TIMEOUT, grpc.unary(call, request));
+        let answer = within(CALL_TIMEOUT, self.should_rate_limit(request));
         let answer = match trace {
             // In a box, as below.
             Some(trace) => Box::pin(trace.around(answer)).await,
@@ -77,19 +81,32 @@ impl ServiceOfConnection {
         answer.unwrap_or_else(too_slow)
     }
 
+    /// Answers what is asked all the time. Room for the message is held until then.
+    async fn should_rate_limit(&self, request: Request<Incoming>) -> Response<Body> {
+        let (head, mut body) = request.into_parts();
+        let Collected { bytes, room: _held } =
+            match collect(&mut body, PREFIX_BYTES + MESSAGE_BYTES_MAX).await {
+                Ok(collected) => collected,
+                Err(why) => return uncollected(why).into_http(),
+            };
+        let call = Call { gate: self.shared.gate.clone() };
+        let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        grpc.unary(call, Request::from_parts(head, Full::new(bytes))).await
+    }
+
     async fn answer_other(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
         let ending = self.ending.clone();
         match path {
             HEALTH_CHECK => {
                 let mut grpc =
-                    Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+                    Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
                 let answer = within(CALL_TIMEOUT, grpc.unary(Check(ending), request)).await;
                 answer.unwrap_or_else(too_slow)
             }
             HEALTH_WATCH => {
                 let mut grpc =
-                    Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+                    Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
                 let answer = within(CALL_TIMEOUT, grpc.server_streaming(Watch(ending), request));
                 answer.await.unwrap_or_else(too_slow)
             }
@@ -108,6 +125,18 @@ impl ServiceOfConnection {
 fn is_grpc(request: &Request<Incoming>) -> bool {
     let kind = request.headers().get(CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn uncollected(why: Uncollected) -> Status {
+    match why {
+        Uncollected::Broken => Status::cancelled("the message ended early"),
+        Uncollected::TooLarge => Status::out_of_range(format!(
+            "the message is too large: it may have {MESSAGE_BYTES_MAX} bytes"
+        )),
+        Uncollected::NoRoom => Status::resource_exhausted(
+            "there are too many large messages at once: come back in a moment",
+        ),
+    }
 }
 
 fn too_slow() -> Response<Body> {
