@@ -355,6 +355,33 @@ fn native_policies_are_asked_by_name() {
     }
 }
 
+#[test]
+fn a_request_with_one_bad_descriptor_charges_none_of_the_others() {
+    for atomic in ["true", "false"] {
+        let args = ["serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+        let server = Server::start_with(&[&args[..], &["--envoy-atomic", atomic]].concat());
+        let good = descriptor("policy=login,user=ann");
+        for (bad, hits) in [
+            ("policy=nope,user=ann", json!({})),
+            ("policy=nope,user=ann", json!({"hitsAddend": 1, "isNegativeHits": true})),
+            ("policy=nope,user=ann", json!({"hitsAddend": 0})),
+            ("policy=export,user=ann", json!({})),
+            ("policy=export,user=ann", json!({"hitsAddend": 1, "isNegativeHits": true})),
+            ("policy=report,user=ann", json!({})),
+            ("policy=signup,ip=192.0.2.1", json!({"hitsAddend": 1, "isNegativeHits": true})),
+        ] {
+            let mut bad = descriptor(bad);
+            bad.as_object_mut().unwrap().extend(hits.as_object().unwrap().clone());
+            let request = json!({"domain": "tidegate", "descriptors": [good, bad]});
+            assert_eq!(ask_for(&server, &request).0, 400, "{bad}");
+            assert_eq!(server.remaining("login", "ann"), 5, "{atomic}: {bad}");
+        }
+        let request = json!({"domain": "tidegate", "descriptors": [good, good]});
+        assert_eq!(ask_for(&server, &request).0, 200);
+        assert_eq!(server.remaining("login", "ann"), 3, "what makes sense is charged");
+    }
+}
+
 /// What a start with these files says.
 fn refused(files: &[(&str, &str)]) -> String {
     let rules = Rules::new(files);

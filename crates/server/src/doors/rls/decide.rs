@@ -59,13 +59,19 @@ impl<'a> Deciding<'a> {
             });
             counted.filter(|(_, counted)| wanted(counted)).collect()
         };
+        let (all, bound) =
+            (those(|_| true), those(|it| it.role == Role::Binds && it.hits.spends()));
+        // One step looks at all by itself before it charges any.
+        if !self.manner.is_atomic || bound.len() < all.len() {
+            self.asker.validate(&all)?;
+        }
         self.look(&those(|it| it.hits == Hits::Peek)).await?;
         self.refused = self.is_over(targets, Role::Binds);
         let quotas = those(|it| it.role == Role::Quota && it.hits.spends());
         let takes = !self.refused || !self.manner.is_atomic;
         self.take_each(&quotas).await?;
         self.refused |= self.is_over(targets, Role::Quota);
-        self.take_together(&those(|it| it.role == Role::Binds && it.hits.spends())).await?;
+        self.take_together(&bound).await?;
         if takes && self.refused && self.manner.is_atomic {
             self.untake(&quotas).await;
         }

@@ -1,7 +1,7 @@
 //! What was asked, whether it came as protobuf or as JSON. Text is borrowed from what was sent.
 
 use smallvec::SmallVec;
-use tidegate::EXACT_MAX;
+use tidegate::{EXACT_MAX, Op};
 
 use crate::envoy::{Entry, Unit};
 
@@ -59,6 +59,15 @@ impl Default for Hits {
 }
 
 impl Hits {
+    /// What the engine is asked to do.
+    pub(super) const fn op(self) -> Op {
+        match self {
+            Self::Spend(_) => Op::Take,
+            Self::Peek => Op::Peek,
+            Self::GiveBack(_) => Op::Refund,
+        }
+    }
+
     pub(super) const fn spends(&self) -> bool {
         matches!(self, Self::Spend(_))
     }

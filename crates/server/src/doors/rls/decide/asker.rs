@@ -77,6 +77,15 @@ impl<'a> Asker<'a> {
         }
     }
 
+    /// Whether all have an answer, without asking: what is asked in several steps is not charged in the first of them
+    /// if a later one makes no sense.
+    pub(super) fn validate(&self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+        let valid = asked.iter().try_for_each(|(_, counted)| {
+            self.engine.validate(&counted.check(cost(counted)), counted.hits.op())
+        });
+        valid.map_err(|error| Trouble::of(&error))
+    }
+
     /// Spends all or nothing, in one atomic step.
     pub(super) async fn together(
         &mut self,
