@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 use crate::demo;
 use crate::doors::resp::{RespBounds, RespDoor};
 use crate::gate::Gate;
-use crate::listen::{Address, Listener};
-use crate::server::{self, Bounds};
+use crate::listen::{Address, Listener, Peer};
+use crate::server::{self, Bounds, Door, Ending};
+use crate::tls::clogged;
 
 const SHORT: Duration = Duration::from_millis(50);
 /// Far more than anything here takes, also on a busy machine.
@@ -132,4 +133,14 @@ async fn thousands_of_questions_at_once_are_answered_in_order() {
     stream.write_all((sent + "QUIT\r\n").as_bytes()).await.unwrap();
     let reply = String::from_utf8(read_to_end(&mut stream).await).unwrap();
     assert_eq!(reply, expected + "+OK\r\n");
+}
+
+#[tokio::test]
+async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
+    let gate = Gate::new(demo::snapshot());
+    let (stream, client) = clogged::connection().await;
+    let door = RespDoor::new(gate.clone(), None, patient());
+    tokio::spawn(door.serve(stream, Peer::Unix, Ending::never()));
+    let said = client.hears(&gate, "TG.CHECK login ann 5\r\n").await;
+    assert!(said.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{said}");
 }
