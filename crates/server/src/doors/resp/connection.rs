@@ -149,7 +149,8 @@ impl<'h> Connection<'h> {
 
     /// Says that nothing more will come, and lets the client read what did.
     async fn hang_up(mut self) -> io::Result<()> {
-        self.stream.shutdown().await?;
+        // Over TLS this is a message, which somebody who reads nothing has no room for.
+        timeout(self.house.bounds.write_deadline, self.stream.shutdown()).await??;
         let mut rest = spare::take(FRAME_BYTES_MAX);
         let drained = async {
             let mut read = 0;

@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::{Connection, Session};
 use crate::demo;
 use crate::doors::resp::{RespBounds, RespDoor};
 use crate::gate::Gate;
@@ -143,4 +144,14 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     tokio::spawn(door.serve(stream, Peer::Unix, Ending::never()));
     let said = client.hears(&gate, "TG.CHECK login ann 5\r\n").await;
     assert!(said.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{said}");
+}
+
+#[tokio::test]
+async fn who_never_reads_is_not_said_goodbye_to_for_ever() {
+    let bounds = RespBounds { write_deadline: SHORT, ..patient() };
+    let door = RespDoor::new(Gate::new(demo::snapshot()), None, bounds);
+    let (stream, _client) = clogged::connection().await;
+    let leaving = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).hang_up();
+    let left = tokio::time::timeout(LONG, leaving).await.expect("still open");
+    assert_eq!(left.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
 }
