@@ -119,7 +119,7 @@ mod tests {
             assert!(!code.contains("/**"), "{}", asset.path);
             // What is in several lines would be sent as another text.
             let is_whole =
-                |line: &str| line.matches('`').count() % 2 == 0 || line.contains("\"`\"");
+                |line: &str| line.matches('`').count().is_multiple_of(2) || line.contains("\"`\"");
             assert!(code.lines().all(is_whole), "{}", asset.path);
         }
     }
