@@ -54,6 +54,18 @@ fn a_request_reaches_the_upstream_and_its_answer_comes_back() {
 }
 
 #[test]
+fn cookies_that_came_in_pieces_are_passed_on_in_one_line() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
+    let url = proxy.url("/");
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        let args = [version, "-H", "cookie: a=1", "-H", "cookie: session=x; b=2", &url];
+        let told = serde_json::from_str(&curl(&args)).unwrap();
+        assert_eq!(received(&told, "cookie"), ["a=1; session=x; b=2"], "{version}");
+    }
+}
+
+#[test]
 fn bodies_without_a_length_arrive_whole() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
