@@ -197,6 +197,8 @@ mod tests {
             ("/x/../a?", "/a?"),
             ("http://h/a", "/a"),
             ("/%7Eann", "/~ann"),
+            ("/a;b=c/d%3Be?f;g", "/a;b=c/d%3Be?f;g"),
+            ("//a;b", "/a;b"),
         ] {
             let uri: Uri = sent.parse().unwrap();
             let path = Path::read(uri.path()).unwrap();
