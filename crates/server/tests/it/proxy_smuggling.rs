@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::programs::curl;
 use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head};
-use crate::support::Folder;
+use crate::support::{Folder, Reply};
 
 /// Says what it was sent, byte by byte, and answers each head that it finds.
 fn recorder() -> (std::net::SocketAddr, Arc<Mutex<String>>) {
@@ -107,6 +107,25 @@ fn chunks_that_are_framed_badly_never_end_a_request() {
     }
 }
 
+/// Its name ends here with the header, so that the upstream would take what is coded for what is meant.
+#[test]
+fn a_body_that_is_coded_in_more_than_chunks_is_refused() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let proxy = Proxy::start(&folder, &origin.url(), "", "");
+    for (coding, status, passed_on) in [
+        ("gzip, chunked", 400, 0),
+        ("identity, chunked", 400, 0),
+        ("chunked, chunked", 400, 0),
+        ("gzip\r\nTransfer-Encoding: chunked", 400, 0),
+        ("Chunked", 200, 1),
+    ] {
+        let framed = format!("Transfer-Encoding: {coding}\r\n\r\n2\r\nok\r\n0\r\n\r\n");
+        let sent = format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{framed}");
+        let answer = Reply::read(&proxy.raw(sent.as_bytes()));
+        assert_eq!((answer.status, origin.requests()), (status, passed_on), "{coding}: {answer:?}");
+    }
+}
+
 /// RFC 9112, 6.3: chunks win, the length must not be passed on, and the connection ends with it.
 #[test]
 fn of_two_ways_to_frame_a_body_one_is_passed_on_and_the_connection_ends() {
@@ -179,6 +198,7 @@ fn answers_that_are_framed_badly_are_no_answers() {
 #[test]
 fn an_answer_that_is_framed_twice_has_the_length_of_its_chunks() {
     let folder = Folder::new();
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     let origin = by_hand(|mut stream| {
         read_head(&mut stream);
         let framed =
