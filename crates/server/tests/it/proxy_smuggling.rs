@@ -172,6 +172,23 @@ fn what_is_behind_a_body_is_another_request_with_a_limit_of_its_own() {
     }
 }
 
+/// Who asks CGI or WSGI for `X-Forwarded-For` gets `X_Forwarded_For` as well, and perhaps what a trailer says.
+#[test]
+fn no_spelling_lets_a_stranger_claim_to_be_somebody_else() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let sent = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\
+        X-Real-IP: claim\r\nX-Original-URL: claim\r\nX-Rewrite-URL: claim\r\nX-Forwarded-Ssl: claim\r\n\
+        X_Forwarded_For: trick\r\nx_real-ip: trick\r\nX_User: mine\r\nTrailer: X-Forwarded-For, X-Sum\r\n\r\n\
+        2\r\nok\r\n0\r\nX-Forwarded-For: trick\r\nX-Sum: mine\r\n\r\n";
+    for (config, claims) in [("", 0), ("client_ip: { trusted_proxies: [127.0.0.1] }", 4)] {
+        let proxy = Proxy::start(&folder, &origin.url(), "", config);
+        let told = Reply::read(&proxy.raw(sent.as_bytes())).json().to_string();
+        for (said, times) in [("claim", claims), ("trick", 0), ("mine", 2)] {
+            assert_eq!(told.matches(said).count(), times, "{said} with {config:?}: {told}");
+        }
+    }
+}
+
 #[test]
 fn answers_that_are_framed_badly_are_no_answers() {
     let folder = Folder::new();
