@@ -20,8 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 
 pub(crate) use self::line::{Held, Line};
-pub(crate) use self::patient::Alarm;
-use self::patient::Patient;
+pub(crate) use self::patient::{Alarm, Patient, Waits};
 use crate::gather::Gathering;
 use crate::listen::{Peer, Stream};
 use crate::server::Ending;
@@ -115,7 +114,8 @@ pub(crate) async fn serve<A: Answers>(
 ) {
     let line = Arc::new(Line::default());
     let caller = Caller { peer, is_tls: stream.is_tls(), line: line.clone() };
-    let patient = Patient::new(stream, unread, line.clone(), bounds);
+    let waits = Waits { head: bounds.head_timeout, write: bounds.write_timeout };
+    let patient = Patient::new(stream, unread, line.clone(), waits);
     // HTTP/1.1 has one answer at a time.
     let stream = Gathering::only_if(patient, Patient::is_http2);
     // One count of references per request, not one for each of these.

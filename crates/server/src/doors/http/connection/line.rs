@@ -51,7 +51,7 @@ impl Line {
         is_idle
     }
 
-    pub(super) fn is_http2(&self) -> bool {
+    pub(crate) fn is_http2(&self) -> bool {
         self.is_http2.load(Relaxed)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -61,9 +61,31 @@ async fn until_closed(addr: SocketAddr, head: impl AsRef<[u8]>) -> String {
 #[tokio::test]
 async fn a_head_that_never_ends_is_cut_off() {
     let server = start(hello(), SHORT).await;
-    for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n"] {
+    for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n", "PRI * HTTP/2.0\r\n"] {
         let answer = until_closed(server.addr, head).await;
         assert!(!answer.contains("hello"), "{head:?} got {answer:?}");
+    }
+}
+
+/// How HTTP/2 begins.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[tokio::test]
+async fn http2_is_known_by_its_whole_beginning_however_that_is_cut() {
+    let waits = Waits { head: SHORT.1.head_timeout, write: SHORT.1.write_timeout };
+    for (cut, last, is_http2) in
+        (0..HELLO.len()).flat_map(|cut| [(cut, b'\n', true), (cut, b'x', false)])
+    {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let line = Arc::new(Line::default());
+        let (first, rest) = HELLO.split_at(cut);
+        let mut patient = Patient::new(Stream::Unix(server), first.to_vec(), line.clone(), waits);
+        client.write_all(&rest[..rest.len() - 1]).await.unwrap();
+        client.write_all(&[last]).await.unwrap();
+        patient.read_exact(&mut vec![0; HELLO.len() - 1]).await.unwrap();
+        assert!(!line.is_http2(), "cut at {cut}, and not all there");
+        patient.read_exact(&mut [0]).await.unwrap();
+        assert_eq!(line.is_http2(), is_http2, "cut at {cut}, ends in {last}");
     }
 }
 
