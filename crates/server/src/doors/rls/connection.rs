@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::service::Service;
 use super::spawn::Eager;
-use crate::doors::http::connection::{Line, Patient, Waits};
+use crate::doors::http::connection::{Line, Patient, Pieces, Waits};
 use crate::gather::Gathering;
 use crate::listen::{Peer, Stream};
 use crate::server::{Door, Ending};
@@ -86,30 +86,38 @@ impl GrpcDoor {
 impl Door for GrpcDoor {
     async fn serve(self, stream: Stream, _: Peer, mut ending: Ending) {
         let service = self.service.for_connection(ending.clone());
-        let service = service_fn(move |request| {
-            let answer = service.clone().answer(request);
-            async { Ok::<_, Infallible>(answer.await) }
-        });
         let line = Arc::new(Line::default());
+        let watched = line.clone();
+        let service = service_fn(move |request| {
+            let (answer, line) = (service.clone().answer(request), watched.clone());
+            async { Ok::<_, Infallible>(answer.await.map(|body| Pieces::new(body, Some(line)))) }
+        });
         // Pings find out whether a peer is there, but only once it has begun to speak.
         let patient = Patient::new(stream, Vec::new(), line.clone(), self.waits);
         let stream = Gathering::new(patient);
         let io = TokioIo::new(stream.clone());
         let mut connection = pin!(self.http.serve_connection(io, service));
-        // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
-        // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
-        let leave = async {
-            if ending.is_farewell() { ending.closing().await } else { ending.farewell().await }
-        };
-        let ended = tokio::select! {
-            ended = stream.turns(connection.as_mut()) => ended,
-            () = leave => {
-                connection.as_mut().graceful_shutdown();
-                tokio::select! {
-                    ended = stream.turns(connection) => ended,
-                    () = closing_in_silence(&mut ending, &line) => Ok(()),
+        let ended = async {
+            // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
+            // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
+            let leave = async {
+                if ending.is_farewell() { ending.closing().await } else { ending.farewell().await }
+            };
+            tokio::select! {
+                ended = stream.turns(connection.as_mut()) => ended,
+                () = leave => {
+                    connection.as_mut().graceful_shutdown();
+                    tokio::select! {
+                        ended = stream.turns(connection) => ended,
+                        () = closing_in_silence(&mut ending, &line) => Ok(()),
+                    }
                 }
             }
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = ended => ended.map_err(|error| error.to_string()),
+            () = line.stalled(self.waits.write) => Err("an answer was not taken".to_owned()),
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "connection ended");
@@ -122,7 +130,7 @@ impl Door for GrpcDoor {
 async fn closing_in_silence(ending: &mut Ending, line: &Line) {
     ending.closing().await;
     if line.is_http2() {
-        pending().await
+        pending::<()>().await;
     }
 }
 

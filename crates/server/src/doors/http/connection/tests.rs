@@ -1,8 +1,11 @@
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::routing::{get, post};
+use hyper::body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -250,6 +253,92 @@ async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
     let mut next = TcpStream::connect(server.addr).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), greeted(&mut next)).await.unwrap();
     drop(deaf);
+}
+
+/// A frame of HTTP/2: length, kind, flags, stream.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// Asks for `/` over HTTP/2, and lets the server send so much of each answer.
+async fn asked(addr: SocketAddr, window: u8) -> TcpStream {
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
+    // `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x`, as HPACK has them.
+    let head = frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'x']);
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(&[HELLO, &settings, &head].concat()).await.unwrap();
+    stream
+}
+
+/// A piece of an answer that says when nobody has it any more.
+struct Kept(mpsc::Sender<()>);
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        b"hello"
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.try_send(());
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_http2_that_nobody_takes_is_not_kept_for_ever() {
+    let (gone, mut is_gone) = mpsc::channel(9);
+    let kept = async move || axum::body::Body::from(Bytes::from_owner(Kept(gone.clone())));
+    let short = Duration::from_millis(50);
+    let times = HttpBounds { write_timeout: short, idle_timeout: short / 5, ..SHORT.1 };
+    let server = start(Router::new().route("/", get(kept)), (SHORT.0, times)).await;
+    // Before it is HTTP/2's, and after; with nothing new to be asked meanwhile.
+    for window in [0, 1] {
+        is_closed(&mut asked(server.addr, window).await).await;
+        tokio::time::timeout(Duration::from_secs(5), is_gone.recv()).await.expect("still kept");
+    }
+}
+
+/// A body whose pieces come when they come.
+struct Paused(mpsc::Receiver<&'static str>);
+
+impl Body for Paused {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|piece| Some(Ok(Frame::data(Bytes::from(piece?)))))
+    }
+}
+
+async fn read_until(stream: &mut TcpStream, end: &str) {
+    let mut said = Vec::new();
+    while !said.windows(end.len()).any(|window| window == end.as_bytes()) {
+        let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut said));
+        assert_ne!(read.await.expect("says nothing").unwrap(), 0, "closed");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_http2_may_pause_for_longer_than_its_client() {
+    let (pieces, body) = mpsc::channel(9);
+    let bodies = Arc::new(std::sync::Mutex::new(vec![body]));
+    let paused = get(async move || {
+        let body = bodies.lock().unwrap().pop();
+        body.map_or("hello".into(), |body| axum::body::Body::new(Paused(body)))
+    });
+    let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
+    let server = start(Router::new().route("/", paused), (SHORT.0, times)).await;
+    let mut patient = asked(server.addr, 255).await;
+    pieces.send("first").await.unwrap();
+    read_until(&mut patient, "first").await;
+    is_closed(&mut asked(server.addr, 0).await).await; // and with it as much time has passed
+    pieces.send("second").await.unwrap();
+    read_until(&mut patient, "second").await;
 }
 
 /// Connects again and again, until nobody listens any more; everybody who is let in gets an answer.

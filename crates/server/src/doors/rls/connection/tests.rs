@@ -85,3 +85,36 @@ async fn who_does_not_begin_to_speak_does_not_delay_the_end() {
     tokio::time::timeout(LONG, server.done).await.expect("still waiting").unwrap();
     drop(before);
 }
+
+/// A frame of HTTP/2: length, kind, flags, stream.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// Asks how the server is, and lets it send so much of each answer.
+fn question(window: u8) -> Vec<u8> {
+    let path = "/grpc.health.v1.Health/Check";
+    // `:method: POST`, `:scheme: http`, then names that everybody's table has with values of our own.
+    let head = [
+        &[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()][..],
+        path.as_bytes(),
+        &[0x01, 1, b'x', 0x0f, 0x10, 16],
+        b"application/grpc",
+    ];
+    // `SETTINGS_INITIAL_WINDOW_SIZE`; an empty message after its length.
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
+    let hello = &HELLO[..24];
+    [hello, &settings, &frame(1, 4, 1, &head.concat()), &frame(0, 1, 1, &[0; 5])].concat()
+}
+
+#[tokio::test]
+async fn who_takes_nothing_of_an_answer_is_cut_off_and_who_takes_it_stays() {
+    let server = start(Waits { head: LONG, write: SHORT }).await;
+    let mut taking = connected(&server, &question(255)).await;
+    assert!(is_alive(&mut taking).await);
+    for window in [0, 1] {
+        until_closed(&mut connected(&server, &question(window)).await).await;
+    }
+    assert!(is_alive(&mut taking).await);
+}
