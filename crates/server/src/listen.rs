@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsStream;
+
+use crate::patience::within;
 
 /// Where to listen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -237,6 +240,17 @@ impl Stream {
                 (inner, _) => Box::pin(inner.readable()).await,
             },
         }
+    }
+
+    /// Writes all of it: at once if the other end takes it, and otherwise for at most so long.
+    pub(crate) async fn send(&mut self, bytes: &[u8], at_most: Duration) -> io::Result<()> {
+        let sent = async {
+            self.write_all(bytes).await?;
+            // TLS takes more than the kernel does, and keeps the rest until somebody asks. Nothing to do for the others.
+            self.flush().await
+        };
+        let late = || Err(io::ErrorKind::TimedOut.into());
+        within(at_most, sent).await.unwrap_or_else(late)
     }
 }
 

@@ -76,6 +76,14 @@ impl Ending {
         // An error means that the server itself is gone.
         let _ = self.phase.wait_for(|phase| *phase >= Phase::Closing).await;
     }
+
+    /// One that does not come, for connections that no server accepted.
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        let (phase, ending) = watch::channel(Phase::Serving);
+        std::mem::forget(phase);
+        Self { phase: ending, is_farewell: Arc::default() }
+    }
 }
 
 /// Serves until `stop` is ready, then ends without failing anybody. What `stop` says is how long newcomers are served at

@@ -69,26 +69,26 @@ impl Acceptor {
     ) -> Result<Arc<Self>, String> {
         let stamps = files.stamps();
         let loaded = Loaded { config: Arc::new(files.load(protocols)?), stamps };
-        let next_look_us = AtomicU64::new(SystemClock.now().as_micros() + LOOK_EVERY_US);
+        let next_look_us = AtomicU64::new(SystemClock.steady_us() + LOOK_EVERY_US);
         let current = ArcSwap::from_pointee(loaded);
         Ok(Arc::new(Self { files, protocols, current, next_look_us }))
     }
 
     /// Shakes hands with a client. Takes as long as the client does.
     pub(crate) async fn accept(&self, stream: Stream) -> io::Result<Stream> {
-        self.look();
+        self.look(SystemClock.steady_us());
         let config = self.current.load().config.clone();
         let stream = TlsAcceptor::from(config).accept(stream).await?;
         Ok(Stream::Tls(Box::new(stream.into())))
     }
 
     /// Reads the files again if they have changed, but not with every connection.
-    fn look(&self) {
-        let (now, next) = (SystemClock.now().as_micros(), self.next_look_us.load(Relaxed));
-        let mine = now >= next
+    fn look(&self, now_us: u64) {
+        let next_us = self.next_look_us.load(Relaxed);
+        let mine = now_us >= next_us
             && self
                 .next_look_us
-                .compare_exchange(next, now + LOOK_EVERY_US, Relaxed, Relaxed)
+                .compare_exchange(next_us, now_us + LOOK_EVERY_US, Relaxed, Relaxed)
                 .is_ok();
         if mine {
             self.reload();
@@ -170,5 +170,7 @@ fn told(path: &Path, what: &(impl fmt::Display + ?Sized)) -> String {
     format!("{}: {what}", path.display())
 }
 
+#[cfg(test)]
+pub(crate) mod clogged;
 #[cfg(test)]
 mod tests;

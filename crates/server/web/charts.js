@@ -1,7 +1,7 @@
 // Charts for everybody: a picture for the eyes, a sentence and a table for the ears.
 
 import { clock, figure, make, say } from "./dom.js";
-import { css, plot, runs, SECONDS } from "./plot.js";
+import { css, plot, SECONDS } from "./plot.js";
 
 const SERIES = ["--series-1", "--series-2", "--series-3", "--series-4", "--series-5", "--series-6"];
 /** More rows than that nobody reads. */
@@ -17,7 +17,7 @@ const HEIGHT = 190;
 export function lines(element, { title, series, x, unit = "", time = true, height = HEIGHT, fill = true, max }) {
   const looks = series.map(({ label, colour }, index) => ({ label, colour: colour ?? SERIES[index % SERIES.length] }));
   const values = looks.map(() => make("b"));
-  const canvas = make("canvas", { role: "img" });
+  const canvas = make("div", { className: "canvas", role: "img" });
   const table = make("table", { className: "figures" });
   const details = make("details", {}, make("summary", { textContent: "As a table" }), make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": `${title}, as a table` }, table));
   const legend = make("ul", { className: "legend" }, looks.map(({ label, colour }, index) => {
@@ -142,7 +142,13 @@ export function spark(element, { colours = ["--allowed", "--denied"], width = 12
       pen.strokeStyle = css(isFlat ? "--line" : colours[index]);
       const left = (at) => (points - values.length + at + 1) / points * canvas.width;
       const top = (value) => canvas.height - 2 - value / most * (canvas.height - 4);
-      for (const { line } of runs(values, left, top, canvas.height)) pen.stroke(line);
+      let isDown = false;
+      pen.beginPath();
+      values.forEach((value, at) => {
+        if (value !== null) pen[isDown ? "lineTo" : "moveTo"](left(at), top(value));
+        isDown = value !== null;
+      });
+      pen.stroke();
     });
   }
   document.addEventListener("themechange", draw);

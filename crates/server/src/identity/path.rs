@@ -4,9 +4,14 @@ use std::fmt;
 
 /// A path in its only spelling: no empty or dot segments, no escape that is not needed, the others in capitals.
 ///
-/// An escaped slash and a backslash are slashes, because to many a server they are.
+/// An escaped slash and a backslash are slashes, because to many a server they are. Parameters, what follows a
+/// semicolon in a segment, are forwarded and not counted: some servers drop them, to others they are part of the name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Path(String);
+pub(crate) struct Path {
+    forwarded: String,
+    /// Without parameters, where it has some.
+    bare: Option<String>,
+}
 
 /// A path that different servers would read differently, so that no rule could be trusted to match it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +22,8 @@ pub(crate) enum BadPath {
     Nul,
     /// It goes up across an escaped slash: to some that is a folder up, to others a name.
     Ambiguous,
+    /// It has parameters without a name: to some that is no segment at all, or a folder up.
+    Nameless,
 }
 
 impl Path {
@@ -29,13 +36,14 @@ impl Path {
         let mut segments: Vec<&str> = Vec::new();
         let mut climbs = false;
         for segment in plain.split('/') {
-            match segment {
-                "" | "." => {}
-                ".." => {
+            match (segment, name(segment)) {
+                ("" | ".", _) => {}
+                ("..", _) => {
                     climbs = true;
                     segments.pop();
                 }
-                name => segments.push(name),
+                (_, "" | "." | "..") => return Err(BadPath::Nameless),
+                _ => segments.push(segment),
             }
         }
         if climbs && disguised {
@@ -43,21 +51,38 @@ impl Path {
         }
         let is_folder = matches!(plain.rsplit('/').next(), Some("" | "." | ".."));
         let end = if is_folder && !segments.is_empty() { "/" } else { "" };
-        Ok(Self(format!("/{}{end}", segments.join("/"))))
+        Ok(Self { forwarded: format!("/{}{end}", segments.join("/")), bare: bare(&segments) })
     }
 
     /// As it is to be forwarded.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.forwarded
     }
 
-    /// As it is matched and counted: `/login/` is `/login`, as it is to most servers.
+    pub(crate) const fn has_parameters(&self) -> bool {
+        self.bare.is_some()
+    }
+
+    /// As it is matched and counted: `/login/` and `/login;x=1` are `/login`, as they are to most servers or to some.
     pub(crate) fn counted(&self) -> &str {
-        match self.0.strip_suffix('/') {
-            Some("") | None => &self.0,
+        let path = self.bare.as_ref().unwrap_or(&self.forwarded);
+        match path.strip_suffix('/') {
+            Some("") | None => path,
             Some(rest) => rest,
         }
     }
+}
+
+/// What a segment has before its parameters. Escaped semicolons count too: a proxy behind us may take the escape away.
+fn name(segment: &str) -> &str {
+    let start = [";", "%3B"].iter().filter_map(|mark| segment.find(mark)).min();
+    &segment[..start.unwrap_or(segment.len())]
+}
+
+fn bare(segments: &[&str]) -> Option<String> {
+    let names = segments.iter().map(|segment| name(segment));
+    let has_parameters = names.clone().ne(segments.iter().copied());
+    has_parameters.then(|| names.flat_map(|name| ["/", name]).collect())
 }
 
 /// Takes every escape away that is not needed, and says whether a slash was disguised.
@@ -71,6 +96,7 @@ fn unescaped(sent: &str) -> Result<(String, bool), BadPath> {
                 disguised = true;
                 plain.push('/');
             }
+            b';' if escaped => escape(&mut plain, byte),
             byte => push(&mut plain, byte),
         }
     }
@@ -133,6 +159,7 @@ impl fmt::Display for BadPath {
             Self::Relative => "does not begin with a slash",
             Self::Nul => "has a NUL in it",
             Self::Ambiguous => "goes up across an escaped slash",
+            Self::Nameless => "has a semicolon without a name before it",
         })
     }
 }
@@ -171,6 +198,8 @@ mod tests {
             ("/%zz", "/%25zz"),
             ("/%252F", "/%252F"), // escaped twice, it is only a name
             ("/...", "/..."),
+            ("/a;b=c/d%3be", "/a;b=c/d%3Be"), // a name with a semicolon is not one with parameters
+            ("/a;b/../c", "/c"),
         ] {
             assert_eq!(Path::read(sent).as_ref().map(Path::as_str), Ok(expected), "{sent}");
         }
@@ -187,15 +216,30 @@ mod tests {
             ("/static%2F..%2Fapi", BadPath::Ambiguous),
             ("/static/..%5Capi", BadPath::Ambiguous),
             (r"/static\..\api", BadPath::Ambiguous),
+            ("/static/..;/api", BadPath::Nameless),
+            ("/static/..%3bx=1/api", BadPath::Nameless),
+            ("/static%2F..;/api", BadPath::Nameless),
+            ("/.;/api", BadPath::Nameless),
+            ("/;x/api", BadPath::Nameless),
+            ("/api/;", BadPath::Nameless),
         ] {
             assert_eq!(Path::read(sent), Err(expected), "{sent}");
         }
     }
 
     #[test]
-    fn a_slash_at_the_end_makes_no_other_path() {
-        for (sent, expected) in [("/", "/"), ("/a/", "/a"), ("/a", "/a"), ("/a/b//", "/a/b")] {
-            assert_eq!(Path::read(sent).unwrap().counted(), expected);
+    fn neither_a_slash_at_the_end_nor_parameters_make_another_path() {
+        for (sent, expected) in [
+            ("/", "/"),
+            ("/a/", "/a"),
+            ("/a", "/a"),
+            ("/a/b//", "/a/b"),
+            ("/a;x=1", "/a"),
+            ("/a;x=1;y/", "/a"),
+            ("/a;x/b%3By;z", "/a/b"),
+            ("/a%253Bx", "/a%253Bx"), // escaped twice, it is only a name
+        ] {
+            assert_eq!(Path::read(sent).unwrap().counted(), expected, "{sent}");
         }
     }
 
@@ -219,6 +263,18 @@ mod tests {
             if let Ok(path) = Path::read(&sent) {
                 prop_assert_eq!(Path::read(path.as_str()), Ok(path.clone()));
                 prop_assert!(!path.as_str().contains("//") && path.as_str().is_ascii());
+            }
+        }
+
+        #[test]
+        fn nobody_gets_another_limit_with_parameters(
+            segments in proptest::collection::vec(("[a-z]{1,3}|[.]{0,2}", "((;|%3[bB])[a-z;=.%]{0,5})?"), 1..5),
+        ) {
+            let with: String = segments.iter().flat_map(|(name, more)| ["/", name, more]).collect();
+            let without: String = segments.iter().flat_map(|(name, _)| ["/", name]).collect();
+            if let Ok(path) = Path::read(&with) {
+                let plain = Path::read(&without).unwrap();
+                prop_assert_eq!(path.counted(), plain.counted());
             }
         }
 

@@ -78,3 +78,24 @@ fn a_bad_pair_leaves_the_old_one_in_force_and_a_good_one_replaces_it() {
     acceptor.reload();
     assert!(!Arc::ptr_eq(&old, &config()), "a new pair");
 }
+
+#[test]
+fn files_are_looked_at_by_a_clock_that_nobody_sets() {
+    let folder = Folder::new("tls-look");
+    let files = folder.files();
+    // Also the length of a file changes, however short a time has passed.
+    let write = |(cert, key): (String, String), end: &str| {
+        fs::write(&files.cert, cert + end).unwrap();
+        fs::write(&files.key, key + end).unwrap();
+    };
+    write(pair(), "");
+    let acceptor = Acceptor::new(files.clone(), HTTP).unwrap();
+    let config = || acceptor.current.load().config.clone();
+    let (old, began_us) = (config(), acceptor.next_look_us.load(Relaxed) - LOOK_EVERY_US);
+    assert!(began_us <= SystemClock.steady_us(), "by another clock");
+    write(pair(), "\n");
+    acceptor.look(began_us + LOOK_EVERY_US - 1);
+    assert!(Arc::ptr_eq(&old, &config()), "too early");
+    acceptor.look(began_us + LOOK_EVERY_US);
+    assert!(!Arc::ptr_eq(&old, &config()), "a new pair");
+}

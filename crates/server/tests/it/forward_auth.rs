@@ -61,11 +61,21 @@ fn no_spelling_of_a_path_is_another_path() {
         "/api%2Flogin",
         "/api/%6Cogin",
         "/api/login?x=1",
+        "/api/login;x=1",
+        "/api/login%3bx",
+        "/api;v=2/login;a;b/",
         "http://elsewhere/api/login",
     ] {
         assert_eq!(admitted(&server, "192.0.2.1", &login(uri)), 0, "{uri}");
     }
-    for uri in ["/api/login%00", "/x%2F..%2Fapi%2Flogin"] {
+    for uri in [
+        "/api/login%00",
+        "/x%2F..%2Fapi%2Flogin",
+        "/x/..;/api/login",
+        "/x/..%3B/api/login",
+        "/.;x/api/login",
+        "/;x/api/login",
+    ] {
         assert_eq!(auth(&server, "/v1/auth", "192.0.2.1", &login(uri)).status, 400, "{uri}");
     }
 }

@@ -204,6 +204,7 @@ fn overrides_that_make_no_sense_are_not_kept() {
         ("/api/k", r#"{"limit":"5/s","allow":true}"#, 400, "limit"),
         ("/plan/k", r#"{"limit":"5/s"}"#, 400, "limit"),
         ("/api/k", r#"{"allow":true,"ttl_ms":-1}"#, 400, "ttl_ms"),
+        ("/api/k", r#"{"allow":true,"ttl_ms":0}"#, 400, "ttl_ms"),
         ("/api/k", r#"{"alow":true}"#, 400, "alow"),
     ] {
         let reply = server.send("PUT", &format!("/v1/overrides{path}"), &[], body.as_bytes());

@@ -54,6 +54,18 @@ fn a_request_reaches_the_upstream_and_its_answer_comes_back() {
 }
 
 #[test]
+fn cookies_that_came_in_pieces_are_passed_on_in_one_line() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
+    let url = proxy.url("/");
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        let args = [version, "-H", "cookie: a=1", "-H", "cookie: session=x; b=2", &url];
+        let told = serde_json::from_str(&curl(&args)).unwrap();
+        assert_eq!(received(&told, "cookie"), ["a=1; session=x; b=2"], "{version}");
+    }
+}
+
+#[test]
 fn bodies_without_a_length_arrive_whole() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
@@ -233,9 +245,16 @@ fn routes_decide_by_what_is_passed_on() {
         Reply::read(&proxy.raw(sent.as_bytes())).status
     };
     assert_eq!(ask("POST", "shop.example", "/login", ""), 200);
-    for path in
-        ["/login", "/login/", "//login", "/%6Cogin", "/x/../login", "http://shop.example/login"]
-    {
+    for path in [
+        "/login",
+        "/login/",
+        "//login",
+        "/%6Cogin",
+        "/x/../login",
+        "/login;x=1",
+        "/login%3Bx",
+        "http://shop.example/login",
+    ] {
         assert_eq!(ask("POST", "shop.example", path, ""), 429, "{path}");
     }
     for claim in
@@ -247,6 +266,7 @@ fn routes_decide_by_what_is_passed_on() {
     assert_eq!(ask("POST", "other.example", "/login", ""), 200);
     assert_eq!(ask("POST", "shop.example", "/a%00", ""), 400);
     assert_eq!(ask("POST", "shop.example", "/a%2F..%2Flogin", ""), 400);
+    assert_eq!(ask("POST", "shop.example", "/a/..;/login", ""), 400);
 }
 
 #[test]

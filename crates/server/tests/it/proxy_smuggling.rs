@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::programs::curl;
 use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head};
-use crate::support::Folder;
+use crate::support::{Folder, Reply};
 
 /// Says what it was sent, byte by byte, and answers each head that it finds.
 fn recorder() -> (std::net::SocketAddr, Arc<Mutex<String>>) {
@@ -107,6 +107,25 @@ fn chunks_that_are_framed_badly_never_end_a_request() {
     }
 }
 
+/// Its name ends here with the header, so that the upstream would take what is coded for what is meant.
+#[test]
+fn a_body_that_is_coded_in_more_than_chunks_is_refused() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let proxy = Proxy::start(&folder, &origin.url(), "", "");
+    for (coding, status, passed_on) in [
+        ("gzip, chunked", 400, 0),
+        ("identity, chunked", 400, 0),
+        ("chunked, chunked", 400, 0),
+        ("gzip\r\nTransfer-Encoding: chunked", 400, 0),
+        ("Chunked", 200, 1),
+    ] {
+        let framed = format!("Transfer-Encoding: {coding}\r\n\r\n2\r\nok\r\n0\r\n\r\n");
+        let sent = format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{framed}");
+        let answer = Reply::read(&proxy.raw(sent.as_bytes()));
+        assert_eq!((answer.status, origin.requests()), (status, passed_on), "{coding}: {answer:?}");
+    }
+}
+
 /// RFC 9112, 6.3: chunks win, the length must not be passed on, and the connection ends with it.
 #[test]
 fn of_two_ways_to_frame_a_body_one_is_passed_on_and_the_connection_ends() {
@@ -153,6 +172,23 @@ fn what_is_behind_a_body_is_another_request_with_a_limit_of_its_own() {
     }
 }
 
+/// Who asks CGI or WSGI for `X-Forwarded-For` gets `X_Forwarded_For` as well, and perhaps what a trailer says.
+#[test]
+fn no_spelling_lets_a_stranger_claim_to_be_somebody_else() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let sent = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\
+        X-Real-IP: claim\r\nX-Original-URL: claim\r\nX-Rewrite-URL: claim\r\nX-Forwarded-Ssl: claim\r\n\
+        X_Forwarded_For: trick\r\nx_real-ip: trick\r\nX_User: mine\r\nTrailer: X-Forwarded-For, X-Sum\r\n\r\n\
+        2\r\nok\r\n0\r\nX-Forwarded-For: trick\r\nX-Sum: mine\r\n\r\n";
+    for (config, claims) in [("", 0), ("client_ip: { trusted_proxies: [127.0.0.1] }", 4)] {
+        let proxy = Proxy::start(&folder, &origin.url(), "", config);
+        let told = Reply::read(&proxy.raw(sent.as_bytes())).json().to_string();
+        for (said, times) in [("claim", claims), ("trick", 0), ("mine", 2)] {
+            assert_eq!(told.matches(said).count(), times, "{said} with {config:?}: {told}");
+        }
+    }
+}
+
 #[test]
 fn answers_that_are_framed_badly_are_no_answers() {
     let folder = Folder::new();
@@ -162,6 +198,7 @@ fn answers_that_are_framed_badly_are_no_answers() {
         "HTTP/1.1 200 OK\r\nX-A: b\r\n folded: c\r\nContent-Length: 2\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 2\r\n\r\nok",
         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX-A: b\0\r\n\r\n",
         "HTTP/1.1 99 Odd\r\n\r\n",
         "\r\n\r\n",
@@ -180,10 +217,11 @@ fn answers_that_are_framed_badly_are_no_answers() {
 fn an_answer_that_is_framed_twice_has_the_length_of_its_chunks() {
     let folder = Folder::new();
     let origin = by_hand(|mut stream| {
-        read_head(&mut stream);
-        let framed =
-            "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
-        stream.write_all(format!("HTTP/1.1 200 OK\r\n{framed}").as_bytes()).unwrap();
+        while !read_head(&mut stream).is_empty() {
+            let framed =
+                "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{framed}").as_bytes()).unwrap();
+        }
     });
     let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
     assert_eq!(curl(&[&proxy.url("/")]), "hello");

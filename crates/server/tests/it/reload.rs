@@ -44,14 +44,18 @@ fn a_bad_file_is_refused_whole_and_the_log_says_why() {
     let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
     folder.write("t.yaml", "policies: { api: 5/day, web: 1/m }\nmode: x\n");
     let said = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
-    wait_until("the file is refused", DEADLINE, || said("the old configuration stays in force"));
-    assert!(said("t.yaml:2:7: mode: unknown `x`: expected one of enforce, shadow"));
+    wait_until("the file is refused", DEADLINE, || {
+        said("t.yaml:2:7: mode: unknown `x`: expected one of enforce, shadow")
+            && said("the old configuration stays in force")
+    });
     assert_eq!((limit_of(&server, "api"), limit_of(&server, "web")), (Some(3), None));
     assert_eq!(server.metric("tidegate_config_refused"), Some(1.0));
     folder.write("t.yaml", "policies: { api: 5/day }\nkey_prefix: other\n");
     wait_until("the next one is taken", DEADLINE, || limit_of(&server, "api") == Some(5));
     wait_until("all is well", DEADLINE, || server.metric("tidegate_config_refused") == Some(0.0));
-    assert!(said("needs a restart to take effect") && said("key_prefix"));
+    wait_until("the rest is told", DEADLINE, || {
+        said("needs a restart to take effect") && said("key_prefix")
+    });
 }
 
 #[test]

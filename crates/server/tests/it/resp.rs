@@ -1,5 +1,7 @@
 //! The Redis protocol: what each command answers.
 
+use std::io::{Read, Write};
+
 use crate::resp_support::{array, five, start};
 
 #[test]
@@ -150,6 +152,22 @@ fn a_client_chooses_the_protocol_and_can_go_back() {
     );
     assert!(server.resp_line("HELLO").starts_with("*14\r\n"));
     assert!(server.resp_line("HELLO 3\r\nCLIENT GETNAME").ends_with("_\r\n"));
+}
+
+#[test]
+fn a_reset_forgets_no_check_that_was_counted() {
+    let server = start(&[]);
+    let mut stream = server.resp_connect();
+    // Answered by itself: what is counted is how many there were since.
+    stream.write_all(b"TG.CHECK api k\r\n").unwrap();
+    let mut first = [0; 4];
+    stream.read_exact(&mut first).unwrap();
+    stream.write_all(b"RESET\r\nTG.CHECK api k\r\nQUIT\r\n").unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("+RESET\r\n*5\r\n") && rest.ends_with("+OK\r\n"), "{rest}");
+    let counted = server.metric("tidegate_check_duration_seconds_count{door=\"resp\"}");
+    assert_eq!(counted, Some(2.0));
 }
 
 #[test]

@@ -21,6 +21,9 @@ impl PathPattern {
         // In the spelling that paths are matched in.
         let path = Path::read(text);
         let path = path.map_err(|_| "one like /api/login or /api/*")?;
+        if path.has_parameters() {
+            return Err("one without `;`, since parameters are not matched");
+        }
         Ok(Self { text: text.to_owned(), glob: path.counted().to_owned() })
     }
 
@@ -109,11 +112,12 @@ mod tests {
         check("/a*b*c", "/acb", false);
         check("/a*a", "/a", false); // the two must not share one
         check("/v1/users:login", "/v1/users%3alogin", true);
+        check("/users/*/posts", "/users;a/7;b/posts;c", true);
     }
 
     #[test]
     fn patterns_that_make_no_sense_are_refused() {
-        for text in ["", "api", "*", "/a%00", "/a\\..\\b"] {
+        for text in ["", "api", "*", "/a%00", "/a\\..\\b", "/a;b", "/a%3Bb"] {
             assert!(PathPattern::read(text).is_err(), "{text}");
         }
         for text in ["", ".", "a b", "http://shop.example", "shop.example:80", "ä"] {

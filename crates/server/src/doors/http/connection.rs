@@ -3,6 +3,7 @@
 
 mod line;
 mod patient;
+mod pieces;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -20,8 +21,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 
 pub(crate) use self::line::{Held, Line};
-pub(crate) use self::patient::Alarm;
-use self::patient::Patient;
+pub(crate) use self::patient::{Alarm, Patient, Waits};
+pub(crate) use self::pieces::Pieces;
 use crate::gather::Gathering;
 use crate::listen::{Peer, Stream};
 use crate::server::Ending;
@@ -33,7 +34,7 @@ pub(crate) struct HttpBounds {
     pub(crate) head_timeout: Duration,
     /// How long a connection may stay without a request, at least; at most twice that.
     pub(crate) idle_timeout: Duration,
-    /// How long a client may take none of its answer.
+    /// How long a client may take none of its answer; of one among several of HTTP/2, at most twice that.
     pub(crate) write_timeout: Duration,
     /// How large a request head may be. How many headers it has, at most 100, is hyper's default: a number of
     /// our own would cost an allocation per request.
@@ -71,7 +72,10 @@ pub(crate) struct Caller {
 
 /// What answers the requests of a connection.
 pub(crate) trait Answers: Send + Sync + 'static {
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>
+        + Unpin
+        + Send
+        + 'static;
 
     fn answer(
         &self,
@@ -115,7 +119,8 @@ pub(crate) async fn serve<A: Answers>(
 ) {
     let line = Arc::new(Line::default());
     let caller = Caller { peer, is_tls: stream.is_tls(), line: line.clone() };
-    let patient = Patient::new(stream, unread, line.clone(), bounds);
+    let waits = Waits { head: bounds.head_timeout, write: bounds.write_timeout };
+    let patient = Patient::new(stream, unread, line.clone(), waits);
     // HTTP/1.1 has one answer at a time.
     let stream = Gathering::only_if(patient, Patient::is_http2);
     // One count of references per request, not one for each of these.
@@ -129,8 +134,9 @@ pub(crate) async fn serve<A: Answers>(
     let io = TokioIo::new(stream.clone());
     let mut connection = pin!(http.serve_connection_with_upgrades(io, service));
     let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
+    let mut stalled = pin!(line.stalled(bounds.write_timeout));
     let mut seen = 0;
-    let mut is_farewell = false;
+    let (mut is_farewell, mut is_closing) = (false, false);
     let ended = loop {
         let stop = async {
             if is_farewell {
@@ -142,24 +148,22 @@ pub(crate) async fn serve<A: Answers>(
         tokio::select! {
             biased;
             ended = stream.turns(connection.as_mut()) => break ended,
-            () = stop => {
+            () = stop, if !is_closing => {
                 // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
                 if is_farewell || line.is_http2() {
                     connection.as_mut().graceful_shutdown();
                 }
-                if is_farewell {
-                    break stream.turns(connection.as_mut()).await;
-                }
-                is_farewell = true;
+                (is_farewell, is_closing) = (true, is_farewell);
             }
-            () = idle.as_mut() => {
+            () = idle.as_mut(), if !is_closing => {
                 if line.is_idle_since(&mut seen) {
                     connection.as_mut().graceful_shutdown();
-                    break stream.turns(connection.as_mut()).await;
+                    is_closing = true;
                 }
                 let deadline = tokio::time::Instant::now() + bounds.idle_timeout;
                 idle.as_mut().reset(deadline);
             }
+            () = stalled.as_mut() => break Err("an answer was not taken".into()),
         }
     };
     if let Err(error) = ended {
@@ -176,15 +180,18 @@ struct Session<A> {
 }
 
 impl<A: Answers> Session<A> {
-    async fn answer(&self, request: Request<Incoming>) -> Response<A::Body> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Pieces<A::Body>> {
         let _under_way = self.caller.line.under_way();
         let version = request.version();
         let mut response = self.answers.answer(request, &self.caller).await;
-        let is_last = self.ending.is_farewell() && version < Version::HTTP_2;
+        let is_http2 = version == Version::HTTP_2;
+        let is_last = self.ending.is_farewell() && !is_http2;
         if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        response
+        // HTTP/1.1 has one answer at a time, and the stream knows how it goes.
+        let line = is_http2.then(|| self.caller.line.clone());
+        response.map(|body| Pieces::new(body, line))
     }
 }
 

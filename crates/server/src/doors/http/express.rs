@@ -9,10 +9,9 @@ mod date;
 mod request;
 mod response;
 
-use std::io;
 use std::pin::pin;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep};
 
 use self::request::check_of;
@@ -20,7 +19,6 @@ use super::check_on;
 use super::connection::HttpBounds;
 use crate::gate::Gate;
 use crate::listen::Stream;
-use crate::patience::within;
 use crate::server::Ending;
 
 /// What is read at once: a check has about two hundred bytes, and a larger one is no less welcome at hyper's.
@@ -63,10 +61,12 @@ pub(super) async fn serve(
             response::write(&mut out, &check_on(gate, check.body).await);
             used += check.length;
             if out.len() > OUT_BYTES_MAX {
-                send(stream, &mut out, bounds).await.ok()?;
+                stream.send(&out, bounds.write_timeout).await.ok()?;
+                out.clear();
             }
         }
-        send(stream, &mut out, bounds).await.ok()?;
+        stream.send(&out, bounds.write_timeout).await.ok()?;
+        out.clear();
         if used < input.len() {
             return Some(input.split_off(used));
         }
@@ -75,9 +75,5 @@ pub(super) async fn serve(
     }
 }
 
-/// Writes all answers: at once if the client takes them, and otherwise for as long as it may take.
-async fn send(stream: &mut Stream, out: &mut Vec<u8>, bounds: HttpBounds) -> io::Result<()> {
-    let sent = within(bounds.write_timeout, stream.write_all(out)).await;
-    out.clear();
-    sent.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
-}
+#[cfg(test)]
+mod tests;

@@ -93,8 +93,7 @@ pub(super) async fn set(
     let Path((policy, key)) = place?;
     let body = body::read(request.into_body()).await?;
     let wanted: Wanted<'_> = body::decode(&body)?;
-    let text = wanted.text()?;
-    let life = wanted.ttl_ms.map(|Exact(ms)| Duration::from_millis(ms));
+    let (text, life) = (wanted.text()?, wanted.life()?);
     let snapshot = api.gate.now();
     let engine = &snapshot.engine;
     let set = engine.overrides().set(&policy, &key, &text, life).await;
@@ -130,6 +129,17 @@ impl Wanted<'_> {
                 "limit",
                 "or `\"allow\":true` or `\"block\":true`: give one of them",
             )),
+        }
+    }
+
+    /// A life of nothing would take back what was there, and say that it was set.
+    fn life(&self) -> Result<Option<Duration>, Problem> {
+        match self.ttl_ms {
+            Some(Exact(0)) => Err(Problem::bad_field(
+                "ttl_ms",
+                "is 0: expected 1 or more, or none for ever; DELETE takes an override back",
+            )),
+            ttl_ms => Ok(ttl_ms.map(|Exact(ms)| Duration::from_millis(ms))),
         }
     }
 }

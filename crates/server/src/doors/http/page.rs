@@ -40,7 +40,7 @@ pub(super) async fn asset(
     let asset = dashboard::asset(&file).ok_or_else(|| Problem::unknown_path(uri.path()))?;
     let (_, here) = dashboard::page();
     let keep = if build == here { FOR_EVER } else { LOOK_AGAIN };
-    Ok(sent(asset.kind, asset.content, here, keep, &headers))
+    Ok(sent(asset.kind, asset.content.as_bytes(), here, keep, &headers))
 }
 
 fn sent(

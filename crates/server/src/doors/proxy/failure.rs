@@ -21,6 +21,8 @@ pub(super) enum Failure {
     Closed,
     /// What came was no answer, or the connection broke.
     Broken(hyper::Error),
+    /// The answer is in a transfer coding that was not asked for.
+    Coded,
     /// The client did not go on with its body.
     Paused,
     /// The client broke off.
@@ -42,7 +44,7 @@ impl Failure {
         match self {
             Self::Unreached(_) | Self::Unheard => Some(UpstreamTrouble::Unreached),
             Self::Silent => Some(UpstreamTrouble::Timeout),
-            Self::Closed | Self::Broken(_) => Some(UpstreamTrouble::Broken),
+            Self::Closed | Self::Broken(_) | Self::Coded => Some(UpstreamTrouble::Broken),
             Self::Paused | Self::Gone => None,
         }
     }
@@ -73,6 +75,11 @@ impl Failure {
             Self::Broken(_) => (
                 StatusCode::BAD_GATEWAY,
                 "the connection to what is behind this proxy broke".to_owned(),
+            ),
+            Self::Coded => (
+                StatusCode::BAD_GATEWAY,
+                "what is behind this proxy answered in a transfer coding other than `chunked`"
+                    .to_owned(),
             ),
             Self::Paused => (
                 StatusCode::REQUEST_TIMEOUT,

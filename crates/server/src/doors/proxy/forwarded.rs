@@ -11,14 +11,35 @@ use crate::listen::Peer;
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// Others by which a request could claim to have been something else, to upstreams that believe them.
-static CLAIMS: [HeaderName; 6] = [
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-uri"),
-    HeaderName::from_static("x-forwarded-method"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-original-uri"),
-    HeaderName::from_static("x-original-method"),
+/// What else proxies write, beside all that begins with `X-Forwarded-`: by it a request could claim to be somebody
+/// else's, or to have been for something else, to upstreams that believe it.
+const CLAIMS: [&str; 26] = [
+    "cf-connecting-ip",
+    "client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "forwarded",
+    "front-end-https",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-envoy-original-host",
+    "x-envoy-original-path",
+    "x-forwarded",
+    "x-host",
+    "x-http-host-override",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-rewrite-url",
+    "x-scheme",
+    "x-url-scheme",
 ];
 
 /// The hop before us.
@@ -34,11 +55,7 @@ pub(super) struct Hop<'a> {
 
 /// Writes all of it.
 pub(super) fn write(headers: &mut HeaderMap, hop: Hop<'_>) {
-    if !hop.is_trusted {
-        for name in [&FOR, &PROTO, &HOST, &FORWARDED].into_iter().chain(&CLAIMS) {
-            headers.remove(name);
-        }
-    }
+    forget(headers, hop.is_trusted);
     if headers.contains_key(FORWARDED) || hop.writes_forwarded {
         let element = element(hop);
         add(headers, FORWARDED, &element);
@@ -49,6 +66,19 @@ pub(super) fn write(headers: &mut HeaderMap, hop: Hop<'_>) {
     let scheme = HeaderValue::from_static(scheme(hop));
     headers.entry(PROTO).or_insert(scheme);
     headers.entry(HOST).or_insert_with(|| hop.host.clone());
+}
+
+/// Takes out what is not to be believed. A claim with an underscore is a client's, whoever passes it on: proxies write
+/// hyphens, and CGI and what came after it cannot tell the two apart.
+pub(super) fn forget(headers: &mut HeaderMap, is_trusted: bool) {
+    let is_claim = |name: &str| name.starts_with("x-forwarded-") || CLAIMS.contains(&name);
+    let is_doubted = |name: &&HeaderName| match name.as_str() {
+        name if name.contains('_') => is_claim(&name.replace('_', "-")),
+        name => !is_trusted && is_claim(name),
+    };
+    for name in headers.keys().filter(is_doubted).cloned().collect::<Vec<_>>() {
+        headers.remove(name);
+    }
 }
 
 const fn scheme(hop: Hop<'_>) -> &'static str {
@@ -81,12 +111,15 @@ fn element(hop: Hop<'_>) -> String {
 mod tests {
     use super::*;
 
-    const CLAIMED: [(&str, &str); 5] = [
+    const CLAIMED: [(&str, &str); 8] = [
         ("x-forwarded-for", "203.0.113.9"),
         ("x-forwarded-proto", "https"),
         ("x-forwarded-host", "bank.example"),
         ("forwarded", "for=203.0.113.9"),
         ("x-original-uri", "/admin"),
+        ("x-forwarded-user", "root"),
+        ("x_forwarded-for", "203.0.113.9"),
+        ("x-forwarder", "kept"),
     ];
 
     fn told(
@@ -117,6 +150,7 @@ mod tests {
             "x-forwarded-for: 192.0.2.1",
             "x-forwarded-host: shop.example",
             "x-forwarded-proto: http",
+            "x-forwarder: kept",
         ];
         assert_eq!(lines, expected);
     }
@@ -129,6 +163,8 @@ mod tests {
             "x-forwarded-for: 203.0.113.9, 10.0.0.1",
             "x-forwarded-host: bank.example",
             "x-forwarded-proto: https",
+            "x-forwarded-user: root",
+            "x-forwarder: kept",
             "x-original-uri: /admin",
         ];
         assert_eq!(lines, expected);

@@ -2,7 +2,8 @@
 
 use axum::body::Bytes;
 use axum::http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    VIA,
 };
 use axum::http::request::Parts;
 use axum::http::uri::{Authority, PathAndQuery};
@@ -78,6 +79,7 @@ pub(super) fn outbound(
 ) -> axum::http::Request<Upload> {
     let headers = &mut parts.headers;
     forwarded::write(headers, hop);
+    join_cookies(headers);
     headers.append(VIA, via(parts.version));
     headers.insert(HOST, host);
     if wishes.trailers {
@@ -92,6 +94,21 @@ pub(super) fn outbound(
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
     axum::http::Request::from_parts(parts, body)
+}
+
+/// HTTP/2 may send cookies in pieces; who speaks HTTP/1.1 expects one line (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines = headers.get_all(COOKIE);
+    let is_secret = lines.iter().any(HeaderValue::is_sensitive);
+    let pieces: Vec<&[u8]> = lines.iter().map(HeaderValue::as_bytes).collect();
+    if pieces.len() < 2 {
+        return;
+    }
+    // What was a value stays one.
+    if let Ok(mut line) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
+        line.set_sensitive(is_secret);
+        headers.insert(COOKIE, line);
+    }
 }
 
 /// A body without a length goes in chunks, whatever the method.
@@ -180,6 +197,8 @@ mod tests {
             ("/x/../a?", "/a?"),
             ("http://h/a", "/a"),
             ("/%7Eann", "/~ann"),
+            ("/a;b=c/d%3Be?f;g", "/a;b=c/d%3Be?f;g"),
+            ("//a;b", "/a;b"),
         ] {
             let uri: Uri = sent.parse().unwrap();
             let path = Path::read(uri.path()).unwrap();

@@ -44,6 +44,14 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether a body is coded in more than chunks. Nobody was told that we understand more, and what is taken out of the
+/// head has to be taken off the body.
+pub(super) fn is_coded(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |line: &HeaderValue| line.as_bytes().eq_ignore_ascii_case(b"chunked");
+    lines.next().is_some_and(|first| !is_chunked(first) || lines.next().is_some())
+}
+
 /// Whether the sender wants trailers, as gRPC does.
 pub(super) fn wants_trailers(headers: &HeaderMap) -> bool {
     words(headers, &TE).any(|word| word.eq_ignore_ascii_case("trailers"))

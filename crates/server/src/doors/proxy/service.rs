@@ -61,6 +61,9 @@ pub(super) async fn answer(
         return Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into();
     };
     let (mut parts, body) = request.into_parts();
+    if hops::is_coded(&parts.headers) {
+        return Problem::bad_field("transfer-encoding", "is more than `chunked`").into();
+    }
     let wishes = head::strip(&mut parts, !body.is_end_stream());
     let body = Upload::new(body, proxy.settings.times.idle, !wishes.expects);
     let host = match head::host(&parts) {
@@ -107,6 +110,9 @@ impl Exchange<'_> {
         let Admitted { mut watch, report, permit, .. } = admitted;
         let sent = watch.upstream().send(request, self.proxy.settings.times).await;
         let (response, link) = match sent {
+            Ok((response, _)) if hops::is_coded(response.headers()) => {
+                return Err(failed(watch, &Failure::Coded));
+            }
             Ok(answered) => answered,
             Err(failure) => return Err(failed(watch, &failure)),
         };

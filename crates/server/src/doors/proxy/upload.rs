@@ -12,6 +12,7 @@ use axum::body::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
+use super::forwarded;
 use crate::doors::http::connection::Alarm;
 
 /// What is read and thrown away of a body that nobody wants, so that its sender gets to read the answer instead of a
@@ -101,7 +102,11 @@ impl Body for Upload {
         let polled = Pin::new(&mut *body).poll_frame(cx);
         flow.is_waiting.store(polled.is_pending(), Relaxed);
         match polled {
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    // No proxy writes claims there, and some upstreams take them for headers.
+                    forwarded::forget(trailers, false);
+                }
                 flow.frames.fetch_add(1, Relaxed);
                 this.pause.disarm();
                 if body.is_end_stream() {

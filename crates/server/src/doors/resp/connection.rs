@@ -1,13 +1,11 @@
 //! One connection: bursts in, answers out, and what it may cost.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::pin;
 use std::time::Duration;
 
 use tidegate::{Clock, SystemClock};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::burst::{Burst, Pause};
@@ -106,7 +104,8 @@ impl<'h> Connection<'h> {
             if checks > 0 {
                 metrics.took(DoorName::Resp, since_us, checks);
             }
-            self.send().await?;
+            self.stream.send(&self.out.0, self.house.bounds.write_deadline).await?;
+            self.out.0.clear();
             match pause {
                 Pause::Full => {}
                 Pause::NoMore => break Next::GoOn,
@@ -148,29 +147,10 @@ impl<'h> Connection<'h> {
         pause
     }
 
-    /// Writes all answers, at once if the client reads them, and otherwise only for so long.
-    async fn send(&mut self) -> io::Result<()> {
-        let Self { stream, out, .. } = self;
-        if out.0.is_empty() {
-            return Ok(());
-        }
-        // Most often this is all: no timer is made for it.
-        let now = poll_fn(|task| match Pin::new(&mut *stream).poll_write(task, &out.0) {
-            Poll::Ready(written) => Poll::Ready(written),
-            Poll::Pending => Poll::Ready(Ok(0)),
-        });
-        let written = now.await?;
-        if written < out.len() {
-            let rest = stream.write_all(&out.0[written..]);
-            timeout(self.house.bounds.write_deadline, rest).await??;
-        }
-        out.0.clear();
-        Ok(())
-    }
-
     /// Says that nothing more will come, and lets the client read what did.
     async fn hang_up(mut self) -> io::Result<()> {
-        self.stream.shutdown().await?;
+        // Over TLS this is a message, which somebody who reads nothing has no room for.
+        timeout(self.house.bounds.write_deadline, self.stream.shutdown()).await??;
         let mut rest = spare::take(FRAME_BYTES_MAX);
         let drained = async {
             let mut read = 0;

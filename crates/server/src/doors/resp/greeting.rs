@@ -38,8 +38,10 @@ pub(super) fn quit(turn: &mut Turn<'_, '_>) -> Next {
 
 /// As if just connected.
 pub(super) fn reset(turn: &mut Turn<'_, '_>) -> Next {
-    let Session { id, peer, .. } = *turn.session;
-    *turn.session = Session::new(id, peer, turn.house.password.is_none());
+    let Session { id, peer, checks, .. } = *turn.session;
+    let fresh = Session::new(id, peer, turn.house.password.is_none());
+    // Nobody is told how many there were, and the figures are made of how many there are more.
+    *turn.session = Session { checks, ..fresh };
     turn.out.simple("RESET");
     Next::GoOn
 }

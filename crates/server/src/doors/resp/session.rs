@@ -31,7 +31,7 @@ pub(super) struct Session {
     pub(super) name: Box<[u8]>,
     /// What it limited last.
     pub(super) limits: Limits,
-    /// How many checks it has asked for that spend something.
+    /// How many checks it has asked for that spend something, also before it reset.
     pub(super) checks: u64,
 }
 

@@ -1,7 +1,9 @@
 //! One gRPC connection: how much it may ask for at once, how large and how slow, and how it ends.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http2;
@@ -10,6 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::service::Service;
 use super::spawn::Eager;
+use crate::doors::http::connection::{Line, Patient, Pieces, Waits};
 use crate::gather::Gathering;
 use crate::listen::{Peer, Stream};
 use crate::server::{Door, Ending};
@@ -24,6 +27,8 @@ pub(crate) struct GrpcBounds {
     /// How many calls may be given up by the client before we have looked at them. A client that opens calls only to
     /// give them up costs us more than itself.
     pub(crate) resets_max: usize,
+    /// How long a connection is waited for to begin, and for its client to take something of what is written.
+    pub(crate) waits: Waits,
     /// How long a connection may be silent before it is asked whether it is still there.
     pub(crate) idle: Duration,
     /// How long it has to say so.
@@ -36,6 +41,7 @@ impl Default for GrpcBounds {
             streams_max: 1024,
             head_bytes_max: 16 << 10,
             resets_max: 64,
+            waits: Waits { head: Duration::from_secs(5), write: Duration::from_secs(30) },
             idle: Duration::from_secs(30),
             idle_answer: Duration::from_secs(10),
         }
@@ -54,6 +60,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 pub(crate) struct GrpcDoor {
     service: Service,
     http: http2::Builder<Eager>,
+    waits: Waits,
 }
 
 impl GrpcDoor {
@@ -72,34 +79,60 @@ impl GrpcDoor {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             // Nobody looks at it, and it costs a header per answer.
             .auto_date_header(false);
-        Self { service, http }
+        Self { service, http, waits: bounds.waits }
     }
 }
 
 impl Door for GrpcDoor {
     async fn serve(self, stream: Stream, _: Peer, mut ending: Ending) {
         let service = self.service.for_connection(ending.clone());
+        let line = Arc::new(Line::default());
+        let watched = line.clone();
         let service = service_fn(move |request| {
-            let answer = service.clone().answer(request);
-            async { Ok::<_, Infallible>(answer.await) }
+            let (answer, line) = (service.clone().answer(request), watched.clone());
+            async { Ok::<_, Infallible>(answer.await.map(|body| Pieces::new(body, Some(line)))) }
         });
-        let stream = Gathering::new(stream);
+        // Pings find out whether a peer is there, but only once it has begun to speak.
+        let patient = Patient::new(stream, Vec::new(), line.clone(), self.waits);
+        let stream = Gathering::new(patient);
         let io = TokioIo::new(stream.clone());
         let mut connection = pin!(self.http.serve_connection(io, service));
-        // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
-        // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
-        let leave = async {
-            if ending.is_farewell() { ending.closing().await } else { ending.farewell().await }
+        let ended = async {
+            // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
+            // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
+            let leave = async {
+                if ending.is_farewell() { ending.closing().await } else { ending.farewell().await }
+            };
+            tokio::select! {
+                ended = stream.turns(connection.as_mut()) => ended,
+                () = leave => {
+                    connection.as_mut().graceful_shutdown();
+                    tokio::select! {
+                        ended = stream.turns(connection) => ended,
+                        () = closing_in_silence(&mut ending, &line) => Ok(()),
+                    }
+                }
+            }
         };
         let ended = tokio::select! {
-            ended = stream.turns(connection.as_mut()) => ended,
-            () = leave => {
-                connection.as_mut().graceful_shutdown();
-                stream.turns(connection).await
-            }
+            biased;
+            ended = ended => ended.map_err(|error| error.to_string()),
+            () = line.stalled(self.waits.write) => Err("an answer was not taken".to_owned()),
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "connection ended");
         }
     }
 }
+
+/// Ready when a connection is to be closed that has not begun to speak: nothing is under way on it, and hyper would
+/// still wait for it.
+async fn closing_in_silence(ending: &mut Ending, line: &Line) {
+    ending.closing().await;
+    if line.is_http2() {
+        pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,18 @@
 //! What happens on a connection, told to those who wait for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
-/// How many requests there were and are. Nothing else is ordered by these: they only have to become right soon.
+/// How many requests there were and are, and which answers stand still. Nothing else is ordered by these: they only have to become right soon.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     begun: AtomicU64,
     ended: AtomicU64,
     is_http2: AtomicBool,
+    round: AtomicUsize,
+    /// How many pieces of answers wait for the client, by the round in which they last moved: this or the last one.
+    waiting: [AtomicUsize; 2],
 }
 
 /// A request that is under way, until this is dropped.
@@ -17,6 +21,13 @@ pub(super) struct UnderWay<'a>(&'a Line);
 /// The same, for answers that go on after their head: until this is dropped the connection is busy.
 #[derive(Debug)]
 pub(crate) struct Held(Arc<Line>);
+
+/// A piece of an answer that the client has yet to take, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    line: Arc<Line>,
+    round: usize,
+}
 
 impl Line {
     /// Something goes on that keeps the connection busy.
@@ -51,12 +62,53 @@ impl Line {
         is_idle
     }
 
-    pub(super) fn is_http2(&self) -> bool {
+    pub(crate) fn is_http2(&self) -> bool {
         self.is_http2.load(Relaxed)
     }
 
     pub(super) fn speaks_http2(&self) {
         self.is_http2.store(true, Relaxed);
+    }
+
+    /// Ready when the client has taken nothing of some answer for so long; at most twice that.
+    pub(crate) async fn stalled(&self, span: Duration) {
+        loop {
+            tokio::time::sleep(span).await;
+            let next = self.round.load(Relaxed).wrapping_add(1);
+            // Those of the next round's place have not moved since the one before this.
+            if self.waiting_of(next).load(Relaxed) > 0 {
+                return;
+            }
+            self.round.store(next, Relaxed);
+        }
+    }
+
+    fn waiting_of(&self, round: usize) -> &AtomicUsize {
+        &self.waiting[round % 2]
+    }
+}
+
+impl Waiting {
+    pub(super) fn begin(line: Arc<Line>) -> Self {
+        let round = line.round.load(Relaxed);
+        line.waiting_of(round).fetch_add(1, Relaxed);
+        Self { line, round }
+    }
+
+    /// The client has taken some of it.
+    pub(super) fn moved(&mut self) {
+        let round = self.line.round.load(Relaxed);
+        if round != self.round {
+            self.line.waiting_of(round).fetch_add(1, Relaxed);
+            self.line.waiting_of(self.round).fetch_sub(1, Relaxed);
+            self.round = round;
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.line.waiting_of(self.round).fetch_sub(1, Relaxed);
     }
 }
 
@@ -69,5 +121,34 @@ impl Drop for UnderWay<'_> {
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_moves_once_a_round_stands_still_for_nobody() {
+        const SPAN: Duration = Duration::from_secs(30);
+        let line = Arc::new(Line::default());
+        let (mut taken, mut stalled) = (Waiting::begin(line.clone()), pin!(line.stalled(SPAN)));
+        let mut is_stalled =
+            || stalled.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_stalled());
+        for round in 0..5 {
+            let gone = Waiting::begin(line.clone());
+            tokio::time::advance(SPAN).await;
+            assert!(!is_stalled(), "round {round}");
+            drop(gone);
+            taken.moved();
+        }
+        tokio::time::advance(SPAN).await;
+        assert!(!is_stalled(), "it has moved since");
+        tokio::time::advance(SPAN).await;
+        assert!(is_stalled());
     }
 }

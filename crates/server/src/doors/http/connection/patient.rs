@@ -12,20 +12,30 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::HttpBounds;
 use super::line::Line;
 use crate::listen::Stream;
 
 /// How a connection of HTTP/2 begins.
-const HTTP2: &[u8] = b"PRI * HTTP/2.0";
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long a client is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    /// For a head, or for the beginning of HTTP/2.
+    pub(crate) head: Duration,
+    /// For it to take something of its answer.
+    pub(crate) write: Duration,
+}
 
 #[derive(Debug)]
-pub(super) struct Patient {
+pub(crate) struct Patient {
     stream: Stream,
     /// What somebody else has read before, from `given` on.
     unread: Vec<u8>,
     given: usize,
     line: Arc<Line>,
+    /// What has yet to come for this to be HTTP/2; nothing, once that is decided.
+    missing: &'static [u8],
     /// How many requests had begun when bytes came that no request was made of yet.
     head_after: Option<u64>,
     head: Alarm,
@@ -33,15 +43,10 @@ pub(super) struct Patient {
 }
 
 impl Patient {
-    pub(super) fn new(
-        stream: Stream,
-        unread: Vec<u8>,
-        line: Arc<Line>,
-        bounds: HttpBounds,
-    ) -> Self {
-        let (head, write) = (Alarm::after(bounds.head_timeout), Alarm::after(bounds.write_timeout));
+    pub(crate) fn new(stream: Stream, unread: Vec<u8>, line: Arc<Line>, waits: Waits) -> Self {
+        let (head, write) = (Alarm::after(waits.head), Alarm::after(waits.write));
         // The first head is waited for from the start: who connects and says nothing holds a place.
-        Self { stream, unread, given: 0, line, head_after: Some(0), head, write }
+        Self { stream, unread, given: 0, line, missing: HTTP2, head_after: Some(0), head, write }
     }
 
     pub(super) fn is_http2(&self) -> bool {
@@ -51,11 +56,22 @@ impl Patient {
     /// Notes that bytes came.
     fn heard(&mut self, bytes: &[u8]) {
         let begun = self.line.begun();
-        if begun == 0 && bytes.starts_with(HTTP2) {
-            self.line.speaks_http2();
-        }
+        self.recognise(bytes);
         // While a request is under way they are its body, or wait behind it.
         self.head_after = (!self.line.is_busy()).then_some(begun);
+    }
+
+    /// Finds out whether this is HTTP/2, whose beginning may come in pieces.
+    fn recognise(&mut self, bytes: &[u8]) {
+        if self.missing.is_empty() {
+            return;
+        }
+        let (expected, missing) = self.missing.split_at(bytes.len().min(self.missing.len()));
+        let is_expected = bytes.starts_with(expected);
+        if is_expected && missing.is_empty() {
+            self.line.speaks_http2();
+        }
+        self.missing = if is_expected { missing } else { &[] };
     }
 
     /// Whether a head has begun, and no request was made of it yet.

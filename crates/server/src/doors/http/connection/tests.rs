@@ -1,10 +1,13 @@
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::routing::{get, post};
+use hyper::body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -61,9 +64,31 @@ async fn until_closed(addr: SocketAddr, head: impl AsRef<[u8]>) -> String {
 #[tokio::test]
 async fn a_head_that_never_ends_is_cut_off() {
     let server = start(hello(), SHORT).await;
-    for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n"] {
+    for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n", "PRI * HTTP/2.0\r\n"] {
         let answer = until_closed(server.addr, head).await;
         assert!(!answer.contains("hello"), "{head:?} got {answer:?}");
+    }
+}
+
+/// How HTTP/2 begins.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[tokio::test]
+async fn http2_is_known_by_its_whole_beginning_however_that_is_cut() {
+    let waits = Waits { head: SHORT.1.head_timeout, write: SHORT.1.write_timeout };
+    for (cut, last, is_http2) in
+        (0..HELLO.len()).flat_map(|cut| [(cut, b'\n', true), (cut, b'x', false)])
+    {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let line = Arc::new(Line::default());
+        let (first, rest) = HELLO.split_at(cut);
+        let mut patient = Patient::new(Stream::Unix(server), first.to_vec(), line.clone(), waits);
+        client.write_all(&rest[..rest.len() - 1]).await.unwrap();
+        client.write_all(&[last]).await.unwrap();
+        patient.read_exact(&mut vec![0; HELLO.len() - 1]).await.unwrap();
+        assert!(!line.is_http2(), "cut at {cut}, and not all there");
+        patient.read_exact(&mut [0]).await.unwrap();
+        assert_eq!(line.is_http2(), is_http2, "cut at {cut}, ends in {last}");
     }
 }
 
@@ -228,6 +253,92 @@ async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
     let mut next = TcpStream::connect(server.addr).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), greeted(&mut next)).await.unwrap();
     drop(deaf);
+}
+
+/// A frame of HTTP/2: length, kind, flags, stream.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// Asks for `/` over HTTP/2, and lets the server send so much of each answer.
+async fn asked(addr: SocketAddr, window: u8) -> TcpStream {
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
+    // `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x`, as HPACK has them.
+    let head = frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'x']);
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(&[HELLO, &settings, &head].concat()).await.unwrap();
+    stream
+}
+
+/// A piece of an answer that says when nobody has it any more.
+struct Kept(mpsc::Sender<()>);
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        b"hello"
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.try_send(());
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_http2_that_nobody_takes_is_not_kept_for_ever() {
+    let (gone, mut is_gone) = mpsc::channel(9);
+    let kept = async move || axum::body::Body::from(Bytes::from_owner(Kept(gone.clone())));
+    let short = Duration::from_millis(50);
+    let times = HttpBounds { write_timeout: short, idle_timeout: short / 5, ..SHORT.1 };
+    let server = start(Router::new().route("/", get(kept)), (SHORT.0, times)).await;
+    // Before it is HTTP/2's, and after; with nothing new to be asked meanwhile.
+    for window in [0, 1] {
+        is_closed(&mut asked(server.addr, window).await).await;
+        tokio::time::timeout(Duration::from_secs(5), is_gone.recv()).await.expect("still kept");
+    }
+}
+
+/// A body whose pieces come when they come.
+struct Paused(mpsc::Receiver<&'static str>);
+
+impl Body for Paused {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|piece| Some(Ok(Frame::data(Bytes::from(piece?)))))
+    }
+}
+
+async fn read_until(stream: &mut TcpStream, end: &str) {
+    let mut said = Vec::new();
+    while !said.windows(end.len()).any(|window| window == end.as_bytes()) {
+        let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut said));
+        assert_ne!(read.await.expect("says nothing").unwrap(), 0, "closed");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_http2_may_pause_for_longer_than_its_client() {
+    let (pieces, body) = mpsc::channel(9);
+    let bodies = Arc::new(std::sync::Mutex::new(vec![body]));
+    let paused = get(async move || {
+        let body = bodies.lock().unwrap().pop();
+        body.map_or("hello".into(), |body| axum::body::Body::new(Paused(body)))
+    });
+    let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
+    let server = start(Router::new().route("/", paused), (SHORT.0, times)).await;
+    let mut patient = asked(server.addr, 255).await;
+    pieces.send("first").await.unwrap();
+    read_until(&mut patient, "first").await;
+    is_closed(&mut asked(server.addr, 0).await).await; // and with it as much time has passed
+    pieces.send("second").await.unwrap();
+    read_until(&mut patient, "second").await;
 }
 
 /// Connects again and again, until nobody listens any more; everybody who is let in gets an answer.

@@ -8,11 +8,13 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::{Connection, Session};
 use crate::demo;
 use crate::doors::resp::{RespBounds, RespDoor};
 use crate::gate::Gate;
-use crate::listen::{Address, Listener};
-use crate::server::{self, Bounds};
+use crate::listen::{Address, Listener, Peer};
+use crate::server::{self, Bounds, Door, Ending};
+use crate::tls::clogged;
 
 const SHORT: Duration = Duration::from_millis(50);
 /// Far more than anything here takes, also on a busy machine.
@@ -132,4 +134,24 @@ async fn thousands_of_questions_at_once_are_answered_in_order() {
     stream.write_all((sent + "QUIT\r\n").as_bytes()).await.unwrap();
     let reply = String::from_utf8(read_to_end(&mut stream).await).unwrap();
     assert_eq!(reply, expected + "+OK\r\n");
+}
+
+#[tokio::test]
+async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
+    let gate = Gate::new(demo::snapshot());
+    let (stream, client) = clogged::connection().await;
+    let door = RespDoor::new(gate.clone(), None, patient());
+    tokio::spawn(door.serve(stream, Peer::Unix, Ending::never()));
+    let said = client.hears(&gate, "TG.CHECK login ann 5\r\n").await;
+    assert!(said.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{said}");
+}
+
+#[tokio::test]
+async fn who_never_reads_is_not_said_goodbye_to_for_ever() {
+    let bounds = RespBounds { write_deadline: SHORT, ..patient() };
+    let door = RespDoor::new(Gate::new(demo::snapshot()), None, bounds);
+    let (stream, _client) = clogged::connection().await;
+    let leaving = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).hang_up();
+    let left = tokio::time::timeout(LONG, leaving).await.expect("still open");
+    assert_eq!(left.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
 }
