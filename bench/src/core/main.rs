@@ -58,10 +58,11 @@ fn row(name: &str, keys: usize, order: Order, load: Load, threads: usize) {
     let (ours, theirs) = (ours(load), governor(load));
     let one = |key: &String| _ = black_box(ours.check(key).allowed());
     let peer = |key: &String| _ = black_box(theirs.check_key(key).is_ok());
-    // Every key exists before the clock runs.
+    // Every key exists before the clock runs. By other calls than those that are measured, which then have one place in
+    // this program, as they have in most, and are inlined there or not as they would be.
     (0..keys).map(key).for_each(|key| {
-        one(&key);
-        peer(&key);
+        black_box(ours.check_many(&[&key]));
+        _ = black_box(theirs.check_key_n(&key, NonZeroU32::MIN));
     });
     let (mut ours_mops, mut theirs_mops, mut many_mops) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
