@@ -553,7 +553,6 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     }
 }
 
-/// The answer to a check that waits. A store that answers at once has decided it already.
 /// What the store keeps of a limit that is leased together with others, itself among them; `None` where they cannot be
 /// leased. Whoever asks the store past the leases has to ask for this: under the plain limit it would admit what is out
 /// on lease, and forget it when it next sees the other.
@@ -565,6 +564,7 @@ pub(crate) fn kept<'a>(
     own.leased(terms.ttl()).ok()
 }
 
+/// The answer to a check that waits. A store that answers at once has decided it already.
 fn wait_for(
     mut answer: oneshot::Receiver<Result<Settled, StoreError>>,
 ) -> Reply<'static, Settled, StoreError> {

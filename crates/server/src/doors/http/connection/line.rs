@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How many requests there were and are, and which answers stand still. Nothing else is ordered by these: they only have to become right soon.
+/// How many requests there were and are, and which answers stand still. Nothing else is ordered by these: they only have
+/// to become right soon.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     begun: AtomicU64,
