@@ -185,9 +185,8 @@ impl Gate {
                 self.metrics.decided(answer, 1);
                 self.events.decided(check, answer);
                 let decision = answer.decision;
-                if answer.shadow_denied
-                    || !decision.allowed() && answer.source != Source::FailClosed
-                {
+                let is_refused = answer.shadow_denied || !decision.allowed();
+                if is_refused && answer.source != Source::FailClosed {
                     self.refused(check, answer.policy, answer.binding, decision.retry_after_us());
                 }
             }

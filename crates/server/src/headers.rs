@@ -1,10 +1,10 @@
 //! The headers that tell a client about its limit, on every HTTP door.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use axum::http::HeaderMap;
-use tidegate::tower::{Headers, Label, Report, write_retry_after};
+use rapidhash::RapidHashMap;
+use tidegate::tower::{Headers, Label, Report};
 use tidegate::{Answer, Limit, Timestamp};
 
 /// How many labels a thread remembers.
@@ -12,24 +12,22 @@ const LABELS_MAX: usize = 256;
 
 thread_local! {
     /// A label takes longer to write than a check takes to decide, and hardly ever changes.
-    static LABELS: RefCell<HashMap<Box<str>, (Limit, Label)>> = RefCell::default();
+    static LABELS: RefCell<RapidHashMap<Box<str>, (Limit, Label)>> = RefCell::default();
 }
 
-/// Adds what an answer tells the client. Where no limit had a say, because the key is allowed or blocked as
-/// such, there is nothing to tell but when to come back.
+/// Adds what an answer tells the client.
 pub(crate) fn add(headers: &mut HeaderMap, dialect: Headers, answer: &Answer<'_>, now: Timestamp) {
-    let decision = answer.decision;
-    match report(dialect, answer, now) {
-        Some(report) => report.write(headers),
-        None if !decision.allowed() => write_retry_after(headers, decision.retry_after()),
-        None => {}
+    if let Some(report) = report(dialect, answer, now) {
+        report.write(headers);
     }
 }
 
-/// What an answer tells the client about the limit that decided, if one did.
+/// What an answer tells the client about the limit that decided. Nothing where none did, because the key is allowed or
+/// blocked as such: not even when to come back. Only that where the store should have decided and did not.
 pub(crate) fn report(dialect: Headers, answer: &Answer<'_>, now: Timestamp) -> Option<Report> {
     let label = label(answer.binding, answer.limit.as_ref()?);
-    Some(Report { headers: dialect, label, decision: answer.decision, now })
+    let headers = if answer.fails_closed() { Headers::Off } else { dialect };
+    Some(Report { headers, label, decision: answer.decision, now })
 }
 
 /// The label of a limit, written anew only if the limit of this name is another one now.

@@ -107,6 +107,31 @@ pub struct Answer<'a> {
     pub shadow_denied: bool,
 }
 
+impl Answer<'_> {
+    /// Whether nobody has decided, and the policy rather turns everybody away than count wrongly. That is a failure, to
+    /// be told apart from a refusal: with HTTP a 503, not a 429.
+    ///
+    /// ```
+    /// use tidegate::{Answer, Decision, Source};
+    ///
+    /// let decision = Decision::refused(100, 0, Some(1_000_000), 1_000_000);
+    /// let answer = |source| Answer {
+    ///     decision,
+    ///     policy: "api",
+    ///     binding: "api",
+    ///     limit: None,
+    ///     source,
+    ///     trouble: None,
+    ///     shadow_denied: false,
+    /// };
+    /// assert!(answer(Source::FailClosed).fails_closed());
+    /// assert!(!answer(Source::Store).fails_closed()); // the limit is used up
+    /// ```
+    pub const fn fails_closed(&self) -> bool {
+        matches!(self.source, Source::FailClosed) && !self.decision.allowed()
+    }
+}
+
 /// Builds an [`Engine`].
 ///
 /// ```

@@ -12,8 +12,7 @@ use axum::http::header::{CONNECTION, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
-use tidegate::tower::write_retry_after;
-use tidegate::{Answer, Clock, Op, Source, SystemClock};
+use tidegate::{Answer, Clock, Op, SystemClock};
 
 pub(crate) use self::route::{BadMatch, Found, Match, Route, Routes};
 use super::http::{Problem, Told};
@@ -65,6 +64,7 @@ async fn decide(
     let answer = engine.ask(&check, Op::Take).await;
     counted.decided(&check, &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
+    Problem::unless_decided(&answer)?;
     Ok(told(&snapshot, &seen, &found, &answer, denied))
 }
 
@@ -75,15 +75,9 @@ fn told(
     answer: &Answer<'_>,
     denied: StatusCode,
 ) -> Response {
-    let decision = answer.decision;
-    if answer.source == Source::FailClosed {
-        let mut response = Problem::fails_closed(answer.policy).into_response();
-        write_retry_after(response.headers_mut(), decision.retry_after());
-        return response;
-    }
     let mut told = HeaderMap::new();
     headers::add(&mut told, snapshot.http.headers, answer, SystemClock.now());
-    if decision.allowed() {
+    if answer.decision.allowed() {
         return (StatusCode::OK, told).into_response();
     }
     let status = snapshot.refusal_status(found);

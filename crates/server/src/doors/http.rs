@@ -24,7 +24,6 @@ mod ready;
 mod request;
 mod settings;
 mod status;
-mod whole;
 
 use std::sync::Arc;
 
@@ -38,7 +37,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post, put};
 use hyper::body::{Body as _, Incoming};
 use tidegate::tower::{Headers, write_retry_after};
-use tidegate::{Answer, CheckError, Clock, Engine, Op, Source, SystemClock, Timestamp};
+use tidegate::{Answer, CheckError, Clock, Engine, Op, SystemClock, Timestamp};
 
 pub(crate) use self::body::read_batch;
 pub(crate) use self::connection::HttpBounds;
@@ -48,7 +47,6 @@ pub(crate) use self::problem::Problem;
 use self::question::Question;
 use self::request::{BatchRequest, Request};
 pub(crate) use self::settings::Settings;
-use self::whole::Whole;
 use super::{forward_auth, rls};
 use crate::gate::Gate;
 use crate::headers;
@@ -117,25 +115,20 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
 
 /// [`check`], for those who have no time for a router.
 async fn check_now(gate: &Gate, body: Incoming) -> hyper::Response<Bytes> {
-    decide(gate, body, Op::Take).await.map_or_else(Problem::whole, Whole::finish)
-}
-
-/// The same, of a body that is there.
-async fn check_on(gate: &Gate, body: &[u8]) -> Whole {
-    decide_on(gate, body, Op::Take).await.unwrap_or_else(|problem| problem.whole().into())
+    decide(gate, body, Op::Take).await.unwrap_or_else(Problem::whole)
 }
 
 async fn check(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Take).await.map(Whole::into_response)
+    decide(&gate, body, Op::Take).await.map(into_response)
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Peek).await.map(Whole::into_response)
+    decide(&gate, body, Op::Peek).await.map(into_response)
 }
 
 /// Gives back: by whoever may spend.
 async fn refund(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Refund).await.map(Whole::into_response)
+    decide(&gate, body, Op::Refund).await.map(into_response)
 }
 
 /// Forgets what a key has used: for those who run the service only.
@@ -145,7 +138,7 @@ async fn reset(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumReque
 
 async fn administer(gate: &Gate, peer: Peer, request: AxumRequest, op: Op) -> Answered {
     gate.now().http.admin.admit(peer, request.headers())?;
-    decide(gate, request.into_body(), op).await.map(Whole::into_response)
+    decide(gate, request.into_body(), op).await.map(into_response)
 }
 
 /// Whether a request that a proxy has may pass, by the routes.
@@ -169,14 +162,20 @@ async fn policies(State(gate): State<Arc<Gate>>) -> Response {
     policies::render(&gate.now()).into_response()
 }
 
-async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<Whole, Problem>
+async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<hyper::Response<Bytes>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    decide_on(gate, &body::read(body).await?, op).await
+    decide_on(gate, &body::read(body).await?, op, decision).await
 }
 
-async fn decide_on(gate: &Gate, body: &[u8], op: Op) -> Result<Whole, Problem> {
+/// The same of a body that is there, told in whatever way.
+async fn decide_on<T>(
+    gate: &Gate,
+    body: &[u8],
+    op: Op,
+    tell: impl FnOnce(&Answer<'_>, Headers) -> T,
+) -> Result<T, Problem> {
     let told = Told::begin(gate, DoorName::Http);
     let snapshot = gate.now();
     let engine = &snapshot.engine;
@@ -187,7 +186,8 @@ async fn decide_on(gate: &Gate, body: &[u8], op: Op) -> Result<Whole, Problem> {
         told.decided(&question.check(), &answer);
     }
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
-    Ok(decision(&answer, snapshot.http.headers))
+    Problem::unless_decided(&answer)?;
+    Ok(tell(&answer, snapshot.http.headers))
 }
 
 /// Checks in order, each on its own or all in one step. All are looked at before the first is charged: a batch with a
@@ -242,13 +242,10 @@ async fn check_together(
 }
 
 /// The answers to a batch; each with its headers, if they were asked for.
-fn decisions(answers: &[Answer<'_>], dialect: Option<Headers>) -> Response {
+fn decisions(answers: &[Answer<'_>], wanted: Option<Headers>) -> Response {
     let now = SystemClock.now();
-    let shown = |answer| match dialect {
-        Some(dialect) => answer::Decision::with_headers(answer, dialect, now),
-        None => answer::Decision::from(answer),
-    };
-    json(&answer::BatchAnswer { decisions: answers.iter().map(shown).collect() })
+    let bytes = answer::DECISION_BYTES * answers.len();
+    into_response(json_of(bytes, |body| answer::write_batch(body, answers, wanted, now)))
 }
 
 /// Takes a place in a leaky bucket's queue. The caller waits.
@@ -276,37 +273,38 @@ async fn unknown_path(uri: Uri) -> Problem {
     Problem::unknown_path(uri.path())
 }
 
-fn decision(answer: &Answer<'_>, dialect: Headers) -> Whole {
-    problem_if_closed(answer)
-        .unwrap_or_else(|| decision_json(&answer::Decision::from(answer), answer, dialect))
+/// A decision with the headers that tell of it.
+fn decision(answer: &Answer<'_>, dialect: Headers) -> hyper::Response<Bytes> {
+    let response = json_of(answer::DECISION_BYTES, |body| answer::write(body, answer));
+    with_headers(response, answer, dialect)
 }
 
-/// A policy that admits nothing while its store fails has no decision to tell.
-fn problem_if_closed(answer: &Answer<'_>) -> Option<Whole> {
-    (answer.source == Source::FailClosed).then(|| {
-        let mut response = Problem::fails_closed(answer.policy).whole();
-        write_retry_after(response.headers_mut(), answer.decision.retry_after());
-        response.into()
-    })
-}
-
-fn decision_json(shown: &impl serde::Serialize, answer: &Answer<'_>, dialect: Headers) -> Whole {
-    let (mut response, decision) = (whole_json(shown), answer.decision);
-    let report = headers::report(dialect, answer, SystemClock.now());
-    if report.is_none() && !decision.allowed() {
-        write_retry_after(response.headers_mut(), decision.retry_after());
-    }
-    Whole { response, report }
+fn with_headers(
+    mut response: hyper::Response<Bytes>,
+    answer: &Answer<'_>,
+    dialect: Headers,
+) -> hyper::Response<Bytes> {
+    headers::add(response.headers_mut(), dialect, answer, SystemClock.now());
+    response
 }
 
 fn json(answer: &impl serde::Serialize) -> Response {
-    whole_json(answer).map(Body::from)
+    into_response(whole_json(answer))
+}
+
+fn into_response(response: hyper::Response<Bytes>) -> Response {
+    response.map(Body::from)
 }
 
 fn whole_json(answer: &impl serde::Serialize) -> hyper::Response<Bytes> {
-    // An answer is about 150 bytes: one allocation holds it. Plain structs cannot fail to be written.
-    let mut body = Vec::with_capacity(192);
-    let _ = serde_json::to_writer(&mut body, answer);
+    // Plain structs cannot fail to be written.
+    json_of(0, |body| drop(serde_json::to_writer(body, answer)))
+}
+
+/// An answer whose body is written by somebody, and takes about so much.
+fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> hyper::Response<Bytes> {
+    let mut body = Vec::with_capacity(bytes);
+    write(&mut body);
     let mut response = hyper::Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

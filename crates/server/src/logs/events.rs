@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tidegate::{Answer, Check, Decision, Key, LimitError, Limiter, Source, SystemClock};
+use tidegate::{Answer, Check, Decision, Key, LimitError, Limiter, SystemClock};
 
 use crate::text::printable;
 
@@ -50,7 +50,7 @@ impl Events {
                 "decided without the store"
             );
         }
-        if !answer.decision.allowed() && answer.source != Source::FailClosed {
+        if !answer.decision.allowed() && !answer.fails_closed() {
             self.refused(answer.policy, check.key, answer.decision);
         }
     }

@@ -9,7 +9,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::SdkTracer;
-use tidegate::{Answer, Check, CheckError, Clock, Source, SystemClock};
+use tidegate::{Answer, Check, CheckError, Clock, SystemClock};
 
 use crate::text::printable;
 
@@ -63,7 +63,7 @@ pub(crate) fn decided(check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>
         .with_attributes(attributes(check, answer))
         .start_with_context(tracer, &context);
     let failure = match answer {
-        Ok(answer) if answer.source == Source::FailClosed => {
+        Ok(answer) if answer.fails_closed() => {
             Some("the store failed, and the policy admits nothing then")
         }
         Ok(_) => None,

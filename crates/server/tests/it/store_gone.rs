@@ -6,6 +6,7 @@ use crate::support::{Folder, Reply, Server};
 const CONFIG: &str = r#"
 policies:
   login: { limit: 5/h, on_store_error: deny }
+  tried: { limit: 5/h, on_store_error: deny, mode: shadow }
   api: { limit: 5/h }
 routes:
   - { match: { path: "/login" }, policy: login }
@@ -89,4 +90,20 @@ fn a_client_of_the_redis_protocol_is_told_an_error_and_no_five_numbers() {
     wait_until("it heals", DEADLINE, || {
         house.server.resp_line("TG.CHECK login ann").starts_with("*5\r\n:0\r\n")
     });
+}
+
+#[test]
+fn a_policy_that_is_only_tried_turns_nobody_away() {
+    let House { server, .. } = &House::start();
+    let told = server.post("/v1/check", r#"{"policy":"tried","key":"ann"}"#);
+    assert_eq!((told.status, &told.json()["allowed"]), (200, &true.into()), "{told:?}");
+    assert_eq!(told.json()["source"], "fail-closed", "{told:?}");
+    assert_eq!(server.get("/v1/auth/tried").status, 200);
+    let told = server.resp_line("TG.CHECK tried ann");
+    assert!(told.starts_with("*5\r\n:0\r\n"), "{told}");
+    let count = |status: &str| {
+        let name = format!("rate_limit_requests_total{{policy=\"tried\",status=\"{status}\"}}");
+        server.metric(&name).unwrap_or_default()
+    };
+    assert_eq!((count("shadow_denied"), count("error")), (3.0, 0.0));
 }

@@ -1,6 +1,5 @@
 //! Tells clients what is left, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and the older ones.
 
-use std::fmt::{self, Write};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,9 @@ static STATE: HeaderName = HeaderName::from_static("ratelimit");
 static LEGACY_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 static LEGACY_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 static LEGACY_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+/// What [`STATE`] has besides the limit's name: two numbers of 15 digits and what they are.
+const STATE_BYTES: usize = 36;
 
 /// Which headers tell the client what is left. A refusal has `Retry-After` in any case, unless no wait would help.
 ///
@@ -72,9 +74,12 @@ pub enum Headers {
 /// # Ok::<(), tidegate::LimitError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Label {
-    quoted: Arc<str>,
-    policy: Arc<str>,
+pub struct Label(Arc<Texts>);
+
+#[derive(Debug)]
+struct Texts {
+    quoted: String,
+    policy: String,
 }
 
 impl Label {
@@ -91,14 +96,17 @@ impl Label {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn new(name: &str, limit: &Limit) -> Self {
-        let quoted: Arc<str> = quote(name).into();
-        let policy = policy(&quoted, limit);
-        Self { quoted, policy }
+        Self::of(quote(name), limit)
     }
 
     /// The label of a key that has a limit of its own.
     pub(super) fn with_limit(&self, limit: &Limit) -> Self {
-        Self { quoted: self.quoted.clone(), policy: policy(&self.quoted, limit) }
+        Self::of(self.0.quoted.clone(), limit)
+    }
+
+    fn of(quoted: String, limit: &Limit) -> Self {
+        let policy = policy(&quoted, limit);
+        Self(Arc::new(Texts { quoted, policy }))
     }
 }
 
@@ -165,22 +173,29 @@ impl Report {
     /// assert_eq!(lines, "ratelimit-policy: \"api\";q=100;w=60\nratelimit: \"api\";r=0;t=0\n");
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub fn each(&self, mut put: impl FnMut(&HeaderName, fmt::Arguments<'_>)) {
-        let Self { headers, label, decision, .. } = self;
+    pub fn each(&self, mut put: impl FnMut(&HeaderName, &str)) {
+        let Self { headers, label: Label(label), decision, .. } = self;
+        // Without `format!`, which would take longer than the decision did.
+        let mut digits = itoa::Buffer::new();
         if let Some(wait) = retry_after_of(decision) {
-            put(&RETRY_AFTER, format_args!("{wait}"));
+            put(&RETRY_AFTER, digits.format(wait));
         }
         if *headers == Headers::Off {
             return;
         }
+        put(&POLICY, &label.policy);
+        let mut state = String::with_capacity(label.quoted.len() + STATE_BYTES);
         let remaining = int(decision.remaining());
-        let reset = int(seconds_up(decision.reset_after()));
-        put(&POLICY, format_args!("{}", label.policy));
-        put(&STATE, format_args!("{};r={remaining};t={reset}", label.quoted));
+        state.push_str(&label.quoted);
+        state.push_str(";r=");
+        state.push_str(digits.format(remaining));
+        state.push_str(";t=");
+        state.push_str(digits.format(int(seconds_up(decision.reset_after()))));
+        put(&STATE, &state);
         if let Some(reset) = self.legacy_reset() {
-            put(&LEGACY_LIMIT, format_args!("{}", int(decision.limit())));
-            put(&LEGACY_REMAINING, format_args!("{remaining}"));
-            put(&LEGACY_RESET, format_args!("{reset}"));
+            put(&LEGACY_LIMIT, digits.format(int(decision.limit())));
+            put(&LEGACY_REMAINING, digits.format(remaining));
+            put(&LEGACY_RESET, digits.format(reset));
         }
     }
 
@@ -202,8 +217,8 @@ impl Values {
         Self(BytesMut::with_capacity(96))
     }
 
-    fn next(&mut self, value: fmt::Arguments<'_>) -> Option<HeaderValue> {
-        self.0.write_fmt(value).ok()?;
+    fn next(&mut self, value: &str) -> Option<HeaderValue> {
+        self.0.extend_from_slice(value.as_bytes());
         HeaderValue::from_maybe_shared(self.0.split().freeze()).ok()
     }
 }
@@ -245,11 +260,11 @@ fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
 }
 
 /// A window that is no whole number of seconds is left out: the draft has no word for it. Concurrency has none.
-fn policy(quoted: &str, limit: &Limit) -> Arc<str> {
+fn policy(quoted: &str, limit: &Limit) -> String {
     let (quota, period) = (int(limit.units()), limit.period());
     let windowless = period.subsec_nanos() > 0 || matches!(limit, Limit::Concurrency(_));
     let window = if windowless { String::new() } else { format!(";w={}", int(period.as_secs())) };
-    format!("{quoted};q={quota}{window}").into()
+    format!("{quoted};q={quota}{window}")
 }
 
 /// A structured field's string, which is ASCII.

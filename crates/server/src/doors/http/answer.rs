@@ -1,35 +1,16 @@
-//! Answers, as they go over the wire. These types stop at this door.
+//! Answers, as they go over the wire.
+//!
+//! Nearly all answers are decisions. They are written without serde, which would look for something to escape in the
+//! name of every field.
 
-use axum::http::HeaderMap;
-use serde::{Serialize, Serializer};
-use tidegate::tower::{Headers, write_retry_after};
-use tidegate::{Answer, EXACT_MAX, Source, Timestamp};
+use serde::Serialize;
+use tidegate::tower::Headers;
+use tidegate::{Answer, EXACT_MAX, Timestamp};
 
 use crate::headers;
 
-/// A decision, as clients know it.
-#[derive(Serialize)]
-pub(super) struct Decision<'a> {
-    allowed: bool,
-    limit: u64,
-    remaining: u64,
-    retry_after_ms: Option<u64>,
-    reset_after_ms: u64,
-    policy: &'a str,
-    binding: &'a str,
-    source: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<ToldHeaders>,
-}
-
-/// Names and values as an object.
-struct ToldHeaders(HeaderMap);
-
-/// The answers to a batch, in order.
-#[derive(Serialize)]
-pub(super) struct BatchAnswer<'a> {
-    pub(super) decisions: Vec<Decision<'a>>,
-}
+/// What a decision takes, roughly.
+pub(super) const DECISION_BYTES: usize = 192;
 
 /// A place in a queue, or none.
 #[derive(Serialize)]
@@ -39,45 +20,94 @@ pub(super) struct Reservation {
     retry_after_ms: Option<u64>,
 }
 
-impl<'a> From<&Answer<'a>> for Decision<'a> {
-    fn from(answer: &Answer<'a>) -> Self {
-        let decision = &answer.decision;
-        Self {
-            allowed: decision.allowed(),
-            // A key without a limit has all that a JSON number can hold.
-            limit: decision.limit().min(EXACT_MAX),
-            remaining: decision.remaining().min(EXACT_MAX),
-            retry_after_ms: decision.retry_after_us().map(millis_up),
-            reset_after_ms: millis_up(decision.reset_after_us()),
-            policy: answer.policy,
-            binding: answer.binding,
-            source: answer.source.as_str(),
-            headers: None,
-        }
-    }
+/// Adds a decision, as clients know it.
+pub(super) fn write(out: &mut Vec<u8>, answer: &Answer<'_>) {
+    open(out, answer);
+    out.push(b'}');
 }
 
-impl<'a> Decision<'a> {
-    /// With the headers that a check of its own would be answered with.
-    pub(super) fn with_headers(answer: &Answer<'a>, dialect: Headers, now: Timestamp) -> Self {
-        let mut told = HeaderMap::new();
-        if answer.source == Source::FailClosed {
-            write_retry_after(&mut told, answer.decision.retry_after());
-        } else {
-            headers::add(&mut told, dialect, answer, now);
-        }
-        Self { headers: Some(ToldHeaders(told)), ..Self::from(answer) }
-    }
+/// Adds a decision, and what was granted with it.
+pub(super) fn write_acquired(out: &mut Vec<u8>, answer: &Answer<'_>, permit: Option<&str>) {
+    open(out, answer);
+    put(out, ",\"permit\":");
+    json(out, &permit);
+    out.push(b'}');
 }
 
-impl Serialize for ToldHeaders {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        // They are ASCII, whatever a policy is called.
-        let pairs = self.0.iter();
-        to.collect_map(
-            pairs.map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default())),
-        )
+/// Adds the answers to a batch, in order; each with the headers that a check of its own would be answered with, if
+/// these are wanted.
+pub(super) fn write_batch(
+    out: &mut Vec<u8>,
+    answers: &[Answer<'_>],
+    wanted: Option<Headers>,
+    now: Timestamp,
+) {
+    put(out, "{\"decisions\":[");
+    for (index, answer) in answers.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        open(out, answer);
+        if let Some(dialect) = wanted {
+            put(out, ",\"headers\":");
+            write_headers(out, answer, dialect, now);
+        }
+        out.push(b'}');
     }
+    put(out, "]}");
+}
+
+/// Adds names and values, as an object.
+fn write_headers(out: &mut Vec<u8>, answer: &Answer<'_>, dialect: Headers, now: Timestamp) {
+    out.push(b'{');
+    let mut is_first = true;
+    if let Some(report) = headers::report(dialect, answer, now) {
+        report.each(|name, value| {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            json(out, name.as_str());
+            out.push(b':');
+            json(out, value);
+        });
+    }
+    out.push(b'}');
+}
+
+/// All but the brace at the end: there may be more to tell.
+fn open(out: &mut Vec<u8>, answer: &Answer<'_>) {
+    let decision = &answer.decision;
+    put(out, if decision.allowed() { "{\"allowed\":true" } else { "{\"allowed\":false" });
+    // A key without a limit has all that a JSON number can hold.
+    number(out, ",\"limit\":", decision.limit().min(EXACT_MAX));
+    number(out, ",\"remaining\":", decision.remaining().min(EXACT_MAX));
+    match decision.retry_after_us() {
+        Some(us) => number(out, ",\"retry_after_ms\":", millis_up(us)),
+        None => put(out, ",\"retry_after_ms\":null"),
+    }
+    number(out, ",\"reset_after_ms\":", millis_up(decision.reset_after_us()));
+    put(out, ",\"policy\":");
+    json(out, answer.policy);
+    put(out, ",\"binding\":");
+    json(out, answer.binding);
+    put(out, ",\"source\":\"");
+    put(out, answer.source.as_str());
+    out.push(b'"');
+}
+
+fn put(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn number(out: &mut Vec<u8>, name: &str, number: u64) {
+    put(out, name);
+    put(out, itoa::Buffer::new().format(number));
+}
+
+/// What may need escapes.
+fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    // To write text to memory never fails.
+    let _ = serde_json::to_writer(out, value);
 }
 
 impl From<&tidegate::Reservation> for Reservation {
@@ -93,4 +123,77 @@ impl From<&tidegate::Reservation> for Reservation {
 /// Rounded up: who waits that long has waited long enough.
 fn millis_up(us: u64) -> u64 {
     us.div_ceil(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+    use tidegate::{Decision, Engine, Source};
+
+    use super::*;
+
+    fn answer<'a>(policy: &'a str, binding: &'a str, decision: Decision) -> Answer<'a> {
+        let (limit, source) = (None, Source::Store);
+        Answer { decision, policy, binding, limit, source, trouble: None, shadow_denied: false }
+    }
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> Value {
+        let mut out = Vec::new();
+        write(&mut out);
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_decision_is_told_whatever_its_policy_is_called(
+            (policy, binding) in any::<(String, String)>(),
+            (allowed, limit, remaining) in any::<(bool, u64, u64)>(),
+            (retry_after_us, reset_after_us) in (any::<Option<u64>>(), any::<u64>()),
+        ) {
+            let decision = if allowed {
+                Decision::admitted(limit, remaining, reset_after_us)
+            } else {
+                Decision::refused(limit, remaining, retry_after_us, reset_after_us)
+            };
+            let retry_after_us = decision.retry_after_us();
+            let expected = json!({
+                "allowed": allowed,
+                "limit": limit.min(EXACT_MAX),
+                "remaining": remaining.min(EXACT_MAX),
+                "retry_after_ms": retry_after_us.map(|us| us.div_ceil(1000)),
+                "reset_after_ms": reset_after_us.div_ceil(1000),
+                "policy": policy,
+                "binding": binding,
+                "source": "store",
+            });
+            let answer = answer(&policy, &binding, decision);
+            prop_assert_eq!(written(|out| write(out, &answer)), expected.clone());
+            let mut acquired = expected.clone();
+            acquired["permit"] = Value::Null;
+            prop_assert_eq!(written(|out| write_acquired(out, &answer, None)), acquired.clone());
+            acquired["permit"] = policy.clone().into();
+            let permit = Some(&*policy);
+            prop_assert_eq!(written(|out| write_acquired(out, &answer, permit)), acquired);
+            let all = [answer.clone(), answer];
+            for count in 0..=all.len() {
+                let batch = written(|out| write_batch(out, &all[..count], None, Timestamp::EPOCH));
+                prop_assert_eq!(batch, json!({ "decisions": vec![&expected; count] }));
+            }
+        }
+    }
+
+    #[test]
+    fn each_decision_of_a_batch_has_the_headers_that_are_wanted() {
+        let engine = Engine::builder().policy("p\"", "100/min burst 20").build().unwrap();
+        let limited = engine.check("p\"", "k").now().unwrap();
+        let all = [limited, answer("p", "p", Decision::unlimited())];
+        let told = |wanted| {
+            let batch = written(|out| write_batch(out, &all, Some(wanted), Timestamp::EPOCH));
+            [0, 1].map(|index| batch["decisions"][index]["headers"].clone())
+        };
+        let expected = json!({ "ratelimit-policy": "\"p\\\"\";q=100;w=60", "ratelimit": "\"p\\\"\";r=19;t=1" });
+        assert_eq!(told(Headers::Standard), [expected, json!({})]);
+        assert_eq!(told(Headers::Off), [json!({}), json!({})]);
+    }
 }

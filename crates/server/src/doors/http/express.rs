@@ -11,12 +11,14 @@ mod response;
 
 use std::pin::pin;
 
+use tidegate::{Answer, Op};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep};
 
 use self::request::check_of;
-use super::check_on;
+use self::response::Out;
 use super::connection::HttpBounds;
+use super::decide_on;
 use crate::gate::Gate;
 use crate::listen::Stream;
 use crate::server::Ending;
@@ -33,7 +35,7 @@ pub(super) async fn serve(
     ending: &mut Ending,
     bounds: HttpBounds,
 ) -> Option<Vec<u8>> {
-    let (mut input, mut out) = (Vec::with_capacity(INPUT_BYTES), Vec::new());
+    let (mut input, mut out) = (Vec::with_capacity(INPUT_BYTES), Out::default());
     let mut farewell = pin!(ending.farewell());
     // Who says nothing has no more time than a head; who has asked before is waited for longer. One timer for all
     // requests: it is looked at only when it rings.
@@ -58,15 +60,18 @@ pub(super) async fn serve(
         }
         let mut used = 0;
         while let Some(check) = check_of(&input[used..]) {
-            response::write(&mut out, &check_on(gate, check.body).await);
+            let tell = |answer: &Answer<'_>, dialect| out.decision(answer, dialect);
+            if let Err(problem) = decide_on(gate, check.body, Op::Take, tell).await {
+                out.response(&problem.whole());
+            }
             used += check.length;
-            if out.len() > OUT_BYTES_MAX {
-                stream.send(&out, bounds.write_timeout).await.ok()?;
-                out.clear();
+            if out.bytes.len() > OUT_BYTES_MAX {
+                stream.send(&out.bytes, bounds.write_timeout).await.ok()?;
+                out.bytes.clear();
             }
         }
-        stream.send(&out, bounds.write_timeout).await.ok()?;
-        out.clear();
+        stream.send(&out.bytes, bounds.write_timeout).await.ok()?;
+        out.bytes.clear();
         if used < input.len() {
             return Some(input.split_off(used));
         }

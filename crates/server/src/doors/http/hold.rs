@@ -4,24 +4,15 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use tidegate::{Engine, Limit, Permit, PermitId};
 
 use super::problem::Problem;
 use super::request::{Named, Request, Text};
-use super::{Answered, Told, answer, body, decision_json, json, problem_if_closed};
+use super::{Answered, Told, answer, body, into_response, json, json_of, with_headers};
 use crate::exact::Exact;
 use crate::gate::Gate;
 use crate::metrics::DoorName;
-
-/// A decision, and what was granted with it.
-#[derive(Serialize)]
-struct Acquired<'a> {
-    #[serde(flatten)]
-    decision: answer::Decision<'a>,
-    permit: Option<String>,
-}
 
 /// The body of a release.
 #[derive(Deserialize)]
@@ -58,12 +49,11 @@ pub(super) async fn acquire(State(gate): State<Arc<Gate>>, body: Body) -> Answer
     };
     told.decided(&check, &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
-    if let Some(closed) = problem_if_closed(&answer) {
-        return Ok(closed.into_response());
-    }
+    Problem::unless_decided(&answer)?;
     let permit = permit.map(|permit| permit.to_string());
-    let shown = Acquired { decision: (&answer).into(), permit };
-    Ok(decision_json(&shown, &answer, snapshot.http.headers).into_response())
+    let write = |body: &mut Vec<u8>| answer::write_acquired(body, &answer, permit.as_deref());
+    let response = json_of(answer::DECISION_BYTES, write);
+    Ok(into_response(with_headers(response, &answer, snapshot.http.headers)))
 }
 
 /// Gives a place back. Once is enough, and twice does no harm.

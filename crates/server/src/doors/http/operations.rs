@@ -31,16 +31,11 @@ impl<'a> Told<'a> {
 
     pub(crate) fn decided(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
         self.gate.tell(check, answer);
-        self.took(check.policy);
+        self.gate.metrics().took_alone(self.door, check.policy, self.since_us);
     }
 
     pub(crate) fn reserved(&self, check: &Check<'_>, place: Result<Reservation, &CheckError>) {
         self.gate.tell_reserved(check, place);
-        self.took(check.policy);
-    }
-
-    fn took(&self, policy: &str) {
-        self.gate.metrics().took(self.door, self.since_us, 1);
-        self.gate.metrics().policy_took(policy, self.since_us);
+        self.gate.metrics().took_alone(self.door, check.policy, self.since_us);
     }
 }

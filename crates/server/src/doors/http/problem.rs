@@ -8,6 +8,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tidegate::tower::write_retry_after;
 use tidegate::{Answer, CheckError, Engine, StoreError, Trouble};
 
 use crate::dashboard::WATCHERS_MAX;
@@ -23,11 +24,15 @@ pub(crate) struct Problem {
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
+    /// Told as a header.
+    #[serde(skip)]
+    retry_after: Option<Duration>,
 }
 
 impl Problem {
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: &str) -> Self {
-        Self { kind, title, status: status.as_u16(), detail: printable(detail), field: None }
+        let (status, detail) = (status.as_u16(), printable(detail));
+        Self { kind, title, status, detail, field: None, retry_after: None }
     }
 
     fn at(mut self, field: &str) -> Self {
@@ -117,9 +122,13 @@ impl Problem {
         Self::new(status, "urn:tidegate:limited", "Too many requests", &detail)
     }
 
-    /// A policy that rather turns everybody away than count wrongly.
-    pub(crate) fn fails_closed(policy: &str) -> Self {
-        Self::unavailable(&format!("policy `{policy}` admits nothing while its store fails"))
+    /// A policy that rather turns everybody away than count wrongly has no decision to tell.
+    pub(crate) fn unless_decided(answer: &Answer<'_>) -> Result<(), Self> {
+        if !answer.fails_closed() {
+            return Ok(());
+        }
+        let detail = format!("policy `{}` admits nothing while its store fails", answer.policy);
+        Err(Self { retry_after: answer.decision.retry_after(), ..Self::unavailable(&detail) })
     }
 
     /// A request that was not even looked at, because there is too much to do.
@@ -271,6 +280,7 @@ impl Problem {
         if self.kind == "urn:tidegate:unauthorized" {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        write_retry_after(headers, self.retry_after);
         response
     }
 }

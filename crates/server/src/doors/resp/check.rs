@@ -1,6 +1,6 @@
 //! `TG.CHECK`, `TG.PEEK` and `TG.REFUND policy key [cost]`: the policies of the configuration.
 
-use tidegate::{Answer, Check, CheckError, Clock, Engine, Key, Op, Source, SystemClock};
+use tidegate::{Answer, Check, CheckError, Clock, Engine, Key, Op, SystemClock};
 
 use super::command::{Next, Turn};
 use super::five;
@@ -70,7 +70,7 @@ fn ask(turn: &mut Turn<'_, '_>, op: Op) -> Result<(), String> {
 pub(super) fn write(out: &mut Out, engine: &Engine, answer: &Result<Answer<'_>, CheckError>) {
     match answer {
         // A failure must not look like a refusal.
-        Ok(answer) if answer.source == Source::FailClosed => out.error(&format!(
+        Ok(answer) if answer.fails_closed() => out.error(&format!(
             "ERR store unavailable: policy `{}` admits nothing while its store fails",
             shown(answer.policy.as_bytes())
         )),

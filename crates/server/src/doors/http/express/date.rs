@@ -3,15 +3,15 @@
 use std::cell::RefCell;
 use std::time::{Duration, UNIX_EPOCH};
 
-use tidegate::{Clock, SystemClock};
+use tidegate::Timestamp;
 
 thread_local! {
     static WRITTEN: RefCell<(u64, String)> = RefCell::default();
 }
 
-/// Shows the date of now.
-pub(super) fn with_now(show: impl FnOnce(&str)) {
-    let second = SystemClock.now().as_micros() / 1_000_000;
+/// Shows the date of an instant.
+pub(super) fn with(now: Timestamp, show: impl FnOnce(&str)) {
+    let second = now.as_micros() / 1_000_000;
     WRITTEN.with_borrow_mut(|(written, date)| {
         if *written != second {
             *written = second;

@@ -1,30 +1,55 @@
-//! An answer, as HTTP/1.1 has it.
+//! Answers, as HTTP/1.1 has them. What hyper adds by itself is added here as well.
 
 use std::io::Write;
 
-use axum::http::StatusCode;
+use axum::body::Bytes;
+use axum::http::Response;
+use tidegate::tower::Headers;
+use tidegate::{Answer, Clock, SystemClock, Timestamp};
 
-use super::super::whole::Whole;
+use super::super::answer;
 use super::date;
+use crate::headers;
 
-/// Adds an answer to what is to be sent. What hyper adds by itself is added here as well.
-pub(super) fn write(out: &mut Vec<u8>, whole: &Whole) {
-    let Whole { response, report } = whole;
-    match response.status() {
-        StatusCode::OK => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
+/// Answers that wait to be sent.
+#[derive(Default)]
+pub(super) struct Out {
+    pub(super) bytes: Vec<u8>,
+    /// The body of an answer, until its length is known.
+    body: Vec<u8>,
+}
+
+impl Out {
+    /// Adds a decision with the headers that tell of it.
+    pub(super) fn decision(&mut self, answer: &Answer<'_>, dialect: Headers) {
+        let Self { bytes, body } = self;
+        let now = SystemClock.now();
+        bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
+        if let Some(report) = headers::report(dialect, answer, now) {
+            report.each(|name, value| line(bytes, name.as_str(), value.as_bytes()));
+        }
+        body.clear();
+        answer::write(body, answer);
+        end(bytes, body, now);
+    }
+
+    /// Adds whatever else was answered.
+    pub(super) fn response(&mut self, response: &Response<Bytes>) {
         // To write to memory never fails.
-        other => drop(write!(out, "HTTP/1.1 {other}\r\n")),
+        let _ = write!(self.bytes, "HTTP/1.1 {}\r\n", response.status());
+        for (name, value) in response.headers() {
+            line(&mut self.bytes, name.as_str(), value.as_bytes());
+        }
+        end(&mut self.bytes, response.body(), SystemClock.now());
     }
-    for (name, value) in response.headers() {
-        line(out, name.as_str(), value.as_bytes());
-    }
-    if let Some(report) = report {
-        report.each(|name, value| drop(write!(out, "{name}: {value}\r\n")));
-    }
-    let _ = write!(out, "content-length: {}\r\n", response.body().len());
-    date::with_now(|date| line(out, "date", date.as_bytes()));
+}
+
+/// Ends a head, and adds the body.
+fn end(out: &mut Vec<u8>, body: &[u8], now: Timestamp) {
+    line(out, "content-length", itoa::Buffer::new().format(body.len()).as_bytes());
+    date::with(now, |date| line(out, "date", date.as_bytes()));
     out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(response.body());
+    out.extend_from_slice(body);
 }
 
 fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
@@ -35,8 +60,7 @@ fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Bytes;
-    use axum::http::{HeaderValue, Response};
+    use axum::http::{HeaderValue, StatusCode};
 
     use super::*;
 
@@ -44,9 +68,9 @@ mod tests {
         let mut response = Response::new(Bytes::from_static(b"{}"));
         *response.status_mut() = status;
         response.headers_mut().insert("a", HeaderValue::from_static("b"));
-        let mut out = Vec::new();
-        write(&mut out, &response.into());
-        String::from_utf8(out).unwrap()
+        let mut out = Out::default();
+        out.response(&response);
+        String::from_utf8(out.bytes).unwrap()
     }
 
     #[test]

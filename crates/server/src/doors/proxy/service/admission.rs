@@ -160,14 +160,9 @@ impl Case<'_> {
     }
 
     fn ruled(&self, found: &Found<'_>, answer: &Answer<'_>) -> Result<Option<Report>, Refused> {
-        let decision = answer.decision;
-        if answer.source == Source::FailClosed {
-            let mut response = Problem::fails_closed(answer.policy).whole();
-            write_retry_after(response.headers_mut(), decision.retry_after());
-            return Err(response.into());
-        }
+        Problem::unless_decided(answer).map_err(Problem::whole)?;
         let (dialect, now) = (self.snapshot.http.headers, SystemClock.now());
-        if decision.allowed() {
+        if answer.decision.allowed() {
             return Ok(headers::report(dialect, answer, now));
         }
         let mut told = HeaderMap::new();

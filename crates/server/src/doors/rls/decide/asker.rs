@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate::{Answer, Check, CheckError, Engine, Op, Reply, Source, Together};
+use tidegate::{Answer, Check, CheckError, Engine, Op, Reply, Together};
 use tokio::time::Instant;
 
 use super::super::answer::{Shown, Status};
@@ -196,7 +196,7 @@ fn settled<'a>(
     answer: &Answer<'_>,
     shown: Option<Shown<'a>>,
 ) -> Result<Status<'a>, Trouble> {
-    if answer.source == Source::FailClosed && !answer.decision.allowed() {
+    if answer.fails_closed() {
         let policy = crate::text::printable(counted.policy);
         let why = format!("policy `{policy}` admits nothing while its store fails");
         return Err(Trouble::Unavailable(why));
