@@ -67,14 +67,18 @@ impl Ending {
     }
 
     /// Ready when that begins.
-    pub(crate) async fn farewell(&mut self) {
-        let _ = self.phase.wait_for(|phase| *phase >= Phase::Farewell).await;
+    pub(crate) async fn farewell(&self) {
+        self.reaches(Phase::Farewell).await;
     }
 
     /// Ready when a connection is to be closed: at once if nothing is under way on it, else after that.
-    pub(crate) async fn closing(&mut self) {
+    pub(crate) async fn closing(&self) {
+        self.reaches(Phase::Closing).await;
+    }
+
+    async fn reaches(&self, wanted: Phase) {
         // An error means that the server itself is gone.
-        let _ = self.phase.wait_for(|phase| *phase >= Phase::Closing).await;
+        let _ = self.phase.clone().wait_for(|phase| *phase >= wanted).await;
     }
 
     /// One that does not come, for connections that no server accepted.
@@ -83,6 +87,13 @@ impl Ending {
         let (phase, ending) = watch::channel(Phase::Serving);
         std::mem::forget(phase);
         Self { phase: ending, is_farewell: Arc::default() }
+    }
+
+    /// One that has begun.
+    #[cfg(test)]
+    pub(crate) fn begun() -> Self {
+        let (_, ending) = watch::channel(Phase::Farewell);
+        Self { phase: ending, is_farewell: Arc::new(true.into()) }
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Threshold<D> {
 }
 
 impl<D: Door + Sync> Door for Threshold<D> {
-    async fn serve(self, stream: Stream, peer: Peer, mut ending: Ending) {
+    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
         let Self { proxy_protocol, tls, door } = self;
         if proxy_protocol.is_none() && tls.is_none() {
             return door.serve(stream, peer, ending).await;

@@ -85,11 +85,11 @@ impl RespDoor {
 }
 
 impl Door for RespDoor {
-    async fn serve(self, stream: Stream, peer: Peer, mut ending: Ending) {
+    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
         let house = &*self.0;
         let id = house.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let session = Session::new(id, peer, house.password.is_none());
-        if let Err(error) = Connection::new(house, stream, session).converse(&mut ending).await {
+        if let Err(error) = Connection::new(house, stream, session).converse(&ending).await {
             tracing::debug!(%error, "connection ended");
         }
     }

@@ -115,7 +115,7 @@ pub(crate) async fn serve<A: Answers>(
     answers: A,
     (stream, unread): (Stream, Vec<u8>),
     peer: Peer,
-    mut ending: Ending,
+    ending: Ending,
 ) {
     let line = Arc::new(Line::default());
     let caller = Caller { peer, is_tls: stream.is_tls(), line: line.clone() };

@@ -51,10 +51,10 @@ impl HttpDoor {
 }
 
 impl Door for HttpDoor {
-    async fn serve(self, mut stream: Stream, peer: Peer, mut ending: Ending) {
+    async fn serve(self, mut stream: Stream, peer: Peer, ending: Ending) {
         let Self { api, http, bounds } = self;
         let unread = match &api.checks {
-            Some(gate) => express::serve(&mut stream, gate, &mut ending, bounds).await,
+            Some(gate) => express::serve(&mut stream, gate, &ending, bounds).await,
             None => Some(Vec::new()),
         };
         let Some(unread) = unread else { return };

@@ -32,7 +32,7 @@ const OUT_BYTES_MAX: usize = 16 << 10;
 pub(super) async fn serve(
     stream: &mut Stream,
     gate: &Gate,
-    ending: &mut Ending,
+    ending: &Ending,
     bounds: HttpBounds,
 ) -> Option<Vec<u8>> {
     let (mut input, mut out) = (Vec::with_capacity(INPUT_BYTES), Out::default());
@@ -46,8 +46,11 @@ pub(super) async fn serve(
             biased;
             read = stream.read_buf(&mut input) => {
                 read.ok().filter(|count| *count > 0)?;
+                // Hyper knows how to say goodbye.
+                if ending.is_farewell() {
+                    return Some(input);
+                }
             }
-            // Hyper knows how to say goodbye.
             () = &mut farewell => return Some(input),
             () = &mut alarm => {
                 if !has_asked {

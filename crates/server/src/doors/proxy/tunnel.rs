@@ -32,7 +32,7 @@ pub(super) struct Tunnel {
 
 impl Tunnel {
     /// Until one side ends it, or the server does, or nobody has said anything for long.
-    pub(super) async fn run(self, mut ending: Ending) {
+    pub(super) async fn run(self, ending: Ending) {
         let ended = tokio::select! {
             ended = self.join() => ended,
             () = ending.closing() => return,

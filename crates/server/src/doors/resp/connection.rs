@@ -45,7 +45,7 @@ impl<'h> Connection<'h> {
     }
 
     /// Answers until the client leaves, is hung up on, or the server ends.
-    pub(super) async fn converse(mut self, ending: &mut Ending) -> io::Result<()> {
+    pub(super) async fn converse(mut self, ending: &Ending) -> io::Result<()> {
         let mut closing = pin!(ending.closing());
         loop {
             let read = tokio::select! {

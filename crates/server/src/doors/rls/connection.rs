@@ -84,7 +84,7 @@ impl GrpcDoor {
 }
 
 impl Door for GrpcDoor {
-    async fn serve(self, stream: Stream, _: Peer, mut ending: Ending) {
+    async fn serve(self, stream: Stream, _: Peer, ending: Ending) {
         let service = self.service.for_connection(ending.clone());
         let line = Arc::new(Line::default());
         let watched = line.clone();
@@ -109,7 +109,7 @@ impl Door for GrpcDoor {
                     connection.as_mut().graceful_shutdown();
                     tokio::select! {
                         ended = stream.turns(connection) => ended,
-                        () = closing_in_silence(&mut ending, &line) => Ok(()),
+                        () = closing_in_silence(&ending, &line) => Ok(()),
                     }
                 }
             }
@@ -127,7 +127,7 @@ impl Door for GrpcDoor {
 
 /// Ready when a connection is to be closed that has not begun to speak: nothing is under way on it, and hyper would
 /// still wait for it.
-async fn closing_in_silence(ending: &mut Ending, line: &Line) {
+async fn closing_in_silence(ending: &Ending, line: &Line) {
     ending.closing().await;
     if line.is_http2() {
         pending::<()>().await;

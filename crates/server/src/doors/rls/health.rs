@@ -63,7 +63,7 @@ impl ServerStreamingService<HealthCheckRequest> for Watch {
     type Future = Answer<Self::ResponseStream>;
 
     fn call(&mut self, request: Request<HealthCheckRequest>) -> Self::Future {
-        let (mut ending, known) = (self.0.clone(), is_known(&request));
+        let (ending, known) = (self.0.clone(), is_known(&request));
         Box::pin(async move {
             let (say, told) = mpsc::channel(1);
             tokio::spawn(async move {
