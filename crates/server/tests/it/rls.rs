@@ -29,14 +29,14 @@ impl Rules {
         &self.path
     }
 
-    fn serve(&self, more: &[&str]) -> Server {
+    pub(crate) fn serve(&self, more: &[&str]) -> Server {
         let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", self.path()];
         Server::start_with(&[&args, more].concat())
     }
 }
 
 /// `tier=gold,api_key=k`, as a descriptor.
-fn descriptor(text: &str) -> Value {
+pub(crate) fn descriptor(text: &str) -> Value {
     let entry = |entry: &str| {
         let (key, value) = entry.split_once('=').unwrap();
         json!({"key": key, "value": value})
@@ -46,18 +46,18 @@ fn descriptor(text: &str) -> Value {
 }
 
 /// Asks for descriptors, separated by blanks, of the domain `edge`.
-fn ask(server: &Server, descriptors: &str) -> (u16, Value) {
+pub(crate) fn ask(server: &Server, descriptors: &str) -> (u16, Value) {
     let descriptors: Vec<_> = descriptors.split(' ').map(descriptor).collect();
     ask_for(server, &json!({"domain": "edge", "descriptors": descriptors}))
 }
 
-fn ask_for(server: &Server, request: &Value) -> (u16, Value) {
+pub(crate) fn ask_for(server: &Server, request: &Value) -> (u16, Value) {
     let reply = server.post("/json", &request.to_string());
     (reply.status, serde_json::from_str(&reply.body).unwrap_or(Value::String(reply.body)))
 }
 
 /// Code and what is left, of every descriptor.
-fn seen(answer: &Value) -> Vec<(&str, u64)> {
+pub(crate) fn seen(answer: &Value) -> Vec<(&str, u64)> {
     let statuses = answer["statuses"].as_array().unwrap_or_else(|| panic!("{answer}"));
     let seen = |status: &'_ Value| status["limitRemaining"].as_u64().unwrap_or(0);
     statuses.iter().map(|status| (status["code"].as_str().unwrap(), seen(status))).collect()

@@ -28,6 +28,7 @@ pub(super) async fn decide<'a>(
     let statuses = targets.iter().map(known).collect();
     let mut deciding = Deciding { asker, manner, statuses, refused: false };
     deciding.decide(&targets).await?;
+    deciding.tell_blocked(&targets);
     let Deciding { statuses, refused, .. } = deciding;
     let overall = Code::of(!refused || manner.is_shadow);
     let mut ruling = Ruling { overall, statuses, headers: SmallVec::new() };
@@ -76,6 +77,15 @@ impl<'a> Deciding<'a> {
             self.untake(&quotas).await;
         }
         self.give_back(&those(|it| matches!(it.hits, Hits::GiveBack(_)))).await
+    }
+
+    /// Tells of what was refused without being asked.
+    fn tell_blocked(&self, targets: &[Target<'_>]) {
+        for (target, status) in targets.iter().zip(&self.statuses) {
+            if let Target::Blocked { counted, .. } = target {
+                self.asker.tell_blocked(counted, status);
+            }
+        }
     }
 
     /// Whether what is known refuses the whole: one that binds does, quotas only all together.
@@ -136,7 +146,7 @@ impl<'a> Deciding<'a> {
             let status = self.statuses[*index];
             if status.code == Code::OverLimit && status.remaining > 0 {
                 let rest = u64::from(status.remaining);
-                self.asker.each(&[(*index, *counted)], Op::Take, |_| rest).await?;
+                self.asker.correct(&[(*index, *counted)], Op::Take, |_| rest).await?;
                 self.statuses[*index].remaining = 0;
             }
         }
@@ -152,7 +162,7 @@ impl<'a> Deciding<'a> {
             status.code == Code::Ok && by_store
         };
         let charged: SmallVec<[Asked<'_, 'a>; 4]> = asked.iter().filter(charged).copied().collect();
-        match self.asker.each(&charged, Op::Refund, cost).await {
+        match self.asker.correct(&charged, Op::Refund, cost).await {
             Ok(_) => self.uncharge(&charged, cost),
             Err(trouble) => tracing::debug!(?trouble, "a refused request's charge stays"),
         }
@@ -206,9 +216,9 @@ fn known<'a>(target: &Target<'a>) -> Status<'a> {
     match target {
         Target::NoLimit | Target::Counted(_) => Status::NO_LIMIT,
         Target::Unlimited => Status::UNLIMITED,
-        Target::Blocked { shown, unit, is_shadow, .. } => Status {
+        Target::Blocked { counted, unit, is_shadow } => Status {
             code: Code::of(*is_shadow),
-            limit: Some(*shown),
+            limit: counted.shown,
             reset_after_us: until_next(*unit),
             shadow_denied: *is_shadow,
             ..Status::NO_LIMIT

@@ -19,9 +19,9 @@ pub(super) enum Target<'a> {
     Unlimited,
     /// Nothing is ever admitted.
     Blocked {
-        shown: Shown<'a>,
+        /// What would be asked, if there were anything to count.
+        counted: Counted<'a>,
         unit: Unit,
-        role: Role,
         /// Then it is only reported.
         is_shadow: bool,
     },
@@ -133,16 +133,11 @@ fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits) -> Target<'a> {
     let is_shadow = rule.is_shadow;
     let role = if rule.is_quota && !is_shadow { Role::Quota } else { Role::Binds };
     let shown = Shown { requests_per_unit: *requests, unit: Some(*unit), name: &rule.name };
+    let (who, shown) = (Who::One(key), Some(shown));
+    let counted = Counted { policy: &rule.policy, who, hits, own: None, shown, role };
     match limit {
-        None => Target::Blocked { shown, unit: *unit, role, is_shadow },
-        Some(_) => Target::Counted(Counted {
-            policy: &rule.policy,
-            who: Who::One(key),
-            hits,
-            own: None,
-            shown: Some(shown),
-            role,
-        }),
+        None => Target::Blocked { counted, unit: *unit, is_shadow },
+        Some(_) => Target::Counted(counted),
     }
 }
 
@@ -150,23 +145,23 @@ fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits) -> Target<'a> {
 fn with_own<'a>(domain: &'a Domain, own: OwnLimit, descriptor: &Descriptor<'a>) -> Target<'a> {
     let OwnLimit { requests_per_unit, unit } = own;
     let shown = Shown { requests_per_unit, unit: Some(unit), name: "" };
-    let period = std::time::Duration::from_secs(unit.seconds());
-    let limit = FixedWindow::new(requests_per_unit.into(), period).map(Limit::from);
-    let Ok(limit) = limit else {
-        return Target::Blocked { shown, unit, role: Role::Binds, is_shadow: false };
-    };
     let mut values = SmallVec::<[&'a [u8]; 8]>::new();
     values.push(unit.name().as_bytes());
     let both = |entry: &crate::envoy::Entry<'a>| [entry.key.as_bytes(), entry.value.as_bytes()];
     values.extend(descriptor.entries.iter().flat_map(both));
-    Target::Counted(Counted {
+    let counted = Counted {
         policy: &domain.own_limits,
         who: Who::One(CounterKey::of(&values)),
         hits: descriptor.hits,
-        own: Some(Box::new(limit)),
+        own: None,
         shown: Some(shown),
         role: Role::Binds,
-    })
+    };
+    let period = std::time::Duration::from_secs(unit.seconds());
+    match FixedWindow::new(requests_per_unit.into(), period).map(Limit::from) {
+        Ok(limit) => Target::Counted(Counted { own: Some(Box::new(limit)), ..counted }),
+        Err(_) => Target::Blocked { counted, unit, is_shadow: false },
+    }
 }
 
 impl Target<'_> {
@@ -174,7 +169,7 @@ impl Target<'_> {
     pub(super) const fn role(&self) -> Option<Role> {
         match self {
             Self::NoLimit | Self::Unlimited => None,
-            Self::Blocked { role, .. } | Self::Counted(Counted { role, .. }) => Some(*role),
+            Self::Blocked { counted, .. } | Self::Counted(counted) => Some(counted.role),
         }
     }
 }
