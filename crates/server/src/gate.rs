@@ -66,7 +66,7 @@ impl Snapshot {
         }
         let (rules, rls) = (config.doors.clone(), config.rls.clone());
         let http = Settings::of(&rules)?;
-        let of_envoy = rls.rules.policies();
+        let of_envoy = rls.policies();
         for (name, _) in &of_envoy {
             // Or one would silently replace the other.
             if config.policies.contains_key(*name) {

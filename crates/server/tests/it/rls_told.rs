@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rls::{RULES, Rules, ask, ask_for, descriptor};
+use crate::rls::{RULES, Rules, ask, ask_for, descriptor, seen};
 use crate::support::{Folder, Server};
 
 const STATUSES: [&str; 4] = ["allowed", "denied", "shadow_denied", "error"];
@@ -81,4 +81,38 @@ fn what_is_corrected_after_a_decision_is_not_counted_as_another() {
     assert_eq!(ask(&server, "otherquota=x tight=x").0, 429);
     assert_eq!(server.remaining("edge/otherquota", "x"), 2, "it is given back");
     assert_eq!(counted(&server, "edge/otherquota"), [1., 0., 0., 0.]);
+}
+
+#[test]
+fn a_shadow_of_everything_refuses_nobody_and_is_told_as_one() {
+    let (rules, folder) = (Rules::new(&[("edge.yaml", RULES)]), Folder::new());
+    let (log, file) = (folder.path("log"), folder.path("t.yaml"));
+    for (text, option, refuses_over_http) in [
+        ("mode: shadow", "--envoy-headers", false),
+        ("envoy: { mode: shadow }", "--envoy-headers", true),
+        ("mode: enforce", "--envoy-shadow", true),
+    ] {
+        folder.write("t.yaml", text);
+        let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()];
+        let mut server = Server::start_logged(&[&args[..], &["-c", &file, option]].concat(), &log);
+        let own = with("any=x", &json!({"limit": {"requestsPerUnit": 1, "unit": "DAY"}}));
+        let asked = [descriptor("tight=x"), descriptor("shadow=x"), descriptor("quota=x"), own];
+        let asked = json!({"domain": "edge", "descriptors": asked});
+        let (status, answer) = ask_for(&server, &asked);
+        assert_eq!((status, seen(&answer)), (200, vec![("OK", 0); 4]), "{text}");
+        let over = ("OVER_LIMIT", 0);
+        let (status, answer) = ask_for(&server, &asked);
+        assert_eq!((status, seen(&answer)), (200, vec![over, ("OK", 0), over, over]), "{text}");
+        let (status, answer) = ask(&server, "never=x");
+        assert_eq!((status, seen(&answer)), (200, vec![over]), "{text}");
+        for policy in ["edge/tight", "edge/shadow", "edge/quota", "edge//override"] {
+            assert_eq!(counted(&server, policy), [1., 0., 1., 0.], "{text}: {policy}");
+        }
+        assert_eq!(counted(&server, "edge/never"), [0., 0., 1., 0.], "{text}");
+        let check = server.post("/v1/check", r#"{"policy":"edge/tight","key":"x"}"#).json();
+        assert_eq!(check["allowed"], !refuses_over_http, "{text}: {check}");
+        assert_eq!(server.stop("TERM").code(), Some(0));
+        let refused = refused_by(&log);
+        assert_eq!(refused, ["edge/tight"][..usize::from(refuses_over_http)], "{text}");
+    }
 }

@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use tidegate::{Clock, Op, Source, SystemClock};
 
 pub(super) use self::asker::{Asker, Trouble};
-use super::Manner;
 use super::answer::{Code, Ruling, Status};
 use super::request::{Hits, Request};
 use super::targets::{self, Counted, Role, Target};
+use super::{Manner, Shadow};
 use crate::envoy::Unit;
 use crate::gate::Snapshot;
 
@@ -29,8 +29,11 @@ pub(super) async fn decide<'a>(
     let mut deciding = Deciding { asker, manner, statuses, refused: false };
     deciding.decide(&targets).await?;
     deciding.tell_blocked(&targets);
+    if manner.shadow == Shadow::Everybody {
+        deciding.say_what_would_be_over(&targets);
+    }
     let Deciding { statuses, refused, .. } = deciding;
-    let overall = Code::of(!refused || manner.is_shadow);
+    let overall = Code::of(!refused || manner.shadow != Shadow::Nobody);
     let mut ruling = Ruling { overall, statuses, headers: SmallVec::new() };
     ruling.add_headers(manner.adds_headers);
     Ok(ruling)
@@ -84,6 +87,15 @@ impl<'a> Deciding<'a> {
         for (target, status) in targets.iter().zip(&self.statuses) {
             if let Target::Blocked { counted, .. } = target {
                 self.asker.tell_blocked(counted, status);
+            }
+        }
+    }
+
+    /// A shadow of everything flips the whole alone, unlike one of a rule.
+    fn say_what_would_be_over(&mut self, targets: &[Target<'_>]) {
+        for (target, status) in targets.iter().zip(&mut self.statuses) {
+            if status.shadow_denied && target.counted().is_some_and(|counted| !counted.is_shadow) {
+                status.code = Code::OverLimit;
             }
         }
     }
@@ -301,7 +313,7 @@ mod tests {
             let descriptors = policies.iter().map(|policy| descriptor(policy, "ann")).collect();
             let request = Request { domain: "tidegate", descriptors };
             let start = Instant::now();
-            let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+            let asker = Asker::new(&snapshot, Some(Duration::from_millis(15)));
             let decided = decide(&snapshot, &request, asker).await;
             assert_eq!(start.elapsed().as_millis(), 15, "{policies:?}");
             let seen = decided.map(|ruling| {
@@ -333,7 +345,7 @@ mod tests {
         };
         let descriptors = asked.iter().map(descriptor).collect();
         let request = Request { domain: "edge", descriptors };
-        let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+        let asker = Asker::new(snapshot, Some(Duration::from_millis(15)));
         let ruling = decide(snapshot, &request, asker).await.unwrap();
         (ruling.overall, ruling.statuses.iter().map(|status| status.remaining).collect())
     }
@@ -362,7 +374,7 @@ mod tests {
             let descriptors =
                 SmallVec::from_iter([Descriptor { limit, ..descriptor("any", "ann") }]);
             let request = Request { domain: "edge", descriptors };
-            let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+            let asker = Asker::new(&snapshot, Some(Duration::from_millis(15)));
             let ruling = decide(&snapshot, &request, asker).await.unwrap();
             assert_eq!(ruling.statuses[0].remaining, left);
         }

@@ -40,7 +40,7 @@ async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, R
     let snapshot = gate.now();
     let request = json.request().map_err(|error| bad(&error.0))?;
     let since_us = SystemClock.steady_us();
-    let asker = Asker::new(&snapshot.engine, None).telling(&gate, since_us);
+    let asker = Asker::new(&snapshot, None).telling(&gate, since_us);
     let decided = decide(&snapshot, &request, asker).await;
     gate.metrics().took(DoorName::Http, since_us, 1);
     let ruling = decided.map_err(|trouble| match trouble {

@@ -34,6 +34,7 @@ pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target
         own: None,
         shown: None,
         role: Role::Binds,
+        is_shadow: false,
     })
 }
 

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 use tidegate::{Check, FixedWindow, Key, Limit};
 
 use super::answer::Shown;
-use super::native;
 use super::request::{Descriptor, Hits, OwnLimit, Request};
+use super::{Shadow, native};
 use crate::envoy::{CounterKey, Domain, Quantity, Rule, Unit};
 use crate::gate::Snapshot;
 
@@ -22,7 +22,7 @@ pub(super) enum Target<'a> {
         /// What would be asked, if there were anything to count.
         counted: Counted<'a>,
         unit: Unit,
-        /// Then it is only reported.
+        /// Then it is only reported, for whatever reason.
         is_shadow: bool,
     },
     Counted(Counted<'a>),
@@ -39,6 +39,8 @@ pub(super) struct Counted<'a> {
     /// `None` where the answer tells.
     pub(super) shown: Option<Shown<'a>>,
     pub(super) role: Role,
+    /// Whether its rule is a shadow by itself, and not only because all are.
+    pub(super) is_shadow: bool,
 }
 
 /// Who is counted.
@@ -69,6 +71,7 @@ pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Targets<'
         };
         return request.descriptors.iter().map(target).collect();
     };
+    let all_shadow = snapshot.rls.manner.shadow == Shadow::Everybody;
     let found: SmallVec<[Found<'a>; 2]> =
         request.descriptors.iter().map(|descriptor| Found::of(domain, descriptor)).collect();
     let is_replaced = |index: usize| {
@@ -83,11 +86,9 @@ pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Targets<'
     let replaced: SmallVec<[bool; 2]> = (0..found.len()).map(is_replaced).collect();
     let targets = found.into_iter().zip(replaced).zip(&request.descriptors);
     targets
-        .map(
-            |((found, is_replaced), descriptor)| {
-                if is_replaced { Target::NoLimit } else { found.target(domain, descriptor) }
-            },
-        )
+        .map(|((found, is_replaced), descriptor)| {
+            if is_replaced { Target::NoLimit } else { found.target(domain, descriptor, all_shadow) }
+        })
         .collect()
 }
 
@@ -116,25 +117,38 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn target(self, domain: &'a Domain, descriptor: &Descriptor<'a>) -> Target<'a> {
+    fn target(
+        self,
+        domain: &'a Domain,
+        descriptor: &Descriptor<'a>,
+        all_shadow: bool,
+    ) -> Target<'a> {
         match self {
             Self::Nothing => Target::NoLimit,
-            Self::Rule(rule, key) => of_rule(rule, key, descriptor.hits),
-            Self::Own(own) => with_own(domain, own, descriptor),
+            Self::Rule(rule, key) => of_rule(rule, key, descriptor.hits, all_shadow),
+            Self::Own(own) => with_own(domain, own, descriptor, all_shadow),
         }
     }
 }
 
-fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits) -> Target<'a> {
+fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits, all_shadow: bool) -> Target<'a> {
     let Quantity::PerUnit { requests, unit, limit } = &rule.quantity else {
         return Target::Unlimited;
     };
     // A shadow binds as any other: its policy knows that it refuses nothing.
-    let is_shadow = rule.is_shadow;
+    let is_shadow = rule.is_shadow || all_shadow;
     let role = if rule.is_quota && !is_shadow { Role::Quota } else { Role::Binds };
     let shown = Shown { requests_per_unit: *requests, unit: Some(*unit), name: &rule.name };
     let (who, shown) = (Who::One(key), Some(shown));
-    let counted = Counted { policy: &rule.policy, who, hits, own: None, shown, role };
+    let counted = Counted {
+        policy: &rule.policy,
+        who,
+        hits,
+        own: None,
+        shown,
+        role,
+        is_shadow: rule.is_shadow,
+    };
     match limit {
         None => Target::Blocked { counted, unit: *unit, is_shadow },
         Some(_) => Target::Counted(counted),
@@ -142,7 +156,12 @@ fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits) -> Target<'a> {
 }
 
 /// A limit that came with the request has counters of its own, one for each unit and all that the descriptor says.
-fn with_own<'a>(domain: &'a Domain, own: OwnLimit, descriptor: &Descriptor<'a>) -> Target<'a> {
+fn with_own<'a>(
+    domain: &'a Domain,
+    own: OwnLimit,
+    descriptor: &Descriptor<'a>,
+    all_shadow: bool,
+) -> Target<'a> {
     let OwnLimit { requests_per_unit, unit } = own;
     let shown = Shown { requests_per_unit, unit: Some(unit), name: "" };
     let mut values = SmallVec::<[&'a [u8]; 8]>::new();
@@ -156,21 +175,27 @@ fn with_own<'a>(domain: &'a Domain, own: OwnLimit, descriptor: &Descriptor<'a>) 
         own: None,
         shown: Some(shown),
         role: Role::Binds,
+        is_shadow: false,
     };
     let period = std::time::Duration::from_secs(unit.seconds());
     match FixedWindow::new(requests_per_unit.into(), period).map(Limit::from) {
         Ok(limit) => Target::Counted(Counted { own: Some(Box::new(limit)), ..counted }),
-        Err(_) => Target::Blocked { counted, unit, is_shadow: false },
+        Err(_) => Target::Blocked { counted, unit, is_shadow: all_shadow },
     }
 }
 
-impl Target<'_> {
-    /// What its refusal does; `None` where nothing can refuse.
-    pub(super) const fn role(&self) -> Option<Role> {
+impl<'a> Target<'a> {
+    /// The counter, if there is one or could be.
+    pub(super) const fn counted(&self) -> Option<&Counted<'a>> {
         match self {
             Self::NoLimit | Self::Unlimited => None,
-            Self::Blocked { counted, .. } | Self::Counted(counted) => Some(counted.role),
+            Self::Blocked { counted, .. } | Self::Counted(counted) => Some(counted),
         }
+    }
+
+    /// What its refusal does; `None` where nothing can refuse.
+    pub(super) fn role(&self) -> Option<Role> {
+        self.counted().map(|counted| counted.role)
     }
 }
 

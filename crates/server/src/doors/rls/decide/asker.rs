@@ -9,17 +9,19 @@ use tidegate::{Answer, Check, CheckError, Decision, Engine, Op, Reply, Source, T
 use tokio::time::Instant;
 
 use super::super::answer::{Shown, Status};
-use super::super::native;
 use super::super::request::Hits;
 use super::super::targets::Counted;
+use super::super::{Shadow, native};
 use super::{Asked, cost};
-use crate::gate::Gate;
+use crate::gate::{Gate, Snapshot};
 use crate::patience::there;
 
 /// Who asks for one call.
 #[derive(Debug)]
 pub(in super::super) struct Asker<'a> {
     engine: &'a Engine,
+    /// Whether refusals refuse nobody.
+    is_shadow: bool,
     /// How long the caller waits, if it said so.
     patience: Option<Duration>,
     /// When that ends. Known from the first answer on that does not come at once: to look at the clock costs more than
@@ -43,8 +45,9 @@ pub(in super::super) enum Trouble {
 type Statuses<'a> = SmallVec<[Status<'a>; 2]>;
 
 impl<'a> Asker<'a> {
-    pub(in super::super) const fn new(engine: &'a Engine, patience: Option<Duration>) -> Self {
-        Self { engine, patience, until: None, told: None }
+    pub(in super::super) fn new(snapshot: &'a Snapshot, patience: Option<Duration>) -> Self {
+        let is_shadow = snapshot.rls.manner.shadow != Shadow::Nobody;
+        Self { engine: &snapshot.engine, is_shadow, patience, until: None, told: None }
     }
 
     /// The same, and what is decided is counted.
@@ -67,10 +70,17 @@ impl<'a> Asker<'a> {
     }
 
     fn count(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
-        if let Some((gate, since_us)) = self.told {
-            gate.tell(check, answer);
-            gate.metrics().policy_took(check.policy, since_us);
+        let Some((gate, since_us)) = self.told else { return };
+        match answer {
+            Ok(answer)
+                if self.is_shadow && !answer.decision.allowed() && !answer.fails_closed() =>
+            {
+                let decision = answer.decision.in_shadow();
+                gate.tell(check, &Ok(Answer { decision, shadow_denied: true, ..answer.clone() }));
+            }
+            answer => gate.tell(check, answer),
         }
+        gate.metrics().policy_took(check.policy, since_us);
     }
 
     /// Tells of several checks that were asked in one step.
