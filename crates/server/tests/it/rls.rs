@@ -464,3 +464,35 @@ fn a_folder_is_read_to_its_depth_and_told_as_a_whole() {
     let policies = server.get("/v1/policies").json();
     assert!(policies["one/k"].is_object() && policies["two/k"].is_object(), "{policies}");
 }
+
+#[test]
+fn who_has_an_override_is_told_that_and_not_the_rule() {
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
+    let server = rules.serve(&["--envoy-headers"]);
+    for (key, body) in [
+        ("more", r#"{"limit":"100/h"}"#),
+        ("free", r#"{"allow":true}"#),
+        ("out", r#"{"block":true}"#),
+    ] {
+        let path = format!("/v1/overrides/edge%2Fburst/{key}");
+        assert_eq!(server.send("PUT", &path, &[], body.as_bytes()).status, 204, "{key}");
+    }
+    let names = |answer: &Value| -> Vec<String> {
+        let headers = answer["responseHeadersToAdd"].as_array().cloned().unwrap_or_default();
+        headers.iter().map(|header| header["key"].as_str().unwrap().to_owned()).collect()
+    };
+    let limits = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
+    let (_, more) = ask(&server, "burst=more");
+    let hundred = json!({"name": "bursty", "requestsPerUnit": 100, "unit": "HOUR"});
+    assert_eq!((&more["statuses"][0]["currentLimit"], seen(&more)), (&hundred, vec![("OK", 99)]));
+    assert_eq!(names(&more), limits);
+    let (_, free) = ask(&server, "burst=free");
+    assert_eq!(free["statuses"][0], json!({"code": "OK", "limitRemaining": u32::MAX}));
+    assert!(names(&free).is_empty(), "{free}");
+    // No wait helps who is blocked, and so none is told; not for the others of the request either.
+    let (status, out) = ask(&server, "burst=out");
+    assert_eq!((status, &out["statuses"][0]), (429, &json!({"code": "OVER_LIMIT"})));
+    assert!(names(&out).is_empty(), "{out}");
+    assert_eq!(names(&ask(&server, "burst=out never=x").1), limits);
+    assert_eq!(names(&ask(&server, "never=x").1)[0], "retry-after");
+}

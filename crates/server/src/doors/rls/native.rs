@@ -2,12 +2,11 @@
 //! entry, and who is asking the others.
 
 use smallvec::SmallVec;
-use tidegate::{Answer, Check, CheckError, Engine, Key, Op};
+use tidegate::{Check, CheckError, Engine, Key, Op};
 
-use super::answer::Shown;
 use super::request::Descriptor;
 use super::targets::{Counted, Role, Target, Who};
-use crate::envoy::{CounterKey, Unit};
+use crate::envoy::CounterKey;
 
 /// What a descriptor means; nothing if it names no policy.
 pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target<'a> {
@@ -31,6 +30,7 @@ pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target
         policy,
         who,
         hits: descriptor.hits,
+        limit: None,
         own: None,
         shown: None,
         role: Role::Binds,
@@ -43,16 +43,4 @@ fn counts_one(engine: &Engine, policy: &str, keys: &[(&str, &[u8])]) -> bool {
     let check = Check { policy, key: Key::Named(keys), cost: 1 };
     let error = engine.validate(&check, Op::Take).err();
     matches!(error, Some(CheckError::MissingKey { key, .. }) if key == "key")
-}
-
-/// The limit that had the last word, as Envoy can be told it.
-pub(super) fn shown<'a>(answer: &Answer<'a>) -> Option<Shown<'a>> {
-    let limit = answer.limit.as_deref()?;
-    let period = limit.period();
-    let unit = Some(period.as_secs()).filter(|_| period.subsec_nanos() == 0);
-    Some(Shown {
-        requests_per_unit: u32::try_from(limit.units()).unwrap_or(u32::MAX),
-        unit: unit.and_then(Unit::lasting),
-        name: answer.binding,
-    })
 }

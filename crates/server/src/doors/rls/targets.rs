@@ -34,9 +34,11 @@ pub(super) struct Counted<'a> {
     pub(super) policy: &'a str,
     pub(super) who: Who<'a>,
     pub(super) hits: Hits,
+    /// The rule's limit, where there is a rule.
+    pub(super) limit: Option<&'a Limit>,
     /// A limit instead of the policy's.
     pub(super) own: Option<Box<Limit>>,
-    /// `None` where the answer tells.
+    /// How what is written is told; `None` where the answer tells.
     pub(super) shown: Option<Shown<'a>>,
     pub(super) role: Role,
     /// Whether its rule is a shadow by itself, and not only because all are.
@@ -144,6 +146,7 @@ fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits, all_shadow: bool
         policy: &rule.policy,
         who,
         hits,
+        limit: limit.as_ref(),
         own: None,
         shown,
         role,
@@ -172,6 +175,7 @@ fn with_own<'a>(
         policy: &domain.own_limits,
         who: Who::One(CounterKey::of(&values)),
         hits: descriptor.hits,
+        limit: None,
         own: None,
         shown: Some(shown),
         role: Role::Binds,
@@ -199,7 +203,17 @@ impl<'a> Target<'a> {
     }
 }
 
-impl Counted<'_> {
+impl<'a> Counted<'a> {
+    /// How the limit that decided is told: as it is written, unless an override came before that. `name` is for those
+    /// that are not written here.
+    pub(super) fn shown_by(&self, decided: &Limit, name: &'a str) -> Shown<'a> {
+        match self.shown {
+            Some(written) if self.own.as_deref().or(self.limit) == Some(decided) => written,
+            Some(written) => Shown::of(decided, written.name),
+            None => Shown::of(decided, name),
+        }
+    }
+
     /// The question, as the engine takes it.
     pub(super) fn check(&self, cost: u64) -> Check<'_> {
         let key = match &self.who {

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use tidegate::{Answer, Check, CheckError, Decision, Engine, Op, Reply, Source, Together};
 use tokio::time::Instant;
 
-use super::super::answer::{Shown, Status};
+use super::super::Shadow;
+use super::super::answer::Status;
 use super::super::request::Hits;
 use super::super::targets::Counted;
-use super::super::{Shadow, native};
 use super::{Asked, cost};
 use crate::gate::{Gate, Snapshot};
 use crate::patience::there;
@@ -178,7 +178,7 @@ impl<'a> Asker<'a> {
         Ok(statuses)
     }
 
-    /// The same where some have limits of their own. How those are shown is known before they are asked.
+    /// The same where some have limits of their own.
     async fn with_own(
         &mut self,
         asked: &[Asked<'_, 'a>],
@@ -197,7 +197,8 @@ impl<'a> Asker<'a> {
         self.tell_all(asked, &cost, &together);
         let together = together.map_err(|error| Trouble::of(&error))?;
         let told = asked.iter().zip(&together.answers);
-        told.map(|((_, counted), answer)| settled(counted, answer, counted.shown)).collect()
+        // Their names are known before they are asked.
+        told.map(|((_, counted), answer)| settled(counted, answer, "")).collect()
     }
 
     /// Corrects counters when the decision is there, of which nobody is told.
@@ -242,19 +243,20 @@ impl<'a> Asker<'a> {
 }
 
 fn status<'a>(counted: &Counted<'a>, answer: &Answer<'a>) -> Result<Status<'a>, Trouble> {
-    settled(counted, answer, counted.shown.or_else(|| native::shown(answer)))
+    settled(counted, answer, answer.binding)
 }
 
 fn settled<'a>(
-    counted: &Counted<'_>,
+    counted: &Counted<'a>,
     answer: &Answer<'_>,
-    shown: Option<Shown<'a>>,
+    name: &'a str,
 ) -> Result<Status<'a>, Trouble> {
     if answer.fails_closed() {
         let policy = crate::text::printable(counted.policy);
         let why = format!("policy `{policy}` admits nothing while its store fails");
         return Err(Trouble::Unavailable(why));
     }
+    let shown = answer.limit.as_deref().map(|decided| counted.shown_by(decided, name));
     Ok(Status::of(answer, shown))
 }
 
