@@ -337,7 +337,10 @@ mod tests {
     }
 
     /// Asks the domain `edge` for descriptors of one entry.
-    async fn ruled<'a>(snapshot: &'a Snapshot, asked: &[(&'a str, Hits)]) -> (Code, Vec<u32>) {
+    async fn ask<'a>(
+        snapshot: &'a Snapshot,
+        asked: &[(&'a str, Hits)],
+    ) -> Result<Ruling<'a>, Trouble> {
         let descriptor = |(key, hits): &(&'a str, Hits)| Descriptor {
             entries: SmallVec::from_iter([Entry { key, value: "ann" }]),
             hits: *hits,
@@ -346,7 +349,12 @@ mod tests {
         let descriptors = asked.iter().map(descriptor).collect();
         let request = Request { domain: "edge", descriptors };
         let asker = Asker::new(snapshot, Some(Duration::from_millis(15)));
-        let ruling = decide(snapshot, &request, asker).await.unwrap();
+        decide(snapshot, &request, asker).await
+    }
+
+    /// The whole, and what is left of each.
+    async fn ruled<'a>(snapshot: &'a Snapshot, asked: &[(&'a str, Hits)]) -> (Code, Vec<u32>) {
+        let ruling = ask(snapshot, asked).await.unwrap();
         (ruling.overall, ruling.statuses.iter().map(|status| status.remaining).collect())
     }
 
@@ -364,6 +372,18 @@ mod tests {
         // Nor has anybody more left than there is.
         assert_eq!(ruled(&snapshot, &[("open", Hits::Peek)]).await, (Code::Ok, vec![7]));
         assert_eq!(ruled(&snapshot, &[("quota", Hits::Peek)]).await, (Code::Ok, vec![7]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hits_that_cannot_be_given_back_in_time_are_a_failure_of_the_store() {
+        let rules = "{ domain: edge, descriptors: [
+            { key: user, rate_limit: { unit: hour, requests_per_unit: 5 } } ] }";
+        let snapshot = with_rules("giveback", rules);
+        for (hits, stands_in) in [(Hits::GiveBack(1), false), (Hits::Spend(1), true)] {
+            let decided = ask(&snapshot, &[("user", hits)]).await;
+            assert_eq!(decided.is_ok(), stands_in, "{hits:?}");
+            assert!(stands_in || matches!(decided, Err(Trouble::Unavailable(_))), "{decided:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

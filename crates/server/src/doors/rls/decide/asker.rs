@@ -5,7 +5,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate::{Answer, Check, CheckError, Decision, Engine, Op, Reply, Source, Together};
+use tidegate::{
+    Answer, Check, CheckError, Decision, Engine, Op, Reply, Source, StoreError, Together,
+};
 use tokio::time::Instant;
 
 use super::super::Shadow;
@@ -221,6 +223,10 @@ impl<'a> Asker<'a> {
         op: Op,
         cost: impl Fn(&Counted<'_>) -> u64,
     ) -> Result<Together<'a>, CheckError> {
+        if op == Op::Refund {
+            let why = "nobody else can give back";
+            return Err(CheckError::Store(StoreError::new(tidegate::Trouble::Timeout, why)));
+        }
         let checks: SmallVec<[_; 4]> =
             asked.iter().map(|(_, counted)| (counted.check(cost(counted)), None)).collect();
         self.engine.answer_without_store(&checks, op)
