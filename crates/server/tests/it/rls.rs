@@ -251,6 +251,16 @@ fn a_refusal_charges_nobody_and_says_when_to_come_back() {
     assert_eq!(ask_for(&drains, &three).0, 200);
     assert_eq!(ask_for(&drains, &three).0, 429);
     assert_eq!(ask(&drains, "special=x").0, 429);
+    // So does a shadow, or its trial would not be what comes of it.
+    let text = "{ domain: edge, descriptors: [{ key: tried, shadow_mode: true,
+        rate_limit: { unit: day, requests_per_unit: 3 } }] }";
+    let tried = Rules::new(&[("edge.yaml", text)]);
+    let drains = tried.serve(&["--envoy-atomic", "false"]);
+    let two = json!({"domain": "edge", "descriptors": [descriptor("tried=x")], "hitsAddend": 2});
+    for left in [1, 0] {
+        assert_eq!(seen(&ask_for(&drains, &two).1), [("OK", left)]);
+    }
+    assert_eq!(drains.remaining("edge/tried", "x"), 0);
     // A global shadow flips the whole, and nothing else.
     let shadow = rules.serve(&["--envoy-shadow"]);
     let (status, answer) = ask(&shadow, "never=x");

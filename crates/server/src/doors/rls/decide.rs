@@ -156,7 +156,8 @@ impl<'a> Deciding<'a> {
     async fn drain(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
         for (index, counted) in asked {
             let status = self.statuses[*index];
-            if status.code == Code::OverLimit && status.remaining > 0 {
+            let is_over = status.code == Code::OverLimit || status.shadow_denied;
+            if is_over && status.remaining > 0 {
                 let rest = u64::from(status.remaining);
                 self.asker.correct(&[(*index, *counted)], Op::Take, |_| rest).await?;
                 self.statuses[*index].remaining = 0;
