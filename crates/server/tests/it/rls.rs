@@ -358,11 +358,21 @@ fn native_policies_are_asked_by_name() {
         ("policy=apj,user=ann", "no policy is called `apj`"),
         ("policy=export,user=ann", "leaky bucket"),
         ("policy=signup,ip=192.0.2.1", "`email_domain`, which was not given"),
+        ("policy=login,user=", "descriptors[0].entries[1].value: `user` is empty"),
+        ("policy=login,user=ann,device=", "entries[2].value: `device` is empty"),
     ] {
         let (status, said) = ask(asked);
         assert_eq!(status, 400, "{asked}");
         assert!(said.to_string().contains(why), "{said} instead of {why}");
     }
+    let mut own = descriptor("policy=login,user=ann");
+    own["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
+    let (status, said) = ask_for(&server, &json!({"domain": "tidegate", "descriptors": [own]}));
+    assert!(
+        status == 400 && said.to_string().contains("descriptors[0].limit: the limits"),
+        "{said}"
+    );
+    assert_eq!(server.remaining("login", "ann"), 4, "none of these was charged");
 }
 
 #[test]

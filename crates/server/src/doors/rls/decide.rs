@@ -8,7 +8,7 @@ use tidegate::{Clock, Op, Source, SystemClock};
 
 pub(super) use self::asker::{Asker, Trouble};
 use super::answer::{Code, Ruling, Status};
-use super::request::{Hits, Request};
+use super::request::{Bad, Hits, Request};
 use super::targets::{self, Counted, Role, Target};
 use super::{Manner, Shadow};
 use crate::envoy::Unit;
@@ -23,7 +23,7 @@ pub(super) async fn decide<'a>(
     request: &Request<'a>,
     asker: Asker<'a>,
 ) -> Result<Ruling<'a>, Trouble> {
-    let targets = targets::of(snapshot, request);
+    let targets = targets::of(snapshot, request).map_err(|Bad(why)| Trouble::Bad(why))?;
     let manner = snapshot.rls.manner;
     let statuses = targets.iter().map(known).collect();
     let mut deciding = Deciding { asker, manner, statuses, refused: false };

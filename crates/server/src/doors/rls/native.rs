@@ -4,17 +4,35 @@
 use smallvec::SmallVec;
 use tidegate::{Check, CheckError, Engine, Key, Op};
 
-use super::request::Descriptor;
+use super::request::{Bad, Descriptor};
 use super::targets::{Counted, Role, Target, Who};
 use crate::envoy::CounterKey;
 
-/// What a descriptor means; nothing if it names no policy.
-pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target<'a> {
-    let Some((first, others)) = descriptor.entries.split_first() else { return Target::NoLimit };
+/// What a descriptor means; nothing if it names no policy. `spot` is where it stands.
+pub(super) fn target<'a>(
+    engine: &Engine,
+    descriptor: &Descriptor<'a>,
+    spot: usize,
+) -> Result<Target<'a>, Bad> {
+    if descriptor.limit.is_some() {
+        return Err(Bad::new(format!(
+            "descriptors[{spot}].limit: the limits of this domain are those of its policies: leave it out"
+        )));
+    }
+    let Some((first, others)) = descriptor.entries.split_first() else {
+        return Ok(Target::NoLimit);
+    };
     if first.key != "policy" {
-        return Target::NoLimit;
+        return Ok(Target::NoLimit);
     }
     let policy = first.value;
+    // Or all whom nobody knows would share what one may have.
+    if let Some(index) = others.iter().position(|entry| entry.value.is_empty()) {
+        let (key, index) = (crate::text::printable(others[index].key), index + 1);
+        return Err(Bad::new(format!(
+            "descriptors[{spot}].entries[{index}].value: `{key}` is empty: whoever is limited needs a name"
+        )));
+    }
     let named: SmallVec<[(&'a str, &'a [u8]); 4]> =
         others.iter().map(|entry| (entry.key, entry.value.as_bytes())).collect();
     let who = match &named[..] {
@@ -26,7 +44,7 @@ pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target
         }
         _ => Who::Named(named),
     };
-    Target::Counted(Counted {
+    Ok(Target::Counted(Counted {
         policy,
         who,
         hits: descriptor.hits,
@@ -35,7 +53,7 @@ pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target
         shown: None,
         role: Role::Binds,
         is_shadow: false,
-    })
+    }))
 }
 
 /// Whether a policy counts callers by one identifier, and not by names.

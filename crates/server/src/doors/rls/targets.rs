@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tidegate::{Check, FixedWindow, Key, Limit};
 
 use super::answer::Shown;
-use super::request::{Descriptor, Hits, OwnLimit, Request};
+use super::request::{Bad, Descriptor, Hits, OwnLimit, Request};
 use super::{Shadow, native};
 use crate::envoy::{CounterKey, Domain, Quantity, Rule, Unit};
 use crate::gate::Snapshot;
@@ -65,13 +65,17 @@ pub(super) enum Role {
 pub(super) type Targets<'a> = SmallVec<[Target<'a>; 2]>;
 
 /// Looks every descriptor up.
-pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Targets<'a> {
+pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Result<Targets<'a>, Bad> {
     let Some(domain) = snapshot.rls.rules.domain(request.domain) else {
         let is_native = request.domain == NATIVE_DOMAIN;
-        let target = |descriptor: &Descriptor<'a>| {
-            if is_native { native::target(&snapshot.engine, descriptor) } else { Target::NoLimit }
+        let target = |(spot, descriptor): (usize, &Descriptor<'a>)| {
+            if is_native {
+                native::target(&snapshot.engine, descriptor, spot)
+            } else {
+                Ok(Target::NoLimit)
+            }
         };
-        return request.descriptors.iter().map(target).collect();
+        return request.descriptors.iter().enumerate().map(target).collect();
     };
     let all_shadow = snapshot.rls.manner.shadow == Shadow::Everybody;
     let found: SmallVec<[Found<'a>; 2]> =
@@ -87,11 +91,11 @@ pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Targets<'
     };
     let replaced: SmallVec<[bool; 2]> = (0..found.len()).map(is_replaced).collect();
     let targets = found.into_iter().zip(replaced).zip(&request.descriptors);
-    targets
+    Ok(targets
         .map(|((found, is_replaced), descriptor)| {
             if is_replaced { Target::NoLimit } else { found.target(domain, descriptor, all_shadow) }
         })
-        .collect()
+        .collect())
 }
 
 /// What is found for a descriptor.
