@@ -414,6 +414,7 @@ fn refused(files: &[(&str, &str)]) -> String {
 fn what_cannot_be_loaded_is_told_with_its_place() {
     let descriptor = |text: &str| format!("domain: d\ndescriptors:\n  - {text}\n");
     let limit = |text: &str| descriptor(&format!("{{ key: k, rate_limit: {{ {text} }} }}"));
+    let requests = "/f.yaml:3:59: requests_per_unit: expected a whole number from 0 to 4294967295";
     for (text, expected) in [
         (String::new(), "/f.yaml: is empty"),
         ("descriptors: []".to_owned(), "/f.yaml: config file cannot have empty domain"),
@@ -437,8 +438,15 @@ fn what_cannot_be_loaded_is_told_with_its_place() {
         (limit("unit: fortnight, requests_per_unit: 1"), "invalid rate limit unit 'fortnight'"),
         (limit("unit: unknown, requests_per_unit: 1"), "invalid rate limit unit 'unknown'"),
         (limit("unit: day, unlimited: true"), "should not specify rate limit unit when unlimited"),
-        (limit("unit: day, requests_per_unit: -1"), "/f.yaml:3:"),
-        (limit("unit: day, requests_per_unit: 4294967296"), "/f.yaml:3:"),
+        (limit("unit: day, requests_per_unit: -1"), requests),
+        (limit("unit: day, requests_per_unit: 4294967296"), requests),
+        (limit("unit: day, requests_per_unit: 5.0"), requests),
+        (limit("unit: day, requests_per_unit: 1, burst: x"), "burst: expected a whole number"),
+        (limit("unit: day, requests_per_unit: 1, unlimited: perhaps"), "expected true or false"),
+        (limit("unit: day, requests_per_unit: 1, algorithm: ''"), "algorithm is empty"),
+        ("domain: d\n---\ndomain: e".to_owned(), "/f.yaml:3:1: a second document begins here"),
+        ("domain: d\ndomain: e".to_owned(), "/f.yaml:2:1: `domain` is given twice"),
+        ("domain: d\nmetadata: {}\nfoo: 1".to_owned(), "/f.yaml:3:1: unknown field `foo`"),
         (limit("unit: day, replaces: [ { name: '' } ]"), "should not have an empty replaces entry"),
         (
             limit("unit: day, name: n, replaces: [ { name: n } ]"),
@@ -454,6 +462,30 @@ fn what_cannot_be_loaded_is_told_with_its_place() {
     ] {
         let said = refused(&[("f.yaml", &text)]);
         assert!(said.contains(expected), "{said} instead of {expected}");
+    }
+}
+
+#[test]
+fn keys_of_the_original_load_wherever_they_stand_and_the_log_says_what_does_nothing() {
+    let text = "domain: edge
+metadata: { owner: us }
+name: whole
+descriptors:
+  - key: bare
+    unit: hour
+    rate_limit: { unit: day, requests_per_unit: 20, value: x, replaces: [{ name: y, metadata: z }] }
+";
+    let (rules, folder) = (Rules::new(&[("f.yaml", text)]), Folder::new());
+    let log = folder.path("log");
+    let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()];
+    let mut server = Server::start_logged(&args, &log);
+    assert_eq!(seen(&ask(&server, "bare=x").1), [("OK", 19)]);
+    assert_eq!(server.stop("TERM").code(), Some(0));
+    let said = std::fs::read_to_string(&log).unwrap();
+    for what in
+        ["2:11: `metadata`", "3:7: `name`", "6:11: `unit`", "7:60: `value`", "7:95: `metadata`"]
+    {
+        assert!(said.contains(&format!("/f.yaml:{what} does nothing here")), "{said}");
     }
 }
 
