@@ -150,7 +150,11 @@ impl Metrics {
 
     /// A place in a queue was given or refused. Who decided is not told.
     pub(crate) fn reserved(&self, policy: &str, reservation: &Reservation) {
-        let status = Status::of(reservation.accepted());
+        let status = if reservation.shadow_denied() {
+            Status::ShadowDenied
+        } else {
+            Status::of(reservation.accepted())
+        };
         self.policies.add(policy, Outcome { status, source: None }, 1);
     }
 
