@@ -1,4 +1,5 @@
 mod nonsense;
+mod overrides;
 
 use std::time::Instant;
 
