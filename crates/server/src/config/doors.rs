@@ -7,6 +7,7 @@ use tidegate::Cidr;
 use tidegate::tower::{ClientIp, Headers};
 
 use super::amount::span_within;
+use super::line;
 use super::node::Spot;
 use super::overrides::unknown_policy;
 use super::problem::Problem;
@@ -205,10 +206,7 @@ fn unaskable(policy: &text::Policy, is_proxy: bool) -> Option<&'static str> {
         _ => None,
     };
     match policy {
-        text::Policy::Line(_) if is_proxy => None,
-        text::Policy::Line(line) if line.starts_with("leaky-bucket") => Some(shapes),
-        text::Policy::Line(line) if line.starts_with("concurrency") => Some(holds),
-        text::Policy::Line(_) => None,
+        text::Policy::Line(line) => of(line::limit(line).ok()?.algorithm),
         text::Policy::Map(options) => {
             let mut members = options.all.iter().chain(&options.any).flatten();
             let is_named = members.clone().any(|member| member.key.is_some());
