@@ -86,6 +86,15 @@ fn values_of_another_kind_are_told_with_what_was_expected() {
         let expected = "expected a name of 1 to 128 bytes without control characters";
         assert!(matches!(&told[..], [only] if only.ends_with(expected)), "{told:?}");
     }
+    for name in ["(unknown)", "(request)"] {
+        check(
+            &format!("policies: {{ {name}: 5/h }}"),
+            &[&format!(
+                "f:1:{}: policies.{name}: is what metrics call checks of no policy: choose another name",
+                name.len() + 15
+            )],
+        );
+    }
     // What is commented out leaves a name without a value.
     check("policies:\noverrides:\nadmin:\n", &[]);
     check("", &[]);
