@@ -36,6 +36,31 @@ fn counters_survive_a_reload_and_the_rest_changes() {
     assert!(!check(&server, "api"), "what was spent stays spent");
 }
 
+/// 5 an hour, all spent, are an hour ahead: so they are of 10 an hour, too.
+#[test]
+fn what_was_spent_is_time_where_it_counts_so_and_another_algorithm_begins_anew() {
+    let folder = Folder::new();
+    let policies = |paced: &str, other: &str| {
+        format!(
+            "policies:\n  gcra: {paced}/h\n  \
+             bucket: {{ algorithm: token-bucket, capacity: {paced}, refill: {paced}/h }}\n  other: {other} 5/h\n"
+        )
+    };
+    let file = folder.write("t.yaml", policies("5", "gcra"));
+    let server = start(&file);
+    for policy in ["gcra", "bucket", "other"] {
+        assert!((0..5).all(|_| check(&server, policy)) && !check(&server, policy), "{policy}");
+    }
+    folder.write("t.yaml", policies("10", "sliding-log"));
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "gcra") == Some(10));
+    assert!(check(&server, "other"));
+    for policy in ["gcra", "bucket"] {
+        assert!(!check(&server, policy), "{policy}");
+        server.post("/v1/reset", &format!(r#"{{"policy":"{policy}","key":"ann"}}"#));
+        assert!((0..10).all(|_| check(&server, policy)), "{policy}");
+    }
+}
+
 #[test]
 fn a_bad_file_is_refused_whole_and_the_log_says_why() {
     let folder = Folder::new();
