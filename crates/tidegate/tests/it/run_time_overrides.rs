@@ -86,6 +86,12 @@ fn another_limit_gives_nothing_back() {
         ("fixed-window 5/h", "fixed-window 5/h"),
         ("sliding-log 5/h", "sliding-log 5/h"),
         ("quota 5/day", "quota 5/day"),
+        // What names no algorithm counts as the policy does.
+        ("fixed-window 5/h", "5/h"),
+        ("sliding-window 5/h buckets 60", "5/h"),
+        ("sliding-log 5/h", "5/h"),
+        ("token-bucket 5/h", "5/h"),
+        ("quota 5/day", "5"),
     ] {
         let engine = Engine::builder().clock(ManualClock::default()).policy("p", before);
         let engine = engine.build().unwrap();
@@ -160,7 +166,7 @@ fn queues_and_places_have_them_as_they_are_built_with_them() {
     for (policy, text, problem) in [
         ("queue", "5/s", PolicyProblem::OverrideOfMany),
         ("plan", "5/s", PolicyProblem::OverrideOfMany),
-        ("places", "5/s", PolicyProblem::OverrideOfAnotherKind),
+        ("places", "gcra 5/s", PolicyProblem::OverrideOfAnotherKind),
         ("api", "concurrency 2", PolicyProblem::OverrideOfAnotherKind),
     ] {
         let set = overrides.set(policy, "k", text, None).now();
