@@ -210,7 +210,7 @@ impl Gate {
         match reservation {
             Ok(place) => {
                 self.metrics.reserved(check.policy, &place);
-                if !place.accepted() {
+                if place.shadow_denied() || !place.accepted() {
                     self.refused(check, check.policy, check.policy, place.retry_after_us());
                 }
             }

@@ -15,6 +15,7 @@ use tidegate::{Engine, OverrideError, StoredOverride, Trouble};
 
 use super::problem::Problem;
 use super::{Answered, Api, body, json};
+use crate::config::network_of_key;
 use crate::exact::Exact;
 use crate::listen::Peer;
 
@@ -96,6 +97,8 @@ pub(super) async fn set(
 ) -> Answered {
     api.gate.now().http.admin.admit(peer, request.headers())?;
     let Path((policy, key)) = place?;
+    // What is meant for a network and is none would be kept as a key that nobody has.
+    network_of_key(&key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
     let body = body::read(request.into_body()).await?;
     let wanted: Wanted<'_> = body::decode(&body)?;
     let (text, life) = (wanted.text()?, wanted.life()?);
