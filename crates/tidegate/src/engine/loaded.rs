@@ -115,9 +115,10 @@ fn insert(overrides: &mut Overrides<Timed>, key: &[u8], value: impl Fn() -> Time
     overrides.insert(key, value());
 }
 
-/// The network that a key names, if it does.
+/// The network that a key names, if it does. An address of IPv6 does, since it has many spellings.
 pub(super) fn network_of(key: &[u8]) -> Option<Cidr> {
-    key.contains(&b'/').then(|| Cidr::of_key(key)).flatten()
+    let may_be = key.contains(&b'/') || key.contains(&b':');
+    may_be.then(|| Cidr::of_key(key)).flatten()
 }
 
 fn micros(life: Duration) -> u64 {
