@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_saphyr::{Location, Spanned};
 use tidegate::{Limit, OnStoreError};
 
-use super::document::{self, Descriptor, Document, RateLimit};
+use super::document::{self, Descriptor, Document, WrittenLimit};
 use super::error::Error;
 use super::pattern::Pattern;
 use super::rules::{Counts, Domain, Level, Node, Quantity, Rule, Rules};
@@ -148,7 +148,7 @@ impl Building {
     }
 }
 
-fn quantity(limit: &RateLimit, place: Location) -> Result<Quantity, (Location, String)> {
+fn quantity(limit: &WrittenLimit, place: Location) -> Result<Quantity, (Location, String)> {
     let unit = limit.unit.as_ref().and_then(|unit| Unit::named(&unit.value));
     let (unit_name, unit_place) =
         limit.unit.as_ref().map_or(("", place), |unit| (unit.value.as_str(), unit.referenced));

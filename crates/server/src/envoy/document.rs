@@ -47,7 +47,7 @@ pub(super) struct Document {
 pub(super) struct Descriptor {
     pub(super) key: Option<Spanned<String>>,
     pub(super) value: Option<Spanned<String>>,
-    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    pub(super) rate_limit: Option<Spanned<WrittenLimit>>,
     pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
     pub(super) shadow_mode: Option<bool>,
     pub(super) quota_mode: Option<bool>,
@@ -70,12 +70,12 @@ pub(super) struct Descriptor {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RateLimit {
+pub(super) struct WrittenLimit {
     pub(super) requests_per_unit: Option<Spanned<u32>>,
     pub(super) unit: Option<Spanned<String>>,
     pub(super) unlimited: Option<Spanned<bool>>,
     pub(super) name: Option<String>,
-    pub(super) replaces: Option<Vec<Spanned<Replaces>>>,
+    pub(super) replaces: Option<Vec<Spanned<Replaced>>>,
     pub(super) algorithm: Option<Spanned<String>>,
     pub(super) burst: Option<Spanned<u64>>,
     pub(super) on_store_error: Option<OnStoreError>,
@@ -95,7 +95,7 @@ pub(super) struct RateLimit {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Replaces {
+pub(super) struct Replaced {
     #[serde(default)]
     pub(super) name: Option<String>,
 
@@ -199,9 +199,9 @@ misplaced_in! {
     Document: key value rate_limit unit requests_per_unit unlimited name replaces shadow_mode quota_mode
         detailed_metric value_to_metric share_threshold metadata;
     Descriptor: domain unit requests_per_unit unlimited name replaces;
-    RateLimit: domain key value descriptors rate_limit shadow_mode quota_mode detailed_metric value_to_metric
+    WrittenLimit: domain key value descriptors rate_limit shadow_mode quota_mode detailed_metric value_to_metric
         share_threshold metadata;
-    Replaces: domain key value descriptors rate_limit unit requests_per_unit unlimited replaces shadow_mode quota_mode
+    Replaced: domain key value descriptors rate_limit unit requests_per_unit unlimited replaces shadow_mode quota_mode
         detailed_metric value_to_metric share_threshold metadata;
 }
 

@@ -7,12 +7,12 @@ use crate::support::{Folder, Server};
 
 const STATUSES: [&str; 4] = ["allowed", "denied", "shadow_denied", "error"];
 
-/// How many checks of a policy ended how.
-fn counted(server: &Server, policy: &str) -> [f64; 4] {
+/// How many checks of a policy ended how; `None` where nothing is told of it.
+fn counted(server: &Server, policy: &str) -> [Option<f64>; 4] {
     STATUSES.map(|status| {
         let series =
             format!("rate_limit_requests_total{{policy=\"{policy}\",status=\"{status}\"}}");
-        server.metric(&series).unwrap_or_else(|| panic!("{series} is not told"))
+        server.metric(&series)
     })
 }
 
@@ -61,7 +61,7 @@ fn every_refusal_is_counted_and_logged_whether_or_not_it_was_to_spend() {
         let request = json!({"domain": "edge", "descriptors": asked});
         assert_eq!(ask_for(&server, &request).0, status, "{request}");
         for (policy, expected) in expected {
-            assert_eq!(counted(&server, policy), expected, "{policy}: {STATUSES:?}");
+            assert_eq!(counted(&server, policy), expected.map(Some), "{policy}: {STATUSES:?}");
         }
     }
     assert_eq!(server.stop("TERM").code(), Some(0));
@@ -75,12 +75,12 @@ fn what_is_corrected_after_a_decision_is_not_counted_as_another() {
     let six = json!({"domain": "edge", "descriptors": [descriptor("special=x")], "hitsAddend": 6});
     assert_eq!(ask_for(&drains, &six).0, 429);
     assert_eq!(drains.remaining("edge/special", "x"), 0, "what was left is taken");
-    assert_eq!(counted(&drains, "edge/special"), [0., 1., 0., 0.]);
+    assert_eq!(counted(&drains, "edge/special"), [0., 1., 0., 0.].map(Some));
     let server = rules.serve(&[]);
     assert_eq!(ask(&server, "tight=x").0, 200);
     assert_eq!(ask(&server, "otherquota=x tight=x").0, 429);
     assert_eq!(server.remaining("edge/otherquota", "x"), 2, "it is given back");
-    assert_eq!(counted(&server, "edge/otherquota"), [1., 0., 0., 0.]);
+    assert_eq!(counted(&server, "edge/otherquota"), [1., 0., 0., 0.].map(Some));
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn a_shadow_of_everything_refuses_nobody_and_is_told_as_one() {
         let (status, answer) = ask(&server, "never=x");
         assert_eq!((status, seen(&answer)), (200, vec![over]), "{text}");
         for policy in ["edge/tight", "edge/shadow", "edge/quota", "edge//override"] {
-            assert_eq!(counted(&server, policy), [1., 0., 1., 0.], "{text}: {policy}");
+            assert_eq!(counted(&server, policy), [1., 0., 1., 0.].map(Some), "{text}: {policy}");
         }
-        assert_eq!(counted(&server, "edge/never"), [0., 0., 1., 0.], "{text}");
+        assert_eq!(counted(&server, "edge/never"), [0., 0., 1., 0.].map(Some), "{text}");
         let check = server.post("/v1/check", r#"{"policy":"edge/tight","key":"x"}"#).json();
         assert_eq!(check["allowed"], !refuses_over_http, "{text}: {check}");
         assert_eq!(server.stop("TERM").code(), Some(0));
