@@ -299,6 +299,16 @@ fn hits_and_limits_may_come_with_the_request() {
     ] {
         assert_eq!(with(more.clone(), hits), expected, "{more} {hits}");
     }
+    // A look tells the reset as it is, and not as it would be after one more.
+    let reset = |hits: u64| {
+        let mut one = descriptor("burst=look");
+        one["hitsAddend"] = json!(hits);
+        let (_, answer) = ask_for(&server, &json!({"domain": "edge", "descriptors": [one]}));
+        let left = answer["statuses"][0]["limitRemaining"].as_u64().unwrap_or(0);
+        (answer["statuses"][0]["durationUntilReset"].clone(), left)
+    };
+    assert_eq!(reset(0), (json!("0s"), 7));
+    assert_eq!(reset(1), (json!("1s"), 6));
     let own = json!({"domain": "other", "descriptors": [{"limit": {"requestsPerUnit": 0, "unit": "DAY"}}]});
     assert_eq!(ask_for(&server, &own).0, 200, "a domain that does not exist limits nothing");
     // One counter that is asked for twice is charged for both.

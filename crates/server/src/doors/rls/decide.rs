@@ -113,10 +113,18 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    /// Looks whether one more would be admitted, and spends nothing.
+    /// Looks whether one more would be admitted, and spends nothing. Where anything is left one would be, and all is told
+    /// as it is now; only those that have nothing left are asked when one will be.
     async fn look(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
-        self.ask_each(asked, Op::Peek, |_| 1).await?;
-        self.uncharge(asked, |_| 1);
+        self.ask_each(asked, Op::Peek, |_| 0).await?;
+        let has_nothing_left = |(index, _): &&Asked<'_, '_>| {
+            let status = &self.statuses[*index];
+            status.code == Code::Ok && !status.shadow_denied && status.remaining == 0
+        };
+        let spent: SmallVec<[Asked<'_, 'a>; 4]> =
+            asked.iter().filter(has_nothing_left).copied().collect();
+        self.ask_each(&spent, Op::Peek, |_| 1).await?;
+        self.uncharge(&spent, |_| 1);
         Ok(())
     }
 
