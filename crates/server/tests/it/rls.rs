@@ -206,7 +206,11 @@ fn a_rule_never_replaces_a_policy() {
     let log = folder.path("log");
     let server = Server::start_logged(&args, &log);
     folder.write("t.yaml", same);
-    let said = || std::fs::read_to_string(&log).unwrap().contains(why);
+    let read = format!(r#""file":"{file}, {}""#, rules.path());
+    let said = || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.contains(why) && log.lines().any(|it| it.contains("refused, the") && it.contains(&read))
+    };
     wait_until("the file is refused", DEADLINE, said);
     assert_eq!(server.remaining("edge/bare", "x"), 20);
 }
