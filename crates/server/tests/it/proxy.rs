@@ -257,6 +257,9 @@ fn routes_decide_by_what_is_passed_on() {
     ] {
         assert_eq!(ask("POST", "shop.example", path, ""), 429, "{path}");
     }
+    for method in ["post", "Post"] {
+        assert_eq!(ask(method, "shop.example", "/login", ""), 429, "{method}");
+    }
     for claim in
         ["X-Forwarded-Uri: /free\r\n", "X-Forwarded-Method: GET\r\n", "X-Forwarded-Host: b\r\n"]
     {
