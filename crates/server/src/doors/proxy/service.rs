@@ -114,7 +114,7 @@ impl Exchange<'_> {
                 return Err(failed(watch, &Failure::Coded));
             }
             Ok(answered) => answered,
-            Err(failure) => return Err(failed(watch, &failure)),
+            Err(unanswered) => return Err(failed(watch, &unanswered.why)),
         };
         watch.answered(response.status());
         let guards =

@@ -10,7 +10,7 @@ use tidegate::{Clock, SystemClock};
 
 use super::failure::Failure;
 use super::health::Health;
-use super::link::Link;
+use super::link::{Link, Unanswered};
 use super::pool::Pool;
 use super::settings::{Settings, Times};
 use super::shared::{self, Shared};
@@ -19,6 +19,9 @@ use super::tls::Tls;
 use super::upload::Upload;
 use crate::listen::Stream;
 use crate::metrics::{UpstreamCounts, UpstreamView};
+
+/// The first may cross the upstream's farewell on its way, the second find the connection closed behind it.
+const SHARED_TRIES_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Upstream {
@@ -73,33 +76,53 @@ impl Upstream {
     }
 
     /// Sends a request, over a connection that was kept if there is one, and waits for the head of its answer. It is
-    /// never sent twice: only what was certainly not written goes over another connection. What the body comes from is
+    /// never sent twice: only what nobody can have looked at goes over another connection. What the body comes from is
     /// the connection, unless that is for all.
     pub(super) async fn send(
         &self,
         mut request: Request<Upload>,
         times: Times,
-    ) -> Result<(Response<Incoming>, Option<Box<Link>>), Failure> {
+    ) -> Result<(Response<Incoming>, Option<Box<Link>>), Box<Unanswered>> {
         if self.target.is_http2() {
-            let sender = self.shared.sender(self.connect(times));
-            // Who waits for another to connect waits no longer than for itself.
-            let sender = tokio::time::timeout(2 * times.connect, sender).await;
-            let sender = sender.map_err(|_| Failure::Unheard)??;
-            let response = shared::exchange(sender, request, times.response).await?;
-            return Ok((response, None));
+            return self.share(request, times).await.map(|response| (response, None));
         }
         if let Some(mut link) = self.pool.take(times.keep) {
             match link.exchange(request, times.response).await {
                 Ok(response) => return Ok((response, Some(link))),
-                Err(unanswered) => match unanswered.unsent {
-                    Some(unsent) => request = unsent,
-                    None => return Err(unanswered.why),
-                },
+                Err(unanswered) => request = unanswered.unsent()?,
             }
         }
-        let mut link = Link::over(self.connect(times).await?).await?;
-        let answered = link.exchange(request, times.response).await;
-        answered.map(|response| (response, Some(link))).map_err(|unanswered| unanswered.why)
+        let stream = match self.connect(times).await {
+            Ok(stream) => stream,
+            Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
+        };
+        let mut link = Link::over(stream).await?;
+        let response = link.exchange(request, times.response).await?;
+        Ok((response, Some(link)))
+    }
+
+    /// Sends a request over the connection that is for all, or over the next one if the upstream has taken its leave
+    /// from that.
+    async fn share(
+        &self,
+        mut request: Request<Upload>,
+        times: Times,
+    ) -> Result<Response<Incoming>, Box<Unanswered>> {
+        let mut tries_left = SHARED_TRIES_MAX;
+        loop {
+            let sender = self.shared.sender(self.connect(times));
+            // Who waits for another to connect waits no longer than for itself.
+            let sender = tokio::time::timeout(2 * times.connect, sender).await;
+            let sender = match sender.unwrap_or(Err(Failure::Unheard)) {
+                Ok(sender) => sender,
+                Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
+            };
+            tries_left -= 1;
+            match shared::exchange(sender, request, times.response).await {
+                Err(unanswered) if tries_left > 0 => request = unanswered.unsent()?,
+                answered => return answered,
+            }
+        }
     }
 
     async fn connect(&self, times: Times) -> Result<Stream, Failure> {
