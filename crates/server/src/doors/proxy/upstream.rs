@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use axum::http::{Request, Response};
 use hyper::body::Incoming;
 use tidegate::{Clock, SystemClock};
 
 use super::failure::Failure;
-use super::health::Health;
+use super::health::{Admits, Health};
 use super::link::{Link, Unanswered};
 use super::pool::Pool;
 use super::settings::{Settings, Times};
@@ -41,6 +42,9 @@ pub(crate) struct Upstream {
 #[derive(Debug)]
 pub(super) struct Load(Arc<Upstream>);
 
+/// The head of an answer, and the connection that its body comes from, unless that is for all.
+pub(super) type Answered = (Response<Incoming>, Option<Box<Link>>);
+
 impl Upstream {
     pub(super) fn new(target: Target, tls: Option<Tls>) -> Self {
         Self {
@@ -53,6 +57,15 @@ impl Upstream {
             under_way: AtomicUsize::new(0),
             counts: UpstreamCounts::default(),
         }
+    }
+
+    /// Whether a request may go there. One that is to find out whether it can be connected to has to connect.
+    pub(super) fn admits(&self, now_us: u64) -> bool {
+        let admits = self.health.admits(now_us);
+        if admits == Admits::Probe {
+            self.pool.sweep(Duration::ZERO);
+        }
+        admits != Admits::Nobody
     }
 
     pub(super) fn load(self: &Arc<Self>) -> Load {
@@ -76,13 +89,12 @@ impl Upstream {
     }
 
     /// Sends a request, over a connection that was kept if there is one, and waits for the head of its answer. It is
-    /// never sent twice: only what nobody can have looked at goes over another connection. What the body comes from is
-    /// the connection, unless that is for all.
+    /// never sent twice: only what nobody can have looked at goes over another connection.
     pub(super) async fn send(
         &self,
         mut request: Request<Upload>,
         times: Times,
-    ) -> Result<(Response<Incoming>, Option<Box<Link>>), Box<Unanswered>> {
+    ) -> Result<Answered, Box<Unanswered>> {
         if self.target.is_http2() {
             return self.share(request, times).await.map(|response| (response, None));
         }
@@ -129,7 +141,9 @@ impl Upstream {
         let connecting = self.target.connect(self.tls.as_ref());
         match tokio::time::timeout(times.connect, connecting).await {
             Ok(Ok(stream)) => {
-                self.health.reached();
+                if self.health.reached() {
+                    tracing::info!(upstream = &*self.name, "can be connected to again");
+                }
                 Ok(stream)
             }
             Ok(Err(error)) => {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tidegate::adaptive::Priority;
-use tidegate::{Clock, SystemClock};
 
 use super::settings::{Balance, Settings};
 use super::tls::Tls;
@@ -82,18 +81,27 @@ impl Proxy {
         self.upstreams.iter().any(|upstream| observed.has_place(&upstream.name, priority))
     }
 
-    /// Who gets the next request. If nobody is up, whoever is next to be tried again: to try is the only way to know.
-    pub(super) fn choose(&self) -> Option<Load> {
+    /// Who gets the next request, of those with whom it was not tried yet. If nobody is up, whoever is next to be tried
+    /// again: to try is the only way to know.
+    pub(super) fn choose(&self, tried: &[Arc<Upstream>], now_us: u64) -> Option<Load> {
         let count = self.upstreams.len();
-        let start = if count > 1 { self.next.fetch_add(1, Relaxed) } else { 0 };
-        let now_us = SystemClock.steady_us();
-        let in_turn = || (0..count).filter_map(|step| self.upstreams.get((start + step) % count));
-        let mut up = in_turn().filter(|upstream| upstream.health.is_up(now_us));
-        let chosen = match self.settings.balance {
-            Balance::RoundRobin => up.next(),
-            // Of several the first in turn.
-            Balance::LeastLoaded => up.min_by_key(|upstream| upstream.under_way()),
+        let start = match tried {
+            [] if count > 1 => self.next.fetch_add(1, Relaxed),
+            _ => self.next.load(Relaxed),
         };
+        let is_new = |upstream: &&Arc<Upstream>| !tried.iter().any(|it| Arc::ptr_eq(it, upstream));
+        let all = || (0..count).filter_map(|step| self.upstreams.get((start + step) % count));
+        let in_turn = || all().filter(is_new);
+        let best = || {
+            let mut up = in_turn().filter(|upstream| upstream.health.is_up(now_us));
+            match self.settings.balance {
+                Balance::RoundRobin => up.next(),
+                // Of several the first in turn.
+                Balance::LeastLoaded => up.min_by_key(|upstream| upstream.under_way()),
+            }
+        };
+        // One that is not up any more, because another was faster to try it, is not the best again.
+        let chosen = std::iter::from_fn(best).take(count).find(|upstream| upstream.admits(now_us));
         let last_resort = || in_turn().min_by_key(|upstream| upstream.health.next_try_us());
         chosen.or_else(last_resort).map(Upstream::load)
     }
@@ -122,21 +130,22 @@ mod tests {
     #[test]
     fn whoever_has_the_fewest_gets_the_next() {
         let proxy = proxy(Balance::LeastLoaded);
-        let loads: Vec<_> = (0..6).map(|_| proxy.choose()).collect();
+        let loads: Vec<_> = (0..6).map(|_| proxy.choose(&[], 0)).collect();
         for upstream in proxy.upstreams() {
             assert_eq!(upstream.under_way(), 2);
         }
         let freed = name(loads[4].as_ref()).to_owned();
         let mut loads = loads;
         drop(loads.remove(4));
-        assert_eq!(name(proxy.choose().as_ref()), freed);
+        assert_eq!(name(proxy.choose(&[], 0).as_ref()), freed);
     }
 
     #[test]
     fn in_turn_means_in_turn_past_those_that_are_down() {
         let proxy = proxy(Balance::RoundRobin);
-        let turns =
-            || -> String { (0..6).map(|_| name(proxy.choose().as_ref()).to_owned()).collect() };
+        let turns = || -> String {
+            (0..6).map(|_| name(proxy.choose(&[], 0).as_ref()).to_owned()).collect()
+        };
         assert_eq!(turns(), "abcabc");
         let down = &proxy.upstreams()[1];
         down.health.checked(false);
@@ -151,7 +160,41 @@ mod tests {
             upstream.health.checked(false);
             upstream.health.checked(false);
         }
-        assert!(proxy.choose().is_some());
+        assert!(proxy.choose(&[], 0).is_some());
+    }
+
+    #[test]
+    fn nobody_is_chosen_twice_for_the_same_request() {
+        for balance in [Balance::LeastLoaded, Balance::RoundRobin] {
+            let proxy = proxy(balance);
+            // One is down, and comes last.
+            proxy.upstreams()[1].health.checked(false);
+            proxy.upstreams()[1].health.checked(false);
+            let mut tried = Vec::new();
+            while let Some(load) = proxy.choose(&tried, 0) {
+                tried.push(load.upstream().clone());
+            }
+            let names: String =
+                tried.iter().map(|it| it.name.trim_start_matches("http://")).collect();
+            assert!(["acb", "cab"].contains(&&*names), "{balance:?}: {names}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_left_alone_gets_one_request_until_it_is_back() {
+        for balance in [Balance::LeastLoaded, Balance::RoundRobin] {
+            let proxy = proxy(balance);
+            let gone = &proxy.upstreams()[0].health;
+            (0..3).for_each(|_| _ = gone.missed(0));
+            let now_us = gone.next_try_us();
+            let chosen = |now_us| -> String {
+                (0..9).map(|_| name(proxy.choose(&[], now_us).as_ref()).to_owned()).collect()
+            };
+            assert_eq!(chosen(now_us - 1).matches('a').count(), 0, "{balance:?}");
+            assert_eq!(chosen(now_us).matches('a').count(), 1, "{balance:?}");
+            gone.reached();
+            assert_eq!(chosen(now_us).matches('a').count(), 3, "{balance:?}");
+        }
     }
 
     #[test]
