@@ -143,7 +143,7 @@ impl Config {
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
-        let listen = listen::listens(file.listen.as_ref(), &top.of("listen"), found);
+        let listen = listen::listens(file, &top.of("listen"), found);
         Self {
             store: store::store(file.store.as_ref(), &top.of("store"), found),
             proxy: proxy::proxy(file, &listen, top, found),
