@@ -29,7 +29,7 @@ pub(crate) struct Upstream {
     pub(super) target: Target,
     /// What it is called in metrics and logs.
     pub(super) name: Arc<str>,
-    tls: Option<Tls>,
+    pub(super) tls: Option<Tls>,
     pub(super) pool: Pool,
     /// Instead of the pool, for HTTP/2.
     shared: Shared,

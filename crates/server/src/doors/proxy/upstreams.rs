@@ -39,14 +39,12 @@ impl Proxy {
     pub(crate) fn build(settings: &Settings, before: Option<&Self>) -> Result<Self, String> {
         let has_tls = settings.upstreams.iter().any(super::target::Target::is_tls);
         let tls = has_tls.then(|| Tls::new(settings.ca_file.as_deref())).transpose()?;
-        let same = before.filter(|before| before.settings.ca_file == settings.ca_file);
         let upstream = |target: &super::target::Target| {
-            let mut known = same.iter().flat_map(|before| &before.upstreams);
-            let known = known.find(|known| known.target == *target).cloned();
-            known.unwrap_or_else(|| {
-                let tls = tls.clone().filter(|_| target.is_tls());
-                Arc::new(Upstream::new(target.clone(), tls))
-            })
+            let tls = tls.clone().filter(|_| target.is_tls());
+            let mut known = before.iter().flat_map(|before| &before.upstreams);
+            // Connections that other authorities vouched for are not kept.
+            let known = known.find(|known| known.target == *target && known.tls == tls);
+            known.cloned().unwrap_or_else(|| Arc::new(Upstream::new(target.clone(), tls)))
         };
         Ok(Self {
             upstreams: settings.upstreams.iter().map(upstream).collect(),
@@ -115,6 +113,8 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn proxy(balance: Balance) -> Proxy {
@@ -217,5 +217,30 @@ mod tests {
         let next = Proxy::build(&Settings::of(targets.to_vec()), Some(&before)).unwrap();
         assert!(Arc::ptr_eq(&next.upstreams()[0], &before.upstreams()[1]));
         assert_eq!(next.upstreams().len(), 2);
+    }
+
+    /// Upstreams with and without TLS, known by a new authority in this file.
+    fn renewed(ca_file: &Path, before: Option<&Proxy>) -> Proxy {
+        let ca = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
+        std::fs::write(ca_file, ca.cert.pem()).unwrap();
+        let targets = ["http://a", "https://b"].map(|text| text.parse().unwrap());
+        let settings =
+            Settings { ca_file: Some(ca_file.to_owned()), ..Settings::of(targets.to_vec()) };
+        Proxy::build(&settings, before).unwrap()
+    }
+
+    #[test]
+    fn other_authorities_in_the_same_file_are_taken() {
+        let name = format!("tidegate-ca-{}.pem", std::process::id());
+        let ca_file = std::env::temp_dir().join(name);
+        let first = renewed(&ca_file, None);
+        let same = Proxy::build(&first.settings, Some(&first)).unwrap();
+        let next = renewed(&ca_file, Some(&first));
+        std::fs::remove_file(&ca_file).unwrap();
+        let kept = |proxy: &Proxy| {
+            let mut pairs = proxy.upstreams().iter().zip(first.upstreams());
+            [(); 2].map(|()| pairs.next().is_some_and(|(new, old)| Arc::ptr_eq(new, old)))
+        };
+        assert_eq!((kept(&same), kept(&next)), ([true, true], [true, false]));
     }
 }
