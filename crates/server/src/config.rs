@@ -31,7 +31,7 @@ mod telemetry;
 mod text;
 mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -174,6 +174,13 @@ fn plans(file: &text::File, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Vec<Plan>
         notes
             .found
             .push(spot.problem(format!("follow {count} signals: expected at most {SIGNALS_MAX}")));
+    }
+    let mut shown = BTreeSet::new();
+    for plan in &plans {
+        if !shown.insert(plan.shown()) {
+            let message = format!("metrics would call two limits `{}`: rename one", plan.shown());
+            notes.found.push(spot.of(&plan.policy).problem(message));
+        }
     }
     plans
 }

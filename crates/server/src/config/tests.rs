@@ -437,6 +437,21 @@ fn the_proxy_protocol_has_to_come_from_somebody() {
 }
 
 #[test]
+fn no_two_limits_that_move_are_called_the_same() {
+    let policies = |other: &str| {
+        let adaptive = "limit: 5/s, adaptive: { source: cpu }";
+        format!(
+            "policies:\n  plan: {{ all: [{{ name: second, {adaptive} }}] }}\n  '{other}': {{ {adaptive} }}\n"
+        )
+    };
+    check(
+        &policies("plan/second"),
+        &["f:3:18: policies.plan/second: metrics would call two limits `plan/second`: rename one"],
+    );
+    check(&policies("plan/minute"), &[]);
+}
+
+#[test]
 fn yaml_that_cannot_be_read_is_told_with_its_place() {
     check("a: [1, 2\nb: 3", &["f:2:2: illegal placement of ':' indicator"]);
     check(
