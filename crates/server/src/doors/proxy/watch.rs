@@ -68,16 +68,13 @@ impl Watch {
         priority: Option<Priority>,
     ) -> Option<Self> {
         self.missed(why);
-        match self.gate.observed().enter(&load.upstream().name, path, priority) {
-            Some(passing) => {
-                let (gate, sent_us) = (self.gate.clone(), SystemClock.steady_us());
-                Some(Self { load, gate, sent_us, waiting: self.waiting.take(), passing })
-            }
-            None => {
-                self.ended();
-                None
-            }
-        }
+        let entered = self.gate.observed().enter(&load.upstream().name, path, priority);
+        let Some(passing) = entered else {
+            self.ended();
+            return None;
+        };
+        let (gate, sent_us) = (self.gate.clone(), SystemClock.steady_us());
+        Some(Self { load, gate, sent_us, waiting: self.waiting.take(), passing })
     }
 
     /// Counts a failure of whom it went to. Whether it was one, and not the client's.

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode};
 use tidegate::adaptive::Priority;
 use tidegate::tower::{Report, write_retry_after};
-use tidegate::{Answer, CheckError, Op, Permit, Queued, Source, Timestamp};
+use tidegate::{Answer, CheckError, Clock, Op, Permit, Queued, Source, SystemClock, Timestamp};
 
 use super::super::upstreams::Proxy;
 use super::super::watch::Watch;
