@@ -115,7 +115,7 @@ fn small_talk_is_answered() {
         ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         ("CONFIG GET appendonly nothing", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"),
         ("CONFIG GET requirepass", "*0\r\n"),
-        ("COMMAND COUNT", ":16\r\n"),
+        ("COMMAND COUNT", ":19\r\n"),
         ("COMMAND DOCS", "*0\r\n"),
         (
             "COMMAND INFO cl.throttle frob",

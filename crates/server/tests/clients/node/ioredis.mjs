@@ -9,5 +9,8 @@ say(await client.call("CL.THROTTLE", "ioredis", 2, 1, 3600));
 const burst = client.pipeline();
 for (let n = 0; n < 3; n++) burst.call("TG.CHECK", "login", "ioredis");
 say((await burst.exec()).map(([error, five]) => error ?? five[2]));
+const transaction = client.multi();
+for (let n = 0; n < 3; n++) transaction.call("TG.CHECK", "login", "ioredis");
+say((await transaction.exec()).map(([error, five]) => error ?? five[2]));
 say(await client.call("FROB").catch((error) => error.message));
 say(await client.quit());
