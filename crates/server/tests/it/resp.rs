@@ -119,7 +119,7 @@ fn small_talk_is_answered() {
         ("COMMAND DOCS", "*0\r\n"),
         (
             "COMMAND INFO cl.throttle frob",
-            "*2\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*1\r\n+write\r\n:1\r\n:1\r\n:1\r\n$-1\r\n",
+            "*2\r\n*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*1\r\n+write\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",
         ),
         ("AUTH default anything", "+OK\r\n"),
         ("HELLO 4", "-NOPROTO unsupported protocol version\r\n"),

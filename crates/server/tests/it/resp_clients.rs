@@ -6,11 +6,12 @@ use crate::programs::{installed, node, output, root};
 use crate::resp_support::start;
 
 /// What every client of the same conversation is told.
-const TOLD: [&str; 6] = [
+const TOLD: [&str; 7] = [
     r#""PONG""#,
     "[0,3,2,-1,3600]",
     "[4,3,2]",
     "[1,0,0]",
+    "-5",
     r#""ERR unknown command 'FROB'; COMMAND LIST tells those there are""#,
     r#""OK""#,
 ];

@@ -12,5 +12,6 @@ say((await burst.exec()).map(([error, five]) => error ?? five[2]));
 const transaction = client.multi();
 for (let n = 0; n < 3; n++) transaction.call("TG.CHECK", "login", "ioredis");
 say((await transaction.exec()).map(([error, five]) => error ?? five[2]));
+say((await client.command()).find(([name]) => name === "cl.throttle")[1]);
 say(await client.call("FROB").catch((error) => error.message));
 say(await client.quit());

@@ -13,6 +13,7 @@ say((await Promise.all(checks)).map((five) => five[2]));
 const transaction = client.multi();
 for (let n = 0; n < 3; n++) transaction.addCommand(["TG.CHECK", "login", "node-redis"]);
 say((await transaction.exec()).map((five) => five[2]));
+say((await client.command()).find(({ name }) => name === "cl.throttle").arity);
 say(await client.sendCommand(["FROB"]).catch((error) => error.message));
 await client.close();
 say("OK");

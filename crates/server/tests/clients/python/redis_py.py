@@ -28,6 +28,7 @@ for protocol in (2, 3):
             for _ in range(3):
                 burst.execute_command("TG.CHECK", "login", key)
             say([five[2] for five in burst.execute()])
+    say(client.command()["cl.throttle"]["arity"])
     say(error(client))
     client.close()
     say("OK")
