@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// Clients of the Redis protocol have to know the password on the first line of this file
     #[arg(long, value_name = "FILE")]
     resp_password_file: Option<PathBuf>,
-    /// Where to count, instead of what the configuration says: memory: is this process,
+    /// Where to count, instead of the `store.url` of the configuration: memory: is this process,
     /// <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL")]
     store: Option<String>,
