@@ -89,13 +89,24 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // Before there is a second thread: it takes what it reads out of the environment.
     let sockets = Sockets::from_env().map_err(Failure::new)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(source::of(args), args.insecure_bind, sockets))?;
-    Ok(ExitCode::from(OK))
+    serve(source::of(args), args.insecure_bind, sockets)
 }
 
-pub(super) async fn serve(
+/// Serves what a source says, until told to stop.
+pub(super) fn serve(
+    source: Source,
+    insecure_bind: bool,
+    sockets: Sockets,
+) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    let served = runtime.block_on(until_stopped(source, insecure_bind, sockets));
+    // What is still under way waits for a file or a name that hangs, and nobody for what comes of it.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::from(OK))
+}
+
+async fn until_stopped(
     source: Source,
     insecure_bind: bool,
     mut sockets: Sockets,
