@@ -14,6 +14,7 @@ use tokio::time::MissedTickBehavior;
 
 use self::identity::Identity;
 use crate::config::Config;
+use crate::exposure::Exposure;
 use crate::gate::{Gate, Snapshot};
 
 /// How often the file is looked at. One that changes is taken once it has rested for as long.
@@ -34,6 +35,8 @@ pub(crate) struct Reloader {
     /// What was built at the start, and can only be built anew.
     running: Config,
     taken: Option<Identity>,
+    /// Where the token is asked for, unless others may come without one.
+    exposed: Option<Exposure>,
 }
 
 impl Reloader {
@@ -43,8 +46,9 @@ impl Reloader {
         gate: Arc<Gate>,
         running: Config,
         before: Option<Identity>,
+        exposed: Option<Exposure>,
     ) -> Self {
-        Self { source: Arc::new(source), gate, running, taken: before }
+        Self { source: Arc::new(source), gate, running, taken: before, exposed }
     }
 
     /// Never ends. Cancelled, the configuration in force stays.
@@ -111,8 +115,14 @@ impl Reloader {
         }
         let before = self.gate.now();
         let builder = before.engine.successor();
-        Snapshot::build(&config, builder, before.follower.clone(), Some(&before))
-            .map_err(|why| vec![why])
+        let next = Snapshot::build(&config, builder, before.follower.clone(), Some(&before));
+        next.and_then(|next| self.still_guarded(&next).map(|()| next)).map_err(|why| vec![why])
+    }
+
+    /// Refuses to take the token away from a door that others can reach: no server would start so.
+    fn still_guarded(&self, next: &Snapshot) -> Result<(), String> {
+        let has_token = next.http.admin.has_token();
+        self.exposed.as_ref().map_or(Ok(()), |door| door.allow(has_token))
     }
 }
 

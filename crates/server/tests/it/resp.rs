@@ -214,7 +214,14 @@ fn without_the_password_nothing_is_told() {
 
 #[test]
 fn others_are_not_let_in_by_this_door_either() {
-    let said = crate::support::run(&["serve", "--listen", "127.0.0.1:0", "--resp", "0.0.0.0:0"]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains("will not listen on 0.0.0.0:0"), "{}", said.stderr);
+    for (door, remedy) in [
+        ("--resp", "`listen.resp.tls` and `listen.resp.password_file`"),
+        ("--grpc", "`listen.grpc.tls` with its `client_ca`"),
+    ] {
+        let said = crate::support::run(&["serve", "--listen", "127.0.0.1:0", door, "0.0.0.0:0"]);
+        assert_eq!(said.code, Some(1));
+        for part in ["will not listen on 0.0.0.0:0", remedy] {
+            assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        }
+    }
 }
