@@ -507,6 +507,22 @@ fn no_two_limits_that_move_are_called_the_same() {
 }
 
 #[test]
+fn a_token_that_would_be_no_use_is_told_where_it_stands() {
+    let (short, unfit) = (
+        "is shorter than 16 bytes: it can be guessed",
+        "has to be of visible ASCII characters, without spaces, to fit into a header",
+    );
+    for (token, why) in [
+        ("short               ", short),
+        ("a s3cret token of ours", unfit),
+        ("s3cret-token-öf-ours", unfit),
+    ] {
+        let text = format!("policies: {{ a: 5/s }}\nadmin: {{ token: '{token}' }}");
+        check(&text, &[&format!("f:2:17: admin.token: {why}")]);
+    }
+}
+
+#[test]
 fn yaml_that_cannot_be_read_is_told_with_its_place() {
     check("a: [1, 2\nb: 3", &["f:2:2: illegal placement of ':' indicator"]);
     check(

@@ -65,6 +65,7 @@ mod resp_docs;
 mod resp_errors;
 mod resp_redis;
 mod resp_support;
+mod resp_transaction;
 mod rls;
 mod rls_envoy;
 mod rls_flood;

@@ -133,3 +133,24 @@ fn a_path_that_is_taken_is_named() {
     assert!(said.stderr.contains("or a file that is no socket"), "{}", said.stderr);
     assert_eq!(std::fs::read(folder.path("notes.txt")).unwrap(), b"not a socket");
 }
+
+#[test]
+fn a_store_is_the_same_wherever_it_is_named() {
+    let folder = Folder::new();
+    let policies = "policies: { api: 5/h }\n";
+    let bare = folder.write("bare.yaml", policies);
+    for (index, url) in
+        ["memory", "memory:", " memory ", " redis://127.0.0.1:1 \n"].iter().enumerate()
+    {
+        let named = folder.write(&format!("{index}.url"), url);
+        let named = format!("store: {{ url_file: '{named}' }}\n{policies}");
+        let named = folder.write(&format!("{index}.yaml"), named);
+        for args in [&["-c", &bare, "--store", url][..], &["-c", &named]] {
+            let server =
+                Server::start_with(&[&["serve", "--listen", "127.0.0.1:0"][..], args].concat());
+            let store = server.get("/v1/status").json()["store"].clone();
+            let expected = if url.contains("redis") { "redis" } else { "memory" };
+            assert_eq!(store, expected, "{args:?}");
+        }
+    }
+}
