@@ -9,7 +9,7 @@ use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 use crate::builder::{Builder, Place};
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
-use crate::permit::{Acquired, Held, Permit};
+use crate::permit::{Acquired, Held, Permit, Places};
 use crate::store::memory::{Hint, MemoryStore};
 
 /// One limit over many keys, in this process.
@@ -234,11 +234,10 @@ impl<C: Clock> Limiter<C> {
         self.with_limit(key, |limit, now| {
             let (answer, grant) = place.store.take_state(fingerprint, limit, now, 1);
             let held = grant.map(|grant| Held {
-                index: 0,
+                places: Places { index: 0, id: grant.id, cost: grant.cost },
                 scope: place.scope.clone(),
                 key: key.into(),
                 limit: limit.clone(),
-                id: grant.id,
             });
             let permit = answer
                 .allowed()
