@@ -128,10 +128,14 @@ impl MemoryStore {
     }
 
     /// Frees memory for one more wide state: looks at some, and drops what is idle, or failing that the one that is
-    /// worth the least.
+    /// worth the least. If all of these are spent, it looks elsewhere for one that is not.
     pub(super) fn make_room(&self, now: Timestamp) {
         let mut least: Option<(Worth, u64)> = None;
-        for number in self.wide.next_numbers(ROOM_STATES) {
+        let numbers = self.wide.next_numbers(ROOM_STATES, ROOM_ATTEMPTS);
+        for (looked_at, number) in (0..).zip(numbers) {
+            if looked_at >= ROOM_STATES && least.is_some_and(|((spent, _), _)| !spent) {
+                break;
+            }
             let Some(wide) = self.wide.try_lock(number) else { continue };
             let Some(owner) = wide.owner else { continue };
             let idle_from = wide.state.idle_from();

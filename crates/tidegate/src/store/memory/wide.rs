@@ -109,12 +109,19 @@ impl WideStates {
         self.starved.load(Ordering::Relaxed)
     }
 
-    /// The next `count` numbers, others each time.
-    pub(super) fn next_numbers(&self, count: u64) -> impl Iterator<Item = u32> + use<> {
+    /// The next `near` numbers, others each time, and `more` times as many from all over: those that were written one
+    /// after another lie together, and may all be alike.
+    pub(super) fn next_numbers(&self, near: u64, more: u64) -> impl Iterator<Item = u32> + use<> {
         let all = u64::from(self.spare().unused).max(1);
-        let first = self.hand.fetch_add(count, Ordering::Relaxed);
+        let first = self.hand.fetch_add(near, Ordering::Relaxed);
+        let far = (0..near * more).map(move |step| {
+            // Multiples of the golden ratio: however many are looked at, they leave no large gap.
+            let turn = first.wrapping_mul(more).wrapping_add(step);
+            let place = u128::from(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            u32::try_from((place * u128::from(all)) >> 64).unwrap_or(0)
+        });
         let number = move |step| u32::try_from(first.wrapping_add(step) % all).unwrap_or(0);
-        (0..count.min(all)).map(number)
+        (0..near.min(all)).map(number).chain(far)
     }
 
     fn cell(&self, number: u32) -> Option<&Mutex<Wide>> {
