@@ -8,6 +8,7 @@ mod loaded;
 mod overrides;
 mod question;
 mod queued;
+mod refund;
 mod settle;
 mod stores;
 mod successor;
@@ -349,7 +350,8 @@ impl<C: Clock + 'static> Engine<C> {
         self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
     }
 
-    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step.
+    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step. What a
+    /// refund gives back where limits differ or have changed, [`Op::Refund`] tells.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Op};
