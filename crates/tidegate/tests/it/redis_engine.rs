@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::{
     BreakerOptions, BreakerState, Check, Engine, Key, ManualClock, OnStoreError, Op, Policy,
-    RedisOptions, RedisStore, Source, Timestamp,
+    RedisOptions, RedisStore, Source, Store, Timestamp,
 };
 use tokio::time::Instant;
 
@@ -252,5 +252,18 @@ async fn a_permit_gives_all_its_places_back() {
             engine.release(&check, &id).await.unwrap();
             assert_eq!(left().await, 5, "released, of {cost}");
         }
+    }
+}
+
+#[tokio::test]
+async fn no_deadline_is_too_long_to_be_kept() {
+    let server = RedisServer::start();
+    let breaker = Some(BreakerOptions { window: Duration::MAX, ..BreakerOptions::default() });
+    let options =
+        RedisOptions { deadline: Duration::MAX, breaker, ..RedisOptions::new(server.url()) };
+    let store = Arc::new(RedisStore::new(options).unwrap());
+    for store in [store.clone(), store.within(Duration::MAX).unwrap()] as [Arc<dyn Store>; 2] {
+        let engine = Engine::builder().store(store).policy("p", "5/h").build().unwrap();
+        assert_eq!(engine.check("p", "k").await.unwrap().source, Source::Store);
     }
 }
