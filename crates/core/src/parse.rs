@@ -1,5 +1,6 @@
 //! Limits as people write them: `100/min burst 20`, `sliding-log 5/h`, `quota 100000/month at +02:00`.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -72,6 +73,49 @@ impl FromStr for Limit {
         };
         words.finish()?;
         Ok(limit)
+    }
+}
+
+impl Limit {
+    /// This limit with other numbers, as text: it counts as this one does unless it names an algorithm of its own. A quota
+    /// is a number alone, and keeps its period; concurrency is one, too.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, LimitError};
+    /// let log: Limit = "sliding-log 5/h".parse()?;
+    /// assert_eq!(log.with_numbers("9/min")?, "sliding-log 9/min".parse()?);
+    /// assert_eq!(log.with_numbers("gcra 9/min")?, "9/min".parse()?);
+    /// let quota: Limit = "quota 100/day at +02:00".parse()?;
+    /// assert_eq!(quota.with_numbers("500")?, "quota 500/day at +02:00".parse()?);
+    /// assert!(quota.with_numbers("500/week").is_err());
+    /// # Ok::<(), LimitError>(())
+    /// ```
+    pub fn with_numbers(&self, text: &str) -> Result<Self, LimitError> {
+        let mut words = Words::new(text)?;
+        if words.algorithm().is_some() {
+            return text.parse();
+        }
+        let mut more = String::new();
+        let mut unless_said = |name: &str, value: &dyn fmt::Display| {
+            if !words.left.contains(&name) {
+                more = format!(" {name} {value}");
+            }
+        };
+        match self {
+            Self::Gcra(_) | Self::FixedWindow(_) | Self::SlidingLog(_) => {}
+            Self::TokenBucket(bucket) if bucket.burst() == bucket.limit() => {}
+            Self::TokenBucket(bucket) => unless_said("capacity", &bucket.burst()),
+            Self::SlidingWindow(window) => unless_said("buckets", &window.buckets()),
+            Self::Concurrency(places) => {
+                unless_said("lease", &format_args!("{}us", places.lease().as_micros()));
+            }
+            Self::Quota(quota) => {
+                let limit = words.count()?;
+                words.finish()?;
+                return quota.renumbered(limit).map(Self::Quota);
+            }
+        }
+        format!("{} {text}{more}", self.algorithm()).parse()
     }
 }
 

@@ -8,7 +8,7 @@ mod feeds;
 mod plan;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -126,8 +126,7 @@ impl Follower {
 
     /// Follows what was prepared, and nothing else.
     pub(crate) fn follow(&self, Prepared(next): Prepared) {
-        let names: Vec<_> = next.plans.iter().map(|followed| followed.plan.name()).collect();
-        self.runtime.retain(|name| names.iter().any(|kept| kept == name));
+        let names: HashSet<_> = next.plans.iter().map(|followed| followed.plan.name()).collect();
         let listeners = self.listeners(&next);
         next.cap(&listeners);
         self.observed.tell(listeners);
@@ -135,6 +134,8 @@ impl Follower {
         let feeds = feeds::start(&next.fed, &self.observed);
         *self.feeds.lock().unwrap_or_else(PoisonError::into_inner) = feeds;
         self.following.store(Arc::new(next));
+        // Last, when nothing holds what was followed before.
+        self.runtime.retain(|name| names.contains(name));
         self.go_by_operators();
         if is_any {
             // Once for all; what follows nothing does not tick.

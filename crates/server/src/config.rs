@@ -44,7 +44,7 @@ use self::adaptive::Notes;
 pub(crate) use self::doors::DoorRules;
 pub(crate) use self::listen::{Listen, Listens};
 use self::node::{Node, Spot, Value};
-pub(crate) use self::overrides::unknown_policy;
+pub(crate) use self::overrides::{network as network_of_key, unknown_policy};
 pub(crate) use self::problem::{Place, Problem, Problems};
 pub(crate) use self::reference::table as reference;
 use self::schema::SCHEMA;
@@ -138,8 +138,9 @@ impl Config {
             policies.extend(checked.map(|policy| (name.clone(), policy)));
         }
         let mut warnings = Vec::new();
-        let plans = plans(file, &top.of("policies"), &mut Notes { found, warnings: &mut warnings });
-        overrides::add(file, &mut policies, &top.of("overrides"), found);
+        let mut notes = Notes { found, warnings: &mut warnings };
+        let plans = plans(file, &top.of("policies"), &mut notes);
+        overrides::add(file, &mut policies, &top.of("overrides"), &mut notes);
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }

@@ -210,7 +210,8 @@ impl Gate {
         match reservation {
             Ok(place) => {
                 self.metrics.reserved(check.policy, &place);
-                if !place.accepted() {
+                self.events.reserved(check, &place);
+                if place.shadow_denied() || !place.accepted() {
                     self.refused(check, check.policy, check.policy, place.retry_after_us());
                 }
             }

@@ -39,11 +39,14 @@ use tidegate::{Answer, CheckError, Clock, Decision, Reservation, Source, SystemC
 pub(crate) use self::glance::{Glance, PolicyGlance};
 use self::histogram::Histogram;
 pub(crate) use self::histogram::Times;
-use self::policies::{Outcome, Policies, Status};
+use self::policies::{BY_REQUEST, Outcome, Policies, Status, UNKNOWN};
 use self::striped::Striped;
 pub(crate) use self::text::CONTENT_TYPE;
 pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
 use crate::store::View;
+
+/// What checks of no policy are counted under: no policy may be called so.
+pub(crate) const RESERVED_NAMES: [&str; 2] = [UNKNOWN, BY_REQUEST];
 
 /// The doors, as they are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +153,11 @@ impl Metrics {
 
     /// A place in a queue was given or refused. Who decided is not told.
     pub(crate) fn reserved(&self, policy: &str, reservation: &Reservation) {
-        let status = Status::of(reservation.accepted());
+        let status = if reservation.shadow_denied() {
+            Status::ShadowDenied
+        } else {
+            Status::of(reservation.accepted())
+        };
         self.policies.add(policy, Outcome { status, source: None }, 1);
     }
 

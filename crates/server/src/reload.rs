@@ -33,17 +33,12 @@ pub(crate) struct Reloader {
     gate: Arc<Gate>,
     /// What was built at the start, and can only be built anew.
     running: Config,
-    taken: Option<Identity>,
+    taken: Identity,
 }
 
 impl Reloader {
     /// `before` is what the file was before it was read, so that no change in between is missed.
-    pub(crate) fn new(
-        source: Source,
-        gate: Arc<Gate>,
-        running: Config,
-        before: Option<Identity>,
-    ) -> Self {
+    pub(crate) fn new(source: Source, gate: Arc<Gate>, running: Config, before: Identity) -> Self {
         Self { source: Arc::new(source), gate, running, taken: before }
     }
 
@@ -55,28 +50,29 @@ impl Reloader {
         loop {
             tokio::select! {
                 _ = hangup.recv() => {
-                    self.taken = self.look().await.or(self.taken);
+                    self.taken = self.look().await;
                     self.reload("SIGHUP").await;
                     resting.clone_from(&self.taken);
                 }
                 _ = looks.tick() => {
-                    let Some(seen) = self.look().await else { continue };
-                    let (is_new, rests) = (Some(&seen) != self.taken.as_ref(), Some(&seen) == resting.as_ref());
+                    let seen = self.look().await;
+                    let (is_new, rests) = (seen != self.taken, seen == resting);
                     if is_new && rests {
-                        self.taken = Some(seen.clone());
+                        self.taken.clone_from(&seen);
                         self.reload("the file has changed").await;
                     }
-                    resting = Some(seen);
+                    resting = seen;
                 }
             }
         }
     }
 
-    async fn look(&self) -> Option<Identity> {
+    async fn look(&self) -> Identity {
         let source = self.source.clone();
         // A file system may hang, and must not hold up requests.
         let looked = tokio::task::spawn_blocking(move || Identity::of(&source.files));
-        looked.await.ok().flatten()
+        // Without an answer only when everything ends.
+        looked.await.unwrap_or_else(|_| self.taken.clone())
     }
 
     async fn reload(&self, why: &str) {
@@ -135,6 +131,6 @@ fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
 }
 
 /// What the file is now, to compare with what it will be.
-pub(crate) fn identity(source: &Source) -> Option<Identity> {
+pub(crate) fn identity(source: &Source) -> Identity {
     Identity::of(&source.files)
 }

@@ -77,7 +77,7 @@ use crate::store::Store;
 const TICK: Duration = Duration::from_secs(1);
 
 /// More targets than this share one.
-const TARGETS_MAX: usize = 1000;
+const TARGETS_MAX: usize = 4000;
 
 /// Sets limits by the health of what they protect, once a second. Clones share everything.
 ///
@@ -179,7 +179,7 @@ impl Adaptive {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What is protected, by its name; made when it is first asked for. Beyond a thousand names, all share one.
+    /// What is protected, by its name; made when it is first asked for. Beyond four thousand names, all share one.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -268,7 +268,8 @@ impl Adaptive {
         effective
     }
 
-    /// Forgets the limits whose names are not among these: on a reload. They are whole again.
+    /// Forgets the limits whose names are not among these: on a reload. They are whole again. What was protected and is
+    /// in nobody's hands any more is forgotten with them.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Rule};
@@ -277,11 +278,13 @@ impl Adaptive {
     /// search.set(7);
     /// adaptive.retain(|name| name == "export");
     /// assert_eq!((search.units(), adaptive.status().len()), (None, 0));
+    /// assert!(adaptive.targets().is_empty());
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         lock(&self.shared.governors).retain(|name, it| keep(name) || gone(it.effective()));
         lock(&self.shared.pages).retain(|name, it| keep(name) || gone(&it.effective()));
+        lock(&self.shared.targets).retain(|_, target| target.is_held());
     }
 
     /// Sets a limit to a share of itself, whatever its signals say, or lets it follow them again. `false` if nothing is

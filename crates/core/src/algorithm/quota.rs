@@ -94,6 +94,15 @@ impl Quota {
         Ok(Self { cadence: Cadence::Rolling(SlidingWindow::new(limit, period, buckets)?) })
     }
 
+    /// The same with another limit.
+    pub(crate) fn renumbered(&self, limit: u64) -> Result<Self, LimitError> {
+        match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => Self::calendar(limit, *every, zone.clone()),
+            Cadence::Fixed(window) => Self::fixed(limit, window.period()),
+            Cadence::Rolling(window) => Self::rolling(limit, window.period(), window.buckets()),
+        }
+    }
+
     /// Units per period.
     pub const fn limit(&self) -> u64 {
         match &self.cadence {

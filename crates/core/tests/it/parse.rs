@@ -170,6 +170,45 @@ fn durations_are_whole_numbers_with_a_unit() {
     }
 }
 
+#[test]
+fn a_limit_with_other_numbers_counts_as_it_did() {
+    for (limit, numbers, expected) in [
+        ("5/h burst 9", "7/min", Ok("7/min")),
+        ("5/h burst 9", "7/min burst 2", Ok("7/min burst 2")),
+        ("fixed-window 5/h", " 7/min", Ok("fixed-window 7/min")),
+        ("sliding-log 5/h", "7/min", Ok("sliding-log 7/min")),
+        ("token-bucket 5/h", "7/min", Ok("token-bucket 7/min")),
+        ("token-bucket 5/h capacity 9", "7/min", Ok("token-bucket 7/min capacity 9")),
+        ("token-bucket 5/h capacity 9", "7/min capacity 3", Ok("token-bucket 7/min capacity 3")),
+        ("sliding-window 5/h buckets 60", "7/min", Ok("sliding-window 7/min buckets 60")),
+        ("sliding-window 5/h buckets 60", "7/h buckets 3", Ok("sliding-window 7/h buckets 3")),
+        ("sliding-window 5/h buckets 60", "sliding-window 7/h", Ok("sliding-window 7/h")),
+        ("concurrency 5 lease 90s", "7", Ok("concurrency 7 lease 90s")),
+        ("concurrency 5 lease 90s", "7 lease 1s", Ok("concurrency 7 lease 1s")),
+        ("quota 5/month at -0330", "7", Ok("quota 7/month at -0330")),
+        ("quota 5/90s", "7", Ok("quota 7/90s")),
+        ("quota 5/day rolling buckets 4", "7", Ok("quota 7/day rolling buckets 4")),
+        ("quota 5/day", "quota 7/week", Ok("quota 7/week")),
+        ("quota 5/day", "7/day", Err("expected a whole number")),
+        ("quota 5/day", "7 8", Err("`8` does not belong here")),
+        ("quota 5/day", "0", Err("0")),
+        ("5/h", "7", Err("expected a rate")),
+        ("fixed-window 5/h", "7/min burst 2", Err("`burst` does not belong here")),
+        ("concurrency 5", "7/min", Err("expected a whole number")),
+        ("5/h", "", Err("empty")),
+        ("5/h", "often 7/h", Err("unknown algorithm `often`")),
+    ] {
+        let read = limit.parse::<Limit>().unwrap().with_numbers(numbers);
+        match (read, expected) {
+            (read, Ok(expected)) => assert_eq!(read, expected.parse(), "{limit} {numbers}"),
+            (Ok(read), Err(_)) => panic!("{limit} {numbers} became {read:?}"),
+            (Err(error), Err(part)) => {
+                assert!(error.to_string().contains(part), "{limit} {numbers}: {error}");
+            }
+        }
+    }
+}
+
 /// Words that limits are made of, and some that they are not.
 fn word() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![

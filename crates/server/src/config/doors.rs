@@ -7,6 +7,7 @@ use tidegate::Cidr;
 use tidegate::tower::{ClientIp, Headers};
 
 use super::amount::span_within;
+use super::line;
 use super::node::Spot;
 use super::overrides::unknown_policy;
 use super::problem::Problem;
@@ -73,7 +74,7 @@ pub(crate) fn doors(
     let routes = routes.collect();
     let client = file.client_ip.as_ref();
     let (client_ip, trusted_proxies) = match client {
-        Some(text) => client_ip(text, &top.of("client_ip"), found),
+        Some(text) => client_ip(text, ipv6_prefix(file), &top.of("client_ip"), found),
         None => (ClientIp::new(), Vec::new()),
     };
     let admin_token = file.admin.as_ref().and_then(|it| token(it, &top.of("admin"), found));
@@ -205,10 +206,7 @@ fn unaskable(policy: &text::Policy, is_proxy: bool) -> Option<&'static str> {
         _ => None,
     };
     match policy {
-        text::Policy::Line(_) if is_proxy => None,
-        text::Policy::Line(line) if line.starts_with("leaky-bucket") => Some(shapes),
-        text::Policy::Line(line) if line.starts_with("concurrency") => Some(holds),
-        text::Policy::Line(_) => None,
+        text::Policy::Line(line) => of(line::limit(line).ok()?.algorithm),
         text::Policy::Map(options) => {
             let mut members = options.all.iter().chain(&options.any).flatten();
             let is_named = members.clone().any(|member| member.key.is_some());
@@ -225,12 +223,18 @@ fn key_parts(text: &OneOrMany) -> Result<KeyParts, UnknownPart> {
     KeyParts::read(text.as_slice().iter().map(String::as_str))
 }
 
+/// How many bits of an IPv6 address make one client.
+pub(crate) fn ipv6_prefix(file: &text::File) -> u8 {
+    file.client_ip.as_ref().and_then(|text| text.ipv6_prefix).unwrap_or(64)
+}
+
 fn client_ip(
     text: &text::ClientIp,
+    ipv6_prefix: u8,
     spot: &Spot<'_>,
     found: &mut Vec<Problem>,
 ) -> (ClientIp, Vec<Cidr>) {
-    let mut client_ip = ClientIp::new().ipv6_prefix(text.ipv6_prefix.unwrap_or(64));
+    let mut client_ip = ClientIp::new().ipv6_prefix(ipv6_prefix);
     if text.forwarded == Some(true) {
         client_ip = client_ip.forwarded();
     }

@@ -11,6 +11,7 @@ use super::line;
 use super::node::Spot;
 use super::problem::Problem;
 use super::text::{self, Member, Mode, OnStoreErrorWord, PolicyOptions};
+use crate::metrics::RESERVED_NAMES;
 
 /// Longer names are no names: they are labels of metrics and parts of headers.
 const NAME_LEN_MAX: usize = 128;
@@ -24,6 +25,9 @@ pub(crate) fn policy(
 ) -> Option<Policy> {
     if name.is_empty() || name.len() > NAME_LEN_MAX || name.chars().any(char::is_control) {
         found.push(spot.problem("expected a name of 1 to 128 bytes without control characters"));
+    }
+    if RESERVED_NAMES.contains(&name) {
+        found.push(spot.problem("is what metrics call checks of no policy: choose another name"));
     }
     let count_before = found.len();
     let policy = match text {

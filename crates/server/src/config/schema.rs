@@ -46,10 +46,11 @@ fn without_null(schema: &mut Value) {
 }
 
 /// The schema as `tidegate config schema` prints it, for editors: they see a file before variables are in it, so that
-/// `${NAME}` may also stand for a number, a word or a `true`.
+/// `${NAME}` may also stand for a number, a word or a `true`, and before what is empty is left out.
 pub(crate) fn for_editors() -> Value {
     let mut schema = SCHEMA.clone();
     allow_variables(&mut schema);
+    allow_empty(&mut schema);
     schema["$defs"][VARIABLE] = json!({
         "description": "A value from the environment: `${NAME}` or `${NAME:-default}`.",
         "type": "string",
@@ -90,10 +91,37 @@ fn allow_variables(schema: &mut Value) {
 fn is_scalar(schema: &Value) -> bool {
     let is_word = schema.get("enum").is_some() || schema.get("const").is_some();
     match schema.get("type").and_then(Value::as_str) {
-        Some("integer" | "boolean") => true,
+        Some("integer" | "number" | "boolean") => true,
         Some("string") => is_word,
         _ => false,
     }
+}
+
+/// What may be left out may be empty, too: it is where all lines of a section are commented out.
+fn allow_empty(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(allow_empty);
+            let required = fields.get("required").and_then(Value::as_array).cloned();
+            let is_required = |name: &str| required.iter().flatten().any(|it| it == name);
+            let named = fields.get_mut("properties").and_then(Value::as_object_mut);
+            for (name, property) in named.into_iter().flatten() {
+                if !is_required(name) {
+                    *property = or_null(property.take());
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(allow_empty),
+        _ => {}
+    }
+}
+
+fn or_null(mut schema: Value) -> Value {
+    match schema.get_mut("type") {
+        Some(kind) => *kind = json!([kind, "null"]),
+        None => schema = with_choice(schema, &json!({ "type": "null" })),
+    }
+    schema
 }
 
 /// A schema or another one. What is told of it stays outside, where editors look for it.

@@ -1,4 +1,5 @@
 mod nonsense;
+mod overrides;
 
 use std::time::Instant;
 
@@ -84,6 +85,15 @@ fn values_of_another_kind_are_told_with_what_was_expected() {
         let told = problems(&format!("policies: {{ \"{name}\": 5/h }}"));
         let expected = "expected a name of 1 to 128 bytes without control characters";
         assert!(matches!(&told[..], [only] if only.ends_with(expected)), "{told:?}");
+    }
+    for name in ["(unknown)", "(request)"] {
+        check(
+            &format!("policies: {{ {name}: 5/h }}"),
+            &[&format!(
+                "f:1:{}: policies.{name}: is what metrics call checks of no policy: choose another name",
+                name.len() + 15
+            )],
+        );
     }
     // What is commented out leaves a name without a value.
     check("policies:\noverrides:\nadmin:\n", &[]);
@@ -352,6 +362,51 @@ fn what_a_route_counts_by_is_what_the_limits_of_its_policy_name() {
 }
 
 #[test]
+fn what_no_request_can_match_is_no_route() {
+    for (policy, path, expected) in [
+        ("1/s", "/q", ""),
+        ("1/s", "/q%3Fx=1", ""),
+        (
+            "1/s",
+            "/q?x=1",
+            "match.path: `/q?x=1` is no path: expected one without `?` and `#`, since only the path is matched",
+        ),
+        (
+            "1/s",
+            "/q#x",
+            "match.path: `/q#x` is no path: expected one without `?` and `#`, since only the path is matched",
+        ),
+        (
+            "concurrency 5",
+            "/q",
+            "policy: limits concurrency: a proxy that asks cannot give a place back",
+        ),
+        (
+            " concurrency 5",
+            "/q",
+            "policy: limits concurrency: a proxy that asks cannot give a place back",
+        ),
+        (
+            "\tleaky-bucket 1/s max-wait 1s",
+            "/q",
+            "policy: is a leaky bucket, which delays: a proxy that asks can only be told yes or no",
+        ),
+    ] {
+        let text = format!(
+            "policies:\n  p: '{policy}'\nroutes:\n  - {{ policy: p, match: {{ path: '{path}' }} }}"
+        );
+        let told = problems(&text);
+        match expected {
+            "" => assert_eq!(told, [""; 0], "{text}"),
+            _ => assert!(
+                told.len() == 1 && told[0].ends_with(&format!(": routes[0].{expected}")),
+                "{text}: {told:?}"
+            ),
+        }
+    }
+}
+
+#[test]
 fn a_limit_that_would_swing_is_warned_of() {
     let swings = |more: &str| {
         let policy = "limit: 10/s, adaptive: { source: { probe: 'http://db/', every: 5s }";
@@ -425,6 +480,10 @@ fn yaml_that_cannot_be_read_is_told_with_its_place() {
             "f:1:14: mapping values are not allowed in this context (a value with a colon at its end or before a space needs quotes)",
         ],
     );
+    let another = ["f:2:1: a second document begins here, and a file is one: take the `---` out"];
+    check("mode: shadow\n---\n", &another);
+    check("mode: shadow\n---\nmode: shadow", &another);
+    check("---\nmode: shadow\n...\n", &[]);
     check("mode: shadow\nmode: shadow", &["f:2:1: `mode` is given twice: give it once"]);
     check(
         "policies:\n\ta: 1/s",

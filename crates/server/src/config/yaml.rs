@@ -1,5 +1,6 @@
 //! YAML within bounds: what is too long, too deep or multiplies itself is refused while it is read.
 
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{AliasLimits, DuplicateKeyPolicy};
 use serde_saphyr::{Budget, Error, Options, Spanned, UserMessageFormatter};
 
@@ -72,6 +73,9 @@ fn problem(error: &Error) -> Problem {
     let message = match error {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
             format!("`{}` is given twice: give it once", crate::text::printable(key))
+        }
+        Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            "a second document begins here, and a file is one: take the `---` out".to_owned()
         }
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }

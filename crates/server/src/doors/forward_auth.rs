@@ -12,7 +12,7 @@ use axum::http::header::{CONNECTION, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
-use tidegate::{Answer, Clock, Op, SystemClock};
+use tidegate::Op;
 
 pub(crate) use self::route::{BadMatch, Found, Match, Route, Routes};
 use super::http::{Problem, Told};
@@ -65,26 +65,16 @@ async fn decide(
     counted.decided(&check, &answer);
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
     Problem::unless_decided(&answer)?;
-    Ok(told(&snapshot, &seen, &found, &answer, denied))
-}
-
-fn told(
-    snapshot: &Snapshot,
-    seen: &Seen<'_>,
-    found: &Found<'_>,
-    answer: &Answer<'_>,
-    denied: StatusCode,
-) -> Response {
     let mut told = HeaderMap::new();
-    headers::add(&mut told, snapshot.http.headers, answer, SystemClock.now());
+    headers::add(&mut told, snapshot.http.headers, &answer, counted.began());
     if answer.decision.allowed() {
-        return (StatusCode::OK, told).into_response();
+        return Ok((StatusCode::OK, told).into_response());
     }
-    let status = snapshot.refusal_status(found);
+    let status = snapshot.refusal_status(&found);
     told.insert(STATUS, HeaderValue::from(status.as_u16()));
     // What the proxy wants it told with, unless it wants it told as it is.
     let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
-    refusal::response(seen, Problem::limited(denied, answer), told).map(Body::from)
+    Ok(refusal::response(&seen, Problem::limited(denied, &answer), told).map(Body::from))
 }
 
 /// The status of a refusal. Some proxies append the client's own query, so that it can only choose among refusals.

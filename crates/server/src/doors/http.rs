@@ -174,7 +174,7 @@ async fn decide_on<T>(
     gate: &Gate,
     body: &[u8],
     op: Op,
-    tell: impl FnOnce(&Answer<'_>, Headers) -> T,
+    tell: impl FnOnce(&Answer<'_>, Headers, Timestamp) -> T,
 ) -> Result<T, Problem> {
     let told = Told::begin(gate, DoorName::Http);
     let snapshot = gate.now();
@@ -187,7 +187,7 @@ async fn decide_on<T>(
     }
     let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
     Problem::unless_decided(&answer)?;
-    Ok(tell(&answer, snapshot.http.headers))
+    Ok(tell(&answer, snapshot.http.headers, told.began()))
 }
 
 /// Checks in order, each on its own or all in one step. All are looked at before the first is charged: a batch with a
@@ -218,7 +218,7 @@ async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
         answers.push(answer.map_err(|error| (index, error)));
     }
     let answers: Vec<_> = answers.into_iter().collect::<Result<_, _>>().map_err(unanswered)?;
-    Ok(decisions(&answers, dialect))
+    Ok(decisions(&answers, dialect, &told))
 }
 
 /// All are charged, or none is.
@@ -238,12 +238,12 @@ async fn check_together(
         told.decided(check, &together.clone().map(|it| it.answers[index].clone()));
     }
     let together = together.map_err(|error| Problem::not_together(engine, &error))?;
-    Ok(decisions(&together.answers, dialect))
+    Ok(decisions(&together.answers, dialect, told))
 }
 
 /// The answers to a batch; each with its headers, if they were asked for.
-fn decisions(answers: &[Answer<'_>], wanted: Option<Headers>) -> Response {
-    let now = SystemClock.now();
+fn decisions(answers: &[Answer<'_>], wanted: Option<Headers>, told: &Told<'_>) -> Response {
+    let now = told.began();
     let bytes = answer::DECISION_BYTES * answers.len();
     into_response(json_of(bytes, |body| answer::write_batch(body, answers, wanted, now)))
 }
@@ -257,7 +257,8 @@ async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
     let question = request.question()?;
     let reservation = engine.reserve(&question.check()).await;
     told.reserved(&question.check(), reservation.as_ref().copied());
-    let reservation = reservation.map_err(|error| Problem::unanswered(engine, &error))?;
+    let policy = question.check().policy;
+    let reservation = reservation.map_err(|error| Problem::unqueued(engine, policy, &error))?;
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {
         write_retry_after(response.headers_mut(), reservation.retry_after());
@@ -274,17 +275,9 @@ async fn unknown_path(uri: Uri) -> Problem {
 }
 
 /// A decision with the headers that tell of it.
-fn decision(answer: &Answer<'_>, dialect: Headers) -> hyper::Response<Bytes> {
-    let response = json_of(answer::DECISION_BYTES, |body| answer::write(body, answer));
-    with_headers(response, answer, dialect)
-}
-
-fn with_headers(
-    mut response: hyper::Response<Bytes>,
-    answer: &Answer<'_>,
-    dialect: Headers,
-) -> hyper::Response<Bytes> {
-    headers::add(response.headers_mut(), dialect, answer, SystemClock.now());
+fn decision(answer: &Answer<'_>, dialect: Headers, now: Timestamp) -> hyper::Response<Bytes> {
+    let mut response = json_of(answer::DECISION_BYTES, |body| answer::write(body, answer));
+    headers::add(response.headers_mut(), dialect, answer, now);
     response
 }
 

@@ -40,12 +40,15 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), 
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
+        let is_named_so = path.extension().is_some_and(|it| it == "yaml" || it == "yml");
         // Through links, since that is what a ConfigMap is made of.
-        let metadata = fs::metadata(&path).map_err(|error| unreadable(&path, &error))?;
-        if metadata.is_dir() {
-            collect(&path, depth + 1, files)?;
-        } else if path.extension().is_some_and(|it| it == "yaml" || it == "yml") {
-            files.push(path);
+        match fs::metadata(&path) {
+            Ok(found) if found.is_dir() => collect(&path, depth + 1, files)?,
+            Ok(_) if is_named_so => files.push(path),
+            Ok(_) => {}
+            // A link to what has gone, and nothing that anybody meant to have read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named_so => {}
+            Err(error) => return Err(unreadable(&path, &error)),
         }
     }
     Ok(())

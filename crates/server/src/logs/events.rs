@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tidegate::{Answer, Check, Decision, Key, LimitError, Limiter, SystemClock};
+use tidegate::{Answer, Check, Key, LimitError, Limiter, Reservation, SystemClock};
 
 use crate::text::printable;
 
@@ -51,16 +51,23 @@ impl Events {
             );
         }
         if !answer.decision.allowed() && !answer.fails_closed() {
-            self.refused(answer.policy, check.key, answer.decision);
+            self.refused(answer.policy, check.key, answer.decision.retry_after_us());
         }
     }
 
-    fn refused(&self, policy: &str, key: Key<'_>, decision: Decision) {
+    /// The same of every place in a queue.
+    pub(crate) fn reserved(&self, check: &Check<'_>, place: &Reservation) {
+        if !place.accepted() {
+            self.refused(check.policy, check.key, place.retry_after_us());
+        }
+    }
+
+    fn refused(&self, policy: &str, key: Key<'_>, retry_after_us: Option<u64>) {
         let Some(unsaid) = self.refusals.speaks() else { return };
         tracing::info!(
             policy = printable(policy),
             key = self.hashed(key),
-            retry_after_ms = decision.retry_after_us().map(|us| us.div_ceil(1000)),
+            retry_after_ms = retry_after_us.map(|us| us.div_ceil(1000)),
             unsaid,
             "refused"
         );

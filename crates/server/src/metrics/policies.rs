@@ -10,9 +10,9 @@ use super::histogram::{Histogram, Times};
 use super::striped::Striped;
 
 /// Checks of policies that there are none of: one label, or a client could make as many as it likes.
-const UNKNOWN: &str = "(unknown)";
+pub(super) const UNKNOWN: &str = "(unknown)";
 /// Checks by limits that came with the request.
-const BY_REQUEST: &str = "(request)";
+pub(super) const BY_REQUEST: &str = "(request)";
 
 /// How a check ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,14 +1,17 @@
 //! Whether files are still those that were read, without reading them.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::envoy;
 
 /// What differs when a file is written, replaced, added, taken away or linked elsewhere.
+///
+/// That something cannot be read, and why, is part of it: else nobody would be told for as long as that lasts.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Identity(Vec<FileIdentity>);
+pub(crate) struct Identity(Vec<Result<FileIdentity, String>>);
 
 /// Kubernetes puts a new file in place by pointing the link `..data` at another directory: then the path behind all
 /// links differs, whatever the times say.
@@ -23,26 +26,32 @@ struct FileIdentity {
 }
 
 impl Identity {
-    /// Of files, and of all rules of Envoy in folders. `None` while one of them is not there.
-    pub(crate) fn of(paths: &[PathBuf]) -> Option<Self> {
+    /// Of files, and of all rules of Envoy in folders.
+    pub(crate) fn of(paths: &[PathBuf]) -> Self {
         let mut all = Vec::new();
         for path in paths {
             if path.is_dir() {
-                let files = envoy::files_below(path).ok()?;
-                all.extend(files.iter().filter_map(|file| FileIdentity::of(file)));
+                match envoy::files_below(path) {
+                    Ok(files) => all.extend(files.iter().map(|file| FileIdentity::of(file))),
+                    Err(error) => all.push(Err(error.to_string())),
+                }
             } else {
-                all.push(FileIdentity::of(path)?);
+                all.push(FileIdentity::of(path));
             }
         }
-        (!paths.is_empty()).then_some(Self(all))
+        Self(all)
     }
 }
 
 impl FileIdentity {
-    fn of(path: &Path) -> Option<Self> {
-        let resolved = fs::canonicalize(path).ok()?;
-        let found = fs::metadata(&resolved).ok()?;
-        Some(Self {
+    fn of(path: &Path) -> Result<Self, String> {
+        Self::look_at(path).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn look_at(path: &Path) -> io::Result<Self> {
+        let resolved = fs::canonicalize(path)?;
+        let found = fs::metadata(&resolved)?;
+        Ok(Self {
             resolved,
             device: found.dev(),
             inode: found.ino(),

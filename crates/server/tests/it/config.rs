@@ -39,9 +39,8 @@ fn the_example_is_right() {
     let example = folder.write("example.yaml", &run(&["config", "example"]).stdout);
     let said = run(&["validate", &example]);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
-    let schema: serde_json::Value =
-        serde_json::from_str(&run(&["config", "schema"]).stdout).unwrap();
-    assert_eq!(schema["properties"]["policies"]["type"], "object");
+    let example = serde_saphyr::from_str(&run(&["config", "example"]).stdout).unwrap();
+    assert_eq!(complaint(&folder, &example), "");
 }
 
 /// What a validator that is not ours says of a file, by the schema that editors get.
@@ -69,6 +68,15 @@ fn editors_take_variables_wherever_a_value_stands() {
             "client_ip": { "ipv6_prefix": value },
             "policies": {
                 "api": { "limit": "100/min", "burst": value, "lease": value, "algorithm": value, "on_store_error": value },
+                "web": {
+                    "limit": "100/min",
+                    "adaptive": {
+                        "source": { "fixed": value },
+                        "absence": { "failed": value, "unknown": value },
+                        "hysteresis": { "play": value },
+                        "smoothing": { "alpha": value },
+                    },
+                },
             },
         })
     };
@@ -77,8 +85,27 @@ fn editors_take_variables_wherever_a_value_stands() {
     // What is no variable is still told; of a choice it is the choice.
     let told = complaint(&folder, &with(json!("nonsense")));
     let told: BTreeSet<_> = told.lines().collect();
-    let expected = ["$.client_ip.ipv6_prefix", "$.mode", "$.policies.api", "$.store"];
+    let expected = ["$.client_ip", "$.mode", "$.policies.api", "$.policies.web", "$.store"];
     assert_eq!(told, expected.into());
+}
+
+#[test]
+fn editors_take_what_is_empty_where_it_is_taken() {
+    let folder = Folder::new();
+    for (text, is_right) in [
+        ("store:\nlisten:\npolicies:\nroutes:\noverrides:\nmode:\n", true),
+        ("admin: { token: }\nclient_ip: { trusted_proxies: , ipv6_prefix: }\n", true),
+        ("policies: { a: { limit: 1/s, burst: , adaptive: } }\n", true),
+        ("policies: { a: }\n", false),
+        ("policies: { a: { limit: 1/s, adaptive: { chains: [~] } } }\n", false),
+        ("routes: [~]\n", false),
+        ("telemetry: { otlp: }\n", false),
+    ] {
+        let file = folder.write("t.yaml", text);
+        assert_eq!(run(&["validate", &file]).code == Some(0), is_right, "{text}");
+        let told = complaint(&folder, &serde_saphyr::from_str(text).unwrap());
+        assert_eq!(told.is_empty(), is_right, "{text}: {told}");
+    }
 }
 
 #[test]

@@ -86,6 +86,28 @@ fn whoever_watches_sees_every_check_and_who_was_refused() {
 }
 
 #[test]
+fn a_queue_that_is_only_tried_tells_whom_it_would_have_refused() {
+    let policy = "{ algorithm: leaky-bucket, limit: 1/h, max_wait: 0s, mode: shadow }";
+    let folder = Folder::new();
+    let server = Server::with_config(&folder, &format!("policies: {{ export: {policy} }}\n"));
+    for _ in 0..3 {
+        let reply = server.post("/v1/reserve", r#"{"policy":"export","key":"ann"}"#);
+        assert_eq!((reply.status, &reply.json()["accepted"]), (200, &true.into()));
+    }
+    let requests = |status: &str| {
+        let series = format!("rate_limit_requests_total{{policy=\"export\",status=\"{status}\"}}");
+        server.metric(&series)
+    };
+    assert_eq!(["allowed", "denied", "shadow_denied"].map(requests), [1.0, 0.0, 2.0].map(Some));
+    wait_until("the page tells them", DEADLINE, || {
+        let (_, mut watcher) = Watcher::open(&server);
+        let (_, snapshot) = watcher.next().unwrap();
+        let export = &snapshot["state"]["policies"]["export"];
+        (&export["shadow_denied"], &export["top"][0]["count"]) == (&2.into(), &2.into())
+    });
+}
+
+#[test]
 fn keys_are_hashes_until_the_configuration_says_otherwise() {
     let folder = Folder::new();
     let policies = "policies: { login: { algorithm: sliding-log, limit: 1/h } }\n";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, Server};
+use crate::support::{Folder, Reply, Server};
 
 /// Posts, expects a 200, and compares the fields given.
 fn check(server: &Server, path: &str, body: &str, expected: &Value) -> Reply {
@@ -34,6 +34,58 @@ fn a_check_answers_as_documented_to_the_byte() {
     let reset: u64 = reply.header("x-ratelimit-reset").unwrap().parse().unwrap();
     assert!(reset > 1_700_000_000, "{reset} is no time in epoch seconds");
     assert_eq!(reply.header("retry-after"), None);
+}
+
+#[test]
+fn a_window_ends_at_its_edge_and_not_a_second_later() {
+    let folder = Folder::new();
+    let config = "policies: { edge: { algorithm: fixed-window, limit: 5/h } }";
+    let config = folder.write("tidegate.yaml", config);
+    let server = Server::start_with(&["serve", "-c", &config, "--listen", "127.0.0.1:0"]);
+    let body = r#"{"policy":"edge","key":"ann"}"#;
+    let alone = [server.post("/v1/check", body), server.get("/v1/auth/edge")]
+        .map(|reply| reply.header("x-ratelimit-reset").unwrap().to_owned());
+    let batch = server.post("/v1/check/batch", &format!(r#"{{"checks":[{body}],"headers":true}}"#));
+    let in_batch = batch.json()["decisions"][0]["headers"]["x-ratelimit-reset"].clone();
+    for reset in alone.iter().map(String::as_str).chain(in_batch.as_str()) {
+        assert_eq!(reset.parse::<u64>().unwrap() % 3600, 0, "{reset}");
+    }
+    assert!(in_batch.is_string());
+}
+
+#[test]
+fn a_limit_of_ones_own_counts_as_the_policy_does() {
+    let folder = Folder::new();
+    let config = "policies: { log: { algorithm: sliding-log, limit: 5/h }, budget: { algorithm: quota, limit: 5, every: day } }";
+    let config = folder.write("tidegate.yaml", config);
+    let server = Server::start_with(&["serve", "-c", &config, "--listen", "127.0.0.1:0"]);
+    let left = |policy: &str, cost: u64| {
+        let body = format!(r#"{{"policy":"{policy}","key":"ann","cost":{cost}}}"#);
+        server.post("/v1/check", &body).json()["remaining"].as_u64().unwrap()
+    };
+    let set = |policy: &str, limit: &str| {
+        let path = format!("/v1/overrides/{policy}/ann");
+        let body = format!(r#"{{"limit":{limit}}}"#);
+        server.send("PUT", &path, &[], body.as_bytes())
+    };
+    for (policy, limit) in [("log", r#""7/h""#), ("budget", "7"), ("budget", r#""7""#)] {
+        server.post("/v1/reset", &format!(r#"{{"policy":"{policy}","key":"ann"}}"#));
+        let path = format!("/v1/overrides/{policy}/ann");
+        server.send("DELETE", &path, &[], b"");
+        assert_eq!(left(policy, 4), 1);
+        assert_eq!(set(policy, limit).status, 204, "{policy} {limit}");
+        assert_eq!(left(policy, 1), 2, "{policy} {limit}: what was used stays used");
+    }
+    for (policy, limit, said) in [
+        ("log", "7", "expected a rate"),
+        ("budget", r#""7/day""#, "expected a whole number"),
+        ("budget", "true", "a limit like"),
+        ("budget", "-7", "a limit like"),
+    ] {
+        let reply = set(policy, limit);
+        assert_eq!((reply.status, &reply.json()["field"]), (400, &json!("limit")), "{reply:?}");
+        assert!(reply.body.contains(said), "{reply:?}");
+    }
 }
 
 #[test]

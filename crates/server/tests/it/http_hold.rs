@@ -225,6 +225,8 @@ fn overrides_that_make_no_sense_are_not_kept() {
         ("/api/k", r#"{"allow":true,"ttl_ms":-1}"#, 400, "ttl_ms"),
         ("/api/k", r#"{"allow":true,"ttl_ms":0}"#, 400, "ttl_ms"),
         ("/api/k", r#"{"alow":true}"#, 400, "alow"),
+        ("/api/10.0.0.0%2F33", r#"{"block":true}"#, 400, "key"),
+        ("/api/2001:db8::%2Fx", r#"{"block":true}"#, 400, "key"),
     ] {
         let reply = server.send("PUT", &format!("/v1/overrides{path}"), &[], body.as_bytes());
         assert_eq!(reply.status, status, "{path} {body}: {}", reply.body);

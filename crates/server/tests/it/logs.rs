@@ -64,6 +64,21 @@ fn a_flood_of_refusals_is_a_few_lines_without_a_key() {
 }
 
 #[test]
+fn a_full_queue_is_a_refusal_as_any() {
+    let folder = Folder::new();
+    let text = "policies: { queue: { algorithm: leaky-bucket, limit: 1/h, max_wait: 1s } }";
+    let config = folder.write("tidegate.yaml", text);
+    let log = Logged::start("queue", &["-c", &config]);
+    for _ in 0..3 {
+        log.server.post("/v1/reserve", r#"{"policy":"queue","key":"ann"}"#);
+    }
+    wait_until("refusals are logged", DEADLINE, || log.events("refused").len() == 2);
+    let event = &log.events("refused")[0];
+    assert_eq!((&event["level"], &event["policy"]), (&"INFO".into(), &"queue".into()), "{event}");
+    assert!(event["retry_after_ms"].as_u64().unwrap() > 3_000_000, "{event}");
+}
+
+#[test]
 fn a_line_names_the_trace_that_its_request_is_part_of() {
     let log = Logged::start("trace", &[]);
     let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");

@@ -36,6 +36,31 @@ fn counters_survive_a_reload_and_the_rest_changes() {
     assert!(!check(&server, "api"), "what was spent stays spent");
 }
 
+/// 5 an hour, all spent, are an hour ahead: so they are of 10 an hour, too.
+#[test]
+fn what_was_spent_is_time_where_it_counts_so_and_another_algorithm_begins_anew() {
+    let folder = Folder::new();
+    let policies = |paced: &str, other: &str| {
+        format!(
+            "policies:\n  gcra: {paced}/h\n  \
+             bucket: {{ algorithm: token-bucket, capacity: {paced}, refill: {paced}/h }}\n  other: {other} 5/h\n"
+        )
+    };
+    let file = folder.write("t.yaml", policies("5", "gcra"));
+    let server = start(&file);
+    for policy in ["gcra", "bucket", "other"] {
+        assert!((0..5).all(|_| check(&server, policy)) && !check(&server, policy), "{policy}");
+    }
+    folder.write("t.yaml", policies("10", "sliding-log"));
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "gcra") == Some(10));
+    assert!(check(&server, "other"));
+    for policy in ["gcra", "bucket"] {
+        assert!(!check(&server, policy), "{policy}");
+        server.post("/v1/reset", &format!(r#"{{"policy":"{policy}","key":"ann"}}"#));
+        assert!((0..10).all(|_| check(&server, policy)), "{policy}");
+    }
+}
+
 #[test]
 fn a_bad_file_is_refused_whole_and_the_log_says_why() {
     let folder = Folder::new();
@@ -87,6 +112,44 @@ fn a_swap_of_data_is_noticed() {
     symlink("..2", folder.path("..data_tmp")).unwrap();
     fs::rename(folder.path("..data_tmp"), folder.path("..data")).unwrap();
     wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(9));
+}
+
+/// What cannot be read is told once, and never keeps the other files from being looked at.
+#[test]
+fn what_cannot_be_read_is_told_once_and_hides_no_other_change() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
+    let rules = folder.write("rules/a.yaml", "domain: edge\n");
+    let (log, folder_of_rules) = (folder.path("log"), folder.path("rules"));
+    let args = ["serve", "-c", &file, "--listen", "127.0.0.1:0", "--envoy-config"];
+    let server = Server::start_logged(&[&args[..], &[&folder_of_rules]].concat(), &log);
+    let said = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
+    let refused = || server.metric("tidegate_config_refused") == Some(1.0);
+    let refusals = || server.metric(r#"tidegate_config_reload_total{result="error"}"#);
+
+    symlink("/nowhere/note", folder.path("rules/note")).unwrap();
+    folder.write("t.yaml", "policies: { api: 4/day }\n");
+    wait_until("a link that nobody reads is no matter", DEADLINE, || {
+        limit_of(&server, "api") == Some(4)
+    });
+    symlink("/nowhere/b.yaml", folder.path("rules/b.yaml")).unwrap();
+    wait_until("a file that is not there is told", DEADLINE, || {
+        refused() && said("rules/b.yaml: cannot be read: No such file or directory")
+    });
+    fs::remove_file(folder.path("rules/b.yaml")).unwrap();
+    wait_until("all is well", DEADLINE, || !refused());
+    assert_eq!(refusals(), Some(1.0), "told once");
+
+    fs::rename(&rules, folder.path("a.yaml")).unwrap();
+    wait_until("a folder without files is told", DEADLINE, || {
+        refused() && said("no *.yaml or *.yml file in this folder or below it")
+    });
+    fs::rename(folder.path("a.yaml"), &rules).unwrap();
+    wait_until("all is well again", DEADLINE, || !refused());
+
+    fs::rename(&file, folder.path("old.yaml")).unwrap();
+    wait_until("a file that has gone is told", DEADLINE, refused);
+    assert_eq!((limit_of(&server, "api"), refusals()), (Some(4), Some(3.0)));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::support::{Folder, Reply, Server};
 const CONFIG: &str = r#"
 policies:
   login: { limit: 5/h, on_store_error: deny }
+  queue: { algorithm: leaky-bucket, limit: 1/s, max_wait: 1s, on_store_error: deny }
   tried: { limit: 5/h, on_store_error: deny, mode: shadow }
   api: { limit: 5/h }
 routes:
@@ -67,6 +68,7 @@ fn a_proxy_is_told_503_whatever_status_it_wants_for_refusals() {
     // Nobody trusts this peer, so that no route is met, and nothing limits the request.
     assert_eq!(by_route(&uri).status, 200);
     is_failure(&house.server.post("/v1/check", r#"{"policy":"login","key":"ann"}"#));
+    is_failure(&house.server.post("/v1/reserve", r#"{"policy":"queue","key":"ann"}"#));
     assert!(house.errors() >= 4.0, "{}", house.errors());
     house.redis.restart();
     wait_until("it heals", DEADLINE, || house.server.get("/v1/auth/login").status == 200);

@@ -78,6 +78,11 @@ impl Target {
         Self { shared: Arc::new(shared) }
     }
 
+    /// Whether this is not the only handle.
+    pub(super) fn is_held(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
+    }
+
     /// Its name.
     ///
     /// ```

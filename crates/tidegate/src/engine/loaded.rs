@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cidr::Cidr;
 use crate::overrides::{Overrides, Timed};
-use crate::policy::{Compiled, Override};
+use crate::policy::Compiled;
 use crate::store::{OverrideTable, StoredOverride};
 
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ impl Table {
         for Entry { stored, until_us } in &*self.entries {
             // Others who share the store may have policies of their own.
             let Some(policy) = policies.get(&stored.policy) else { continue };
-            match stored.text.parse::<Override>() {
+            match policy.read_override(&stored.text) {
                 Ok(instead) if policy.fits(&instead).is_ok() => {
                     let overrides = by_policy.entry(stored.policy.as_str()).or_default();
                     insert(overrides, &stored.key, || Timed::new(instead.clone(), *until_us));
@@ -115,9 +115,10 @@ fn insert(overrides: &mut Overrides<Timed>, key: &[u8], value: impl Fn() -> Time
     overrides.insert(key, value());
 }
 
-/// The network that a key names, if it does.
+/// The network that a key names, if it does. An address of IPv6 does, since it has many spellings.
 pub(super) fn network_of(key: &[u8]) -> Option<Cidr> {
-    key.contains(&b'/').then(|| Cidr::of_key(key)).flatten()
+    let may_be = key.contains(&b'/') || key.contains(&b':');
+    may_be.then(|| Cidr::of_key(key)).flatten()
 }
 
 fn micros(life: Duration) -> u64 {

@@ -9,7 +9,7 @@ use tidegate_core::LimitError;
 use super::loaded::network_of;
 use super::{Engine, Shared};
 use crate::clock::{Clock, SystemClock};
-use crate::policy::{Override, PolicyProblem};
+use crate::policy::PolicyProblem;
 use crate::reply::{Reply, UnderWay};
 use crate::store::{Changed, OverrideChange, Store, StoreError, StoredOverride};
 
@@ -100,9 +100,10 @@ impl<C: Clock + 'static> Engine<C> {
 }
 
 impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
-    /// Gives a key something else than the policy: `allow`, `block`, or a limit as text, for some time or for ever. A key
-    /// with a prefix, like `10.0.0.0/8`, speaks for all keys that are addresses or networks in it. What the key has used
-    /// stays used. When this is done, it holds here; elsewhere after the next refresh.
+    /// Gives a key something else than the policy: `allow`, `block`, or a limit as text, for some time or for ever. Such a
+    /// limit counts as the policy does unless it names an algorithm, see [`Limit::with_numbers`], and then what the key
+    /// has used stays used. A key with a prefix, like `10.0.0.0/8`, speaks for all keys that are addresses or networks in
+    /// it. When this is done, it holds here; elsewhere after the next refresh.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -277,7 +278,7 @@ impl<C: Clock + 'static> Shared<C> {
         if key.len() > KEY_BYTES_MAX {
             return Err(OverrideError::LongKey(key.len()));
         }
-        let instead: Override = text.parse().map_err(OverrideError::BadLimit)?;
+        let instead = policy.read_override(text).map_err(OverrideError::BadLimit)?;
         policy.fits(&instead).map_err(OverrideError::DoesNotFit)
     }
 }

@@ -355,7 +355,8 @@ impl<C: Clock + 'static> Engine<C> {
                 decisions[*place] = decision;
             }
         }
-        step.answers(&decisions, Source::Local, |limits| limits.assume(instead(limits.policy)))
+        let by_itself = (Source::Local, Some(error.trouble()));
+        step.answers(&decisions, by_itself, |limits| limits.assume(instead(limits.policy)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Decision, LeakyBucket, Limit, Mode};
+use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
 use super::{Instead, Member, OnStoreError, Override, PolicyProblem};
 use crate::clock::Clock;
@@ -62,6 +62,16 @@ impl Compiled {
                 }
                 all_allowed.then_some(Instead::Allow)
             }
+        }
+    }
+
+    /// What a text gives a key instead of the policy: `allow`, `block`, or a limit that counts as the policy's own does,
+    /// unless it says otherwise.
+    pub(crate) fn read_override(&self, text: &str) -> Result<Override, LimitError> {
+        match (text, self.members()) {
+            ("allow" | "block", _) => text.parse(),
+            (numbers, [(_, only)]) => only.limit.with_numbers(numbers).map(Override::Limit),
+            (limit, _) => limit.parse().map(Override::Limit),
         }
     }
 

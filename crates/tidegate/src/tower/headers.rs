@@ -136,12 +136,14 @@ pub struct Report {
     pub label: Label,
     /// What it decided.
     pub decision: Decision,
-    /// When it did.
+    /// When it was asked: what is told in seconds since 1970 is rounded up from there.
     pub now: Timestamp,
 }
 
 impl Report {
-    /// Adds what is left, and `Retry-After` on a refusal. What is there already stays.
+    /// Adds what is left, and `Retry-After` on a refusal. What the service says itself stays, and is not mixed with what
+    /// is said here: where one of the standard headers is there already, none of them is added, and so with the legacy
+    /// ones.
     ///
     /// ```
     /// # use http::{HeaderMap, HeaderValue};
@@ -153,12 +155,25 @@ impl Report {
     /// headers.insert("x-ratelimit-limit", HeaderValue::from_static("7")); // the service's own word
     /// report.write(&mut headers);
     /// assert_eq!(headers["x-ratelimit-limit"], "7");
-    /// assert_eq!(headers["x-ratelimit-remaining"], "0");
+    /// assert!(!headers.contains_key("x-ratelimit-remaining"));
+    /// assert_eq!(headers["ratelimit"], "\"api\";r=0;t=0");
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn write(&self, to: &mut HeaderMap) {
+        let has = |name| to.contains_key(name);
+        let standard = has(&POLICY) || has(&STATE);
+        let legacy = has(&LEGACY_LIMIT) || has(&LEGACY_REMAINING) || has(&LEGACY_RESET);
         let mut values = Values::new();
-        self.each(|name, value| add(to, name, values.next(value)));
+        self.each(|name, value| {
+            let is_said = match name.as_str() {
+                "retry-after" => false,
+                name if name.starts_with("x-") => legacy,
+                _ => standard,
+            };
+            if !is_said {
+                add(to, name, values.next(value));
+            }
+        });
     }
 
     /// Gives what [`Report::write`] adds, name by name, to those who have no map to put it into.

@@ -111,10 +111,10 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         let cost = rules.cost.as_ref().map_or(1, |cost| cost.ask(request));
         // Before anything is charged: who finds no place has cost nothing.
         let Some(watched) = rules.watch.enter() else {
-            let left = self.limiter.peek(&key, 0);
-            return Ok(Fate::Refuse(self.report(&key, no_place(&left))));
+            let report = self.report(&key, || no_place(&self.limiter.peek(&key, 0)));
+            return Ok(Fate::Refuse(report));
         };
-        let report = self.report(&key, self.limiter.check_n(&key, cost));
+        let report = self.report(&key, || self.limiter.check_n(&key, cost));
         if report.decision.allowed() {
             return Ok(Fate::Admit(report, rules.watch.admit(watched, request.uri.path())));
         }
@@ -122,14 +122,16 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         Ok(Fate::Refuse(report))
     }
 
-    fn report(&self, key: &[u8], decision: Decision) -> Report {
+    fn report(&self, key: &[u8], decide: impl FnOnce() -> Decision) -> Report {
+        // The clock is read before it is decided: or the end of a window would seem to be just after its edge, and be
+        // told as a second later.
         let (label, now) = self.limiter.with_limit(key, |limit, now| {
             // The usual limit is the very one that the label was made for.
             let usual = std::ptr::eq(limit, self.limiter.limit());
             let label = &self.rules.label;
             (if usual { label.clone() } else { label.with_limit(limit) }, now)
         });
-        Report { headers: self.rules.headers, label, decision, now }
+        Report { headers: self.rules.headers, label, decision: decide(), now }
     }
 
     fn refuse<B>(&self, request: &Parts, report: &Report) -> Response<B>

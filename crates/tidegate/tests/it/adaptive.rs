@@ -261,6 +261,23 @@ async fn a_reload_goes_on_from_what_is_known() {
     assert_eq!(after.units(), None, "nobody sets it any more");
 }
 
+#[test]
+fn reloads_do_not_pile_up_what_was_protected() {
+    let (adaptive, _) = adaptive();
+    let kept = adaptive.target("kept");
+    for generation in 0..50 {
+        let name = |number: usize| format!("{generation} {number}");
+        for name in (0..200).map(name) {
+            let rule = Rule::observing(&adaptive.target(&name));
+            adaptive.govern(&name, 100, rule).unwrap();
+        }
+        adaptive.retain(|name| name.starts_with(&format!("{generation} ")));
+        let names: Vec<_> = adaptive.targets().iter().map(|it| it.name().to_owned()).collect();
+        assert_eq!(names.len(), 201, "{names:?}");
+        assert!(names.contains(&name(0)) && names.contains(&kept.name().to_owned()), "{names:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_under_way_ends_however_it_ends() {
     let target = Adaptive::default().target("db");
@@ -420,10 +437,10 @@ fn it_can_be_started_again_when_its_runtime_has_ended() {
 #[tokio::test]
 async fn targets_are_bounded() {
     let (adaptive, clock) = adaptive();
-    for n in 0..1500 {
+    for n in 0..4500 {
         adaptive.target(&n.to_string()).observe(Duration::from_millis(1), true);
     }
-    assert!(adaptive.targets().len() <= 1001);
+    assert!(adaptive.targets().len() <= 4001);
     next_tick(&adaptive, &clock).await;
     assert_eq!(adaptive.target("other").seen().count, 500);
     assert!(clock.now() > ManualClock::default().now());

@@ -62,15 +62,19 @@ fn a_network_is_spelt_in_one_way_and_its_keys_follow() {
     overrides.set("api", "10.6.9.9/16", "2/h", None).now().unwrap();
     overrides.set("api", "::ffff:10.6.0.0/112", "3/h", None).now().unwrap();
     overrides.set("api", "2001:DB8::/32", "block", None).now().unwrap();
+    overrides.set("api", "::ffff:10.6.6.6", "4/h", None).now().unwrap();
     overrides.set("api", "10.6.6.6", "block", None).now().unwrap();
+    overrides.set("api", "2001:0DB9::5", "block", None).now().unwrap();
     let keys: Vec<_> = overrides.list().now().unwrap().into_iter().map(|it| it.key).collect();
     let keys: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
-    assert_eq!(keys, ["10.6.0.0/16", "10.6.6.6", "2001:db8::/32"]);
+    assert_eq!(keys, ["10.6.0.0/16", "10.6.6.6", "2001:db8::/32", "2001:db9::5"]);
     for (key, limit) in [
         ("10.6.0.1", 3),
         ("10.6.6.6", 0),
         ("10.7.0.1", u64::MAX), // as configured
         ("2001:db8:1:2::/64", 0),
+        ("2001:db9:0::5", 0),
+        ("2001:db9::6", 5),
         ("user-42", 5),
     ] {
         assert_eq!(limit_of(&engine, key), limit, "{key}");
@@ -86,6 +90,12 @@ fn another_limit_gives_nothing_back() {
         ("fixed-window 5/h", "fixed-window 5/h"),
         ("sliding-log 5/h", "sliding-log 5/h"),
         ("quota 5/day", "quota 5/day"),
+        // What names no algorithm counts as the policy does.
+        ("fixed-window 5/h", "5/h"),
+        ("sliding-window 5/h buckets 60", "5/h"),
+        ("sliding-log 5/h", "5/h"),
+        ("token-bucket 5/h", "5/h"),
+        ("quota 5/day", "5"),
     ] {
         let engine = Engine::builder().clock(ManualClock::default()).policy("p", before);
         let engine = engine.build().unwrap();
@@ -160,7 +170,7 @@ fn queues_and_places_have_them_as_they_are_built_with_them() {
     for (policy, text, problem) in [
         ("queue", "5/s", PolicyProblem::OverrideOfMany),
         ("plan", "5/s", PolicyProblem::OverrideOfMany),
-        ("places", "5/s", PolicyProblem::OverrideOfAnotherKind),
+        ("places", "gcra 5/s", PolicyProblem::OverrideOfAnotherKind),
         ("api", "concurrency 2", PolicyProblem::OverrideOfAnotherKind),
     ] {
         let set = overrides.set(policy, "k", text, None).now();

@@ -291,6 +291,7 @@ async fn one_policy_that_denies_refuses_the_whole_and_no_share_is_charged() {
             assert_eq!(seen(&together), [(true, 3), (false, 0), (true, 6), (false, 2)]);
             let expected = [Source::Local, Source::FailClosed, Source::FailOpen, Source::Local];
             assert_eq!(sources(&together), expected);
+            assert!(together.answers.iter().all(|answer| answer.trouble.is_some()));
             let closed = together.answers[1].decision;
             assert_eq!(closed.retry_after(), Some(Duration::from_mins(1)));
         }

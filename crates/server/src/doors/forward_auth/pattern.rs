@@ -18,6 +18,9 @@ pub(super) struct HostPattern(String);
 
 impl PathPattern {
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
+        if text.contains(['?', '#']) {
+            return Err("one without `?` and `#`, since only the path is matched");
+        }
         // In the spelling that paths are matched in.
         let path = Path::read(text);
         let path = path.map_err(|_| "one like /api/login or /api/*")?;

@@ -63,7 +63,7 @@ pub(super) async fn serve(
         }
         let mut used = 0;
         while let Some(check) = check_of(&input[used..]) {
-            let tell = |answer: &Answer<'_>, dialect| out.decision(answer, dialect);
+            let tell = |answer: &Answer<'_>, dialect, now| out.decision(answer, dialect, now);
             if let Err(problem) = decide_on(gate, check.body, Op::Take, tell).await {
                 out.response(&problem.whole());
             }

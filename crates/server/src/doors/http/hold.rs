@@ -9,9 +9,10 @@ use tidegate::{Engine, Limit, Permit, PermitId};
 
 use super::problem::Problem;
 use super::request::{Named, Request, Text};
-use super::{Answered, Told, answer, body, into_response, json, json_of, with_headers};
+use super::{Answered, Told, answer, body, into_response, json, json_of};
 use crate::exact::Exact;
 use crate::gate::Gate;
+use crate::headers;
 use crate::metrics::DoorName;
 
 /// The body of a release.
@@ -52,8 +53,9 @@ pub(super) async fn acquire(State(gate): State<Arc<Gate>>, body: Body) -> Answer
     Problem::unless_decided(&answer)?;
     let permit = permit.map(|permit| permit.to_string());
     let write = |body: &mut Vec<u8>| answer::write_acquired(body, &answer, permit.as_deref());
-    let response = json_of(answer::DECISION_BYTES, write);
-    Ok(into_response(with_headers(response, &answer, snapshot.http.headers)))
+    let mut response = json_of(answer::DECISION_BYTES, write);
+    headers::add(response.headers_mut(), snapshot.http.headers, &answer, told.began());
+    Ok(into_response(response))
 }
 
 /// Gives a place back. Once is enough, and twice does no harm.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use tidegate::{Answer, Check, CheckError, Clock, Reservation, SystemClock};
+use tidegate::{Answer, Check, CheckError, Clock, Reservation, SystemClock, Timestamp};
 
 use crate::gate::Gate;
 use crate::metrics::{self, DoorName};
@@ -21,12 +21,19 @@ pub(crate) struct Told<'a> {
     gate: &'a Gate,
     door: DoorName,
     since_us: u64,
+    began: Timestamp,
 }
 
 impl<'a> Told<'a> {
     /// Once the request was read: how long it took to arrive is its sender's doing.
     pub(crate) fn begin(gate: &'a Gate, door: DoorName) -> Self {
-        Self { gate, door, since_us: SystemClock.steady_us() }
+        let (since_us, began) = (SystemClock.steady_us(), SystemClock.now());
+        Self { gate, door, since_us, began }
+    }
+
+    /// When that was: from before it was decided, so that the end of a window does not seem to be just after its edge.
+    pub(crate) const fn began(&self) -> Timestamp {
+        self.began
     }
 
     pub(crate) fn decided(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {

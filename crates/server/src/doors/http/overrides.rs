@@ -1,18 +1,21 @@
 //! `/v1/overrides`: what single keys and networks get instead of their policy, on every node. For those who run the
 //! service.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, Request as AxumRequest, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use tidegate::{Engine, OverrideError, StoredOverride, Trouble};
 
 use super::problem::Problem;
-use super::request::Text;
 use super::{Answered, Api, body, json};
+use crate::config::network_of_key;
 use crate::exact::Exact;
 use crate::listen::Peer;
 
@@ -21,7 +24,7 @@ use crate::listen::Peer;
 #[serde(deny_unknown_fields)]
 struct Wanted<'a> {
     #[serde(borrow)]
-    limit: Option<Text<'a>>,
+    limit: Option<LimitText<'a>>,
     #[serde(default)]
     allow: bool,
     #[serde(default)]
@@ -29,6 +32,9 @@ struct Wanted<'a> {
     /// How long it holds; for ever unless given.
     ttl_ms: Option<Exact>,
 }
+
+/// A limit as a configuration has it: text, or a number alone.
+struct LimitText<'a>(Cow<'a, str>);
 
 #[derive(Serialize)]
 struct Shown {
@@ -91,6 +97,8 @@ pub(super) async fn set(
 ) -> Answered {
     api.gate.now().http.admin.admit(peer, request.headers())?;
     let Path((policy, key)) = place?;
+    // What is meant for a network and is none would be kept as a key that nobody has.
+    network_of_key(&key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
     let body = body::read(request.into_body()).await?;
     let wanted: Wanted<'_> = body::decode(&body)?;
     let (text, life) = (wanted.text()?, wanted.life()?);
@@ -122,7 +130,7 @@ impl Wanted<'_> {
     /// In the words of the engine.
     fn text(&self) -> Result<String, Problem> {
         match (&self.limit, self.allow, self.block) {
-            (Some(limit), false, false) => Ok(limit.0.clone().into_owned()),
+            (Some(limit), false, false) => Ok(limit.0.to_string()),
             (None, true, false) => Ok("allow".to_owned()),
             (None, false, true) => Ok("block".to_owned()),
             _ => Err(Problem::bad_field(
@@ -141,6 +149,28 @@ impl Wanted<'_> {
             )),
             ttl_ms => Ok(ttl_ms.map(|Exact(ms)| Duration::from_millis(ms))),
         }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for LimitText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LimitVisitor;
+        impl<'de> Visitor<'de> for LimitVisitor {
+            type Value = LimitText<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a limit like \"100/min\", or a number for quotas and concurrency")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<LimitText<'de>, E> {
+                Ok(LimitText(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<LimitText<'de>, E> {
+                Ok(LimitText(Cow::Owned(text.to_owned())))
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<LimitText<'de>, E> {
+                Ok(LimitText(Cow::Owned(number.to_string())))
+            }
+        }
+        deserializer.deserialize_any(LimitVisitor)
     }
 }
 

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tidegate::tower::write_retry_after;
-use tidegate::{Answer, CheckError, Engine, StoreError, Trouble};
+use tidegate::{Answer, CheckError, Engine, OnStoreError, StoreError, Trouble};
 
 use crate::dashboard::WATCHERS_MAX;
 use crate::text::{closest, printable};
@@ -127,8 +127,12 @@ impl Problem {
         if !answer.fails_closed() {
             return Ok(());
         }
-        let detail = format!("policy `{}` admits nothing while its store fails", answer.policy);
-        Err(Self { retry_after: answer.decision.retry_after(), ..Self::unavailable(&detail) })
+        Err(Self::closed(answer.policy, answer.decision.retry_after()))
+    }
+
+    fn closed(policy: &str, retry_after: Option<Duration>) -> Self {
+        let detail = format!("policy `{policy}` admits nothing while its store fails");
+        Self { retry_after, ..Self::unavailable(&detail) }
     }
 
     /// A request that was not even looked at, because there is too much to do.
@@ -217,6 +221,19 @@ impl Problem {
             }
             CheckError::Store(error) => Self::store_failed(error),
             other => Self::bad_input(&other.to_string()).at("policy"),
+        }
+    }
+
+    /// A place in a queue that there is no answer about.
+    pub(crate) fn unqueued(engine: &Engine, name: &str, error: &CheckError) -> Self {
+        let policy = engine.policies().find(|policy| policy.name() == name);
+        match (error, policy.map(|policy| policy.on_store_error())) {
+            (CheckError::Store(error), Some(OnStoreError::Deny { retry_after }))
+                if error.trouble() != Trouble::BadAsk =>
+            {
+                Self::closed(name, Some(retry_after))
+            }
+            _ => Self::unanswered(engine, error),
         }
     }
 

@@ -8,7 +8,7 @@ use super::Together;
 use crate::engine::settle::Limits;
 use crate::engine::{Answer, BindingLimit, CheckError};
 use crate::policy::Compiled;
-use crate::store::{Charge, Scope, Settled, Source};
+use crate::store::{Charge, Scope, Settled, Source, Trouble};
 
 /// What several checks ask of a store.
 pub(super) struct Step<'e> {
@@ -55,14 +55,14 @@ impl<'e> Step<'e> {
     }
 
     pub(super) fn answer(&self, decisions: &[Decision]) -> Result<Together<'e>, CheckError> {
-        self.answers(decisions, Source::Store, |_| None)
+        self.answers(decisions, (Source::Store, None), |_| None)
     }
 
     /// One answer per check: its binding limit's, or what is assumed instead.
     pub(super) fn answers(
         &self,
         decisions: &[Decision],
-        source: Source,
+        (source, trouble): (Source, Option<Trouble>),
         assume: impl Fn(&Limits<'e>) -> Option<Settled>,
     ) -> Result<Together<'e>, CheckError> {
         let answer = |part: &Part<'e>| match part {
@@ -72,7 +72,8 @@ impl<'e> Step<'e> {
                 let settled = assume(limits)
                     .or(decided.map(|verdict| Settled { source, ..Settled::by_store(verdict) }));
                 let missing = || CheckError::UnknownPolicy(limits.name.to_owned());
-                limits.answer(settled.ok_or_else(missing)?).map(|decided| decided.answer)
+                let decided = limits.answer(settled.ok_or_else(missing)?);
+                decided.map(|decided| Answer { trouble, ..decided.answer })
             }
         };
         let answers = self.parts.iter().map(answer).collect::<Result<_, _>>()?;

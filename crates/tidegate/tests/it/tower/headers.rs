@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::time::Duration;
 
 use http::{HeaderMap, Request, Response};
-use tidegate::tower::Headers;
+use tidegate::tower::{Headers, Key, RateLimitLayer};
+use tidegate::{Clock, Limiter, ManualClock, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::{check_statuses, get, layer, send};
@@ -107,7 +109,9 @@ async fn what_the_service_says_itself_stays() {
     let response = service.oneshot(get("/").body(()).unwrap()).await.unwrap();
     let values: Vec<_> = response.headers().get_all("ratelimit").iter().collect();
     assert_eq!(values, [r#""own";r=1;t=1"#]);
-    assert_eq!(response.headers()["ratelimit-policy"], r#""default";q=5;w=3600"#);
+    // A policy that it does not speak of would be of no use beside it.
+    assert!(!response.headers().contains_key("ratelimit-policy"));
+    assert_eq!(response.headers()["x-ratelimit-limit"], "5");
 }
 
 #[tokio::test]
@@ -128,5 +132,27 @@ async fn a_grpc_call_is_refused_in_its_own_way() {
         assert_eq!(found, grpc_status, "{content_type}");
         assert_eq!(headers.contains_key("grpc-message"), grpc_status.is_some());
         assert!(headers.contains_key("retry-after"));
+    }
+}
+
+/// A clock that moves whenever it is looked at, as real ones do.
+struct Moving(ManualClock);
+
+impl Clock for Moving {
+    fn now(&self) -> Timestamp {
+        self.0.advance(Duration::from_micros(1));
+        self.0.now()
+    }
+}
+
+#[tokio::test]
+async fn a_window_ends_at_its_edge_and_not_a_second_later() {
+    let limiter = Limiter::builder("fixed-window 5/min").clock(Moving(ManualClock::default()));
+    let layer = RateLimitLayer::new(limiter.build().unwrap()).key(Key::path());
+    for _ in 0..7 {
+        let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+        let response = layer.layer(hello).oneshot(Request::new(())).await.unwrap();
+        let reset = response.headers()["x-ratelimit-reset"].to_str().unwrap();
+        assert_eq!(reset, "1700000040"); // a whole minute
     }
 }

@@ -21,9 +21,8 @@ pub(super) struct Out {
 
 impl Out {
     /// Adds a decision with the headers that tell of it.
-    pub(super) fn decision(&mut self, answer: &Answer<'_>, dialect: Headers) {
+    pub(super) fn decision(&mut self, answer: &Answer<'_>, dialect: Headers, now: Timestamp) {
         let Self { bytes, body } = self;
-        let now = SystemClock.now();
         bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
         if let Some(report) = headers::report(dialect, answer, now) {
             report.each(|name, value| line(bytes, name.as_str(), value.as_bytes()));

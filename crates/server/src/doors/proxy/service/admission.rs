@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode};
 use tidegate::tower::{Report, write_retry_after};
-use tidegate::{Answer, CheckError, Clock, Op, Permit, Queued, Source, SystemClock};
+use tidegate::{Answer, CheckError, Op, Permit, Queued, Source, Timestamp};
 
 use super::super::upstreams::Proxy;
 use super::super::watch::Watch;
@@ -152,16 +152,21 @@ impl Case<'_> {
         };
         told.decided(&check, &answer);
         let answer = answer.map_err(|error| self.unanswered(&error))?;
-        let report = self.ruled(found, &answer)?;
+        let report = self.ruled(found, &answer, told.began())?;
         // A place is given back by itself; and what a shadow would have refused was never charged.
         let by_store = matches!(answer.source, Source::Store | Source::Lease);
         let is_charged = by_store && permit.is_none() && !answer.shadow_denied;
         Ok((Cleared { report, permit }, is_charged))
     }
 
-    fn ruled(&self, found: &Found<'_>, answer: &Answer<'_>) -> Result<Option<Report>, Refused> {
+    fn ruled(
+        &self,
+        found: &Found<'_>,
+        answer: &Answer<'_>,
+        now: Timestamp,
+    ) -> Result<Option<Report>, Refused> {
         Problem::unless_decided(answer).map_err(Problem::whole)?;
-        let (dialect, now) = (self.snapshot.http.headers, SystemClock.now());
+        let dialect = self.snapshot.http.headers;
         if answer.decision.allowed() {
             return Ok(headers::report(dialect, answer, now));
         }
@@ -182,7 +187,8 @@ impl Case<'_> {
         let check = found.check(&named);
         let queued = self.snapshot.engine.queue(&check).await;
         told.reserved(&check, queued.as_ref().map(Queued::reservation));
-        let queued = queued.map_err(|error| self.unanswered(&error))?;
+        let unqueued = |error| Problem::unqueued(&self.snapshot.engine, check.policy, &error);
+        let queued = queued.map_err(|error| unqueued(error).whole())?;
         let reservation = queued.reservation();
         if !reservation.accepted() {
             let wait = reservation.retry_after();
