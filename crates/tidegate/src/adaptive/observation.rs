@@ -89,11 +89,10 @@ impl Drop for Observation {
     fn drop(&mut self) {
         let (begun, now) = (self.begun, steady(self.target.clock()));
         self.target.with_observed(|observed| match self.end {
-            End::Refused => observed.take_back(begun, now),
             End::Done { ok } => observed.end(begun, now, ok),
             End::Dropped if std::thread::panicking() => observed.end(begun, now, false),
             // How long it would have taken, and whether it would have gone well, nobody knows.
-            End::Dropped => observed.take_back(begun, now),
+            End::Refused | End::Dropped => observed.take_back(begun, now),
         });
         let Some(ticket) = self.url else { return };
         self.target.with_urls(|urls| match self.end {
