@@ -151,7 +151,7 @@ pub(super) async fn serve(
         house.open(DoorName::Http, place, http.with_checks(gate.clone()));
     }
     if let Some(place) = resp {
-        welcome_resp(&place.listener);
+        welcome_resp(&place.listener, config.policies.keys().next());
         let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
         house.open(DoorName::Resp, place, resp);
     }
@@ -391,9 +391,13 @@ fn welcome(place: &DoorPlace, policy: Option<&String>) {
     let Ok(addr) = place.listener.address() else { return };
     tracing::info!(%addr, "listening");
     let scheme = if place.tls.is_some() { "https" } else { "http" };
-    let policy = policy.map_or("api", String::as_str);
-    let check =
-        format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
+    // Where there is no policy yet, what there will be can be looked at.
+    let check = policy.map_or_else(
+        || "/v1/policies".to_owned(),
+        |policy| {
+            format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy))
+        },
+    );
     let text = match &addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
@@ -415,16 +419,19 @@ fn say(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
 
-fn welcome_resp(listener: &Listener) {
+fn welcome_resp(listener: &Listener, policy: Option<&String>) {
     let Ok(addr) = listener.address() else { return };
     tracing::info!(%addr, "listening for the Redis protocol");
-    let text = match &addr {
-        Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
-        Address::Tcp(addr) => {
-            format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
-        }
+    // A limit of its own needs no policy.
+    let ask = policy.map_or_else(
+        || "CL.THROTTLE user-42 15 30 60".to_owned(),
+        |policy| format!("TG.CHECK {} user-42", printable(policy)),
+    );
+    let place = match &addr {
+        Address::Unix(path) => format!("-s {}", path.display()),
+        Address::Tcp(addr) => format!("-h {} -p {}", addr.ip(), addr.port()),
     };
-    say(&format!("and the Redis protocol on {addr}:  {text}"));
+    say(&format!("and the Redis protocol on {addr}:  redis-cli {place} {ask}\n"));
 }
 
 fn welcome_grpc(listener: &Listener) {

@@ -49,6 +49,7 @@ mod prometheus;
 mod proxies;
 mod proxy;
 mod proxy_bodies;
+mod proxy_http2;
 mod proxy_places;
 mod proxy_smuggling;
 mod proxy_support;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 
 use crate::support::{Folder, Server, run};
 
@@ -13,6 +14,21 @@ fn it_says_where_it_is_and_how_to_ask() {
         let curl =
             format!(r#"curl -s {}/v1/check -d '{{"policy":"api","key":"user-42"}}'"#, server.url());
         assert!(server.welcome.contains(&curl), "{}", server.welcome);
+    }
+}
+
+#[test]
+fn what_it_says_to_try_can_be_tried() {
+    let folder = Folder::new();
+    for (policies, tried) in
+        [("client_ip: {}", "/v1/policies"), ("policies: { web: 5/min }", r#"{"policy":"web","#)]
+    {
+        let path = folder.write("tidegate.yaml", policies);
+        let server = Server::start_with(&["serve", "-c", &path, "--listen", "127.0.0.1:0"]);
+        let line = server.welcome.lines().find_map(|line| line.strip_prefix("try it:  ")).unwrap();
+        assert!(line.contains(tried), "{line}");
+        let said = Command::new("sh").args(["-c", &line.replace("-s", "-sf")]).output().unwrap();
+        assert!(said.status.success(), "{line}");
     }
 }
 
