@@ -310,13 +310,19 @@ async fn what_is_under_way_ends_however_it_ends() {
 }
 
 #[tokio::test]
-async fn a_panic_counts_as_an_error_and_a_cancel_does_not() {
+async fn a_panic_counts_as_an_error_and_a_cancel_is_not_noted() {
     let (adaptive, clock) = adaptive();
     let db = adaptive.target("db");
     adaptive.govern("p", 100, Rule::observing(&db)).unwrap();
-    (0..50).for_each(|_| drop(db.begin()));
+    (0..50).for_each(|_| drop(db.begin().of_url("/")));
     next_tick(&adaptive, &clock).await;
-    assert_eq!(db.seen().errors, Reading::Value(0.0));
+    assert_eq!(
+        (db.seen().count, db.seen().latency_ms),
+        (0, None),
+        "nobody knows how it would have ended"
+    );
+    assert_eq!(db.busiest_urls(1)[0].1.count, 50, "of the URL they are requests");
+    (0..50).for_each(|_| db.begin().done(true));
     for _ in 0..50 {
         let db = db.clone();
         let panicked = std::thread::spawn(move || {
@@ -409,6 +415,23 @@ async fn it_ticks_by_itself_until_it_is_dropped() {
     effective.set(7);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(effective.units(), Some(7), "nobody ticks any more");
+}
+
+#[test]
+fn it_can_be_started_again_when_its_runtime_has_ended() {
+    let adaptive = Adaptive::default();
+    adaptive.govern("p", 100, by_pressure(&adaptive)).unwrap();
+    for runtimes in 1..=3 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            assert!(adaptive.start() && !adaptive.start(), "runtime {runtimes}");
+            let (start, ticks) = (tokio::time::Instant::now(), adaptive.status()[0].output.version);
+            while adaptive.status()[0].output.version == ticks {
+                assert!(start.elapsed() < DEADLINE);
+                tokio::task::yield_now().await;
+            }
+        });
+    }
 }
 
 #[tokio::test]

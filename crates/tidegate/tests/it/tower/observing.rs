@@ -54,6 +54,22 @@ async fn a_5xx_and_an_error_are_errors() {
 }
 
 #[tokio::test]
+async fn who_is_dropped_on_the_way_was_neither_fast_nor_well() {
+    let (layer, adaptive) = observing("1000/h");
+    let service = adaptive.target("service");
+    let hangs =
+        service_fn(|_: Request<()>| std::future::pending::<Result<Response<String>, Infallible>>());
+    let mut hanging = layer.layer(hangs);
+    for _ in 0..30 {
+        let response = hanging.ready().await.unwrap().call(get("/").body(()).unwrap());
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, response).await.is_err());
+    }
+    adaptive.tick().await;
+    assert_eq!((service.in_flight(), service.seen().count), (0, 0));
+    assert_eq!(service.seen().latency_ms, None);
+}
+
+#[tokio::test]
 async fn beyond_the_cap_requests_are_refused_and_cost_nothing() {
     let (layer, adaptive) = observing("100/h");
     let service = adaptive.target("service");
