@@ -112,14 +112,14 @@ impl Observed {
         self.running.begin(now);
     }
 
-    /// It is back. `ok` is false for a timeout or a 5xx.
+    /// It is back, or was given up. `ok` is false for a timeout or a 5xx.
     pub fn end(&mut self, begun: Timestamp, now: Timestamp, ok: bool) {
         self.count_crowd(now);
         self.running.end(begun);
         self.note(now.since(begun), ok);
     }
 
-    /// It was refused after all, or given up before it was back: nothing is noted, as if it had never begun.
+    /// It was refused after all: nothing is noted, as if it had never begun.
     ///
     /// ```
     /// # use tidegate_core::Timestamp;

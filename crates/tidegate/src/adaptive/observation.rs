@@ -6,8 +6,9 @@ use tidegate_core::adaptive::{Place, Ticket};
 use super::{Target, steady};
 
 /// A request under way to a [`Target`]. It counts as long as this lives: one that is dropped, by a cancel or a panic, has
-/// ended too. After a panic it was not well. Of one that was given up, neither a latency nor a success is noted, as it
-/// had none; only its URL has had a request, for as long as that ran. So whoever has a timeout says `done(false)`.
+/// ended too, and after a panic it was not well. One that was given up is noted with the time it had: those who leave
+/// because it takes too long are often all that tells of an overload. Whether it would have gone well nobody knows, so
+/// whoever has a timeout says `done(false)`.
 ///
 /// ```
 /// use tidegate::adaptive::{Adaptive, Observation};
@@ -89,10 +90,9 @@ impl Drop for Observation {
     fn drop(&mut self) {
         let (begun, now) = (self.begun, steady(self.target.clock()));
         self.target.with_observed(|observed| match self.end {
+            End::Refused => observed.take_back(begun, now),
             End::Done { ok } => observed.end(begun, now, ok),
-            End::Dropped if std::thread::panicking() => observed.end(begun, now, false),
-            // How long it would have taken, and whether it would have gone well, nobody knows.
-            End::Refused | End::Dropped => observed.take_back(begun, now),
+            End::Dropped => observed.end(begun, now, !std::thread::panicking()),
         });
         let Some(ticket) = self.url else { return };
         self.target.with_urls(|urls| match self.end {
