@@ -126,6 +126,10 @@ impl Limit {
     /// ceiling, and answers what is left now. The places of a concurrency limit come back by
     /// [`State::release`] instead.
     ///
+    /// By GCRA and the token bucket a unit is a span of time, and the one that comes back is a unit of this limit. While
+    /// less is [in force](Limit::effective), refund by the whole limit: a unit of the lower rate is longer, and would be
+    /// several of them afterwards.
+    ///
     /// ```
     /// # use tidegate_core::{Limit, State, Timestamp};
     /// # let now = Timestamp::from_micros(1_700_000_000_000_000);

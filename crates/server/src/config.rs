@@ -31,7 +31,7 @@ mod telemetry;
 mod text;
 mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -144,7 +144,7 @@ impl Config {
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
-        let listen = listen::listens(file.listen.as_ref(), &top.of("listen"), found);
+        let listen = listen::listens(file, &top.of("listen"), found);
         Self {
             store: store::store(file.store.as_ref(), &top.of("store"), found),
             proxy: proxy::proxy(file, &listen, top, found),
@@ -175,6 +175,13 @@ fn plans(file: &text::File, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Vec<Plan>
         notes
             .found
             .push(spot.problem(format!("follow {count} signals: expected at most {SIGNALS_MAX}")));
+    }
+    let mut shown = BTreeSet::new();
+    for plan in &plans {
+        if !shown.insert(plan.shown()) {
+            let message = format!("metrics would call two limits `{}`: rename one", plan.shown());
+            notes.found.push(spot.of(&plan.policy).problem(message));
+        }
     }
     plans
 }

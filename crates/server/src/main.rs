@@ -35,6 +35,7 @@ mod docs;
 mod doors;
 mod envoy;
 mod exact;
+mod exposure;
 #[cfg(test)]
 mod fuzz;
 mod gate;

@@ -58,7 +58,7 @@ pub(crate) enum DoorName {
 }
 
 impl DoorName {
-    const ALL: [Self; 4] = [Self::Http, Self::Grpc, Self::Resp, Self::Proxy];
+    pub(crate) const ALL: [Self; 4] = [Self::Http, Self::Grpc, Self::Resp, Self::Proxy];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

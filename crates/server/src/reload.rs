@@ -14,6 +14,7 @@ use tokio::time::MissedTickBehavior;
 
 use self::identity::Identity;
 use crate::config::Config;
+use crate::exposure::Exposure;
 use crate::gate::{Gate, Snapshot};
 
 /// How often the file is looked at. One that changes is taken once it has rested for as long.
@@ -34,12 +35,20 @@ pub(crate) struct Reloader {
     /// What was built at the start, and can only be built anew.
     running: Config,
     taken: Identity,
+    /// Where the token is asked for, unless others may come without one.
+    exposed: Option<Exposure>,
 }
 
 impl Reloader {
     /// `before` is what the file was before it was read, so that no change in between is missed.
-    pub(crate) fn new(source: Source, gate: Arc<Gate>, running: Config, before: Identity) -> Self {
-        Self { source: Arc::new(source), gate, running, taken: before }
+    pub(crate) fn new(
+        source: Source,
+        gate: Arc<Gate>,
+        running: Config,
+        before: Identity,
+        exposed: Option<Exposure>,
+    ) -> Self {
+        Self { source: Arc::new(source), gate, running, taken: before, exposed }
     }
 
     /// Never ends. Cancelled, the configuration in force stays.
@@ -109,8 +118,14 @@ impl Reloader {
         }
         let before = self.gate.now();
         let builder = before.engine.successor();
-        Snapshot::build(&config, builder, before.follower.clone(), Some(&before))
-            .map_err(|why| vec![why])
+        let next = Snapshot::build(&config, builder, before.follower.clone(), Some(&before));
+        next.and_then(|next| self.still_guarded(&next).map(|()| next)).map_err(|why| vec![why])
+    }
+
+    /// Refuses to take the token away from a door that others can reach: no server would start so.
+    fn still_guarded(&self, next: &Snapshot) -> Result<(), String> {
+        let has_token = next.http.admin.has_token();
+        self.exposed.as_ref().map_or(Ok(()), |door| door.allow(has_token))
     }
 }
 

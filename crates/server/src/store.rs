@@ -52,6 +52,14 @@ const REDIS: [&str; 7] = [
     "rediss+sentinel",
 ];
 
+/// A URL as it is meant, whether it was typed, is in a configuration, or in a file of its own.
+pub(crate) fn plain(url: &str) -> &str {
+    match url.trim() {
+        "memory" => "memory:",
+        url => url,
+    }
+}
+
 /// The store behind a URL. It connects when it is first asked. Needs a running tokio runtime.
 pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String> {
     open_in_view(url, purpose).map(|view| view.store())
@@ -59,6 +67,7 @@ pub(crate) fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>, String
 
 /// The same, for those who also look after it.
 pub(crate) fn open_in_view(url: &str, purpose: Purpose) -> Result<View, String> {
+    let url = plain(url);
     if url == "memory:" {
         return Ok(View::Memory(Arc::default()));
     }
@@ -102,6 +111,7 @@ pub(crate) fn unknown(url: &str) -> String {
 
 /// A URL without what may be secret in it: user, password and parameters.
 pub(crate) fn shown(url: &str) -> String {
+    let url = plain(url);
     let Some((scheme, rest)) = url.split_once("://") else {
         return only_scheme(url);
     };
@@ -128,6 +138,8 @@ mod tests {
     fn what_is_shown_of_a_url_holds_no_secret() {
         for (url, expected) in [
             ("memory:", "memory:…"),
+            (" memory ", "memory:…"),
+            (" redis://h:1\n", "redis://h:1"),
             ("redis://127.0.0.1:6379/2", "redis://127.0.0.1:6379/2"),
             ("redis://:secret@h:1", "redis://h:1"),
             ("redis://user:secret@h:1", "redis://h:1"),
@@ -147,9 +159,11 @@ mod tests {
     #[test]
     fn only_known_schemes_are_opened() {
         let purpose = || Purpose { deadline: Duration::ZERO, ..Purpose::serving() };
-        assert!(open("memory:", purpose()).is_ok());
+        for url in ["memory:", "memory", " memory\n"] {
+            assert!(open(url, purpose()).is_ok(), "{url:?}");
+        }
         for url in
-            ["", "redis", "memory", "http://u:secret@h", "redis:u:secret", "secret@redis://h"]
+            ["", "redis", "memory://", "http://u:secret@h", "redis:u:secret", "secret@redis://h"]
         {
             let error = open(url, purpose()).unwrap_err();
             assert!(error.contains("redis+cluster://…"), "{error}");

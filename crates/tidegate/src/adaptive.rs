@@ -318,8 +318,8 @@ impl Adaptive {
         self.shared.tick().await
     }
 
-    /// Ticks from now on, once a second, in a task of its own that ends with the last handle. Needs a tokio runtime;
-    /// `false` if there is none, or if it has started before.
+    /// Ticks from now on, once a second, in a task of its own that ends with the last handle, or with its runtime: then
+    /// it can be started again. Needs a tokio runtime; `false` if there is none, or if it ticks already.
     ///
     /// ```
     /// # use tidegate::adaptive::Adaptive;
@@ -331,16 +331,29 @@ impl Adaptive {
         if self.shared.ticking.swap(true, Relaxed) {
             return false;
         }
-        runtime.spawn(run(Arc::downgrade(&self.shared)));
+        runtime.spawn(Ticker(Arc::downgrade(&self.shared)).run());
         true
     }
 }
 
-async fn run(shared: Weak<Shared>) {
-    while let Some(strong) = shared.upgrade() {
-        let wait = strong.tick().await;
-        drop(strong);
-        tokio::time::sleep(wait).await;
+/// Who ticks. When it ends with its runtime, another one may take over.
+struct Ticker(Weak<Shared>);
+
+impl Ticker {
+    async fn run(self) {
+        while let Some(shared) = self.0.upgrade() {
+            let wait = shared.tick().await;
+            drop(shared);
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.ticking.store(false, Relaxed);
+        }
     }
 }
 

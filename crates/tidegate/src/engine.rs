@@ -8,6 +8,7 @@ mod loaded;
 mod overrides;
 mod question;
 mod queued;
+mod refund;
 mod settle;
 mod stores;
 mod successor;
@@ -32,7 +33,7 @@ pub use together::Together;
 pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Held, Permit, PermitId};
+use crate::permit::{Acquired, Held, Permit, PermitId, Places};
 use crate::policy::{Compiled, CompiledKind, Instead, Policy, PolicyProblem};
 use crate::reply::Reply;
 #[cfg(feature = "leases")]
@@ -349,7 +350,8 @@ impl<C: Clock + 'static> Engine<C> {
         self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
     }
 
-    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step.
+    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step. What a
+    /// refund gives back where limits differ or have changed, [`Op::Refund`] tells.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Op};
@@ -432,12 +434,14 @@ impl<C: Clock + 'static> Engine<C> {
             Err(error) => return Reply::ready(Err(error)),
         };
         let keys: Vec<_> = held_keys(name, policy, check.key).collect();
+        let cost = check.cost;
         self.decide(name, policy, check, Op::Take).then(move |decided| {
             let decided = decided?;
             let held = |(index, id): (usize, u64)| {
                 let (scope, member) = policy.members().get(index)?;
                 let (scope, limit) = (scope.clone(), member.limit.clone());
-                Some(Held { index, scope, key: keys.get(index)?.clone()?, limit, id })
+                let (places, key) = (Places { index, id, cost }, keys.get(index)?.clone()?);
+                Some(Held { places, scope, key, limit })
             };
             let answer = decided.answer;
             let stands_in = answer.source == Source::Local;
@@ -448,8 +452,8 @@ impl<C: Clock + 'static> Engine<C> {
         })
     }
 
-    /// Gives back what a permit held. To do so twice does no harm, as ids do not repeat; so a release that failed may be
-    /// sent again.
+    /// Gives back what a permit held, however many places that were: the cost of the check does not matter here. To do
+    /// so twice does no harm, as ids do not repeat; so a release that failed may be sent again.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Permit};
@@ -469,12 +473,12 @@ impl<C: Clock + 'static> Engine<C> {
         let keys: Vec<_> = held_keys(name, policy, check.key).collect();
         let store = self.holder(permit.stands_in());
         let mut under_way = Vec::new();
-        for &(index, id) in permit.places() {
+        for &places in permit.places() {
             // A limit that the policy has no more is forgotten with its lease.
-            let Some((scope, member)) = policy.members().get(index) else { continue };
-            let Some(Some(key)) = keys.get(index).cloned() else { continue };
+            let Some((scope, member)) = policy.members().get(places.index) else { continue };
+            let Some(Some(key)) = keys.get(places.index).cloned() else { continue };
             let (scope, limit) = (scope.clone(), member.limit.clone());
-            match (Held { index, scope, key, limit, id }).release(&*store).split() {
+            match (Held { places, scope, key, limit }).release(&*store).split() {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Reply::ready(Err(CheckError::Store(error))),
                 Err(later) => under_way.push(later),

@@ -9,7 +9,7 @@ use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 use crate::builder::{Builder, Place};
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
-use crate::permit::{Acquired, Held, Permit};
+use crate::permit::{Acquired, Held, Permit, Places};
 use crate::store::memory::{Hint, MemoryStore};
 
 /// One limit over many keys, in this process.
@@ -201,6 +201,10 @@ impl<C: Clock> Limiter<C> {
 
     /// Gives back up to `amount` of what `key` has used, never above the ceiling, and answers what is left.
     ///
+    /// By GCRA and the token bucket a unit is a span of time, and the one that comes back is a unit of the limit that the
+    /// key has now: the whole one, also while less of it is in force, so that a fall and a rise create nothing. If the
+    /// limit itself was changed in between, as by [`Limiter::set_override`], this may be more than was spent, or less.
+    ///
     /// ```
     /// # let limiter = tidegate::Limiter::new("10/h")?;
     /// let _ = limiter.check_n("upload", 8);
@@ -209,9 +213,11 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn refund(&self, key: impl AsRef<[u8]>, amount: u64) -> Decision {
-        let key = key.as_ref();
-        self.with_limit(key, |limit, now| {
-            self.shared.place.store.refund(self.fingerprint(key), limit, now, amount)
+        let (key, store) = (key.as_ref(), &self.shared.place.store);
+        let fingerprint = self.fingerprint(key);
+        self.with_limits(key, |whole, in_force, now| {
+            store.refund(fingerprint, whole, now, amount);
+            store.peek(fingerprint, in_force, now, 0)
         })
     }
 
@@ -234,11 +240,10 @@ impl<C: Clock> Limiter<C> {
         self.with_limit(key, |limit, now| {
             let (answer, grant) = place.store.take_state(fingerprint, limit, now, 1);
             let held = grant.map(|grant| Held {
-                index: 0,
+                places: Places { index: 0, id: grant.id, cost: grant.cost },
                 scope: place.scope.clone(),
                 key: key.into(),
                 limit: limit.clone(),
-                id: grant.id,
             });
             let permit = answer
                 .allowed()
@@ -352,17 +357,26 @@ impl<C: Clock> Limiter<C> {
     }
 
     pub(crate) fn with_limit<R>(&self, key: &[u8], then: impl FnOnce(&Limit, Timestamp) -> R) -> R {
+        self.with_limits(key, |_, in_force, now| then(in_force, now))
+    }
+
+    /// The key's whole limit, and what of it is in force.
+    pub(crate) fn with_limits<R>(
+        &self,
+        key: &[u8],
+        then: impl FnOnce(&Limit, &Limit, Timestamp) -> R,
+    ) -> R {
         let now = self.shared.place.clock.now();
         let overrides = &self.shared.overrides;
         if !overrides.any.load(Ordering::Relaxed) {
-            return then(&self.shared.limit, now);
+            return then(&self.shared.limit, &self.shared.limit, now);
         }
         let units = overrides.effective.get().and_then(|it| it.in_force(Some(key)));
         let then = |whole: &Limit| match units {
             Some(units) if units < self.shared.limit.units() => {
-                then(&whole.effective_part(units, self.shared.limit.units()), now)
+                then(whole, &whole.effective_part(units, self.shared.limit.units()), now)
             }
-            _ => then(whole, now),
+            _ => then(whole, whole, now),
         };
         if overrides.any_key.load(Ordering::Relaxed) {
             let by_key = overrides.by_key.read().unwrap_or_else(PoisonError::into_inner);

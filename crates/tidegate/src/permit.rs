@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
+pub(crate) use self::id::Places;
 pub use self::id::{BadPermitId, PermitId};
 use crate::reply::Reply;
 use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Store, StoreError};
@@ -53,15 +54,13 @@ pub struct Permit {
     stands_in: bool,
 }
 
-/// Places held under one limit.
+/// Places held under one limit, and where.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Which limit of its policy.
-    pub(crate) index: usize,
+    pub(crate) places: Places,
     pub(crate) scope: Scope,
     pub(crate) key: Box<[u8]>,
     pub(crate) limit: Limit,
-    pub(crate) id: u64,
 }
 
 impl Permit {
@@ -91,7 +90,7 @@ impl Permit {
     /// ```
     pub fn into_id(mut self) -> PermitId {
         let held = std::mem::take(&mut self.held);
-        let places = held.into_iter().map(|held| (held.index, held.id)).collect();
+        let places = held.into_iter().map(|held| held.places).collect();
         PermitId::new(self.stands_in, places)
     }
 }
@@ -111,11 +110,11 @@ impl Drop for Permit {
 
 impl Held {
     pub(crate) fn release(&self, store: &dyn Store) -> Reply<'static, Settled, StoreError> {
-        let Self { scope, key, limit, id, .. } = self;
+        let Self { places, scope, key, limit } = self;
         let limits = [KeyedLimit { scope, key, limit }];
-        let op = Op::Release { permit_id: *id };
+        let (cost, op) = (places.cost, Op::Release { permit_id: places.id });
         // Giving back takes no memory, so that no time is needed to find some.
-        store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 1, op }, Timestamp::EPOCH)
+        store.answer(&Ask { mode: Mode::All, limits: &limits, cost, op }, Timestamp::EPOCH)
     }
 }
 

@@ -270,6 +270,9 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     /// it was a 5xx or an error. If the target has a [cap](crate::adaptive::Target::set_cap), requests beyond it are
     /// refused before they are counted. Together with [`Limiter::follow`], the limit follows what the service can bear.
     ///
+    /// A request that is dropped on its way, because the client has gone or a layer outside has a timeout, is noted with
+    /// the time it had, and not as an error. So a timeout belongs inside of this layer, where what comes of it is one.
+    ///
     /// ```
     /// # use std::convert::Infallible;
     /// # use http::{Request, Response};

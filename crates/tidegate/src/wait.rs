@@ -55,7 +55,8 @@ impl<C: Clock> Limiter<C> {
         self.until_ready_n(key, 1).await
     }
 
-    /// Waits until `cost` units of `key` are admitted at once, and spends them.
+    /// Waits until `cost` units of `key` are admitted at once, and spends them. While an [adaptive](Limiter::follow) limit
+    /// has less than that in force, it waits for more; an error is only what the whole limit would never admit.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -77,11 +78,23 @@ impl<C: Clock> Limiter<C> {
             if decision.allowed() {
                 return Ok(decision);
             }
-            let Some(wait) = decision.retry_after() else {
-                return Err(NeverReady { cost, limit: decision.limit() });
+            let wait = match (decision.retry_after(), self.whole_ceiling(key)) {
+                (Some(wait), _) => jittered(wait).min(LONGEST_SLEEP),
+                (None, ceiling) if cost > ceiling => {
+                    return Err(NeverReady { cost, limit: ceiling });
+                }
+                // More than is in force of an adaptive limit, which nobody knows the end of.
+                (None, _) => jittered(LONGEST_SLEEP),
             };
-            tokio::time::sleep(jittered(wait).min(LONGEST_SLEEP)).await;
+            tokio::time::sleep(wait).await;
         }
+    }
+}
+
+impl<C: Clock> Limiter<C> {
+    /// The most that is admitted at once while all of the key's limit is in force.
+    fn whole_ceiling(&self, key: &[u8]) -> u64 {
+        self.with_limits(key, |whole, _, _| whole.ceiling())
     }
 }
 

@@ -109,17 +109,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn examine(args: &Args) -> Result<Vec<Finding>, Failure> {
-    if args.store == "memory:" {
+    let url = store::plain(&args.store);
+    if url == "memory:" {
         let seen = "the state is in each process's own memory: there is nothing to connect to";
         return Ok(vec![Finding::ok("reach", seen)]);
     }
-    if !store::is_redis(&args.store) {
-        return Err(Failure::new(store::unknown(&args.store)));
+    if !store::is_redis(url) {
+        return Err(Failure::new(store::unknown(url)));
     }
     let id = format!("{:08x}", RandomState::new().hash_one(()) >> 32);
     let wants = Wants { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
-    let target = Target::read(&args.store);
-    let store = script::open(&args.store, &wants.key_prefix);
+    let target = Target::read(url);
+    let store = script::open(url, &wants.key_prefix);
     if let (Target::One { .. }, Err(why)) = (&target, &store) {
         return Ok(vec![checks::not_reached(&Refusal::Url(why.clone()), "redis-cli")]);
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tidegate::{Engine, Member, Policy};
 
-use super::{Failure, OK, serve};
+use super::{Failure, serve};
 use crate::config::{Config, DoorRules, Listen, Listens, Problem, StoreChoice};
 use crate::doors::forward_auth::{Match, Route};
 use crate::doors::proxy::{Settings, Target};
@@ -60,10 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let sockets = Sockets::from_env().map_err(Failure::new)?;
     let config = config(args).map_err(Failure::usage)?;
     let source = Source { files: Vec::new(), read: Box::new(move || Ok(config.clone())) };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve::serve(source, false, sockets))?;
-    Ok(ExitCode::from(OK))
+    serve::serve(source, false, sockets)
 }
 
 /// What was typed, as a file would say it.

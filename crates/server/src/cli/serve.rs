@@ -26,6 +26,7 @@ use crate::doors::http::{HttpBounds, HttpDoor};
 use crate::doors::proxy::{self, ProxyDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
+use crate::exposure::Exposure;
 use crate::gate::{Gate, Snapshot};
 use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
@@ -70,7 +71,7 @@ pub(crate) struct Args {
     /// Clients of the Redis protocol have to know the password on the first line of this file
     #[arg(long, value_name = "FILE")]
     resp_password_file: Option<PathBuf>,
-    /// Where to count, instead of what the configuration says: memory: is this process,
+    /// Where to count, instead of the `store.url` of the configuration: memory: is this process,
     /// <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL")]
     store: Option<String>,
@@ -89,13 +90,24 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // Before there is a second thread: it takes what it reads out of the environment.
     let sockets = Sockets::from_env().map_err(Failure::new)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(source::of(args), args.insecure_bind, sockets))?;
-    Ok(ExitCode::from(OK))
+    serve(source::of(args), args.insecure_bind, sockets)
 }
 
-pub(super) async fn serve(
+/// Serves what a source says, until told to stop.
+pub(super) fn serve(
+    source: Source,
+    insecure_bind: bool,
+    sockets: Sockets,
+) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    let served = runtime.block_on(until_stopped(source, insecure_bind, sockets));
+    // What is still under way waits for a file or a name that hangs, and nobody for what comes of it.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::from(OK))
+}
+
+async fn until_stopped(
     source: Source,
     insecure_bind: bool,
     mut sockets: Sockets,
@@ -106,17 +118,14 @@ pub(super) async fn serve(
     let (snapshot, store) = built(&config)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let Listens { http, grpc, resp, proxy: passing } = &config.listen;
-    // Whom each door asks for a secret: gRPC has none but the certificates of its clients.
-    let has_token = snapshot.http.admin.has_token();
-    let knows_clients =
-        |door: &Listen| door.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-    let has_secret = [has_token, grpc.as_ref().is_some_and(knows_clients), password.is_some()];
     let gate = Gate::new(snapshot);
-    if !insecure_bind {
-        for (door, has_secret) in [http, grpc, resp].into_iter().zip(has_secret) {
-            let tls = |door: &Listen| door.tls.is_some();
-            door.as_ref().map_or(Ok(()), |it| may_be_bound(&it.address, tls(it), has_secret))?;
-        }
+    let may_be_open =
+        |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &gate)) {
+            Err(why) if !insecure_bind => Err(Failure::new(why)),
+            _ => Ok(()),
+        };
+    for (name, door) in DoorName::ALL.into_iter().zip([http, grpc, resp, passing]) {
+        door.as_ref().map_or(Ok(()), |door| may_be_open(&exposure_of(name, door)))?;
     }
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
@@ -128,15 +137,13 @@ pub(super) async fn serve(
         open(DoorName::Resp, resp.as_ref(), &[], &gate, &mut sockets).await?,
         open(DoorName::Proxy, passing.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
     );
-    if !insecure_bind {
-        // Once more, for sockets that were handed over: those are where somebody else has put them.
-        for (place, has_secret) in [&http, &grpc, &resp].into_iter().zip(has_secret) {
-            let Some(place) = place else { continue };
-            let address = place.listener.address();
-            let address = address.map_err(|error| Failure::new(format!("a socket: {error}")))?;
-            may_be_bound(&address, place.tls.is_some(), has_secret)?;
-        }
+    // Once more, for sockets that were handed over: those are where somebody else has put them.
+    for (name, place) in DoorName::ALL.into_iter().zip([&http, &grpc, &resp, &passing]) {
+        place.as_ref().map_or(Ok(()), |place| may_be_open(&place.exposure(name)?))?;
     }
+    // Of all secrets the token alone can be taken away while its door is open.
+    let exposed = http.as_ref().filter(|_| !insecure_bind);
+    let exposed = exposed.map(|place| place.exposure(DoorName::Http)).transpose()?;
     gate.metrics().watches(store.view.clone());
     #[cfg(feature = "otlp")]
     let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &gate));
@@ -151,7 +158,7 @@ pub(super) async fn serve(
         house.open(DoorName::Http, place, http.with_checks(gate.clone()));
     }
     if let Some(place) = resp {
-        welcome_resp(&place.listener);
+        welcome_resp(&place.listener, config.policies.keys().next());
         let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
         house.open(DoorName::Resp, place, resp);
     }
@@ -175,7 +182,7 @@ pub(super) async fn serve(
     }
     let watcher = tokio::spawn(store_watch::watch(gate.clone(), store));
     let deadline = config.store.deadline;
-    let reloader = Reloader::new(source, gate.clone(), config, identity);
+    let reloader = Reloader::new(source, gate.clone(), config, identity, exposed);
     let reloader = tokio::spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
     systemd.ready();
@@ -248,16 +255,22 @@ fn password_of(door: &Listen) -> Result<Option<Password>, Failure> {
     password.transpose().map_err(Failure::new)
 }
 
-/// Others may only come in over TLS, and change nothing without a token, unless the network is trusted.
-fn may_be_bound(address: &Address, has_tls: bool, has_secret: bool) -> Result<(), Failure> {
-    let missing = match (has_tls, has_secret) {
-        _ if address.is_private() => return Ok(()),
-        (true, true) => return Ok(()),
-        (false, false) => "there is neither TLS nor authentication",
-        (false, true) => "there is no TLS, so that the token could be overheard",
-        (true, false) => "there is no authentication",
-    };
-    Err(refused(address, missing))
+/// Whether a door asks for a secret: gRPC for none but the certificates of its clients.
+fn has_secret(door: DoorName, config: &Config, gate: &Gate) -> bool {
+    let Listens { grpc, resp, .. } = &config.listen;
+    match door {
+        DoorName::Http => gate.now().http.admin.has_token(),
+        DoorName::Grpc => {
+            let tls = grpc.as_ref().and_then(|door| door.tls.as_ref());
+            tls.is_some_and(|tls| tls.client_ca.is_some())
+        }
+        DoorName::Resp => resp.as_ref().is_some_and(|door| door.password.is_some()),
+        DoorName::Proxy => false,
+    }
+}
+
+fn exposure_of(name: DoorName, door: &Listen) -> Exposure {
+    Exposure { door: name, address: door.address.clone(), has_tls: door.tls.is_some() }
 }
 
 /// Where a door is to be, and what is in front of it.
@@ -266,6 +279,14 @@ struct DoorPlace {
     bounds: Bounds,
     proxy_protocol: Option<Arc<Gate>>,
     tls: Option<Arc<tls::Acceptor>>,
+}
+
+impl DoorPlace {
+    fn exposure(&self, door: DoorName) -> Result<Exposure, Failure> {
+        let address = self.listener.address();
+        let address = address.map_err(|error| of_socket(door, &error))?;
+        Ok(Exposure { door, address, has_tls: self.tls.is_some() })
+    }
 }
 
 /// The doors that are open.
@@ -391,9 +412,13 @@ fn welcome(place: &DoorPlace, policy: Option<&String>) {
     let Ok(addr) = place.listener.address() else { return };
     tracing::info!(%addr, "listening");
     let scheme = if place.tls.is_some() { "https" } else { "http" };
-    let policy = policy.map_or("api", String::as_str);
-    let check =
-        format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy));
+    // Where there is no policy yet, what there will be can be looked at.
+    let check = policy.map_or_else(
+        || "/v1/policies".to_owned(),
+        |policy| {
+            format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy))
+        },
+    );
     let text = match &addr {
         Address::Unix(path) => format!(
             "tidegate listens on {addr}\n\
@@ -415,16 +440,19 @@ fn say(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
 
-fn welcome_resp(listener: &Listener) {
+fn welcome_resp(listener: &Listener, policy: Option<&String>) {
     let Ok(addr) = listener.address() else { return };
     tracing::info!(%addr, "listening for the Redis protocol");
-    let text = match &addr {
-        Address::Unix(path) => format!("redis-cli -s {} TG.CHECK api user-42\n", path.display()),
-        Address::Tcp(addr) => {
-            format!("redis-cli -h {} -p {} TG.CHECK api user-42\n", addr.ip(), addr.port())
-        }
+    // A limit of its own needs no policy.
+    let ask = policy.map_or_else(
+        || "CL.THROTTLE user-42 15 30 60".to_owned(),
+        |policy| format!("TG.CHECK {} user-42", printable(policy)),
+    );
+    let place = match &addr {
+        Address::Unix(path) => format!("-s {}", path.display()),
+        Address::Tcp(addr) => format!("-h {} -p {}", addr.ip(), addr.port()),
     };
-    say(&format!("and the Redis protocol on {addr}:  {text}"));
+    say(&format!("and the Redis protocol on {addr}:  redis-cli {place} {ask}\n"));
 }
 
 fn welcome_grpc(listener: &Listener) {
@@ -444,14 +472,6 @@ fn welcome_proxy(place: &DoorPlace, settings: Option<&proxy::Settings>) {
         Address::Tcp(addr) => format!("{scheme}://{addr}"),
     };
     say(&format!("tidegate passes requests on from {place} to {}\n", upstreams.join(", ")));
-}
-
-fn refused(addr: &Address, missing: &str) -> Failure {
-    Failure::new(format!(
-        "will not listen on {addr}: others could reach it, and {missing}. Listen on 127.0.0.1 behind a proxy, give \
-         `listen.http.tls` and `admin.token_file` in a configuration, or say --insecure-bind if the network around \
-         it is trusted"
-    ))
 }
 
 fn not_bound(addr: &Address, error: &io::Error) -> Failure {

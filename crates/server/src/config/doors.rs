@@ -15,6 +15,7 @@ use super::secret::SecretSource;
 use super::text::{self, Dialect, Legacy, OneOrMany};
 use crate::adaptive::{By, Plan};
 use crate::doors::forward_auth::{BadMatch, Match, Route};
+use crate::doors::http::Admin;
 use crate::doors::rls::{Manner, Shadow};
 use crate::identity::{CountedBy, KeyParts, UnknownPart};
 
@@ -253,15 +254,10 @@ fn client_ip(
     (client_ip, trusted)
 }
 
-/// Shorter tokens can be guessed.
-const TOKEN_LEN_MIN: usize = 16;
-
 fn token(text: &text::Admin, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<SecretSource> {
     match (&text.token, &text.token_file) {
         (Some(token), None) => {
-            if token.0.len() < TOKEN_LEN_MIN {
-                found.push(spot.of("token").problem("is shorter than 16 bytes: it can be guessed"));
-            }
+            spot.of("token").note(Admin::with_token(&token.0), found);
             Some(SecretSource::Given(token.clone()))
         }
         (None, Some(file)) => Some(SecretSource::File(file.into())),

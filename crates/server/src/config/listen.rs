@@ -7,6 +7,9 @@ use super::text::{self, DoorOptions};
 use crate::listen::Address;
 use crate::tls;
 
+const BELIEVED_FROM_NOBODY: &str = "is believed from nobody, so that every connection would be closed: name the networks \
+    of those who send it in `client_ip.trusted_proxies`";
+
 /// The doors that are open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Listens {
@@ -40,18 +43,25 @@ impl Listen {
         let (tls, proxy_protocol, connections_max, password) = (None, false, None, None);
         Self { address, tls, proxy_protocol, connections_max, password }
     }
+
+    /// Whether the PROXY protocol has to come from somebody who is trusted. Over a Unix socket all are.
+    const fn needs_trust(&self) -> bool {
+        self.proxy_protocol && matches!(self.address, Address::Tcp(_))
+    }
 }
 
 /// Checks where to listen; what is wrong is noted.
-pub(crate) fn listens(
-    text: Option<&text::Listen>,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
-) -> Listens {
-    let Some(text) = text else { return Listens::default() };
+pub(crate) fn listens(file: &text::File, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Listens {
+    let Some(text) = &file.listen else { return Listens::default() };
     let mut door = |name: &str, text: Option<&text::Door>| listen(text?, &spot.of(name), found);
     let (http, grpc) = (door("http", text.http.as_ref()), door("grpc", text.grpc.as_ref()));
     let (resp, proxy) = (door("resp", text.resp.as_ref()), door("proxy", text.proxy.as_ref()));
+    let trusts_nobody = file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty());
+    for (name, listen) in [("http", &http), ("grpc", &grpc), ("resp", &resp), ("proxy", &proxy)] {
+        if trusts_nobody && listen.as_ref().is_some_and(Listen::needs_trust) {
+            found.push(spot.of(name).of("proxy_protocol").problem(BELIEVED_FROM_NOBODY));
+        }
+    }
     for (name, listen) in [("http", &http), ("grpc", &grpc), ("proxy", &proxy)] {
         if listen.as_ref().is_some_and(|listen| listen.password.is_some()) {
             found.push(spot.of(name).problem("has no password: only `resp` has"));

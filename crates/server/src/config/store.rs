@@ -10,7 +10,7 @@ use super::node::Spot;
 use super::problem::Problem;
 use super::secret::{Secret, SecretSource};
 use super::text::{self, StoreOptions};
-use crate::store::{is_redis, unknown};
+use crate::store::{self, is_redis, unknown};
 
 /// A store that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +33,11 @@ impl StoreChoice {
             breaker: Some(BreakerOptions::default()),
             nodes: None,
         }
+    }
+
+    /// Another place, treated the same.
+    pub(crate) fn at(self, url: String) -> Self {
+        Self { url: SecretSource::Given(Secret(url)), ..self }
     }
 }
 
@@ -108,8 +113,8 @@ fn breaker(
 
 /// The URL as stores know it. Nothing of a bad one is repeated: it may hold a password.
 fn url_of(url: &str) -> Result<String, String> {
-    match url.trim() {
-        "memory" | "memory:" => Ok("memory:".to_owned()),
+    match store::plain(url) {
+        url @ "memory:" => Ok(url.to_owned()),
         url if !is_redis(url) => Err(unknown(url)),
         url => can_be_opened(url).map(|()| url.to_owned()),
     }

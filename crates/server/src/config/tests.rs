@@ -472,6 +472,57 @@ headers: { dialect: off }
 }
 
 #[test]
+fn the_proxy_protocol_has_to_come_from_somebody() {
+    let believed_from_nobody = |place: &str| {
+        format!(
+            "f:{place}.proxy_protocol: is believed from nobody, so that every connection would be closed: name the \
+             networks of those who send it in `client_ip.trusted_proxies`"
+        )
+    };
+    let doors = "listen:\n  http: { address: '127.0.0.1:1', proxy_protocol: true }\n  \
+        resp: { proxy_protocol: true, address: '[::1]:2' }\n  \
+        grpc: { address: 'unix:/a', proxy_protocol: true }\n";
+    let expected =
+        [believed_from_nobody("2:51: listen.http"), believed_from_nobody("3:27: listen.resp")];
+    for nobody in ["", "client_ip: { ipv6_prefix: 48 }\n", "client_ip: { trusted_proxies: [] }\n"] {
+        check(&format!("{doors}{nobody}"), &expected.each_ref().map(String::as_str));
+    }
+    check(&format!("{doors}client_ip: {{ trusted_proxies: [10.0.0.0/8] }}\n"), &[]);
+    check(&doors.replace("true", "false"), &[]);
+}
+
+#[test]
+fn no_two_limits_that_move_are_called_the_same() {
+    let policies = |other: &str| {
+        let adaptive = "limit: 5/s, adaptive: { source: cpu }";
+        format!(
+            "policies:\n  plan: {{ all: [{{ name: second, {adaptive} }}] }}\n  '{other}': {{ {adaptive} }}\n"
+        )
+    };
+    check(
+        &policies("plan/second"),
+        &["f:3:18: policies.plan/second: metrics would call two limits `plan/second`: rename one"],
+    );
+    check(&policies("plan/minute"), &[]);
+}
+
+#[test]
+fn a_token_that_would_be_no_use_is_told_where_it_stands() {
+    let (short, unfit) = (
+        "is shorter than 16 bytes: it can be guessed",
+        "has to be of visible ASCII characters, without spaces, to fit into a header",
+    );
+    for (token, why) in [
+        ("short               ", short),
+        ("a s3cret token of ours", unfit),
+        ("s3cret-token-öf-ours", unfit),
+    ] {
+        let text = format!("policies: {{ a: 5/s }}\nadmin: {{ token: '{token}' }}");
+        check(&text, &[&format!("f:2:17: admin.token: {why}")]);
+    }
+}
+
+#[test]
 fn yaml_that_cannot_be_read_is_told_with_its_place() {
     check("a: [1, 2\nb: 3", &["f:2:2: illegal placement of ':' indicator"]);
     check(

@@ -5,7 +5,7 @@
 //!   commands in it.
 //! - [`command`] is the table of commands; [`throttle`] and [`check`] ask the engine, [`greeting`], [`client`] and
 //!   [`about`] are the small talk.
-//! - [`waiting`] keeps answers in order where a store makes them wait; [`out`] is how they are written.
+//! - [`transaction`] keeps commands until `EXEC`; [`waiting`] keeps answers in order where a store makes them wait; [`out`] is how they are written.
 //!
 //! A pipeline is the fast path: one read, all its commands decided where they lie in the buffer, one write. In memory
 //! nothing is allocated for a check.
@@ -26,6 +26,7 @@ mod out;
 mod session;
 mod spare;
 mod throttle;
+mod transaction;
 mod waiting;
 
 use std::sync::Arc;

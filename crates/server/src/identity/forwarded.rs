@@ -26,6 +26,7 @@ static METHOD: [HeaderName; 2] =
 pub(crate) struct Seen<'a> {
     /// The client's address.
     pub(crate) client: IpAddr,
+    /// In upper case: that is how many frameworks read it, whatever was sent.
     pub(crate) method: Cow<'a, str>,
     /// In lower case, without a port; empty if there is none.
     pub(crate) host: String,
@@ -60,7 +61,7 @@ impl<'a> Seen<'a> {
         let uri = told(&URI)?;
         let sent = || request.uri.path_and_query().map_or("/", |both| both.as_str());
         let (path, query) = split(uri.as_deref().unwrap_or_else(sent));
-        let method = told(&METHOD)?.map(|method| method.to_ascii_uppercase());
+        let method = told(&METHOD)?.map(|method| method.to_ascii_uppercase().into());
         let host = last(&headers, &X_FORWARDED_HOST).filter(|_| trusted);
         // Proxies that add to what is there leave what the client wrote before it.
         let host = host.and_then(|all| all.rsplit(',').next().map(|host| host.trim().to_owned()));
@@ -68,7 +69,7 @@ impl<'a> Seen<'a> {
         let host = host.as_deref().or_else(|| request.uri.host()).map(host_name);
         Ok(Self {
             client,
-            method: method.map_or_else(|| request.method.as_str().into(), Cow::Owned),
+            method: method.unwrap_or_else(|| upper_case(request.method.as_str())),
             host: host.unwrap_or_default(),
             path: Path::read(path).map_err(Doubtful::Path)?,
             query: query.to_owned().into(),
@@ -89,7 +90,7 @@ impl<'a> Seen<'a> {
         let host = host.as_deref().or_else(|| request.uri.host()).map(host_name);
         Ok(Self {
             client,
-            method: request.method.as_str().into(),
+            method: upper_case(request.method.as_str()),
             host: host.unwrap_or_default(),
             path: Path::read(request.uri.path()).map_err(Doubtful::Path)?,
             query: request.uri.query().unwrap_or_default().into(),
@@ -132,6 +133,13 @@ fn last(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let line = headers.get_all(name).iter().next_back()?;
     let text = String::from_utf8_lossy(line.as_bytes());
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+pub(super) fn upper_case(method: &str) -> Cow<'_, str> {
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return method.to_ascii_uppercase().into();
+    }
+    method.into()
 }
 
 /// Path and query of what is written as `/path?query`, or as a whole URL.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use axum::http::HeaderMap;
 
-use super::forwarded::{Doubtful, host_name, split};
+use super::forwarded::{Doubtful, host_name, split, upper_case};
 use super::{ClientIp, Path, Seen};
 
 /// What was written down of a request.
@@ -28,7 +28,7 @@ impl<'a> Seen<'a> {
         let (path, query) = split(recorded.target);
         Ok(Self {
             client: recorded.client,
-            method: recorded.method.into(),
+            method: upper_case(recorded.method),
             host: host_name(recorded.host),
             path: Path::read(path).map_err(Doubtful::Path)?,
             query: query.into(),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tidegate::Cidr;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -25,12 +26,25 @@ pub(super) async fn read(
     if let Peer::Ip(ip) = peer
         && !trusted.iter().any(|network| network.contains(ip))
     {
+        warn_of_stranger(ip);
         return Err(bad("the PROXY protocol is not believed from this peer"));
     }
     Ok(match header(stream).await? {
         Source::Proxy => peer,
         Source::Client(ip) => Peer::Ip(ip.to_canonical()),
     })
+}
+
+/// Says once that somebody is turned away for this: who sets a load balancer up would look for the reason in vain, and
+/// who knocks at every port must not fill the log.
+fn warn_of_stranger(peer: IpAddr) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        tracing::warn!(
+            %peer,
+            "connection refused: with `proxy_protocol` only those in client_ip.trusted_proxies may connect"
+        );
+    }
 }
 
 /// Whom a proxy speaks for.

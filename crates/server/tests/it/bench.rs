@@ -475,7 +475,7 @@ fn a_server_of_its_own_opens_no_door_of_the_configuration() {
     let listen = format!(
         "listen:\n  http: {{ address: \"{taken}\", proxy_protocol: true }}\n  proxy: \"{taken}\"\n  \
          resp: {{ address: \"{taken}\", password_file: {} }}\n\
-         proxy: {{ upstream: \"http://127.0.0.1:1\" }}\n",
+         proxy: {{ upstream: \"http://127.0.0.1:1\" }}\nclient_ip: {{ trusted_proxies: [127.0.0.1] }}\n",
         folder.path("password")
     );
     let config = folder.write("tidegate.yaml", listen + CONFIG);

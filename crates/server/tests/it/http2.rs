@@ -131,3 +131,22 @@ fn a_load_balancer_names_the_client() {
     assert_eq!(send("PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n"), "HTTP/1.1 403", "from elsewhere");
     assert_eq!(send(""), "", "without a header there is no connection");
 }
+
+#[test]
+fn who_is_not_believed_to_name_the_client_is_told_of_in_the_log_once() {
+    let folder = Folder::new();
+    let config = format!(
+        "{POLICIES}client_ip: {{ trusted_proxies: [10.0.0.0/8] }}\n\
+         listen: {{ http: {{ address: 127.0.0.1:0, proxy_protocol: true }} }}\n"
+    );
+    let (path, log) = (folder.write("tidegate.yaml", &config), folder.path("log"));
+    let mut server = Server::start_logged(&["serve", "-c", &path], &log);
+    for _ in 0..3 {
+        let closed = server.connect().read(&mut [0]);
+        assert!(!matches!(closed, Ok(1)), "{closed:?}");
+    }
+    assert_eq!(server.stop("TERM").code(), Some(0));
+    let log = std::fs::read_to_string(log).unwrap();
+    let told = log.matches("only those in client_ip.trusted_proxies may connect").count();
+    assert_eq!(told, 1, "{log}");
+}

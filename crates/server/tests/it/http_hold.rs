@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::processes::RedisServer;
 use crate::support::{Folder, Reply, Server};
 
 const REPORT: &str = r#"{"policy":"report","key":"ann"}"#;
@@ -31,6 +32,24 @@ fn places_are_held_until_they_are_given_back() {
         assert_eq!(server.remaining("report", "ann"), 1, "twice is once");
     }
     assert!(permit(&acquire()).is_some());
+}
+
+#[test]
+fn several_places_come_back_together_from_every_store() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let in_redis = format!("store: {{ url: \"{}\", deadline: 10s }}\n", redis.url());
+    for store in ["", &in_redis] {
+        let policies = "policies: { report: { algorithm: concurrency, limit: 5, ttl: 1h } }\n";
+        let server = Server::with_config(&folder, &format!("{store}{policies}"));
+        let three = r#"{"policy":"report","key":"ann","cost":3}"#;
+        let held = server.post("/v1/acquire", three);
+        assert_eq!((held.status, &held.json()["remaining"]), (200, &json!(2)), "{store}");
+        let body = json!({"policy": "report", "key": "ann", "permit": permit(&held).unwrap()});
+        for _ in 0..2 {
+            assert_eq!(server.post("/v1/release", &body.to_string()).status, 200, "{store}");
+            assert_eq!(server.remaining("report", "ann"), 5, "{store}");
+        }
+    }
 }
 
 #[test]

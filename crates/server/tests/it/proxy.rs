@@ -90,7 +90,7 @@ fn headers_between_neighbours_end_here_in_both_directions() {
         let body = head.to_lowercase();
         let answer = format!(
             "HTTP/1.1 200 OK\r\nConnection: X-Secret\r\nX-Secret: s\r\nKeep-Alive: timeout=9\r\n\
-             Proxy-Authenticate: Basic\r\nX-Open: o\r\nContent-Length: {}\r\n\r\n{body}",
+             Proxy-Authenticate: Basic\r\nProxy-Status: app\r\nX-Open: o\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(answer.as_bytes()).unwrap();
@@ -105,13 +105,15 @@ fn headers_between_neighbours_end_here_in_both_directions() {
             ("Keep-Alive", "timeout=5"),
             ("Proxy-Authorization", "Basic eA=="),
             ("Proxy-Connection", "keep-alive"),
+            ("Proxy-Foo", "f"),
+            ("Proxy", "http://evil.example"),
             ("TE", "trailers, deflate"),
             ("Upgrade", "h2c"),
             ("X-Yours", "y"),
         ],
         b"",
     );
-    for gone in ["x-mine", "keep-alive:", "proxy-", "deflate", "upgrade", "connection:"] {
+    for gone in ["x-mine", "keep-alive:", "proxy", "deflate", "upgrade", "connection:"] {
         assert!(!reply.body.contains(gone), "{gone} in {}", reply.body);
     }
     for there in ["x-yours: y", "te: trailers", "via: 1.1 tidegate"] {
@@ -121,6 +123,7 @@ fn headers_between_neighbours_end_here_in_both_directions() {
         assert_eq!(reply.header(gone), None, "{gone}");
     }
     assert_eq!((reply.header("x-open"), reply.header("via")), (Some("o"), Some("1.1 tidegate")));
+    assert_eq!(reply.header("proxy-status"), Some("app"), "that is for the client");
 }
 
 #[test]
@@ -256,6 +259,9 @@ fn routes_decide_by_what_is_passed_on() {
         "http://shop.example/login",
     ] {
         assert_eq!(ask("POST", "shop.example", path, ""), 429, "{path}");
+    }
+    for method in ["post", "Post"] {
+        assert_eq!(ask(method, "shop.example", "/login", ""), 429, "{method}");
     }
     for claim in
         ["X-Forwarded-Uri: /free\r\n", "X-Forwarded-Method: GET\r\n", "X-Forwarded-Host: b\r\n"]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
-use crate::programs::curl;
+use crate::programs::{curl, free_port};
 use crate::proxy_support::{Origin, Proxy};
 use crate::support::Folder;
 
@@ -140,6 +140,25 @@ fn who_loses_the_last_place_while_the_store_is_asked_gets_its_unit_back() {
         assert_eq!((first.join().unwrap(), statuses), (200, [200, 429]));
     });
     assert_eq!(remaining(&proxy, "site"), 98);
+}
+
+#[test]
+fn the_places_of_one_that_cannot_be_connected_to_are_given_back() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let gone = format!("http://127.0.0.1:{}", free_port());
+    let more = site("in_flight: 1").replace("PRIORITY", "");
+    let upstreams = format!("[{gone}, {}]", origin.url());
+    let proxy = Proxy::start(&folder, &upstreams, ", balance: round-robin", &more);
+    for number in 0..10 {
+        assert_eq!(proxy.server.get("/").status, 200, "{number}");
+    }
+    assert_eq!((origin.requests(), shed(&proxy)), (10, Some(0.0)));
+    let under_way =
+        |name: &str| proxy.metric(&format!(r#"tidegate_upstream_under_way{{upstream="{name}"}}"#));
+    wait_until("nothing is under way", DEADLINE, || {
+        [under_way(&gone), under_way(&origin.url())] == [Some(0.0); 2]
+    });
+    assert_eq!(remaining(&proxy, "site"), 90, "each was charged once");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Those behind the proxy: several, unwell, over TLS, on a socket; and the end of the proxy itself.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use socket2::{Domain, Socket, Type};
 
 use crate::drain::{Target, ends_without_a_failure};
 use crate::processes::wait_until;
@@ -36,20 +38,25 @@ fn several_share_the_load() {
 }
 
 #[test]
-fn one_that_is_gone_is_left_alone_and_comes_back() {
+fn one_that_is_gone_is_missed_by_nobody_and_comes_back() {
     let (folder, here, port) = (Folder::new(), Origin::mirror(), free_port());
     let upstreams = format!("[http://127.0.0.1:{port}, {}]", here.url());
     let proxy = Proxy::start(&folder, &upstreams, ", balance: round-robin", "");
     let gone = format!(r#"tidegate_upstream_up{{upstream="http://127.0.0.1:{port}"}}"#);
     assert_eq!(proxy.metric(&gone), Some(1.0));
-    let mut failed = 0;
+    let mut sent = 0;
     wait_until("it was given up", DEADLINE, || {
-        let status = proxy.server.get("/").status;
-        assert!([200, 502].contains(&status));
-        failed += usize::from(status == 502);
+        assert_eq!(proxy.server.get("/").status, 200);
+        sent += 1;
         proxy.metric(&gone) == Some(0.0)
     });
-    assert_eq!(failed, 3, "nothing is sent to another by itself, and no more than needed fail");
+    assert_eq!(here.requests(), sent, "who is not connected to is sent nothing");
+    let missed = format!(
+        r#"tidegate_upstream_requests_total{{upstream="http://127.0.0.1:{port}",status="unreached"}}"#
+    );
+    assert_eq!(proxy.metric(&missed), Some(3.0), "no more than needed are tried");
+    let counted = proxy.metric(r#"request_count_by_url{url="/"}"#);
+    assert_eq!(counted, Some(f64::from(u32::try_from(sent).unwrap())), "each is one request");
     let back = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = back.accept().unwrap();
@@ -59,6 +66,54 @@ fn one_that_is_gone_is_left_alone_and_comes_back() {
     wait_until("it is back", DEADLINE, || proxy.server.get("/").body == "back");
     server.join().unwrap();
     assert_eq!(proxy.metric(&gone), Some(1.0));
+}
+
+#[test]
+fn one_that_takes_no_connections_is_missed_by_nobody() {
+    let (folder, here) = (Folder::new(), Origin::mirror());
+    let (silent, _queue) = full();
+    let upstreams = format!("[http://{silent}, {}]", here.url());
+    let options = ", balance: round-robin, connect_timeout: 2s, host: upstream";
+    let proxy = Proxy::start(&folder, &upstreams, options, "");
+    for number in 0..2 {
+        let told = proxy.mirrored("POST", "/", &[], b"a body");
+        assert_eq!(told["body"], "a body", "{number}");
+        assert_eq!(received(&told, "host"), [here.addr.to_string()], "{number}");
+    }
+}
+
+/// A place whose connections are queued, and whose queue is full; for as long as the queue is held.
+fn full() -> (SocketAddr, Vec<Socket>) {
+    let open = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let listener = open();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut queue = vec![listener];
+    for _ in 0..4 {
+        let socket = open();
+        socket.set_nonblocking(true).unwrap();
+        // Under way is all that it gets to be.
+        let _ = socket.connect(&addr);
+        queue.push(socket);
+    }
+    (addr.as_socket().unwrap(), queue)
+}
+
+#[test]
+fn if_nobody_can_be_connected_to_the_client_is_told() {
+    let folder = Folder::new();
+    let upstreams = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
+    let proxy = Proxy::start(&folder, &format!("[{}]", upstreams.join(", ")), "", "");
+    for number in 1..=3 {
+        assert_eq!(proxy.server.get("/").status, 502);
+        for upstream in &upstreams {
+            let missed = format!(
+                r#"tidegate_upstream_requests_total{{upstream="{upstream}",status="unreached"}}"#
+            );
+            assert_eq!(proxy.metric(&missed), Some(f64::from(number)), "each was tried once");
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! A new configuration while the server serves.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::processes::{DEADLINE, wait_until};
+use crate::processes::{DEADLINE, wait_for, wait_until};
 use crate::support::{Folder, Server, run};
 
 fn start(file: &str) -> Server {
@@ -161,4 +162,21 @@ fn a_bad_file_keeps_it_from_starting() {
         assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
         assert!(said.stderr.contains(&format!("{file}:1:18: policies.api")), "{}", said.stderr);
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_to_its_end_keeps_nobody_from_stopping() {
+    /// Not to wait for a reader, but to be told that there is none.
+    const NONBLOCK: i32 = 0o4000;
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day }\ndrain: 0s\n");
+    let mut server = start(&file);
+    fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    // Held open and silent, as a file system that hangs.
+    let held = wait_for("the file is read again", DEADLINE, || {
+        fs::OpenOptions::new().write(true).custom_flags(NONBLOCK).open(&file).ok()
+    });
+    assert_eq!(server.stop("TERM").code(), Some(0));
+    drop(held);
 }

@@ -115,11 +115,11 @@ fn small_talk_is_answered() {
         ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         ("CONFIG GET appendonly nothing", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"),
         ("CONFIG GET requirepass", "*0\r\n"),
-        ("COMMAND COUNT", ":16\r\n"),
+        ("COMMAND COUNT", ":19\r\n"),
         ("COMMAND DOCS", "*0\r\n"),
         (
             "COMMAND INFO cl.throttle frob",
-            "*2\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*1\r\n+write\r\n:1\r\n:1\r\n:1\r\n$-1\r\n",
+            "*2\r\n*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*1\r\n+write\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",
         ),
         ("AUTH default anything", "+OK\r\n"),
         ("HELLO 4", "-NOPROTO unsupported protocol version\r\n"),
@@ -214,7 +214,14 @@ fn without_the_password_nothing_is_told() {
 
 #[test]
 fn others_are_not_let_in_by_this_door_either() {
-    let said = crate::support::run(&["serve", "--listen", "127.0.0.1:0", "--resp", "0.0.0.0:0"]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains("will not listen on 0.0.0.0:0"), "{}", said.stderr);
+    for (door, remedy) in [
+        ("--resp", "`listen.resp.tls` and `listen.resp.password_file`"),
+        ("--grpc", "`listen.grpc.tls` with its `client_ca`"),
+    ] {
+        let said = crate::support::run(&["serve", "--listen", "127.0.0.1:0", door, "0.0.0.0:0"]);
+        assert_eq!(said.code, Some(1));
+        for part in ["will not listen on 0.0.0.0:0", remedy] {
+            assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        }
+    }
 }

@@ -6,10 +6,12 @@ use crate::programs::{installed, node, output, root};
 use crate::resp_support::start;
 
 /// What every client of the same conversation is told.
-const TOLD: [&str; 5] = [
+const TOLD: [&str; 7] = [
     r#""PONG""#,
     "[0,3,2,-1,3600]",
     "[4,3,2]",
+    "[1,0,0]",
+    "-5",
     r#""ERR unknown command 'FROB'; COMMAND LIST tells those there are""#,
     r#""OK""#,
 ];
@@ -93,6 +95,10 @@ async fn a_rust_client_gets_its_answers() {
         }
         let fives: Vec<[i64; 5]> = burst.query_async(&mut connection).await.unwrap();
         assert_eq!(fives.map_left(), [1, 0, 0]);
+        let mut transaction = redis::pipe();
+        transaction.atomic().add_command(throttle(-2)).add_command(throttle(1));
+        let fives: Vec<[i64; 5]> = transaction.query_async(&mut connection).await.unwrap();
+        assert_eq!(fives.map_left(), [2, 1]);
         let error = redis::cmd("FROB").query_async::<()>(&mut connection).await.unwrap_err();
         assert!(error.to_string().contains("unknown command 'FROB'"), "{error}");
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 
 use crate::support::{Folder, Server, run};
 
@@ -13,6 +14,21 @@ fn it_says_where_it_is_and_how_to_ask() {
         let curl =
             format!(r#"curl -s {}/v1/check -d '{{"policy":"api","key":"user-42"}}'"#, server.url());
         assert!(server.welcome.contains(&curl), "{}", server.welcome);
+    }
+}
+
+#[test]
+fn what_it_says_to_try_can_be_tried() {
+    let folder = Folder::new();
+    for (policies, tried) in
+        [("client_ip: {}", "/v1/policies"), ("policies: { web: 5/min }", r#"{"policy":"web","#)]
+    {
+        let path = folder.write("tidegate.yaml", policies);
+        let server = Server::start_with(&["serve", "-c", &path, "--listen", "127.0.0.1:0"]);
+        let line = server.welcome.lines().find_map(|line| line.strip_prefix("try it:  ")).unwrap();
+        assert!(line.contains(tried), "{line}");
+        let said = Command::new("sh").args(["-c", &line.replace("-s", "-sf")]).output().unwrap();
+        assert!(said.status.success(), "{line}");
     }
 }
 
@@ -116,4 +132,25 @@ fn a_path_that_is_taken_is_named() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
     assert!(said.stderr.contains("or a file that is no socket"), "{}", said.stderr);
     assert_eq!(std::fs::read(folder.path("notes.txt")).unwrap(), b"not a socket");
+}
+
+#[test]
+fn a_store_is_the_same_wherever_it_is_named() {
+    let folder = Folder::new();
+    let policies = "policies: { api: 5/h }\n";
+    let bare = folder.write("bare.yaml", policies);
+    for (index, url) in
+        ["memory", "memory:", " memory ", " redis://127.0.0.1:1 \n"].iter().enumerate()
+    {
+        let named = folder.write(&format!("{index}.url"), url);
+        let named = format!("store: {{ url_file: '{named}' }}\n{policies}");
+        let named = folder.write(&format!("{index}.yaml"), named);
+        for args in [&["-c", &bare, "--store", url][..], &["-c", &named]] {
+            let server =
+                Server::start_with(&[&["serve", "--listen", "127.0.0.1:0"][..], args].concat());
+            let store = server.get("/v1/status").json()["store"].clone();
+            let expected = if url.contains("redis") { "redis" } else { "memory" };
+            assert_eq!(store, expected, "{args:?}");
+        }
+    }
 }

@@ -217,3 +217,40 @@ fn a_door_that_knows_its_clients_lets_nobody_else_in() {
         "{said:?}"
     );
 }
+
+#[test]
+fn a_reload_does_not_take_the_token_from_a_door_that_others_can_reach() {
+    let (folder, authority) = (Folder::new(), Authority::new("authority"));
+    let [cert, key] = authority.sign(&folder, "server", "first");
+    let ca = folder.write("ca.pem", authority.0.pem());
+    let port = free_port();
+    let write = |limit: &str, admin: &str| {
+        let tls = format!("tls: {{ cert: {cert}, key: {key} }}");
+        let listen = format!("listen: {{ http: {{ address: 0.0.0.0:{port}, {tls} }} }}");
+        folder.write(
+            "tidegate.yaml",
+            format!("policies: {{ api: {limit} }}\n{listen}\ndrain: 0s\n{admin}"),
+        )
+    };
+    let token = |last: &str| format!("admin: {{ token: s3cret-token-of-{last} }}\n");
+    let path = write("3/day", &token("ours"));
+    let _program = Program::start(&mut tidegate(&["serve", "-c", &path]), &folder);
+    wait_for_port(port);
+    let limit = || {
+        let url = format!("https://localhost:{port}/v1/policies");
+        let said = curl(&["--cacert", &ca, &url]);
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()["api"]["limit"].clone()
+    };
+    assert_eq!(limit(), 3);
+    write("4/day", "");
+    let said = |part: &str| fs::read_to_string(folder.path("program.log")).unwrap().contains(part);
+    wait_until("the file is refused", DEADLINE, || {
+        said(&format!("will not listen on 0.0.0.0:{port}: others could reach it"))
+            && said("there is no authentication")
+            && said("the old configuration stays in force")
+    });
+    assert_eq!(limit(), 3);
+    // Another token is as good as the first.
+    write("5/day", &token("theirs"));
+    wait_until("the next one is taken", DEADLINE, || limit() == 5);
+}

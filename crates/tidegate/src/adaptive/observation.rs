@@ -6,7 +6,9 @@ use tidegate_core::adaptive::{Place, Ticket};
 use super::{Target, steady};
 
 /// A request under way to a [`Target`]. It counts as long as this lives: one that is dropped, by a cancel or a panic, has
-/// ended too, and after a panic it was not well.
+/// ended too, and after a panic it was not well. One that was given up is noted with the time it had: those who leave
+/// because it takes too long are often all that tells of an overload. Whether it would have gone well nobody knows, so
+/// whoever has a timeout says `done(false)`.
 ///
 /// ```
 /// use tidegate::adaptive::{Adaptive, Observation};

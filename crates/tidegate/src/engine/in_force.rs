@@ -54,6 +54,10 @@ impl InForce {
         if parts.iter().all(Option::is_none) { Self::Whole } else { Self::Some(parts) }
     }
 
+    pub(super) const fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole)
+    }
+
     fn part(&self, index: usize) -> Option<&Part> {
         match self {
             Self::Whole => None,

@@ -101,7 +101,7 @@ impl<C: Clock + 'static> Engine<C> {
 
 impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     /// Gives a key something else than the policy: `allow`, `block`, or a limit as text, for some time or for ever. Such a
-    /// limit counts as the policy does unless it names an algorithm, see [`Limit::with_numbers`], and then what the key
+    /// limit [counts as the policy does](crate::Limit::with_numbers) unless it names an algorithm, and then what the key
     /// has used stays used. A key with a prefix, like `10.0.0.0/8`, speaks for all keys that are addresses or networks in
     /// it. When this is done, it holds here; elsewhere after the next refresh.
     ///

@@ -63,12 +63,10 @@ impl<C: Clock + 'static> Engine<C> {
         }
         let keys = &keys[..members.len().min(Ask::MAX_LIMITS)];
         let (cost, now) = (check.cost, self.shared.clock.now());
-        let own_limits = (0..members.len()).map(|index| limits.limit_of(index));
-        let store = self.shared.stores.of(policy).asked_by(policy);
-        let reply = limits.with(keys, own_limits, |limits| {
-            store.answer(&Ask { mode: *mode, limits, cost, op }, now)
-        });
-        let Some(reply) = reply else {
+        if op == Op::Refund && !limits.in_force.is_whole() {
+            return self.refund_whole(limits, keys, cost, now);
+        }
+        let Some(reply) = self.put(&limits, keys, cost, op, now) else {
             return Reply::ready(Err(CheckError::UnknownPolicy(name.to_owned())));
         };
         match reply.split() {
@@ -85,6 +83,21 @@ impl<C: Clock + 'static> Engine<C> {
                 })
             }
         }
+    }
+
+    /// Puts a question to the store; `None` where there is no limit to ask about.
+    pub(super) fn put(
+        &self,
+        limits: &Limits<'_>,
+        keys: &[impl AsRef<[u8]>],
+        cost: u64,
+        op: Op,
+        now: Timestamp,
+    ) -> Option<Reply<'static, Settled, StoreError>> {
+        let store = self.shared.stores.of(limits.policy).asked_by(limits.policy);
+        let (mode, all) = (limits.mode, 0..limits.members.len());
+        let own_limits = all.map(|index| limits.limit_of(index));
+        limits.with(keys, own_limits, |limits| store.answer(&Ask { mode, limits, cost, op }, now))
     }
 
     /// What the policy says when the store does not. Only a check can be stood in for: a reset or a refund that

@@ -102,6 +102,14 @@ pub enum Op {
     /// Decide, and spend nothing.
     Peek,
     /// Give back up to the cost, and answer what is left.
+    ///
+    /// By GCRA and the token bucket a unit is a span of time, and the one that comes back is a unit of the limit that is
+    /// asked with. So an [engine](crate::Engine) asks with the whole limit while less of it is in force, and a fall and a
+    /// rise create nothing; if the limit itself was changed in between, as by an override, what comes back may be more
+    /// than was spent, or less.
+    ///
+    /// It goes to every limit of the ask. Under [`Mode::Any`] that includes those that refused and were not charged: which
+    /// they were nobody keeps, so that what they have used for other checks comes back, too.
     Refund,
     /// Forget what was spent, and answer what is left.
     Reset,

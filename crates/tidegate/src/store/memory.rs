@@ -59,8 +59,8 @@ const MIN_PAUSES: u32 = 32;
 /// Lines swept for a new key when the table cannot grow any more.
 const AT_THE_CAP_LINES: u64 = 16;
 
-/// Lines, and wide states, looked at to make room for one: enough that a spent key is only given up where almost
-/// all are spent.
+/// Lines, and wide states, looked at together to make room for one, and at most eight times as many: enough that a
+/// spent key is only given up where almost all are spent.
 const ROOM_LINES: u64 = 64;
 const ROOM_STATES: u64 = 128;
 

@@ -113,7 +113,7 @@ pub struct RedisOptions {
     pub key_prefix: String,
     /// The key of the hash of identifiers that are long or no plain text; the same on every node.
     pub hash_key: [u8; 16],
-    /// How long a decision may take.
+    /// How long a decision may take; 20 ms. Taken as 1 ms at least and a minute at most.
     pub deadline: Duration,
     /// Goes by the asker's time instead of Redis': for replays and tests only, since the clocks of a fleet differ.
     pub replays: bool,

@@ -411,6 +411,23 @@ async fn it_ticks_by_itself_until_it_is_dropped() {
     assert_eq!(effective.units(), Some(7), "nobody ticks any more");
 }
 
+#[test]
+fn it_can_be_started_again_when_its_runtime_has_ended() {
+    let adaptive = Adaptive::default();
+    adaptive.govern("p", 100, by_pressure(&adaptive)).unwrap();
+    for runtimes in 1..=3 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            assert!(adaptive.start() && !adaptive.start(), "runtime {runtimes}");
+            let (start, ticks) = (tokio::time::Instant::now(), adaptive.status()[0].output.version);
+            while adaptive.status()[0].output.version == ticks {
+                assert!(start.elapsed() < DEADLINE);
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+}
+
 #[tokio::test]
 async fn targets_are_bounded() {
     let (adaptive, clock) = adaptive();

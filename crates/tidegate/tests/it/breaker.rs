@@ -47,6 +47,26 @@ async fn after_five_failures_the_store_is_left_alone_and_nobody_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn options_without_a_sense_are_taken_as_the_next_that_have_one() {
+    let (store, defaults) = (Scripted::new(Way::AtOnce), BreakerOptions::default());
+    for options in [
+        BreakerOptions { failures: 0, ..defaults.clone() },
+        BreakerOptions { failures: 0, window: Duration::MAX, ..defaults.clone() },
+        BreakerOptions { failures: 0, window: Duration::ZERO, ..defaults },
+    ] {
+        let breaker = Breaker::around(store.clone(), options);
+        for _ in 0..100 {
+            assert_eq!(trouble(take(&breaker).now()), None);
+        }
+        assert_eq!(breaker.state(), BreakerState::Closed, "what went well opens nothing");
+        store.behave(Way::Fails(Trouble::Unreachable));
+        assert_eq!(trouble(take(&breaker).now()), Some(Trouble::Unreachable));
+        assert_eq!(breaker.state(), BreakerState::Open);
+        store.behave(Way::AtOnce);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_what_speaks_of_the_stores_health_counts() {
     for (said, opens) in [
         (Trouble::Timeout, true),

@@ -250,3 +250,50 @@ fn a_minute_of_changes_admits_no_more_than_the_whole_limit() {
     }
     assert!((115..=120).contains(&admitted), "{admitted}");
 }
+
+/// A unit of a lower rate is a longer time, and would be many of the whole one.
+#[test]
+fn a_refund_while_less_is_in_force_creates_nothing() {
+    for text in [
+        "100/min",
+        "token-bucket 100/min capacity 100",
+        "7919/h burst 100",
+        "fixed-window 100/min",
+        "sliding-window 100/min",
+        "sliding-log 100/min",
+    ] {
+        let (policy, effective) = moving(text);
+        let engine = builder().policy("p", policy).build().unwrap();
+        assert_eq!(take(&engine, "k", 100), (true, 100, 0), "{text}");
+        effective.set(1);
+        let refund = Check { policy: "p", key: Key::One(b"k"), cost: 2 };
+        let answer = engine.ask(&refund, Op::Refund).now().unwrap();
+        assert_eq!((answer.decision.limit(), answer.decision.remaining()), (1, 0), "{text}");
+        effective.clear();
+        assert_eq!(take(&engine, "k", 0), (true, 100, 2), "{text}");
+
+        let limiter = tidegate::Limiter::builder(text).clock(ManualClock::default());
+        let (limiter, effective) = (limiter.build().unwrap(), Effective::default());
+        assert!(limiter.follow(&effective) && limiter.check_n("k", 100).allowed());
+        effective.set(1);
+        let answer = limiter.refund("k", 2);
+        assert_eq!((answer.limit(), answer.remaining()), (1, 0), "{text}");
+        effective.clear();
+        assert_eq!(limiter.peek("k", 0).remaining(), 2, "{text}");
+    }
+}
+
+#[test]
+fn a_refund_gives_each_limit_its_own_units_whichever_of_them_moves() {
+    let effective = Effective::default();
+    let policy = Policy::all().limit("minute", "100/min").limit("day", "fixed-window 500/day");
+    let policy = policy.adaptive("minute", &effective);
+    let engine = builder().policy("p", policy).build().unwrap();
+    assert_eq!(take(&engine, "k", 100), (true, 100, 0));
+    effective.set(1);
+    let refund = Check { policy: "p", key: Key::One(b"k"), cost: 3 };
+    let answer = engine.ask(&refund, Op::Refund).now().unwrap();
+    assert_eq!((answer.binding, answer.decision.limit()), ("minute", 1));
+    effective.clear();
+    assert_eq!(take(&engine, "k", 3), (true, 100, 0));
+}

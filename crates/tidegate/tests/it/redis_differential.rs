@@ -96,6 +96,8 @@ struct Pair {
     memory: MemoryStore,
     cases: u64,
     decisions: u64,
+    /// Permits of more than one place that were given back.
+    released: u64,
 }
 
 impl Pair {
@@ -104,7 +106,7 @@ impl Pair {
         let deadline = Duration::from_secs(30);
         let options = RedisOptions { replays: true, deadline, ..RedisOptions::new(url) };
         let redis = runtime.block_on(async { RedisStore::new(options) }).unwrap();
-        Self { runtime, redis, memory: MemoryStore::default(), cases: 0, decisions: 0 }
+        Self { runtime, redis, memory: MemoryStore::default(), cases: 0, decisions: 0, released: 0 }
     }
 
     fn answer(&mut self, ask: &Ask<'_>, now: Timestamp) -> (Settled, Settled) {
@@ -128,7 +130,7 @@ impl Pair {
         let names = (0..limits.len()).map(|index| index.to_string());
         let scopes: Vec<Scope> = names.map(|name| Scope::named(&policy, &name)).collect();
         let mut now_us = 1_700_000_000_000_000_i64;
-        let mut permits: Vec<(u8, usize, u64)> = Vec::new();
+        let mut permits: Vec<(u8, usize, u64, u64)> = Vec::new();
         for (number, step) in steps.iter().enumerate() {
             now_us += step.advance_us;
             let now = Timestamp::from_micros(now_us.cast_unsigned());
@@ -147,15 +149,13 @@ impl Pair {
                 (7, Some(Some(back))) => Op::GiveBack(*back),
                 _ => [Op::Take, Op::Peek, Op::Refund, Op::Reset][usize::from(step.op % 4)],
             };
-            let ask = match permits.pop().filter(|_| step.op == 4) {
-                Some((key, index, permit_id)) if key == step.key => {
+            let ask = match permits.pop_if(|_| step.op >= 4) {
+                Some((key, index, permit_id, cost)) if key == step.key => {
+                    self.released += u64::from(cost > 1);
                     let op = Op::Release { permit_id };
-                    Ask { mode, limits: &keyed[index..=index], cost: 1, op }
+                    Ask { mode, limits: &keyed[index..=index], cost, op }
                 }
-                _ => {
-                    // Only permits of one place are given back: their cost is not remembered here.
-                    Ask { mode, limits: &keyed, cost: step.cost, op }
-                }
+                _ => Ask { mode, limits: &keyed, cost: step.cost, op },
             };
             let (memory, redis) = self.answer(&ask, now);
             assert_eq!(redis, memory, "step {number} of {limits:?} {mode:?}\n{steps:#?}");
@@ -164,8 +164,8 @@ impl Pair {
                 let units = grant.units.div_ceil(2);
                 *leased = grant.granted_at.map(|granted_at| Return { units, granted_at, age });
             }
-            let single = memory.permits.iter().filter(|_| ask.cost == 1);
-            permits.extend(single.map(|(index, id)| (step.key, *index, *id)));
+            let granted = memory.permits.iter();
+            permits.extend(granted.map(|(index, id)| (step.key, *index, *id, ask.cost)));
         }
     }
 
@@ -354,6 +354,8 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
             Ok(())
         })
         .unwrap();
+    let released = pair.borrow().released;
+    assert!(released > 20, "only {released} permits of several places were given back");
     let shaped = (prop::sample::select(&SHAPERS[..]), steps());
     runner(500)
         .run(&shaped, |(versions, steps)| {

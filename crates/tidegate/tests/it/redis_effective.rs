@@ -82,6 +82,24 @@ async fn going_up_and_down_creates_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refund_while_less_is_in_force_creates_nothing() {
+    let server = RedisServer::start();
+    for limit in LIMITS {
+        let effective = Effective::default();
+        let policy = Policy::all().limit("", limit).adaptive("", &effective);
+        let engine = Engine::builder().store(store(server.url(), PATIENT)).policy(limit, policy);
+        let engine = engine.build().unwrap();
+        assert_eq!(admitted(&engine, limit).await, 100, "{limit}");
+        effective.set(1);
+        let refund = Check { policy: limit, key: Key::One(b"k"), cost: 2 };
+        let answer = engine.ask(&refund, Op::Refund).await.unwrap();
+        assert_eq!((answer.decision.limit(), answer.decision.remaining()), (1, 0), "{limit}");
+        effective.clear();
+        assert_eq!(admitted(&engine, limit).await, 2, "{limit}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn leased_units_are_bounded_by_what_is_in_force() {
     let server = RedisServer::start();
     let effective = Effective::default();

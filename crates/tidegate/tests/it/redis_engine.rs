@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::{
     BreakerOptions, BreakerState, Check, Engine, Key, ManualClock, OnStoreError, Op, Policy,
-    RedisOptions, RedisStore, Source, Timestamp,
+    RedisOptions, RedisStore, Source, Store, Timestamp,
 };
 use tokio::time::Instant;
 
@@ -225,5 +225,45 @@ async fn a_policy_has_a_deadline_of_its_own_over_the_same_connection() {
         assert!(start.elapsed() < SOON, "{hasty} took {:?}", start.elapsed());
         server.resume();
         assert_eq!(waiting.await.unwrap().source, Source::Store, "{patient} had time to wait");
+    }
+}
+
+#[tokio::test]
+async fn a_permit_gives_all_its_places_back() {
+    let server = RedisServer::start();
+    let store = crate::redis_support::store(server.url(), DEADLINE);
+    let engine = Engine::builder().store(store).policy("export", "concurrency 5 lease 1h");
+    let engine = engine.build().unwrap();
+    for cost in 1..=3 {
+        let check = Check { policy: "export", key: Key::One(b"user-42"), cost };
+        let left = async || {
+            let peek = engine.ask(&Check { cost: 0, ..check }, Op::Peek).await;
+            peek.unwrap().decision.remaining()
+        };
+        let held = engine.acquire_for(&check).await.unwrap();
+        assert_eq!(left().await, 5 - cost);
+        drop(held); // sent at once, and so before the next question
+        assert_eq!(left().await, 5, "dropped, of {cost}");
+        let id = engine.acquire_for(&check).await.unwrap().permit.unwrap().into_id();
+        assert_eq!(left().await, 5 - cost);
+        // What is written down knows by itself how many places it is for.
+        let (id, check) = (id.to_string().parse().unwrap(), Check { cost: 1, ..check });
+        for _ in 0..2 {
+            engine.release(&check, &id).await.unwrap();
+            assert_eq!(left().await, 5, "released, of {cost}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_deadline_is_too_long_to_be_kept() {
+    let server = RedisServer::start();
+    let breaker = Some(BreakerOptions { window: Duration::MAX, ..BreakerOptions::default() });
+    let options =
+        RedisOptions { deadline: Duration::MAX, breaker, ..RedisOptions::new(server.url()) };
+    let store = Arc::new(RedisStore::new(options).unwrap());
+    for store in [store.clone(), store.within(Duration::MAX).unwrap()] as [Arc<dyn Store>; 2] {
+        let engine = Engine::builder().store(store).policy("p", "5/h").build().unwrap();
+        assert_eq!(engine.check("p", "k").await.unwrap().source, Source::Store);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::{Clock, Limiter, NeverReady, Shaper, Timestamp};
+use tidegate::{Clock, Effective, Limiter, NeverReady, Shaper, Timestamp};
 use tokio::time::{Instant, timeout};
 
 /// Tokio's time, which stands still while anything can run.
@@ -70,6 +70,24 @@ async fn a_cancelled_wait_has_spent_nothing() {
 async fn what_could_never_be_ready_is_an_error_at_once() {
     let limiter = limiter("1/s burst 5");
     assert_eq!(limiter.until_ready_n("k", 6).await, Err(NeverReady { cost: 6, limit: 5 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_passing_reduction_is_waited_out() {
+    let (limiter, effective) = (limiter("100/s burst 20"), Effective::default());
+    assert!(limiter.follow(&effective));
+    effective.set(10);
+    let start = Instant::now();
+    assert_eq!(limiter.until_ready_n("k", 21).await, Err(NeverReady { cost: 21, limit: 20 }));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    let recovers = async {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        effective.clear();
+    };
+    let (ready, ()) = tokio::join!(limiter.until_ready_n("k", 20), recovers);
+    assert!(ready.unwrap().allowed());
+    let waited = start.elapsed();
+    assert!((Duration::from_millis(2500)..Duration::from_secs(4)).contains(&waited), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

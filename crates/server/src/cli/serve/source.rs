@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Args;
-use crate::config::{Config, Listen, Listens, SecretSource, StoreChoice};
+use crate::config::{Config, Listen, Listens, SecretSource};
 use crate::demo;
 use crate::reload::Source;
 
@@ -58,8 +58,32 @@ fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
         (_, None) => {}
     }
     if let Some(url) = &args.store {
-        config.store = StoreChoice::by_url(url.clone());
+        config.store = config.store.at(url.clone());
     }
     config.rls = args.envoy.rls(config.rls.manner)?.into();
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Typed {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_store_that_is_typed_is_treated_as_the_file_says() {
+        let written = |url| {
+            let store = format!("{{ url: '{url}', deadline: 70ms, breaker: false, nodes: 7 }}");
+            Config::parse(&format!("store: {store}\npolicies: {{ a: 5/s }}"), &|_| None).unwrap()
+        };
+        let typed = Typed::parse_from(["serve", "--store", "redis://typed:1"]);
+        let config = with_typed(written("redis://written:1"), &typed.args).unwrap();
+        assert_eq!(config.store, written("redis://typed:1").store);
+    }
 }

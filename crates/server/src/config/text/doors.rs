@@ -58,7 +58,8 @@ pub(crate) struct ClientIp {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Admin {
-    /// The bearer token of such calls, at least 16 bytes. Default: they are answered on this machine only.
+    /// The bearer token of such calls: at least 16 visible ASCII characters, without spaces. Default: they are answered
+    /// on this machine only.
     pub(crate) token: Option<Secret>,
     /// A file that holds the token. Instead of `token`.
     #[schemars(example = "/run/secrets/tidegate-admin")]

@@ -24,6 +24,9 @@ const OF_PROXIES: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
+/// The fewest that nobody guesses.
+const TOKEN_BYTES_MIN: usize = 16;
+
 /// Who may make such calls.
 #[derive(Clone, Default)]
 pub(crate) struct Admin {
@@ -31,11 +34,16 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Whoever has the token, from anywhere.
+    /// Whoever has the token, from anywhere. An error is what is wrong with it, and nothing of it.
     pub(crate) fn with_token(token: &str) -> Result<Self, &'static str> {
         let token = token.trim();
-        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("expected a token of visible ASCII characters, without spaces");
+        if token.len() < TOKEN_BYTES_MIN {
+            return Err("is shorter than 16 bytes: it can be guessed");
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(
+                "has to be of visible ASCII characters, without spaces, to fit into a header",
+            );
         }
         Ok(Self { token: Some(token.as_bytes().into()) })
     }
@@ -142,12 +150,18 @@ mod tests {
 
     #[test]
     fn with_a_token_only_who_has_it_may_call() {
-        let admin = Admin::with_token("s3cret-token").unwrap();
+        let admin = Admin::with_token("s3cret-token-of-ours").unwrap();
         let check = |peer, header, allowed| check(&admin, peer, header, allowed);
         check("127.0.0.1", None, false);
-        check("192.0.2.7", Some((AUTHORIZATION, "Bearer s3cret-token")), true);
-        check("192.0.2.7", Some((AUTHORIZATION, "bearer  s3cret-token ")), true);
-        for wrong in ["Bearer s3cret-tokem", "Bearer s3cret", "Bearer", "s3cret-token", "Basic x"] {
+        check("192.0.2.7", Some((AUTHORIZATION, "Bearer s3cret-token-of-ours")), true);
+        check("192.0.2.7", Some((AUTHORIZATION, "bearer  s3cret-token-of-ours ")), true);
+        for wrong in [
+            "Bearer s3cret-token-of-ourz",
+            "Bearer s3cret",
+            "Bearer",
+            "s3cret-token-of-ours",
+            "Basic x",
+        ] {
             check("127.0.0.1", Some((AUTHORIZATION, wrong)), false);
         }
         assert!(!format!("{admin:?}").contains("s3cret"));
@@ -155,9 +169,19 @@ mod tests {
 
     #[test]
     fn a_token_can_be_sent_in_a_header() {
-        for bad in ["", " ", "a b", "ä", "a\nb"] {
+        for bad in [
+            "",
+            " ",
+            "a",
+            "a s3cret-token-of-ours",
+            "s3cret-token-öf-ours",
+            "s3cret-token\nof-ours",
+        ] {
             assert!(Admin::with_token(bad).is_err(), "{bad}");
         }
-        assert!(Admin::with_token("abc\n").is_ok(), "the end of a file's line is no part of it");
+        let line = "s3cret-token-of-ours\n";
+        assert!(Admin::with_token(line).is_ok(), "the end of a file's line is no part of it");
+        let padded = format!("short{}", " ".repeat(TOKEN_BYTES_MIN));
+        assert!(Admin::with_token(&padded).is_err(), "nor do spaces make it longer");
     }
 }

@@ -7,9 +7,6 @@ use crate::config::{DoorRules, SecretSource};
 use crate::doors::forward_auth::Routes;
 use crate::identity::ClientIp;
 
-/// Shorter tokens can be guessed.
-pub(crate) const TOKEN_BYTES_MIN: usize = 16;
-
 /// All of it, checked. By default nobody is trusted, nothing is routed, and only this machine may administer.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Settings {
@@ -26,19 +23,17 @@ pub(crate) struct Settings {
 impl Settings {
     /// What a configuration says. The token is read now, so that a file that is missing is noticed.
     pub(crate) fn of(rules: &DoorRules) -> Result<Self, String> {
-        let token = rules.admin_token.as_ref().map(SecretSource::read).transpose();
-        let token = token.map_err(|why| format!("admin.token_file: {why}"))?;
-        if token.as_ref().is_some_and(|token| token.0.trim().len() < TOKEN_BYTES_MIN) {
-            return Err(format!(
-                "admin: the token is shorter than {TOKEN_BYTES_MIN} bytes: it can be guessed"
-            ));
-        }
-        let admin = token.map_or(Ok(Admin::default()), |token| Admin::with_token(&token.0));
+        let admin = rules.admin_token.as_ref().map_or(Ok(Admin::default()), admin);
         Ok(Self {
             client_ip: rules.client_ip.clone(),
             routes: Routes::new(rules.routes.clone(), rules.policy_keys.clone()),
-            admin: admin.map_err(|why| format!("admin.token: {why}"))?,
+            admin: admin.map_err(|why| format!("admin.token_file: {why}"))?,
             headers: rules.headers,
         })
     }
+}
+
+/// Whoever has the token. One that the configuration itself gives was looked at with it.
+fn admin(source: &SecretSource) -> Result<Admin, String> {
+    Admin::with_token(&source.read()?.0).map_err(|why| format!("{source} {why}"))
 }

@@ -39,6 +39,11 @@ impl Failure {
         }
     }
 
+    /// Whether nothing was said to anybody, so that somebody else can be asked.
+    pub(super) const fn is_unreached(&self) -> bool {
+        matches!(self, Self::Unreached(_) | Self::Unheard)
+    }
+
     /// What is counted, unless it was the client's doing.
     pub(super) const fn trouble(&self) -> Option<UpstreamTrouble> {
         match self {

@@ -66,6 +66,7 @@ pub(super) fn strip(parts: &mut Parts, has_body: bool) -> Wishes {
         expects: headers.remove(EXPECT).is_some(),
     };
     hops::strip(headers);
+    hops::strip_proxy(headers);
     wishes
 }
 

@@ -19,9 +19,29 @@ pub(super) struct Health {
     is_unwell: AtomicBool,
 }
 
+/// Whose request may go to an upstream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Admits {
+    Anybody,
+    /// This one alone, to see whether it is back.
+    Probe,
+    Nobody,
+}
+
 impl Health {
     pub(super) fn is_up(&self, now_us: u64) -> bool {
         !self.is_unwell.load(Relaxed) && self.ejected_until_us.load(Relaxed) <= now_us
+    }
+
+    /// Who may go there now. The first after a time of being left alone is let through to see; for the others the next,
+    /// longer one begins with it, until it has connected.
+    pub(super) fn admits(&self, now_us: u64) -> Admits {
+        match self.ejected_until_us.load(Relaxed) {
+            _ if self.is_unwell.load(Relaxed) => Admits::Nobody,
+            0 => Admits::Anybody,
+            until_us if until_us <= now_us && self.eject(until_us, now_us) => Admits::Probe,
+            _ => Admits::Nobody,
+        }
     }
 
     /// When it is worth another try.
@@ -29,25 +49,33 @@ impl Health {
         self.ejected_until_us.load(Relaxed)
     }
 
-    /// It was connected to.
-    pub(super) fn reached(&self) {
-        if self.failures.load(Relaxed) > 0 {
-            self.failures.store(0, Relaxed);
-            self.ejections.store(0, Relaxed);
-            self.ejected_until_us.store(0, Relaxed);
+    /// It was connected to. Whether that ends a time of being left alone.
+    pub(super) fn reached(&self) -> bool {
+        if self.failures.load(Relaxed) == 0 && self.ejected_until_us.load(Relaxed) == 0 {
+            return false;
         }
+        self.failures.store(0, Relaxed);
+        self.ejections.store(0, Relaxed);
+        self.ejected_until_us.swap(0, Relaxed) > 0
     }
 
     /// It could not be connected to. Whether that was once too often.
     pub(super) fn missed(&self, now_us: u64) -> bool {
         let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
-        if failures < FAILURES_MAX || self.ejected_until_us.load(Relaxed) > now_us {
-            return false;
+        let until_us = self.ejected_until_us.load(Relaxed);
+        failures >= FAILURES_MAX && until_us <= now_us && self.eject(until_us, now_us)
+    }
+
+    /// Leaves it alone from now on. Only one of many at once does.
+    fn eject(&self, until_us: u64, now_us: u64) -> bool {
+        let before = self.ejections.load(Relaxed).min(16);
+        let next_us = now_us + (FIRST_BACK_OFF_US << before).min(LONGEST_BACK_OFF_US);
+        let swapped =
+            self.ejected_until_us.compare_exchange(until_us, next_us, Relaxed, Relaxed).is_ok();
+        if swapped {
+            self.ejections.fetch_add(1, Relaxed);
         }
-        let before = self.ejections.fetch_add(1, Relaxed).min(16);
-        let back_off_us = (FIRST_BACK_OFF_US << before).min(LONGEST_BACK_OFF_US);
-        self.ejected_until_us.store(now_us + back_off_us, Relaxed);
-        true
+        swapped
     }
 
     /// It was asked how it does. Whether that has changed what is known.
@@ -75,6 +103,22 @@ mod tests {
         assert!(!health.is_up(3_000_002) && health.is_up(3_000_003));
         health.reached();
         assert!(health.is_up(0) && !health.missed(0));
+    }
+
+    #[test]
+    fn after_a_back_off_one_goes_first_to_see() {
+        let health = Health::default();
+        assert_eq!(health.admits(0), Admits::Anybody);
+        (0..3).for_each(|now| _ = health.missed(now));
+        let next = health.next_try_us();
+        let three = |now| [now; 3].map(|now| health.admits(now));
+        assert_eq!(three(next - 1), [Admits::Nobody; 3]);
+        assert_eq!(three(next), [Admits::Probe, Admits::Nobody, Admits::Nobody]);
+        assert!(!health.missed(next + 1), "it was expected to fail");
+        assert_eq!(three(next + 1_999_999), [Admits::Nobody; 3], "for longer");
+        assert_eq!(three(next + 2_000_000)[0], Admits::Probe);
+        assert!(health.reached() && !health.reached());
+        assert_eq!(three(next + 2_000_000), [Admits::Anybody; 3]);
     }
 
     #[test]

@@ -44,6 +44,20 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Takes out of a request what clients say to proxies. CGI and what came after it would hand `Proxy` on as `HTTP_PROXY`, and
+/// programs send their own requests through whomever that names; a hyphen is an underscore there. An answer may have
+/// such headers: `Proxy-Status` is for the client.
+pub(super) fn strip_proxy(headers: &mut HeaderMap) {
+    let is_for_proxies = |name: &&HeaderName| {
+        let rest = name.as_str().strip_prefix("proxy");
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
+    };
+    let names: Vec<HeaderName> = headers.keys().filter(is_for_proxies).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
 /// Whether a body is coded in more than chunks. Nobody was told that we understand more, and what is taken out of the
 /// head has to be taken off the body.
 pub(super) fn is_coded(headers: &HeaderMap) -> bool {
@@ -106,6 +120,23 @@ mod tests {
         let mut kept: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["authorization", "trailer"]);
+    }
+
+    #[test]
+    fn what_is_said_to_proxies_ends_here() {
+        let mut sent = headers(&[
+            ("proxy", "http://evil.example"),
+            ("proxy-foo", "1"),
+            ("proxy_foo", "1"),
+            ("proxy-authorization", "Basic eA=="),
+            ("proxyfoo", "1"),
+            ("x-proxy-foo", "1"),
+        ]);
+        sent.append("proxy", HeaderValue::from_static("http://worse.example"));
+        strip_proxy(&mut sent);
+        let mut kept: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["proxyfoo", "x-proxy-foo"]);
     }
 
     #[test]

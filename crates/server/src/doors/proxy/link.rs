@@ -30,7 +30,8 @@ pub(super) struct Link {
     is_over: bool,
 }
 
-/// Why there is no answer, and the request if nothing of it was written.
+/// Why there is no answer, and the request if nobody can have looked at it.
+#[derive(Debug)]
 pub(super) struct Unanswered {
     pub(super) why: Failure,
     pub(super) unsent: Option<Request<Upload>>,
@@ -133,6 +134,13 @@ pub(super) async fn in_time<T>(
             Some(flow) if flow.is_waiting() => return Err(Failure::Paused),
             _ => return Err(Failure::Silent),
         }
+    }
+}
+
+impl Unanswered {
+    /// The request, if it may be sent again.
+    pub(super) fn unsent(mut self: Box<Self>) -> Result<Request<Upload>, Box<Self>> {
+        self.unsent.take().ok_or(self)
     }
 }
 

@@ -6,23 +6,27 @@ mod admission;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::http::header::{CONNECTION, HeaderValue, UPGRADE, VIA};
+use axum::http::header::{CONNECTION, HOST, HeaderValue, UPGRADE, VIA};
 use axum::http::request::Parts;
 use axum::http::{Method, Response, StatusCode};
 use hyper::Request;
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
+use tidegate::adaptive::Priority;
+use tidegate::{Clock, SystemClock};
+use tokio::time::Instant;
 
 use self::admission::{Admitted, admit};
 use super::failure::Failure;
 use super::forwarded::Hop;
 use super::head::{self, Wishes};
 use super::hops;
-use super::link::Link;
+use super::link::{Link, Unanswered};
 use super::relay::{Guards, Relay};
 use super::settings::HostHeader;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
+use super::upstream::{Answered, Upstream};
 use super::upstreams::{Place, Proxy};
 use super::watch::Watch;
 use crate::doors::http::Problem;
@@ -107,15 +111,12 @@ impl Exchange<'_> {
     ) -> Result<Passed, Problem> {
         let (flow, version) = (body.flow(), parts.version);
         let request = self.outbound(parts, body, &admitted);
-        let Admitted { mut watch, report, permit, .. } = admitted;
-        let sent = watch.upstream().send(request, self.proxy.settings.times).await;
-        let (response, link) = match sent {
-            Ok((response, _)) if hops::is_coded(response.headers()) => {
-                return Err(failed(watch, &Failure::Coded));
-            }
-            Ok(answered) => answered,
-            Err(failure) => return Err(failed(watch, &failure)),
-        };
+        let Admitted { watch, path, priority, report, permit, .. } = admitted;
+        let ((response, link), mut watch) =
+            self.send(request, watch, path.counted(), priority).await?;
+        if hops::is_coded(response.headers()) {
+            return Err(failed(watch, &Failure::Coded));
+        }
         watch.answered(response.status());
         let guards =
             Guards { watch, _place: self.place, _line: self.caller.line.hold(), _permit: permit };
@@ -135,20 +136,53 @@ impl Exchange<'_> {
         Ok(Response::from_parts(parts, relay).into())
     }
 
+    /// Sends a request to whom it was meant for. Where nobody can be connected to, somebody else gets it: each at most
+    /// once, and nobody any more after as long as two may take.
+    async fn send(
+        &self,
+        mut request: Request<Upload>,
+        mut watch: Watch,
+        path: &str,
+        priority: Option<Priority>,
+    ) -> Result<(Answered, Watch), Problem> {
+        let times = self.proxy.settings.times;
+        let (began, mut tried) = (Instant::now(), Vec::new());
+        loop {
+            let Unanswered { why, unsent } = match watch.upstream().send(request, times).await {
+                Ok(answered) => return Ok((answered, watch)),
+                Err(unanswered) => *unanswered,
+            };
+            tried.push(watch.upstream().clone());
+            let may_go_on = why.is_unreached() && began.elapsed() < 2 * times.connect;
+            let next = || self.proxy.choose(&tried, SystemClock.steady_us());
+            let (Some(unsent), Some(load)) = (unsent, may_go_on.then(next).flatten()) else {
+                return Err(failed(watch, &why));
+            };
+            let onwards = watch.onwards(&why, load, path, priority);
+            watch = onwards.ok_or_else(|| why.problem())?;
+            request = unsent;
+            let host = self.host_for(watch.upstream()).clone();
+            request.headers_mut().insert(HOST, host);
+        }
+    }
+
+    /// Whose name an upstream is asked by.
+    fn host_for<'a>(&'a self, upstream: &'a Upstream) -> &'a HeaderValue {
+        match (self.proxy.settings.host, &self.host) {
+            (HostHeader::Preserve, Some(asked)) => asked,
+            _ => &upstream.target.authority,
+        }
+    }
+
     fn outbound(&self, parts: Parts, body: Upload, admitted: &Admitted) -> Request<Upload> {
-        let settings = &self.proxy.settings;
-        let own = &admitted.watch.upstream().target.authority;
-        let asked = self.host.as_ref().unwrap_or(own);
-        let host = match settings.host {
-            HostHeader::Preserve => asked,
-            HostHeader::Upstream => own,
-        };
+        let upstream = admitted.watch.upstream();
+        let host = self.host_for(upstream);
         let hop = Hop {
             peer: self.caller.peer,
             is_trusted: admitted.is_trusted,
             is_tls: self.caller.is_tls,
-            host: asked,
-            writes_forwarded: settings.writes_forwarded,
+            host: self.host.as_ref().unwrap_or(&upstream.target.authority),
+            writes_forwarded: self.proxy.settings.writes_forwarded,
         };
         head::outbound(parts, &admitted.path, &self.wishes, (host.clone(), hop), body)
     }

@@ -1,18 +1,19 @@
 //! A connection of HTTP/2 to an upstream: one for all requests, for as long as it lasts. It has a task of its own, since
 //! nobody alone waits for it.
 
+use std::error::Error;
 use std::time::Duration;
 
 use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
 use axum::http::uri::{Authority, Scheme};
-use axum::http::{Request, Response, Uri, Version};
+use axum::http::{Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::sync::Mutex;
 
 use super::failure::Failure;
-use super::link::in_time;
+use super::link::{Unanswered, in_time};
 use super::upload::Upload;
 use crate::listen::Stream;
 
@@ -57,10 +58,32 @@ pub(super) async fn exchange(
     mut sender: Sender,
     request: Request<Upload>,
     patience: Duration,
-) -> Result<Response<Incoming>, Failure> {
+) -> Result<Response<Incoming>, Box<Unanswered>> {
     let flow = request.body().flow();
-    let answer = sender.send_request(in_http2(request));
-    in_time(answer, flow.as_deref(), patience).await?.map_err(Failure::broken)
+    let (head, body) = request.into_parts();
+    // It may have to go over another connection, and to somebody who speaks HTTP/1.1.
+    let kept = head.clone();
+    let answer = sender.try_send_request(in_http2(Request::from_parts(head, body)));
+    let mut error = match in_time(answer, flow.as_deref(), patience).await? {
+        Ok(response) => return Ok(response),
+        Err(error) => error,
+    };
+    let unsent = error.take_message().map(Request::into_body);
+    let error = error.into_error();
+    let is_whole = || flow.is_none() && is_unseen(&error, &kept.method);
+    let unsent = unsent.or_else(|| is_whole().then(Upload::empty));
+    let unsent = unsent.map(|body| Request::from_parts(kept, body));
+    Err(Box::new(Unanswered { why: Failure::broken(error), unsent }))
+}
+
+/// Whether the upstream says that it has not looked at a request. hyper says the same of one that meets the upstream's
+/// farewell just when it leaves, which may have been looked at: so only of what may be done twice.
+fn is_unseen(error: &hyper::Error, method: &Method) -> bool {
+    let said = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    let is_no = |said: &h2::Error| {
+        said.is_remote() && (said.is_go_away() || said.reason() == Some(h2::Reason::REFUSED_STREAM))
+    };
+    method.is_idempotent() && said.is_some_and(is_no)
 }
 
 /// As HTTP/2 has it: whom it is meant for is part of the target, and nothing is said between neighbours.

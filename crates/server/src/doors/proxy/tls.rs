@@ -15,7 +15,10 @@ use crate::tls::certificates;
 
 /// How connections to upstreams are made secret.
 #[derive(Clone)]
-pub(super) struct Tls(TlsConnector);
+pub(super) struct Tls {
+    connector: TlsConnector,
+    roots: Arc<RootCertStore>,
+}
 
 impl Tls {
     pub(super) fn new(ca_file: Option<&Path>) -> Result<Self, String> {
@@ -34,18 +37,27 @@ impl Tls {
                 "no authority to know https:// upstreams by: give `proxy.ca_file`".to_owned()
             );
         }
+        let roots = Arc::new(roots);
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
+            .with_root_certificates(roots.clone())
             .with_no_client_auth();
-        Ok(Self(TlsConnector::from(Arc::new(config))))
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), roots })
     }
 
     pub(super) async fn connect(&self, host: &str, stream: Stream) -> io::Result<Stream> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let stream = self.0.connect(name, stream).await?;
+        let stream = self.connector.connect(name, stream).await?;
         Ok(Stream::Tls(Box::new(stream.into())))
+    }
+}
+
+impl PartialEq for Tls {
+    /// Whether the same authorities are believed, in whatever order they were read.
+    fn eq(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.roots.roots, &other.roots.roots);
+        ours.len() == theirs.len() && ours.iter().all(|root| theirs.contains(root))
     }
 }
 

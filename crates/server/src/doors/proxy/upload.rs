@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use super::forwarded;
+use super::{forwarded, hops};
 use crate::doors::http::connection::Alarm;
 
 /// What is read and thrown away of a body that nobody wants, so that its sender gets to read the answer instead of a
@@ -106,6 +106,7 @@ impl Body for Upload {
                 if let Some(trailers) = frame.trailers_mut() {
                     // No proxy writes claims there, and some upstreams take them for headers.
                     forwarded::forget(trailers, false);
+                    hops::strip_proxy(trailers);
                 }
                 flow.frames.fetch_add(1, Relaxed);
                 this.pause.disarm();

@@ -3,14 +3,15 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use axum::http::{Request, Response};
 use hyper::body::Incoming;
 use tidegate::{Clock, SystemClock};
 
 use super::failure::Failure;
-use super::health::Health;
-use super::link::Link;
+use super::health::{Admits, Health};
+use super::link::{Link, Unanswered};
 use super::pool::Pool;
 use super::settings::{Settings, Times};
 use super::shared::{self, Shared};
@@ -20,12 +21,15 @@ use super::upload::Upload;
 use crate::listen::Stream;
 use crate::metrics::{UpstreamCounts, UpstreamView};
 
+/// The first may cross the upstream's farewell on its way, the second find the connection closed behind it.
+const SHARED_TRIES_MAX: u32 = 3;
+
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(super) target: Target,
     /// What it is called in metrics and logs.
     pub(super) name: Arc<str>,
-    tls: Option<Tls>,
+    pub(super) tls: Option<Tls>,
     pub(super) pool: Pool,
     /// Instead of the pool, for HTTP/2.
     shared: Shared,
@@ -37,6 +41,9 @@ pub(crate) struct Upstream {
 /// A request that an upstream has to do with, until dropped.
 #[derive(Debug)]
 pub(super) struct Load(Arc<Upstream>);
+
+/// The head of an answer, and the connection that its body comes from, unless that is for all.
+pub(super) type Answered = (Response<Incoming>, Option<Box<Link>>);
 
 impl Upstream {
     pub(super) fn new(target: Target, tls: Option<Tls>) -> Self {
@@ -50,6 +57,15 @@ impl Upstream {
             under_way: AtomicUsize::new(0),
             counts: UpstreamCounts::default(),
         }
+    }
+
+    /// Whether a request may go there. One that is to find out whether it can be connected to has to connect.
+    pub(super) fn admits(&self, now_us: u64) -> bool {
+        let admits = self.health.admits(now_us);
+        if admits == Admits::Probe {
+            self.pool.sweep(Duration::ZERO);
+        }
+        admits != Admits::Nobody
     }
 
     pub(super) fn load(self: &Arc<Self>) -> Load {
@@ -73,40 +89,61 @@ impl Upstream {
     }
 
     /// Sends a request, over a connection that was kept if there is one, and waits for the head of its answer. It is
-    /// never sent twice: only what was certainly not written goes over another connection. What the body comes from is
-    /// the connection, unless that is for all.
+    /// never sent twice: only what nobody can have looked at goes over another connection.
     pub(super) async fn send(
         &self,
         mut request: Request<Upload>,
         times: Times,
-    ) -> Result<(Response<Incoming>, Option<Box<Link>>), Failure> {
+    ) -> Result<Answered, Box<Unanswered>> {
         if self.target.is_http2() {
-            let sender = self.shared.sender(self.connect(times));
-            // Who waits for another to connect waits no longer than for itself.
-            let sender = tokio::time::timeout(2 * times.connect, sender).await;
-            let sender = sender.map_err(|_| Failure::Unheard)??;
-            let response = shared::exchange(sender, request, times.response).await?;
-            return Ok((response, None));
+            return self.share(request, times).await.map(|response| (response, None));
         }
         if let Some(mut link) = self.pool.take(times.keep) {
             match link.exchange(request, times.response).await {
                 Ok(response) => return Ok((response, Some(link))),
-                Err(unanswered) => match unanswered.unsent {
-                    Some(unsent) => request = unsent,
-                    None => return Err(unanswered.why),
-                },
+                Err(unanswered) => request = unanswered.unsent()?,
             }
         }
-        let mut link = Link::over(self.connect(times).await?).await?;
-        let answered = link.exchange(request, times.response).await;
-        answered.map(|response| (response, Some(link))).map_err(|unanswered| unanswered.why)
+        let stream = match self.connect(times).await {
+            Ok(stream) => stream,
+            Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
+        };
+        let mut link = Link::over(stream).await?;
+        let response = link.exchange(request, times.response).await?;
+        Ok((response, Some(link)))
+    }
+
+    /// Sends a request over the connection that is for all, or over the next one if the upstream has taken its leave
+    /// from that.
+    async fn share(
+        &self,
+        mut request: Request<Upload>,
+        times: Times,
+    ) -> Result<Response<Incoming>, Box<Unanswered>> {
+        let mut tries_left = SHARED_TRIES_MAX;
+        loop {
+            let sender = self.shared.sender(self.connect(times));
+            // Who waits for another to connect waits no longer than for itself.
+            let sender = tokio::time::timeout(2 * times.connect, sender).await;
+            let sender = match sender.unwrap_or(Err(Failure::Unheard)) {
+                Ok(sender) => sender,
+                Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
+            };
+            tries_left -= 1;
+            match shared::exchange(sender, request, times.response).await {
+                Err(unanswered) if tries_left > 0 => request = unanswered.unsent()?,
+                answered => return answered,
+            }
+        }
     }
 
     async fn connect(&self, times: Times) -> Result<Stream, Failure> {
         let connecting = self.target.connect(self.tls.as_ref());
         match tokio::time::timeout(times.connect, connecting).await {
             Ok(Ok(stream)) => {
-                self.health.reached();
+                if self.health.reached() {
+                    tracing::info!(upstream = &*self.name, "can be connected to again");
+                }
                 Ok(stream)
             }
             Ok(Err(error)) => {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tidegate::adaptive::Priority;
-use tidegate::{Clock, SystemClock};
 
 use super::settings::{Balance, Settings};
 use super::tls::Tls;
@@ -40,14 +39,12 @@ impl Proxy {
     pub(crate) fn build(settings: &Settings, before: Option<&Self>) -> Result<Self, String> {
         let has_tls = settings.upstreams.iter().any(super::target::Target::is_tls);
         let tls = has_tls.then(|| Tls::new(settings.ca_file.as_deref())).transpose()?;
-        let same = before.filter(|before| before.settings.ca_file == settings.ca_file);
         let upstream = |target: &super::target::Target| {
-            let mut known = same.iter().flat_map(|before| &before.upstreams);
-            let known = known.find(|known| known.target == *target).cloned();
-            known.unwrap_or_else(|| {
-                let tls = tls.clone().filter(|_| target.is_tls());
-                Arc::new(Upstream::new(target.clone(), tls))
-            })
+            let tls = tls.clone().filter(|_| target.is_tls());
+            let mut known = before.iter().flat_map(|before| &before.upstreams);
+            // Connections that other authorities vouched for are not kept.
+            let known = known.find(|known| known.target == *target && known.tls == tls);
+            known.cloned().unwrap_or_else(|| Arc::new(Upstream::new(target.clone(), tls)))
         };
         Ok(Self {
             upstreams: settings.upstreams.iter().map(upstream).collect(),
@@ -82,18 +79,27 @@ impl Proxy {
         self.upstreams.iter().any(|upstream| observed.has_place(&upstream.name, priority))
     }
 
-    /// Who gets the next request. If nobody is up, whoever is next to be tried again: to try is the only way to know.
-    pub(super) fn choose(&self) -> Option<Load> {
+    /// Who gets the next request, of those with whom it was not tried yet. If nobody is up, whoever is next to be tried
+    /// again: to try is the only way to know.
+    pub(super) fn choose(&self, tried: &[Arc<Upstream>], now_us: u64) -> Option<Load> {
         let count = self.upstreams.len();
-        let start = if count > 1 { self.next.fetch_add(1, Relaxed) } else { 0 };
-        let now_us = SystemClock.steady_us();
-        let in_turn = || (0..count).filter_map(|step| self.upstreams.get((start + step) % count));
-        let mut up = in_turn().filter(|upstream| upstream.health.is_up(now_us));
-        let chosen = match self.settings.balance {
-            Balance::RoundRobin => up.next(),
-            // Of several the first in turn.
-            Balance::LeastLoaded => up.min_by_key(|upstream| upstream.under_way()),
+        let start = match tried {
+            [] if count > 1 => self.next.fetch_add(1, Relaxed),
+            _ => self.next.load(Relaxed),
         };
+        let is_new = |upstream: &&Arc<Upstream>| !tried.iter().any(|it| Arc::ptr_eq(it, upstream));
+        let all = || (0..count).filter_map(|step| self.upstreams.get((start + step) % count));
+        let in_turn = || all().filter(is_new);
+        let best = || {
+            let mut up = in_turn().filter(|upstream| upstream.health.is_up(now_us));
+            match self.settings.balance {
+                Balance::RoundRobin => up.next(),
+                // Of several the first in turn.
+                Balance::LeastLoaded => up.min_by_key(|upstream| upstream.under_way()),
+            }
+        };
+        // One that is not up any more, because another was faster to try it, is not the best again.
+        let chosen = std::iter::from_fn(best).take(count).find(|upstream| upstream.admits(now_us));
         let last_resort = || in_turn().min_by_key(|upstream| upstream.health.next_try_us());
         chosen.or_else(last_resort).map(Upstream::load)
     }
@@ -107,6 +113,8 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn proxy(balance: Balance) -> Proxy {
@@ -122,21 +130,22 @@ mod tests {
     #[test]
     fn whoever_has_the_fewest_gets_the_next() {
         let proxy = proxy(Balance::LeastLoaded);
-        let loads: Vec<_> = (0..6).map(|_| proxy.choose()).collect();
+        let loads: Vec<_> = (0..6).map(|_| proxy.choose(&[], 0)).collect();
         for upstream in proxy.upstreams() {
             assert_eq!(upstream.under_way(), 2);
         }
         let freed = name(loads[4].as_ref()).to_owned();
         let mut loads = loads;
         drop(loads.remove(4));
-        assert_eq!(name(proxy.choose().as_ref()), freed);
+        assert_eq!(name(proxy.choose(&[], 0).as_ref()), freed);
     }
 
     #[test]
     fn in_turn_means_in_turn_past_those_that_are_down() {
         let proxy = proxy(Balance::RoundRobin);
-        let turns =
-            || -> String { (0..6).map(|_| name(proxy.choose().as_ref()).to_owned()).collect() };
+        let turns = || -> String {
+            (0..6).map(|_| name(proxy.choose(&[], 0).as_ref()).to_owned()).collect()
+        };
         assert_eq!(turns(), "abcabc");
         let down = &proxy.upstreams()[1];
         down.health.checked(false);
@@ -151,7 +160,41 @@ mod tests {
             upstream.health.checked(false);
             upstream.health.checked(false);
         }
-        assert!(proxy.choose().is_some());
+        assert!(proxy.choose(&[], 0).is_some());
+    }
+
+    #[test]
+    fn nobody_is_chosen_twice_for_the_same_request() {
+        for balance in [Balance::LeastLoaded, Balance::RoundRobin] {
+            let proxy = proxy(balance);
+            // One is down, and comes last.
+            proxy.upstreams()[1].health.checked(false);
+            proxy.upstreams()[1].health.checked(false);
+            let mut tried = Vec::new();
+            while let Some(load) = proxy.choose(&tried, 0) {
+                tried.push(load.upstream().clone());
+            }
+            let names: String =
+                tried.iter().map(|it| it.name.trim_start_matches("http://")).collect();
+            assert!(["acb", "cab"].contains(&&*names), "{balance:?}: {names}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_left_alone_gets_one_request_until_it_is_back() {
+        for balance in [Balance::LeastLoaded, Balance::RoundRobin] {
+            let proxy = proxy(balance);
+            let gone = &proxy.upstreams()[0].health;
+            (0..3).for_each(|_| _ = gone.missed(0));
+            let now_us = gone.next_try_us();
+            let chosen = |now_us| -> String {
+                (0..9).map(|_| name(proxy.choose(&[], now_us).as_ref()).to_owned()).collect()
+            };
+            assert_eq!(chosen(now_us - 1).matches('a').count(), 0, "{balance:?}");
+            assert_eq!(chosen(now_us).matches('a').count(), 1, "{balance:?}");
+            gone.reached();
+            assert_eq!(chosen(now_us).matches('a').count(), 3, "{balance:?}");
+        }
     }
 
     #[test]
@@ -174,5 +217,30 @@ mod tests {
         let next = Proxy::build(&Settings::of(targets.to_vec()), Some(&before)).unwrap();
         assert!(Arc::ptr_eq(&next.upstreams()[0], &before.upstreams()[1]));
         assert_eq!(next.upstreams().len(), 2);
+    }
+
+    /// Upstreams with and without TLS, known by a new authority in this file.
+    fn renewed(ca_file: &Path, before: Option<&Proxy>) -> Proxy {
+        let ca = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
+        std::fs::write(ca_file, ca.cert.pem()).unwrap();
+        let targets = ["http://a", "https://b"].map(|text| text.parse().unwrap());
+        let settings =
+            Settings { ca_file: Some(ca_file.to_owned()), ..Settings::of(targets.to_vec()) };
+        Proxy::build(&settings, before).unwrap()
+    }
+
+    #[test]
+    fn other_authorities_in_the_same_file_are_taken() {
+        let name = format!("tidegate-ca-{}.pem", std::process::id());
+        let ca_file = std::env::temp_dir().join(name);
+        let first = renewed(&ca_file, None);
+        let same = Proxy::build(&first.settings, Some(&first)).unwrap();
+        let next = renewed(&ca_file, Some(&first));
+        std::fs::remove_file(&ca_file).unwrap();
+        let kept = |proxy: &Proxy| {
+            let mut pairs = proxy.upstreams().iter().zip(first.upstreams());
+            [(); 2].map(|()| pairs.next().is_some_and(|(new, old)| Arc::ptr_eq(new, old)))
+        };
+        assert_eq!((kept(&same), kept(&next)), ([true, true], [true, false]));
     }
 }

@@ -53,10 +53,36 @@ impl Watch {
 
     /// No answer will come.
     pub(super) fn failed(mut self, why: &Failure) {
-        let Some(trouble) = why.trouble() else { return };
-        let took_us = self.ended();
+        if self.missed(why) {
+            self.ended();
+        }
+    }
+
+    /// Nobody was there to take it: it goes to whoever has the load, and is one request for whoever counts them.
+    /// `None` if there is no room for it there.
+    pub(super) fn onwards(
+        mut self,
+        why: &Failure,
+        load: Load,
+        path: &str,
+        priority: Option<Priority>,
+    ) -> Option<Self> {
+        self.missed(why);
+        let entered = self.gate.observed().enter(&load.upstream().name, path, priority);
+        let Some(passing) = entered else {
+            self.ended();
+            return None;
+        };
+        let (gate, sent_us) = (self.gate.clone(), SystemClock.steady_us());
+        Some(Self { load, gate, sent_us, waiting: self.waiting.take(), passing })
+    }
+
+    /// Counts a failure of whom it went to. Whether it was one, and not the client's.
+    fn missed(&mut self, why: &Failure) -> bool {
+        let Some(trouble) = why.trouble() else { return false };
         self.upstream().counts.failed(trouble);
-        self.note(took_us, false);
+        self.note(SystemClock.steady_us().saturating_sub(self.sent_us), false);
+        true
     }
 
     fn ended(&mut self) -> u64 {

@@ -109,11 +109,12 @@ pub(super) fn command(turn: &mut Turn<'_, '_>) -> Next {
     Next::GoOn
 }
 
-/// Name, arity, flags, and where the first key, the last and the next one are.
+/// Name, arity, flags, where the first key, the last and the next one are; and, since there is nothing to say of them,
+/// no categories, tips, specifications of keys and subcommands. Clients of the version that is told look for all ten.
 fn describe(out: &mut Out, known: &Known) {
     let (least, most) = known.arguments;
     let arity = i64::try_from(least).unwrap_or(i64::MAX);
-    out.array(6);
+    out.array(10);
     out.bulk(known.name.as_bytes());
     out.integer(if least == most { arity } else { -arity });
     out.array(1);
@@ -121,4 +122,7 @@ fn describe(out: &mut Out, known: &Known) {
     out.integer(known.key);
     out.integer(known.key);
     out.integer(known.key.signum());
+    for _ in 0..4 {
+        out.array(0);
+    }
 }

@@ -24,6 +24,8 @@ pub(super) enum Pause {
     NoMore,
     /// What there is has to be written first.
     Full,
+    /// What was kept is due, before what comes next.
+    Exec,
     /// The conversation is over.
     Close,
 }
@@ -61,8 +63,13 @@ impl Burst<'_, '_> {
                 }
                 *used = to;
                 let command = Command::new(&input[from..to], &places, kept);
-                if command.len() > 0 && self.turn(command) == Next::Close {
-                    return Pause::Close;
+                if command.len() == 0 {
+                    continue;
+                }
+                match self.turn(command) {
+                    Next::GoOn => {}
+                    Next::Exec => return Pause::Exec,
+                    Next::Close => return Pause::Close,
                 }
             }
             match end {

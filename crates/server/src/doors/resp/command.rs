@@ -6,13 +6,15 @@ use super::frame::Command;
 use super::out::{Out, shown};
 use super::session::Session;
 use super::waiting::Queue;
-use super::{House, about, check, client, greeting, throttle};
+use super::{House, about, check, client, greeting, throttle, transaction};
 
 /// Whether the conversation goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     GoOn,
     Close,
+    /// What was kept is to be answered first.
+    Exec,
 }
 
 /// One command, and all that it takes to answer it.
@@ -25,6 +27,17 @@ pub(super) struct Turn<'t, 'e> {
     pub(super) session: &'t mut Session,
     pub(super) out: &'t mut Out,
     pub(super) waiting: &'t mut Queue<'e>,
+}
+
+impl Turn<'_, '_> {
+    /// Refuses a command that could never run, and with it all that are kept together with it.
+    #[cold]
+    pub(super) fn reject(&mut self, problem: &str) {
+        if let Some(transaction) = &mut self.session.transaction {
+            transaction.spoil();
+        }
+        self.out.error(problem);
+    }
 }
 
 /// A command that is known.
@@ -53,11 +66,14 @@ const fn known(
 const ANY: usize = usize::MAX;
 
 /// The commonest first: they are looked for in this order.
-pub(super) const COMMANDS: [Known; 16] = [
+pub(super) const COMMANDS: [Known; 19] = [
     known("cl.throttle", "key max_burst count period [quantity]", (5, 6), 1, throttle::run),
     known("tg.check", "policy key [cost]", (3, 4), 2, check::check),
     known("tg.peek", "policy key [cost]", (3, 4), 2, check::peek),
     known("tg.refund", "policy key [cost]", (3, 4), 2, check::refund),
+    known("multi", "", (1, 1), 0, transaction::multi),
+    known("exec", "", (1, 1), 0, transaction::exec),
+    known("discard", "", (1, 1), 0, transaction::discard),
     known("ping", "[message]", (1, 2), 0, greeting::ping),
     known("echo", "message", (2, 2), 0, greeting::echo),
     known("hello", "[2|3 [AUTH user password] [SETNAME name]]", (1, ANY), 0, greeting::hello),
@@ -75,6 +91,9 @@ pub(super) const COMMANDS: [Known; 16] = [
 /// What may be said before the password was.
 const BEFORE_AUTH: [&str; 4] = ["hello", "auth", "quit", "reset"];
 
+/// What is never kept for `EXEC`.
+const AT_ONCE: [&str; 5] = ["multi", "exec", "discard", "reset", "quit"];
+
 /// The command of this name.
 pub(super) fn find(name: &[u8]) -> Option<&'static Known> {
     COMMANDS.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
@@ -91,10 +110,13 @@ pub(super) fn answer(turn: &mut Turn<'_, '_>) -> Next {
     let (least, most) = known.arguments;
     if turn.command.len() < least || turn.command.len() > most {
         let Known { name, usage, .. } = known;
-        turn.out.error(&format!(
+        turn.reject(&format!(
             "ERR wrong number of arguments for '{name}' command: expected {name} {usage}"
         ));
         return Next::GoOn;
+    }
+    if turn.session.transaction.is_some() && !AT_ONCE.contains(&known.name) {
+        return transaction::keep(turn);
     }
     (known.run)(turn)
 }
@@ -102,7 +124,7 @@ pub(super) fn answer(turn: &mut Turn<'_, '_>) -> Next {
 #[cold]
 fn unknown(turn: &mut Turn<'_, '_>) -> Next {
     let name = shown(turn.command.argument(0));
-    turn.out.error(&if turn.session.admitted {
+    turn.reject(&if turn.session.admitted {
         format!("ERR unknown command '{name}'; COMMAND LIST tells those there are")
     } else {
         "NOAUTH Authentication required.".to_owned()

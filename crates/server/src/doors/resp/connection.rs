@@ -95,25 +95,42 @@ impl<'h> Connection<'h> {
 
     /// Answers every whole command that was read, in order.
     async fn burst(&mut self) -> io::Result<Next> {
-        let (mut used, metrics) = (0, self.house.gate.metrics());
+        let (input, mut used) = (std::mem::take(&mut self.input), 0);
         let next = loop {
-            // Once for all that are answered together.
-            let (since_us, before) = (SystemClock.steady_us(), self.session.checks);
-            let pause = self.answer(&mut used).await;
-            let checks = self.session.checks - before;
-            if checks > 0 {
-                metrics.took(DoorName::Resp, since_us, checks);
-            }
-            self.stream.send(&self.out.0, self.house.bounds.write_deadline).await?;
-            self.out.0.clear();
-            match pause {
+            match self.some(&input, &mut used).await? {
                 Pause::Full => {}
+                Pause::Exec => self.execute().await?,
                 Pause::NoMore => break Next::GoOn,
                 Pause::Close => break Next::Close,
             }
         };
+        self.input = input;
         self.keep_from(used);
         Ok(next)
+    }
+
+    /// Answers what was kept for `EXEC`. All of it is whole, and none of it ends the conversation.
+    async fn execute(&mut self) -> io::Result<()> {
+        let (due, mut used) = (std::mem::take(&mut self.session.due), 0);
+        while self.some(&due, &mut used).await? == Pause::Full {}
+        Ok(())
+    }
+
+    /// Answers commands until there is a reason to pause, and writes the answers.
+    async fn some(&mut self, input: &[u8], used: &mut usize) -> io::Result<Pause> {
+        // Once for all that are answered together.
+        let (since_us, before) = (SystemClock.steady_us(), self.session.checks);
+        let pause = self.answer(input, used).await;
+        let checks = self.session.checks - before;
+        if checks > 0 {
+            self.house.gate.metrics().took(DoorName::Resp, since_us, checks);
+        }
+        // The head of an array goes with what is in it.
+        if pause != Pause::Exec {
+            self.stream.send(&self.out.0, self.house.bounds.write_deadline).await?;
+            self.out.0.clear();
+        }
+        Ok(pause)
     }
 
     /// Keeps what has begun and is not whole, and gives the buffers back where nothing has.
@@ -132,10 +149,10 @@ impl<'h> Connection<'h> {
     }
 
     /// Answers commands until there is a reason to pause. One configuration answers them all.
-    async fn answer(&mut self, used: &mut usize) -> Pause {
+    async fn answer(&mut self, input: &[u8], used: &mut usize) -> Pause {
         let snapshot = self.house.gate.now();
         let mut waiting = Queue::new();
-        let Self { house, session, input, out, .. } = self;
+        let Self { house, session, out, .. } = self;
         if out.0.capacity() == 0 {
             out.0 = spare::take(OUT_BYTES);
         }

@@ -85,6 +85,11 @@ impl<'a> Command<'a> {
         Self { bytes, spans }
     }
 
+    /// All of it, as it was sent.
+    pub(super) const fn frame(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// How many arguments there are, the name included.
     pub(super) const fn len(&self) -> usize {
         self.spans.len()

@@ -1,6 +1,7 @@
 //! What is known of one client, from when it connects until it resets.
 
 use super::throttle::Limits;
+use super::transaction::Transaction;
 use crate::listen::Peer;
 
 /// Which version of the protocol a client reads.
@@ -31,13 +32,26 @@ pub(super) struct Session {
     pub(super) name: Box<[u8]>,
     /// What it limited last.
     pub(super) limits: Limits,
+    /// What it keeps for `EXEC`, after `MULTI`.
+    pub(super) transaction: Option<Transaction>,
+    /// What it has kept, once `EXEC` has come and until it is answered.
+    pub(super) due: Vec<u8>,
     /// How many checks it has asked for that spend something, also before it reset.
     pub(super) checks: u64,
 }
 
 impl Session {
     pub(super) fn new(id: u64, peer: Peer, admitted: bool) -> Self {
-        let (protocol, name, limits) = (Protocol::Two, Box::default(), Limits::default());
-        Self { id, peer, protocol, admitted, name, limits, checks: 0 }
+        Self {
+            id,
+            peer,
+            protocol: Protocol::Two,
+            admitted,
+            name: Box::default(),
+            limits: Limits::default(),
+            transaction: None,
+            due: Vec::new(),
+            checks: 0,
+        }
     }
 }

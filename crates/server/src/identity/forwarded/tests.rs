@@ -58,6 +58,22 @@ fn a_trusted_proxy_is_believed() {
 }
 
 #[test]
+fn a_method_has_one_spelling() {
+    let client_ip = ClientIp::new().trust("10.0.0.0/8").unwrap();
+    for (sent, expected) in [("post", "POST"), ("PoSt", "POST"), ("POST", "POST"), ("x-1", "X-1")] {
+        let (parts, ()) = Request::builder().method(sent).body(()).unwrap().into_parts();
+        for peer in [PROXY, STRANGER] {
+            let peer = Peer::Ip(peer.parse().unwrap());
+            for seen in
+                [Seen::direct(&client_ip, peer, &parts), Seen::forwarded(&client_ip, peer, &parts)]
+            {
+                assert_eq!(seen.unwrap().method, expected, "{sent} from {peer:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_stranger_is_not() {
     let all = [
         ("x-forwarded-for", "192.0.2.7"),

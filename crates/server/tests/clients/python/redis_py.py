@@ -23,10 +23,12 @@ for protocol in (2, 3):
     key = f"redis-py-{protocol}"
     say("PONG" if client.ping() else None)
     say(client.execute_command("CL.THROTTLE", key, 2, 1, 3600))
-    with client.pipeline(transaction=False) as burst:
-        for _ in range(3):
-            burst.execute_command("TG.CHECK", "login", key)
-        say([five[2] for five in burst.execute()])
+    for transaction in (False, True):  # True unless one says otherwise
+        with client.pipeline(transaction) as burst:
+            for _ in range(3):
+                burst.execute_command("TG.CHECK", "login", key)
+            say([five[2] for five in burst.execute()])
+    say(client.command()["cl.throttle"]["arity"])
     say(error(client))
     client.close()
     say("OK")

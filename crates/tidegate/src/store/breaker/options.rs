@@ -20,11 +20,11 @@ const WAIT_LATE: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BreakerOptions {
-    /// Opens at so many failures in a row; 5.
+    /// Opens at so many failures in a row; 5. Taken as 1 at least.
     pub failures: u32,
     /// Opens when the 99th percentile passes this, and no slower probe is a good one; 10 ms.
     pub slow: Duration,
-    /// What the percentile is taken over; 1 s.
+    /// What the percentile is taken over; 1 s. Taken as an hour at most.
     pub window: Duration,
     /// How many calls a window needs for its percentile to count; 50.
     pub min_calls: u64,
@@ -57,6 +57,12 @@ impl Default for BreakerOptions {
 }
 
 impl BreakerOptions {
+    /// What they are taken as.
+    pub(super) fn bounded(self) -> Self {
+        let (failures, window) = (self.failures.max(1), self.window.min(Duration::from_hours(1)));
+        Self { failures, window, ..self }
+    }
+
     /// For calls that wait for replicas too: that takes longer, and is no fault of the store.
     pub(crate) fn replicated(self, replicas: Replicas) -> Self {
         let slow = self.slow.saturating_add(replicas.patience()).saturating_add(WAIT_LATE);

@@ -21,6 +21,7 @@ pub(crate) struct Switch {
 
 impl Switch {
     pub(crate) fn new(options: BreakerOptions) -> Self {
+        let options = options.bounded();
         let (machine, origin) = (Mutex::new(Machine::new(options.clone())), Instant::now());
         let (openings, has_prober) = (AtomicU64::new(0), AtomicBool::new(false));
         Self { options, origin, machine, openings, has_prober }

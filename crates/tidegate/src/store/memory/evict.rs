@@ -128,10 +128,16 @@ impl MemoryStore {
     }
 
     /// Frees memory for one more wide state: looks at some, and drops what is idle, or failing that the one that is
-    /// worth the least.
+    /// worth the least. If all of these are spent, it looks elsewhere for one that is not.
     pub(super) fn make_room(&self, now: Timestamp) {
         let mut least: Option<(Worth, u64)> = None;
-        for number in self.wide.next_numbers(ROOM_STATES) {
+        let looks_far = self.wide.may_look_far();
+        let numbers =
+            self.wide.next_numbers(ROOM_STATES, if looks_far { ROOM_ATTEMPTS } else { 0 });
+        for (looked_at, number) in (0..).zip(numbers) {
+            if looked_at >= ROOM_STATES && least.is_some_and(|((spent, _), _)| !spent) {
+                break;
+            }
             let Some(wide) = self.wide.try_lock(number) else { continue };
             let Some(owner) = wide.owner else { continue };
             let idle_from = wide.state.idle_from();
@@ -145,7 +151,10 @@ impl MemoryStore {
             }
             least = least.into_iter().chain([(worth, owner)]).min_by_key(|(worth, _)| *worth);
         }
-        if let Some((_, owner)) = least {
+        if let Some(((spent, _), owner)) = least {
+            if spent && looks_far {
+                self.wide.all_are_spent();
+            }
             let _locks = self.lock_lines::<1>(&[owner]);
             self.give_up(self.home_of(owner), owner);
         }

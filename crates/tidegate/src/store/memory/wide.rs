@@ -10,6 +10,10 @@ use super::budget::{Budget, Use};
 const CHUNK: usize = 1024;
 const CHUNK_BYTES: usize = CHUNK * size_of::<Mutex<Wide>>();
 
+/// When a look all over has found none but spent states, so many are given up before the next one. A flood of keys that
+/// are spent at once would pay for it every time.
+const NEAR_ONLY: u64 = 32;
+
 type Chunk = Box<[Mutex<Wide>; CHUNK]>;
 
 pub(super) struct WideStates {
@@ -20,6 +24,8 @@ pub(super) struct WideStates {
     starved: AtomicBool,
     /// The next state to look at when one must go.
     hand: AtomicU64,
+    /// How many more may go without a look all over.
+    near_only: AtomicU64,
 }
 
 /// A state and the fingerprint it belongs to; `None` while it belongs to none.
@@ -55,6 +61,7 @@ impl WideStates {
             budget,
             starved: AtomicBool::new(false),
             hand: AtomicU64::new(0),
+            near_only: AtomicU64::new(0),
         }
     }
 
@@ -109,12 +116,30 @@ impl WideStates {
         self.starved.load(Ordering::Relaxed)
     }
 
-    /// The next `count` numbers, others each time.
-    pub(super) fn next_numbers(&self, count: u64) -> impl Iterator<Item = u32> + use<> {
+    /// The next `near` numbers, others each time, and `more` times as many from all over: those that were written one
+    /// after another lie together, and may all be alike.
+    pub(super) fn next_numbers(&self, near: u64, more: u64) -> impl Iterator<Item = u32> + use<> {
         let all = u64::from(self.spare().unused).max(1);
-        let first = self.hand.fetch_add(count, Ordering::Relaxed);
+        let first = self.hand.fetch_add(near, Ordering::Relaxed);
+        let far = (0..near * more).map(move |step| {
+            // Multiples of the golden ratio: however many are looked at, they leave no large gap.
+            let turn = first.wrapping_mul(more).wrapping_add(step);
+            let place = u128::from(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            u32::try_from((place * u128::from(all)) >> 64).unwrap_or(0)
+        });
         let number = move |step| u32::try_from(first.wrapping_add(step) % all).unwrap_or(0);
-        (0..count.min(all)).map(number)
+        (0..near.min(all)).map(number).chain(far)
+    }
+
+    /// Whether to look all over, if need be.
+    pub(super) fn may_look_far(&self) -> bool {
+        let one_less = |left: u64| left.checked_sub(1);
+        self.near_only.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err()
+    }
+
+    /// A look all over has found none but spent ones.
+    pub(super) fn all_are_spent(&self) {
+        self.near_only.store(NEAR_ONLY, Ordering::Relaxed);
     }
 
     fn cell(&self, number: u32) -> Option<&Mutex<Wide>> {

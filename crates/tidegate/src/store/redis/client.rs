@@ -80,7 +80,7 @@ impl Client {
 
     /// The same, over the same connections, with another deadline.
     pub(super) fn within(&self, deadline: Duration) -> Self {
-        Self { inner: self.inner.clone(), deadline }
+        Self { inner: self.inner.clone(), deadline: bounded(deadline) }
     }
 
     /// The same with a deadline that is at least so long.
@@ -106,7 +106,7 @@ impl Client {
         drop(entered);
         let extra = replicas.as_ref().map_or(Duration::ZERO, Replicas::patience);
         let inner = Inner { first, others, options, extra, counters, runtime };
-        Self { inner: Arc::new(inner), deadline }
+        Self { inner: Arc::new(inner), deadline: bounded(deadline) }
     }
 
     /// Whether keys are spread over several nodes.
@@ -158,4 +158,9 @@ impl Client {
     pub(super) fn call_times(&self) -> CallTimes {
         self.inner.counters.times.read()
     }
+}
+
+/// A deadline within its bounds: an instant further away than a clock can tell could not be waited for.
+fn bounded(deadline: Duration) -> Duration {
+    deadline.clamp(Duration::from_millis(1), Duration::from_mins(1))
 }

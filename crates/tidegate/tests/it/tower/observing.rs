@@ -1,6 +1,7 @@
 //! What a layer tells of the requests that pass it, and the cap that it keeps.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use tidegate::adaptive::{Adaptive, Cap, Priority, Reading, Rule};
@@ -51,6 +52,25 @@ async fn a_5xx_and_an_error_are_errors() {
     }
     adaptive.tick().await;
     assert_eq!((service.seen().count, service.seen().errors), (40, Reading::Value(0.5)));
+}
+
+#[tokio::test]
+async fn who_leaves_because_it_takes_too_long_tells_of_it() {
+    let (layer, clock) = layer("1000/h");
+    let adaptive = Adaptive::with_clock(clock.clone());
+    let service = adaptive.target("service");
+    let layer = layer.observing(&service);
+    let hangs =
+        service_fn(|_: Request<()>| std::future::pending::<Result<Response<String>, Infallible>>());
+    let mut hanging = layer.layer(hangs);
+    for _ in 0..30 {
+        let response = hanging.ready().await.unwrap().call(get("/").body(()).unwrap());
+        clock.advance(Duration::from_millis(100));
+        drop(response);
+    }
+    adaptive.tick().await;
+    assert_eq!((service.in_flight(), service.seen().count), (0, 30));
+    assert!(service.seen().latency_ms.is_some_and(|ms| ms > 90.0), "{:?}", service.seen());
 }
 
 #[tokio::test]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode};
+use tidegate::adaptive::Priority;
 use tidegate::tower::{Report, write_retry_after};
-use tidegate::{Answer, CheckError, Op, Permit, Queued, Source, Timestamp};
+use tidegate::{Answer, CheckError, Clock, Op, Permit, Queued, Source, SystemClock, Timestamp};
 
 use super::super::upstreams::Proxy;
 use super::super::watch::Watch;
@@ -27,6 +28,8 @@ pub(super) struct Admitted {
     pub(super) watch: Watch,
     /// The path in its only spelling.
     pub(super) path: Path,
+    /// What it goes by where there is little room.
+    pub(super) priority: Option<Priority>,
     /// Whether the peer's word on where it comes from is taken.
     pub(super) is_trusted: bool,
     /// What the client is told about its limit.
@@ -57,9 +60,10 @@ pub(super) async fn admit(
     };
     let found = snapshot.http.routes.find(&seen, None);
     let case = Case { gate, snapshot, proxy, seen: &seen, found: found.as_ref() };
-    let (watch, passed) = case.settle().await?;
+    let priority = snapshot.follower.priority_of(found.as_ref().map(|found| found.policy));
+    let (watch, passed) = case.settle(priority).await?;
     let Cleared { report, permit } = passed;
-    Ok(Admitted { watch, path: seen.path, is_trusted, report, permit })
+    Ok(Admitted { watch, path: seen.path, priority, is_trusted, report, permit })
 }
 
 /// What somebody is told who is not even looked at, because there is too much to do.
@@ -102,9 +106,7 @@ impl Case<'_> {
     /// A place behind, and the limit's consent. Who finds no place is not charged: it is looked for before the limit is
     /// asked, and if it was taken meanwhile, what was charged is given back. It is not held while the limit is asked:
     /// a flood that the limit refuses would take all places.
-    async fn settle(&self) -> Result<(Watch, Cleared), Refused> {
-        let policy = self.found.map(|found| found.policy);
-        let priority = self.snapshot.follower.priority_of(policy);
+    async fn settle(&self, priority: Option<Priority>) -> Result<(Watch, Cleared), Refused> {
         if !self.proxy.has_place(self.gate.observed(), priority) {
             return Err(self.no_place());
         }
@@ -114,7 +116,7 @@ impl Case<'_> {
         };
         // There is at least one upstream.
         let unavailable = || Box::new(Problem::shed(StatusCode::SERVICE_UNAVAILABLE).whole());
-        let load = self.proxy.choose().ok_or_else(unavailable)?;
+        let load = self.proxy.choose(&[], SystemClock.steady_us()).ok_or_else(unavailable)?;
         let watch = Watch::begin(self.gate, load, self.seen.path.counted(), priority);
         if watch.is_none()
             && let Some(found) = self.found.filter(|_| is_charged)
