@@ -66,7 +66,7 @@ impl Snapshot {
         }
         let (rules, rls) = (config.doors.clone(), config.rls.clone());
         let http = Settings::of(&rules)?;
-        let of_envoy = rls.rules.policies();
+        let of_envoy = rls.policies();
         for (name, _) in &of_envoy {
             // Or one would silently replace the other.
             if config.policies.contains_key(*name) {
@@ -107,6 +107,11 @@ impl Snapshot {
         self.engine.policies().filter(is_written)
     }
 
+    /// All that decisions are told under.
+    fn told_names(&self) -> impl Iterator<Item = &str> {
+        self.engine.policies().map(|policy| policy.name()).chain(self.rls.rules.blocking())
+    }
+
     /// What a refusal is: 429, unless a limit that gives way to the load wants it told apart.
     pub(crate) fn refusal_status(&self, found: &Found<'_>) -> StatusCode {
         self.shed_status(found).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
@@ -127,7 +132,7 @@ impl Snapshot {
 impl Gate {
     pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
         let metrics = Arc::<Metrics>::default();
-        metrics.policies_are(snapshot.engine.policies().map(|policy| policy.name()));
+        metrics.policies_are(snapshot.told_names());
         let observed = snapshot.follower.observed().clone();
         let (urls, dashboard) = (ByUrl::default(), Dashboard::default());
         dashboard.refusals().show_keys(snapshot.rules.shows_keys);
@@ -221,7 +226,7 @@ impl Gate {
 
     /// Puts another configuration in force. What the old engine has taken ahead goes back to the store.
     pub(crate) fn swap(&self, next: Snapshot) {
-        self.metrics.policies_are(next.engine.policies().map(|policy| policy.name()));
+        self.metrics.policies_are(next.told_names());
         self.dashboard.refusals().show_keys(next.rules.shows_keys);
         let before = self.current.swap(Arc::new(next));
         before.engine.release_leases();

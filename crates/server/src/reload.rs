@@ -85,11 +85,13 @@ impl Reloader {
     }
 
     async fn reload(&self, why: &str) {
-        let Some(file) = self.source.files.first() else {
+        if self.source.files.is_empty() {
             tracing::info!("{why}, and there is no configuration file to read again");
             return;
-        };
-        let file = file.display();
+        }
+        // All of them: whichever has changed, they are read together.
+        let files = self.source.files.iter().map(|file| file.display().to_string());
+        let file = files.collect::<Vec<_>>().join(", ");
         match self.next().await {
             Ok(next) => {
                 self.gate.swap(next);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::doors::rls::{Manner, Rls};
+use crate::doors::rls::{Manner, Rls, Shadow};
 use crate::envoy;
 use crate::listen::Address;
 
@@ -42,7 +42,11 @@ impl EnvoyArgs {
         let manner = Manner {
             is_atomic: self.envoy_atomic.unwrap_or(written.is_atomic),
             adds_headers: self.envoy_headers || written.adds_headers,
-            is_shadow: self.envoy_shadow || written.is_shadow,
+            shadow: if self.envoy_shadow {
+                written.shadow.max(Shadow::Envoy)
+            } else {
+                written.shadow
+            },
         };
         Ok(Rls { rules: rules.map_err(lines)?.unwrap_or_default(), manner })
     }

@@ -168,7 +168,7 @@ async fn until_stopped(
         let service = service.map_err(|error| Failure::new(error.to_string()))?;
         house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
-    if !has_grpc && !config.rls.rules.policies().is_empty() {
+    if !has_grpc && !config.rls.policies().is_empty() {
         tracing::warn!(
             "rules for Envoy, and no door that it can ask at: say --grpc 127.0.0.1:8081"
         );

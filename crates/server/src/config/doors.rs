@@ -16,7 +16,7 @@ use super::text::{self, Dialect, Legacy, OneOrMany};
 use crate::adaptive::{By, Plan};
 use crate::doors::forward_auth::{BadMatch, Match, Route};
 use crate::doors::http::Admin;
-use crate::doors::rls::Manner;
+use crate::doors::rls::{Manner, Shadow};
 use crate::identity::{CountedBy, KeyParts, UnknownPart};
 
 /// Enough for a balancer that looks twice a second.
@@ -104,12 +104,18 @@ pub(crate) fn doors(
 /// How Envoy's service answers.
 pub(crate) fn manner(file: &text::File) -> Manner {
     let (usual, envoy) = (Manner::default(), file.envoy.as_ref());
-    // A file that only tries everything out speaks for Envoy's rules too.
-    let modes = [file.mode, envoy.and_then(|text| text.mode)];
+    let is_shadow = |mode: Option<text::Mode>| mode == Some(text::Mode::Shadow);
+    let shadow = if is_shadow(file.mode) {
+        Shadow::Everybody
+    } else if is_shadow(envoy.and_then(|text| text.mode)) {
+        Shadow::Envoy
+    } else {
+        Shadow::Nobody
+    };
     Manner {
         is_atomic: envoy.and_then(|text| text.atomic).unwrap_or(usual.is_atomic),
         adds_headers: envoy.and_then(|text| text.headers).unwrap_or(usual.adds_headers),
-        is_shadow: modes.contains(&Some(text::Mode::Shadow)),
+        shadow,
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) use self::door::HttpDoor;
 pub(crate) use self::operations::Told;
 pub(crate) use self::problem::Problem;
 use self::question::Question;
+pub(crate) use self::request::Object;
 use self::request::{BatchRequest, Request};
 pub(crate) use self::settings::Settings;
 use super::{forward_auth, rls};

@@ -21,6 +21,8 @@ pub(crate) use self::connection::{GrpcBounds, GrpcDoor};
 pub(crate) use self::json::routes;
 pub(crate) use self::service::Service;
 
+use tidegate::Policy;
+
 use crate::envoy::Rules;
 
 /// What Envoy's descriptors mean, and how they are answered: the service's part of a configuration.
@@ -38,12 +40,33 @@ pub(crate) struct Manner {
     pub(crate) is_atomic: bool,
     /// Whether answers tell the tightest limit in `RateLimit-…` headers.
     pub(crate) adds_headers: bool,
-    /// Whether everything is admitted in the end, whatever the rules say.
-    pub(crate) is_shadow: bool,
+    pub(crate) shadow: Shadow,
+}
+
+/// Who is admitted in the end, whatever the rules say.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Shadow {
+    #[default]
+    Nobody,
+    /// Who asks as Envoy does.
+    Envoy,
+    /// Whoever asks at any door, since all policies are only tried out.
+    Everybody,
+}
+
+impl Rls {
+    /// Every rule that limits, as a policy by its name.
+    pub(crate) fn policies(&self) -> Vec<(&str, Policy)> {
+        let mut policies = self.rules.policies();
+        if self.manner.shadow == Shadow::Everybody {
+            policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
+        }
+        policies
+    }
 }
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { is_atomic: true, adds_headers: false, is_shadow: false }
+        Self { is_atomic: true, adds_headers: false, shadow: Shadow::Nobody }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_saphyr::{Location, Spanned};
 use tidegate::{Limit, OnStoreError};
 
-use super::document::{self, Descriptor, Document, RateLimit};
+use super::document::{self, Descriptor, Document, WrittenLimit};
 use super::error::Error;
 use super::pattern::Pattern;
 use super::rules::{Counts, Domain, Level, Node, Quantity, Rule, Rules};
@@ -31,6 +31,7 @@ struct Parent<'a> {
 
 impl Building {
     pub(super) fn add(&mut self, file: &Path, document: Document) {
+        warn_of(file, document.misplaced());
         let Some(name) = document.domain.filter(|domain| !domain.value.is_empty()) else {
             self.errors.push(Error::of_file(file, "config file cannot have empty domain"));
             return;
@@ -117,6 +118,7 @@ impl Building {
         let name = limit.name.clone().unwrap_or_default();
         let mut replaces = Vec::new();
         for replaced in limit.replaces.iter().flatten() {
+            warn_of(file, replaced.value.misplaced());
             match replaced.value.name.as_deref().unwrap_or_default() {
                 "" => {
                     let what = "should not have an empty replaces entry".to_owned();
@@ -146,7 +148,7 @@ impl Building {
     }
 }
 
-fn quantity(limit: &RateLimit, place: Location) -> Result<Quantity, (Location, String)> {
+fn quantity(limit: &WrittenLimit, place: Location) -> Result<Quantity, (Location, String)> {
     let unit = limit.unit.as_ref().and_then(|unit| Unit::named(&unit.value));
     let (unit_name, unit_place) =
         limit.unit.as_ref().map_or(("", place), |unit| (unit.value.as_str(), unit.referenced));
@@ -160,6 +162,10 @@ fn quantity(limit: &RateLimit, place: Location) -> Result<Quantity, (Location, S
     let algorithm = limit.algorithm.as_ref().map_or("fixed-window", |it| it.value.as_str());
     let burst = limit.burst.as_ref().map(|burst| burst.value);
     let place = limit.algorithm.as_ref().map_or(place, |algorithm| algorithm.referenced);
+    if algorithm.trim().is_empty() {
+        let what = "algorithm is empty: name one, or leave it out for fixed-window".to_owned();
+        return Err((place, what));
+    }
     // Built also for no requests at all, where it is never asked, so that a wrong algorithm is told.
     let built: Result<Limit, _> = spelt(algorithm, requests.max(1), unit, burst).parse();
     let limit = built.map_err(|error| (place, error.to_string()))?;

@@ -25,6 +25,21 @@ pub(super) struct Document {
     pub(super) domain: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
+
+    key: Misplaced,
+    value: Misplaced,
+    rate_limit: Misplaced,
+    unit: Misplaced,
+    requests_per_unit: Misplaced,
+    unlimited: Misplaced,
+    name: Misplaced,
+    replaces: Misplaced,
+    shadow_mode: Misplaced,
+    quota_mode: Misplaced,
+    detailed_metric: Misplaced,
+    value_to_metric: Misplaced,
+    share_threshold: Misplaced,
+    metadata: Misplaced,
 }
 
 #[derive(Debug, Deserialize)]
@@ -32,7 +47,7 @@ pub(super) struct Document {
 pub(super) struct Descriptor {
     pub(super) key: Option<Spanned<String>>,
     pub(super) value: Option<Spanned<String>>,
-    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    pub(super) rate_limit: Option<Spanned<WrittenLimit>>,
     pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
     pub(super) shadow_mode: Option<bool>,
     pub(super) quota_mode: Option<bool>,
@@ -55,12 +70,12 @@ pub(super) struct Descriptor {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RateLimit {
+pub(super) struct WrittenLimit {
     pub(super) requests_per_unit: Option<Spanned<u32>>,
     pub(super) unit: Option<Spanned<String>>,
     pub(super) unlimited: Option<Spanned<bool>>,
     pub(super) name: Option<String>,
-    pub(super) replaces: Option<Vec<Spanned<Replaces>>>,
+    pub(super) replaces: Option<Vec<Spanned<Replaced>>>,
     pub(super) algorithm: Option<Spanned<String>>,
     pub(super) burst: Option<Spanned<u64>>,
     pub(super) on_store_error: Option<OnStoreError>,
@@ -69,8 +84,7 @@ pub(super) struct RateLimit {
     key: Misplaced,
     value: Misplaced,
     descriptors: Misplaced,
-    #[serde(rename = "rate_limit")]
-    nested: Misplaced,
+    rate_limit: Misplaced,
     shadow_mode: Misplaced,
     quota_mode: Misplaced,
     detailed_metric: Misplaced,
@@ -81,9 +95,25 @@ pub(super) struct RateLimit {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Replaces {
+pub(super) struct Replaced {
     #[serde(default)]
     pub(super) name: Option<String>,
+
+    domain: Misplaced,
+    key: Misplaced,
+    value: Misplaced,
+    descriptors: Misplaced,
+    rate_limit: Misplaced,
+    unit: Misplaced,
+    requests_per_unit: Misplaced,
+    unlimited: Misplaced,
+    replaces: Misplaced,
+    shadow_mode: Misplaced,
+    quota_mode: Misplaced,
+    detailed_metric: Misplaced,
+    value_to_metric: Misplaced,
+    share_threshold: Misplaced,
+    metadata: Misplaced,
 }
 
 /// What to answer while the store fails.
@@ -107,14 +137,38 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Document, Error> {
     let parsed: Result<Option<Document>, _> = serde_saphyr::from_str_with_options(text, options);
     let document = parsed.map_err(|error| {
         let place = error.location().unwrap_or(Location::UNKNOWN);
-        match &error {
-            serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
-                Error::at(file, place, too_deep())
-            }
-            other => Error::at(file, place, without_place(&other.to_string())),
-        }
+        Error::at(file, place, in_our_words(&error))
     })?;
     document.ok_or_else(|| Error::of_file(file, "is empty: expected `domain` and `descriptors`"))
+}
+
+/// What is wrong, for those who wrote the file and not for those who read it by a library.
+fn in_our_words(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error as Said;
+    match error {
+        Said::AliasError { error, .. } => in_our_words(error),
+        Said::Budget { breach: BudgetBreach::Depth { .. }, .. } => too_deep(),
+        Said::MultipleDocuments { .. } => {
+            "a second document begins here: expected one domain per file".to_owned()
+        }
+        Said::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("`{key}` is given twice: give it once")
+        }
+        Said::InvalidScalar { ty, .. } => match *ty {
+            // Each of these numbers has one key.
+            "u32" => format!("requests_per_unit: expected a whole number from 0 to {}", u32::MAX),
+            "u64" => "burst: expected a whole number from 1".to_owned(),
+            "boolean" => "expected true or false".to_owned(),
+            other => format!("expected {other}"),
+        },
+        Said::Unexpected { expected, .. } => match *expected {
+            "mapping start" => "expected keys with values".to_owned(),
+            "sequence start" => "expected a list".to_owned(),
+            "string scalar" => "expected one value".to_owned(),
+            other => format!("expected {other}"),
+        },
+        other => without_place(&other.to_string()).to_owned(),
+    }
 }
 
 pub(super) fn too_deep() -> String {
@@ -128,44 +182,27 @@ fn without_place(text: &str) -> &str {
     &text[..end]
 }
 
-impl Descriptor {
-    /// What does nothing where it stands.
-    pub(super) fn misplaced(&self) -> impl Iterator<Item = (&'static str, Location)> {
-        let Self { domain, unit, requests_per_unit, unlimited, name, replaces, .. } = self;
-        let all = [
-            ("domain", domain),
-            ("unit", unit),
-            ("requests_per_unit", requests_per_unit),
-            ("unlimited", unlimited),
-            ("name", name),
-            ("replaces", replaces),
-        ];
-        all.into_iter().filter_map(there)
-    }
+/// Which keys do nothing where they stand.
+macro_rules! misplaced_in {
+    ($($within:ty: $($key:ident)*;)*) => {$(
+        impl $within {
+            /// What does nothing where it stands.
+            pub(super) fn misplaced(&self) -> impl Iterator<Item = (&'static str, Location)> {
+                let all = [$((stringify!($key), &self.$key)),*];
+                all.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?.referenced)))
+            }
+        }
+    )*};
 }
 
-impl RateLimit {
-    /// What does nothing where it stands.
-    pub(super) fn misplaced(&self) -> impl Iterator<Item = (&'static str, Location)> {
-        let all = [
-            ("domain", &self.domain),
-            ("key", &self.key),
-            ("value", &self.value),
-            ("descriptors", &self.descriptors),
-            ("rate_limit", &self.nested),
-            ("shadow_mode", &self.shadow_mode),
-            ("quota_mode", &self.quota_mode),
-            ("detailed_metric", &self.detailed_metric),
-            ("value_to_metric", &self.value_to_metric),
-            ("share_threshold", &self.share_threshold),
-            ("metadata", &self.metadata),
-        ];
-        all.into_iter().filter_map(there)
-    }
-}
-
-fn there((key, value): (&'static str, &Misplaced)) -> Option<(&'static str, Location)> {
-    value.as_ref().map(|value| (key, value.referenced))
+misplaced_in! {
+    Document: key value rate_limit unit requests_per_unit unlimited name replaces shadow_mode quota_mode
+        detailed_metric value_to_metric share_threshold metadata;
+    Descriptor: domain unit requests_per_unit unlimited name replaces;
+    WrittenLimit: domain key value descriptors rate_limit shadow_mode quota_mode detailed_metric value_to_metric
+        share_threshold metadata;
+    Replaced: domain key value descriptors rate_limit unit requests_per_unit unlimited replaces shadow_mode quota_mode
+        detailed_metric value_to_metric share_threshold metadata;
 }
 
 #[cfg(test)]

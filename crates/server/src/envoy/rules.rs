@@ -116,6 +116,14 @@ impl Rules {
         all
     }
 
+    /// The rules that admit nothing. There is nothing to count, and so they are no policies.
+    pub(crate) fn blocking(&self) -> Vec<&str> {
+        let admits_nothing =
+            |(rule, _): &(&Rule, _)| matches!(rule.quantity, Quantity::PerUnit { limit: None, .. });
+        let blocking = self.all().into_iter().filter(admits_nothing);
+        blocking.map(|(rule, _)| rule.policy.as_str()).collect()
+    }
+
     /// Every rule that limits, as a policy by its name.
     pub(crate) fn policies(&self) -> Vec<(&str, Policy)> {
         let mut all = Vec::new();

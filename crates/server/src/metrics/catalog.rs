@@ -149,9 +149,10 @@ mod tests {
             "# Metrics\n\n\
              What `GET /metrics` tells Prometheus. This page is written from the code: \
              `UPDATE_DOCS=1 cargo test -p tidegate-server docs`.\n\n\
-             Labels are bounded: `policy` is a name of the configuration, `(unknown)` for all that are none, or \
-             `(request)` where the limit came with the request; never a key. Peeks, refunds and resets decide nothing, \
-             and are not counted.\n\n\
+             Labels are bounded: `policy` is a name of the configuration, `(unknown)` for all that are none, \
+             `(request)` where the limit came with a command of the Redis protocol, or `DOMAIN//override` where Envoy \
+             sent it; never a key. Peeks, refunds and resets decide nothing, and are not counted; but for a descriptor \
+             of Envoy that only looks, and refuses the whole request.\n\n\
              | name | kind | labels | |\n|---|---|---|---|\n",
         );
         for Family { name, kind, labels, help } in ALL {

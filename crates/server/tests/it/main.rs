@@ -70,6 +70,7 @@ mod rls;
 mod rls_envoy;
 mod rls_flood;
 mod rls_grpc;
+mod rls_told;
 mod serve;
 mod serve_redis;
 mod simulate;

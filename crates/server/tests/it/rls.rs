@@ -29,14 +29,14 @@ impl Rules {
         &self.path
     }
 
-    fn serve(&self, more: &[&str]) -> Server {
+    pub(crate) fn serve(&self, more: &[&str]) -> Server {
         let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", self.path()];
         Server::start_with(&[&args, more].concat())
     }
 }
 
 /// `tier=gold,api_key=k`, as a descriptor.
-fn descriptor(text: &str) -> Value {
+pub(crate) fn descriptor(text: &str) -> Value {
     let entry = |entry: &str| {
         let (key, value) = entry.split_once('=').unwrap();
         json!({"key": key, "value": value})
@@ -46,18 +46,18 @@ fn descriptor(text: &str) -> Value {
 }
 
 /// Asks for descriptors, separated by blanks, of the domain `edge`.
-fn ask(server: &Server, descriptors: &str) -> (u16, Value) {
+pub(crate) fn ask(server: &Server, descriptors: &str) -> (u16, Value) {
     let descriptors: Vec<_> = descriptors.split(' ').map(descriptor).collect();
     ask_for(server, &json!({"domain": "edge", "descriptors": descriptors}))
 }
 
-fn ask_for(server: &Server, request: &Value) -> (u16, Value) {
+pub(crate) fn ask_for(server: &Server, request: &Value) -> (u16, Value) {
     let reply = server.post("/json", &request.to_string());
     (reply.status, serde_json::from_str(&reply.body).unwrap_or(Value::String(reply.body)))
 }
 
 /// Code and what is left, of every descriptor.
-fn seen(answer: &Value) -> Vec<(&str, u64)> {
+pub(crate) fn seen(answer: &Value) -> Vec<(&str, u64)> {
     let statuses = answer["statuses"].as_array().unwrap_or_else(|| panic!("{answer}"));
     let seen = |status: &'_ Value| status["limitRemaining"].as_u64().unwrap_or(0);
     statuses.iter().map(|status| (status["code"].as_str().unwrap(), seen(status))).collect()
@@ -206,7 +206,11 @@ fn a_rule_never_replaces_a_policy() {
     let log = folder.path("log");
     let server = Server::start_logged(&args, &log);
     folder.write("t.yaml", same);
-    let said = || std::fs::read_to_string(&log).unwrap().contains(why);
+    let read = format!(r#""file":"{file}, {}""#, rules.path());
+    let said = || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.contains(why) && log.lines().any(|it| it.contains("refused, the") && it.contains(&read))
+    };
     wait_until("the file is refused", DEADLINE, said);
     assert_eq!(server.remaining("edge/bare", "x"), 20);
 }
@@ -251,6 +255,16 @@ fn a_refusal_charges_nobody_and_says_when_to_come_back() {
     assert_eq!(ask_for(&drains, &three).0, 200);
     assert_eq!(ask_for(&drains, &three).0, 429);
     assert_eq!(ask(&drains, "special=x").0, 429);
+    // So does a shadow, or its trial would not be what comes of it.
+    let text = "{ domain: edge, descriptors: [{ key: tried, shadow_mode: true,
+        rate_limit: { unit: day, requests_per_unit: 3 } }] }";
+    let tried = Rules::new(&[("edge.yaml", text)]);
+    let drains = tried.serve(&["--envoy-atomic", "false"]);
+    let two = json!({"domain": "edge", "descriptors": [descriptor("tried=x")], "hitsAddend": 2});
+    for left in [1, 0] {
+        assert_eq!(seen(&ask_for(&drains, &two).1), [("OK", left)]);
+    }
+    assert_eq!(drains.remaining("edge/tried", "x"), 0);
     // A global shadow flips the whole, and nothing else.
     let shadow = rules.serve(&["--envoy-shadow"]);
     let (status, answer) = ask(&shadow, "never=x");
@@ -275,6 +289,8 @@ fn hits_and_limits_may_come_with_the_request() {
         (json!({}), 4, (200, 15)),
         (json!({"hitsAddend": "5"}), 4, (200, 10)),
         (json!({"hits_addend": 0}), 4, (200, 10)),
+        (json!({"hits_addend": 0.0}), 4, (200, 10)),
+        (json!({"hitsAddend": "0.0"}), 4, (200, 10)),
         (json!({"hitsAddend": 11}), 1, (429, 10)),
         (json!({"hitsAddend": 3, "isNegativeHits": true}), 1, (200, 13)),
         (json!({"hitsAddend": 13}), 1, (200, 0)),
@@ -287,6 +303,16 @@ fn hits_and_limits_may_come_with_the_request() {
     ] {
         assert_eq!(with(more.clone(), hits), expected, "{more} {hits}");
     }
+    // A look tells the reset as it is, and not as it would be after one more.
+    let reset = |hits: u64| {
+        let mut one = descriptor("burst=look");
+        one["hitsAddend"] = json!(hits);
+        let (_, answer) = ask_for(&server, &json!({"domain": "edge", "descriptors": [one]}));
+        let left = answer["statuses"][0]["limitRemaining"].as_u64().unwrap_or(0);
+        (answer["statuses"][0]["durationUntilReset"].clone(), left)
+    };
+    assert_eq!(reset(0), (json!("0s"), 7));
+    assert_eq!(reset(1), (json!("1s"), 6));
     let own = json!({"domain": "other", "descriptors": [{"limit": {"requestsPerUnit": 0, "unit": "DAY"}}]});
     assert_eq!(ask_for(&server, &own).0, 200, "a domain that does not exist limits nothing");
     // One counter that is asked for twice is charged for both.
@@ -305,7 +331,22 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
     for (body, why) in [
         ("", "EOF"),
         ("{", "EOF"),
-        ("[]", "invalid"),
+        ("[]", "expected an object"),
+        (r#"["edge",[[[["bare","x"]],null,null,null]],null]"#, "expected an object"),
+        (r#"{"domain":"edge","descriptors":[[[["bare","x"]]]]}"#, "expected an object"),
+        (r#"{"domain":"edge","descriptors":[{"entries":[["bare","x"]]}]}"#, "expected an object"),
+        (r#"{"domain":"edge","descriptors":[{"limit":[5,"DAY"]}]}"#, "expected an object"),
+        (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":-1}"#, "hitsAddend: `-1` is no whole"),
+        (
+            r#"{"domain":"edge","descriptors":[{"hitsAddend":1.5}]}"#,
+            "hitsAddend: `1.5` is no whole",
+        ),
+        (
+            r#"{"domain":"edge","descriptors":[{"hitsAddend":true}]}"#,
+            "expected a number or a string",
+        ),
+        (r#"{"domain":"edge","descriptors":[{"limit":{"unit":"EON"}}]}"#, "unit: `EON` is none"),
+        (r#"{"domain":"edge","descriptors":[{"limit":{"unit":-1}}]}"#, "unit: `-1` is none"),
         ("{}", "domain must not be empty"),
         (r#"{"domain":"edge"}"#, "descriptor list must not be empty"),
         (r#"{"domain":"edge","descriptors":[{"x":1}]}"#, "unknown field `x`"),
@@ -348,11 +389,21 @@ fn native_policies_are_asked_by_name() {
         ("policy=apj,user=ann", "no policy is called `apj`"),
         ("policy=export,user=ann", "leaky bucket"),
         ("policy=signup,ip=192.0.2.1", "`email_domain`, which was not given"),
+        ("policy=login,user=", "descriptors[0].entries[1].value: `user` is empty"),
+        ("policy=login,user=ann,device=", "entries[2].value: `device` is empty"),
     ] {
         let (status, said) = ask(asked);
         assert_eq!(status, 400, "{asked}");
         assert!(said.to_string().contains(why), "{said} instead of {why}");
     }
+    let mut own = descriptor("policy=login,user=ann");
+    own["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
+    let (status, said) = ask_for(&server, &json!({"domain": "tidegate", "descriptors": [own]}));
+    assert!(
+        status == 400 && said.to_string().contains("descriptors[0].limit: the limits"),
+        "{said}"
+    );
+    assert_eq!(server.remaining("login", "ann"), 4, "none of these was charged");
 }
 
 #[test]
@@ -394,6 +445,7 @@ fn refused(files: &[(&str, &str)]) -> String {
 fn what_cannot_be_loaded_is_told_with_its_place() {
     let descriptor = |text: &str| format!("domain: d\ndescriptors:\n  - {text}\n");
     let limit = |text: &str| descriptor(&format!("{{ key: k, rate_limit: {{ {text} }} }}"));
+    let requests = "/f.yaml:3:59: requests_per_unit: expected a whole number from 0 to 4294967295";
     for (text, expected) in [
         (String::new(), "/f.yaml: is empty"),
         ("descriptors: []".to_owned(), "/f.yaml: config file cannot have empty domain"),
@@ -417,8 +469,15 @@ fn what_cannot_be_loaded_is_told_with_its_place() {
         (limit("unit: fortnight, requests_per_unit: 1"), "invalid rate limit unit 'fortnight'"),
         (limit("unit: unknown, requests_per_unit: 1"), "invalid rate limit unit 'unknown'"),
         (limit("unit: day, unlimited: true"), "should not specify rate limit unit when unlimited"),
-        (limit("unit: day, requests_per_unit: -1"), "/f.yaml:3:"),
-        (limit("unit: day, requests_per_unit: 4294967296"), "/f.yaml:3:"),
+        (limit("unit: day, requests_per_unit: -1"), requests),
+        (limit("unit: day, requests_per_unit: 4294967296"), requests),
+        (limit("unit: day, requests_per_unit: 5.0"), requests),
+        (limit("unit: day, requests_per_unit: 1, burst: x"), "burst: expected a whole number"),
+        (limit("unit: day, requests_per_unit: 1, unlimited: perhaps"), "expected true or false"),
+        (limit("unit: day, requests_per_unit: 1, algorithm: ''"), "algorithm is empty"),
+        ("domain: d\n---\ndomain: e".to_owned(), "/f.yaml:3:1: a second document begins here"),
+        ("domain: d\ndomain: e".to_owned(), "/f.yaml:2:1: `domain` is given twice"),
+        ("domain: d\nmetadata: {}\nfoo: 1".to_owned(), "/f.yaml:3:1: unknown field `foo`"),
         (limit("unit: day, replaces: [ { name: '' } ]"), "should not have an empty replaces entry"),
         (
             limit("unit: day, name: n, replaces: [ { name: n } ]"),
@@ -434,6 +493,30 @@ fn what_cannot_be_loaded_is_told_with_its_place() {
     ] {
         let said = refused(&[("f.yaml", &text)]);
         assert!(said.contains(expected), "{said} instead of {expected}");
+    }
+}
+
+#[test]
+fn keys_of_the_original_load_wherever_they_stand_and_the_log_says_what_does_nothing() {
+    let text = "domain: edge
+metadata: { owner: us }
+name: whole
+descriptors:
+  - key: bare
+    unit: hour
+    rate_limit: { unit: day, requests_per_unit: 20, value: x, replaces: [{ name: y, metadata: z }] }
+";
+    let (rules, folder) = (Rules::new(&[("f.yaml", text)]), Folder::new());
+    let log = folder.path("log");
+    let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()];
+    let mut server = Server::start_logged(&args, &log);
+    assert_eq!(seen(&ask(&server, "bare=x").1), [("OK", 19)]);
+    assert_eq!(server.stop("TERM").code(), Some(0));
+    let said = std::fs::read_to_string(&log).unwrap();
+    for what in
+        ["2:11: `metadata`", "3:7: `name`", "6:11: `unit`", "7:60: `value`", "7:95: `metadata`"]
+    {
+        assert!(said.contains(&format!("/f.yaml:{what} does nothing here")), "{said}");
     }
 }
 
@@ -463,4 +546,36 @@ fn a_folder_is_read_to_its_depth_and_told_as_a_whole() {
     let server = rules.serve(&[]);
     let policies = server.get("/v1/policies").json();
     assert!(policies["one/k"].is_object() && policies["two/k"].is_object(), "{policies}");
+}
+
+#[test]
+fn who_has_an_override_is_told_that_and_not_the_rule() {
+    let rules = Rules::new(&[("edge.yaml", RULES)]);
+    let server = rules.serve(&["--envoy-headers"]);
+    for (key, body) in [
+        ("more", r#"{"limit":"100/h"}"#),
+        ("free", r#"{"allow":true}"#),
+        ("out", r#"{"block":true}"#),
+    ] {
+        let path = format!("/v1/overrides/edge%2Fburst/{key}");
+        assert_eq!(server.send("PUT", &path, &[], body.as_bytes()).status, 204, "{key}");
+    }
+    let names = |answer: &Value| -> Vec<String> {
+        let headers = answer["responseHeadersToAdd"].as_array().cloned().unwrap_or_default();
+        headers.iter().map(|header| header["key"].as_str().unwrap().to_owned()).collect()
+    };
+    let limits = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
+    let (_, more) = ask(&server, "burst=more");
+    let hundred = json!({"name": "bursty", "requestsPerUnit": 100, "unit": "HOUR"});
+    assert_eq!((&more["statuses"][0]["currentLimit"], seen(&more)), (&hundred, vec![("OK", 99)]));
+    assert_eq!(names(&more), limits);
+    let (_, free) = ask(&server, "burst=free");
+    assert_eq!(free["statuses"][0], json!({"code": "OK", "limitRemaining": u32::MAX}));
+    assert!(names(&free).is_empty(), "{free}");
+    // No wait helps who is blocked, and so none is told; not for the others of the request either.
+    let (status, out) = ask(&server, "burst=out");
+    assert_eq!((status, &out["statuses"][0]), (429, &json!({"code": "OVER_LIMIT"})));
+    assert!(names(&out).is_empty(), "{out}");
+    assert_eq!(names(&ask(&server, "burst=out never=x").1), limits);
+    assert_eq!(names(&ask(&server, "never=x").1)[0], "retry-after");
 }

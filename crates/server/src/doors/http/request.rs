@@ -48,7 +48,7 @@ pub(super) struct BatchRequest<'a> {
 pub(super) struct Checks<'a>(pub(super) Vec<Object<Request<'a>>>);
 
 /// What is written as an object. A struct alone would take a list of its fields as well.
-pub(super) struct Object<T>(pub(super) T);
+pub(crate) struct Object<T>(pub(crate) T);
 
 /// Text, borrowed from the body where it has no escapes.
 #[derive(PartialEq)]

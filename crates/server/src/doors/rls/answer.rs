@@ -1,7 +1,7 @@
 //! What was decided, before it is written as protobuf or as JSON.
 
 use smallvec::SmallVec;
-use tidegate::{Answer, Source};
+use tidegate::{Answer, Limit, Source};
 
 use super::wire;
 use crate::envoy::Unit;
@@ -38,6 +38,19 @@ pub(super) struct Shown<'a> {
     /// `None` for a period that Envoy has no name for.
     pub(super) unit: Option<Unit>,
     pub(super) name: &'a str,
+}
+
+impl<'a> Shown<'a> {
+    /// As far as Envoy can be told it.
+    pub(super) fn of(limit: &Limit, name: &'a str) -> Self {
+        let period = limit.period();
+        let unit = Some(period.as_secs()).filter(|_| period.subsec_nanos() == 0);
+        Self {
+            requests_per_unit: u32::try_from(limit.units()).unwrap_or(u32::MAX),
+            unit: unit.and_then(Unit::lasting),
+            name,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,10 +107,11 @@ impl<'a> Status<'a> {
         }
     }
 
-    /// When to come back, in seconds rounded up. What will never be admitted is told the limit's reset: then at least
-    /// somebody else may have changed the limit.
-    pub(super) fn retry_after_s(&self) -> u64 {
-        seconds_up(self.retry_after_us.unwrap_or(self.reset_after_us)).max(1)
+    /// When to come back, in seconds rounded up. What a limit will never admit is told its reset: then at least somebody
+    /// else may have changed the limit. `None` for whom an override blocks: no wait helps.
+    pub(super) fn retry_after_s(&self) -> Option<u64> {
+        let reset_us = self.limit.map(|_| self.reset_after_us);
+        self.retry_after_us.or(reset_us).map(|us| seconds_up(us).max(1))
     }
 
     pub(super) const fn reset_after_s(&self) -> u64 {
@@ -111,12 +125,14 @@ const fn seconds_up(us: u64) -> u64 {
 }
 
 impl Ruling<'_> {
-    /// Adds what the client is to be told. On a refusal always when to come back: Envoy does not say so by itself.
+    /// Adds what the client is to be told. On a refusal when to come back, if that is any use: Envoy does not say so by
+    /// itself.
     pub(super) fn add_headers(&mut self, with_limits: bool) {
         let over = |status: &&Status<'_>| status.code == Code::OverLimit;
         if self.overall == Code::OverLimit {
-            let retry = self.statuses.iter().filter(over).map(Status::retry_after_s).max();
-            self.headers.push(("retry-after", retry.unwrap_or(1)));
+            let mut waits = self.statuses.iter().filter(over).map(Status::retry_after_s);
+            let longest = waits.try_fold(1, |longest, wait| Some(wait?.max(longest)));
+            self.headers.extend(longest.map(|wait| ("retry-after", wait)));
         }
         if !with_limits {
             return;

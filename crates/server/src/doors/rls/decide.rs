@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use tidegate::{Clock, Op, Source, SystemClock};
 
 pub(super) use self::asker::{Asker, Trouble};
-use super::Manner;
 use super::answer::{Code, Ruling, Status};
-use super::request::{Hits, Request};
+use super::request::{Bad, Hits, Request};
 use super::targets::{self, Counted, Role, Target};
+use super::{Manner, Shadow};
 use crate::envoy::Unit;
 use crate::gate::Snapshot;
 
@@ -23,13 +23,17 @@ pub(super) async fn decide<'a>(
     request: &Request<'a>,
     asker: Asker<'a>,
 ) -> Result<Ruling<'a>, Trouble> {
-    let targets = targets::of(snapshot, request);
+    let targets = targets::of(snapshot, request).map_err(|Bad(why)| Trouble::Bad(why))?;
     let manner = snapshot.rls.manner;
     let statuses = targets.iter().map(known).collect();
     let mut deciding = Deciding { asker, manner, statuses, refused: false };
     deciding.decide(&targets).await?;
+    deciding.tell_blocked(&targets);
+    if manner.shadow == Shadow::Everybody {
+        deciding.say_what_would_be_over(&targets);
+    }
     let Deciding { statuses, refused, .. } = deciding;
-    let overall = Code::of(!refused || manner.is_shadow);
+    let overall = Code::of(!refused || manner.shadow != Shadow::Nobody);
     let mut ruling = Ruling { overall, statuses, headers: SmallVec::new() };
     ruling.add_headers(manner.adds_headers);
     Ok(ruling)
@@ -78,6 +82,24 @@ impl<'a> Deciding<'a> {
         self.give_back(&those(|it| matches!(it.hits, Hits::GiveBack(_)))).await
     }
 
+    /// Tells of what was refused without being asked.
+    fn tell_blocked(&self, targets: &[Target<'_>]) {
+        for (target, status) in targets.iter().zip(&self.statuses) {
+            if let Target::Blocked { counted, .. } = target {
+                self.asker.tell_blocked(counted, status);
+            }
+        }
+    }
+
+    /// A shadow of everything flips the whole alone, unlike one of a rule.
+    fn say_what_would_be_over(&mut self, targets: &[Target<'_>]) {
+        for (target, status) in targets.iter().zip(&mut self.statuses) {
+            if status.shadow_denied && target.counted().is_some_and(|counted| !counted.is_shadow) {
+                status.code = Code::OverLimit;
+            }
+        }
+    }
+
     /// Whether what is known refuses the whole: one that binds does, quotas only all together.
     fn is_over(&self, targets: &[Target<'_>], role: Role) -> bool {
         let those = targets.iter().zip(&self.statuses);
@@ -91,10 +113,18 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    /// Looks whether one more would be admitted, and spends nothing.
+    /// Looks whether one more would be admitted, and spends nothing. Where anything is left one would be, and all is told
+    /// as it is now; only those that have nothing left are asked when one will be.
     async fn look(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
-        self.ask_each(asked, Op::Peek, |_| 1).await?;
-        self.uncharge(asked, |_| 1);
+        self.ask_each(asked, Op::Peek, |_| 0).await?;
+        let has_nothing_left = |(index, _): &&Asked<'_, '_>| {
+            let status = &self.statuses[*index];
+            status.code == Code::Ok && !status.shadow_denied && status.remaining == 0
+        };
+        let spent: SmallVec<[Asked<'_, 'a>; 4]> =
+            asked.iter().filter(has_nothing_left).copied().collect();
+        self.ask_each(&spent, Op::Peek, |_| 1).await?;
+        self.uncharge(&spent, |_| 1);
         Ok(())
     }
 
@@ -134,9 +164,10 @@ impl<'a> Deciding<'a> {
     async fn drain(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
         for (index, counted) in asked {
             let status = self.statuses[*index];
-            if status.code == Code::OverLimit && status.remaining > 0 {
+            let is_over = status.code == Code::OverLimit || status.shadow_denied;
+            if is_over && status.remaining > 0 {
                 let rest = u64::from(status.remaining);
-                self.asker.each(&[(*index, *counted)], Op::Take, |_| rest).await?;
+                self.asker.correct(&[(*index, *counted)], Op::Take, |_| rest).await?;
                 self.statuses[*index].remaining = 0;
             }
         }
@@ -152,7 +183,7 @@ impl<'a> Deciding<'a> {
             status.code == Code::Ok && by_store
         };
         let charged: SmallVec<[Asked<'_, 'a>; 4]> = asked.iter().filter(charged).copied().collect();
-        match self.asker.each(&charged, Op::Refund, cost).await {
+        match self.asker.correct(&charged, Op::Refund, cost).await {
             Ok(_) => self.uncharge(&charged, cost),
             Err(trouble) => tracing::debug!(?trouble, "a refused request's charge stays"),
         }
@@ -206,9 +237,9 @@ fn known<'a>(target: &Target<'a>) -> Status<'a> {
     match target {
         Target::NoLimit | Target::Counted(_) => Status::NO_LIMIT,
         Target::Unlimited => Status::UNLIMITED,
-        Target::Blocked { shown, unit, is_shadow, .. } => Status {
+        Target::Blocked { counted, unit, is_shadow } => Status {
             code: Code::of(*is_shadow),
-            limit: Some(*shown),
+            limit: counted.shown,
             reset_after_us: until_next(*unit),
             shadow_denied: *is_shadow,
             ..Status::NO_LIMIT
@@ -291,7 +322,7 @@ mod tests {
             let descriptors = policies.iter().map(|policy| descriptor(policy, "ann")).collect();
             let request = Request { domain: "tidegate", descriptors };
             let start = Instant::now();
-            let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+            let asker = Asker::new(&snapshot, Some(Duration::from_millis(15)));
             let decided = decide(&snapshot, &request, asker).await;
             assert_eq!(start.elapsed().as_millis(), 15, "{policies:?}");
             let seen = decided.map(|ruling| {
@@ -315,7 +346,10 @@ mod tests {
     }
 
     /// Asks the domain `edge` for descriptors of one entry.
-    async fn ruled<'a>(snapshot: &'a Snapshot, asked: &[(&'a str, Hits)]) -> (Code, Vec<u32>) {
+    async fn ask<'a>(
+        snapshot: &'a Snapshot,
+        asked: &[(&'a str, Hits)],
+    ) -> Result<Ruling<'a>, Trouble> {
         let descriptor = |(key, hits): &(&'a str, Hits)| Descriptor {
             entries: SmallVec::from_iter([Entry { key, value: "ann" }]),
             hits: *hits,
@@ -323,8 +357,13 @@ mod tests {
         };
         let descriptors = asked.iter().map(descriptor).collect();
         let request = Request { domain: "edge", descriptors };
-        let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
-        let ruling = decide(snapshot, &request, asker).await.unwrap();
+        let asker = Asker::new(snapshot, Some(Duration::from_millis(15)));
+        decide(snapshot, &request, asker).await
+    }
+
+    /// The whole, and what is left of each.
+    async fn ruled<'a>(snapshot: &'a Snapshot, asked: &[(&'a str, Hits)]) -> (Code, Vec<u32>) {
+        let ruling = ask(snapshot, asked).await.unwrap();
         (ruling.overall, ruling.statuses.iter().map(|status| status.remaining).collect())
     }
 
@@ -345,6 +384,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn hits_that_cannot_be_given_back_in_time_are_a_failure_of_the_store() {
+        let rules = "{ domain: edge, descriptors: [
+            { key: user, rate_limit: { unit: hour, requests_per_unit: 5 } } ] }";
+        let snapshot = with_rules("giveback", rules);
+        for (hits, stands_in) in [(Hits::GiveBack(1), false), (Hits::Spend(1), true)] {
+            let decided = ask(&snapshot, &[("user", hits)]).await;
+            assert_eq!(decided.is_ok(), stands_in, "{hits:?}");
+            assert!(stands_in || matches!(decided, Err(Trouble::Unavailable(_))), "{decided:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_limit_of_the_requests_own_is_answered_without_the_store_too() {
         let snapshot = with_rules("own", "domain: edge");
         let limit = Some(OwnLimit { requests_per_unit: 5, unit: Unit::Hour });
@@ -352,7 +403,7 @@ mod tests {
             let descriptors =
                 SmallVec::from_iter([Descriptor { limit, ..descriptor("any", "ann") }]);
             let request = Request { domain: "edge", descriptors };
-            let asker = Asker::new(&snapshot.engine, Some(Duration::from_millis(15)));
+            let asker = Asker::new(&snapshot, Some(Duration::from_millis(15)));
             let ruling = decide(&snapshot, &request, asker).await.unwrap();
             assert_eq!(ruling.statuses[0].remaining, left);
         }

@@ -17,7 +17,7 @@ use self::read::JsonRequest;
 use self::write::JsonRuling;
 use super::answer::Code;
 use super::decide::{Asker, Trouble, decide};
-use crate::doors::http::read_batch;
+use crate::doors::http::{Object, read_batch};
 use crate::gate::Gate;
 use crate::metrics::DoorName;
 
@@ -35,12 +35,12 @@ where
 async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, Refusal> {
     let body = read_batch(body).await;
     let body = body.map_err(|problem| (problem.status(), format!("{}\n", problem.detail())))?;
-    let json: JsonRequest<'_> =
+    let Object(json): Object<JsonRequest<'_>> =
         serde_json::from_slice(&body).map_err(|error| bad(&error.to_string()))?;
     let snapshot = gate.now();
     let request = json.request().map_err(|error| bad(&error.0))?;
     let since_us = SystemClock.steady_us();
-    let asker = Asker::new(&snapshot.engine, None).telling(&gate, since_us);
+    let asker = Asker::new(&snapshot, None).telling(&gate, since_us);
     let decided = decide(&snapshot, &request, asker).await;
     gate.metrics().took(DoorName::Http, since_us, 1);
     let ruling = decided.map_err(|trouble| match trouble {

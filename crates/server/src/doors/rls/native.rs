@@ -2,20 +2,37 @@
 //! entry, and who is asking the others.
 
 use smallvec::SmallVec;
-use tidegate::{Answer, Check, CheckError, Engine, Key, Op};
+use tidegate::{Check, CheckError, Engine, Key, Op};
 
-use super::answer::Shown;
-use super::request::Descriptor;
+use super::request::{Bad, Descriptor};
 use super::targets::{Counted, Role, Target, Who};
-use crate::envoy::{CounterKey, Unit};
+use crate::envoy::CounterKey;
 
-/// What a descriptor means; nothing if it names no policy.
-pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target<'a> {
-    let Some((first, others)) = descriptor.entries.split_first() else { return Target::NoLimit };
+/// What a descriptor means; nothing if it names no policy. `spot` is where it stands.
+pub(super) fn target<'a>(
+    engine: &Engine,
+    descriptor: &Descriptor<'a>,
+    spot: usize,
+) -> Result<Target<'a>, Bad> {
+    if descriptor.limit.is_some() {
+        return Err(Bad::new(format!(
+            "descriptors[{spot}].limit: the limits of this domain are those of its policies: leave it out"
+        )));
+    }
+    let Some((first, others)) = descriptor.entries.split_first() else {
+        return Ok(Target::NoLimit);
+    };
     if first.key != "policy" {
-        return Target::NoLimit;
+        return Ok(Target::NoLimit);
     }
     let policy = first.value;
+    // Or all whom nobody knows would share what one may have.
+    if let Some(index) = others.iter().position(|entry| entry.value.is_empty()) {
+        let (key, index) = (crate::text::printable(others[index].key), index + 1);
+        return Err(Bad::new(format!(
+            "descriptors[{spot}].entries[{index}].value: `{key}` is empty: whoever is limited needs a name"
+        )));
+    }
     let named: SmallVec<[(&'a str, &'a [u8]); 4]> =
         others.iter().map(|entry| (entry.key, entry.value.as_bytes())).collect();
     let who = match &named[..] {
@@ -27,14 +44,16 @@ pub(super) fn target<'a>(engine: &Engine, descriptor: &Descriptor<'a>) -> Target
         }
         _ => Who::Named(named),
     };
-    Target::Counted(Counted {
+    Ok(Target::Counted(Counted {
         policy,
         who,
         hits: descriptor.hits,
+        limit: None,
         own: None,
         shown: None,
         role: Role::Binds,
-    })
+        is_shadow: false,
+    }))
 }
 
 /// Whether a policy counts callers by one identifier, and not by names.
@@ -42,16 +61,4 @@ fn counts_one(engine: &Engine, policy: &str, keys: &[(&str, &[u8])]) -> bool {
     let check = Check { policy, key: Key::Named(keys), cost: 1 };
     let error = engine.validate(&check, Op::Take).err();
     matches!(error, Some(CheckError::MissingKey { key, .. }) if key == "key")
-}
-
-/// The limit that had the last word, as Envoy can be told it.
-pub(super) fn shown<'a>(answer: &Answer<'a>) -> Option<Shown<'a>> {
-    let limit = answer.limit.as_deref()?;
-    let period = limit.period();
-    let unit = Some(period.as_secs()).filter(|_| period.subsec_nanos() == 0);
-    Some(Shown {
-        requests_per_unit: u32::try_from(limit.units()).unwrap_or(u32::MAX),
-        unit: unit.and_then(Unit::lasting),
-        name: answer.binding,
-    })
 }

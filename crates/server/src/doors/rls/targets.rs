@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 use tidegate::{Check, FixedWindow, Key, Limit};
 
 use super::answer::Shown;
-use super::native;
-use super::request::{Descriptor, Hits, OwnLimit, Request};
+use super::request::{Bad, Descriptor, Hits, OwnLimit, Request};
+use super::{Shadow, native};
 use crate::envoy::{CounterKey, Domain, Quantity, Rule, Unit};
 use crate::gate::Snapshot;
 
@@ -19,10 +19,10 @@ pub(super) enum Target<'a> {
     Unlimited,
     /// Nothing is ever admitted.
     Blocked {
-        shown: Shown<'a>,
+        /// What would be asked, if there were anything to count.
+        counted: Counted<'a>,
         unit: Unit,
-        role: Role,
-        /// Then it is only reported.
+        /// Then it is only reported, for whatever reason.
         is_shadow: bool,
     },
     Counted(Counted<'a>),
@@ -34,11 +34,15 @@ pub(super) struct Counted<'a> {
     pub(super) policy: &'a str,
     pub(super) who: Who<'a>,
     pub(super) hits: Hits,
+    /// The rule's limit, where there is a rule.
+    pub(super) limit: Option<&'a Limit>,
     /// A limit instead of the policy's.
     pub(super) own: Option<Box<Limit>>,
-    /// `None` where the answer tells.
+    /// How what is written is told; `None` where the answer tells.
     pub(super) shown: Option<Shown<'a>>,
     pub(super) role: Role,
+    /// Whether its rule is a shadow by itself, and not only because all are.
+    pub(super) is_shadow: bool,
 }
 
 /// Who is counted.
@@ -61,14 +65,19 @@ pub(super) enum Role {
 pub(super) type Targets<'a> = SmallVec<[Target<'a>; 2]>;
 
 /// Looks every descriptor up.
-pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Targets<'a> {
+pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Result<Targets<'a>, Bad> {
     let Some(domain) = snapshot.rls.rules.domain(request.domain) else {
         let is_native = request.domain == NATIVE_DOMAIN;
-        let target = |descriptor: &Descriptor<'a>| {
-            if is_native { native::target(&snapshot.engine, descriptor) } else { Target::NoLimit }
+        let target = |(spot, descriptor): (usize, &Descriptor<'a>)| {
+            if is_native {
+                native::target(&snapshot.engine, descriptor, spot)
+            } else {
+                Ok(Target::NoLimit)
+            }
         };
-        return request.descriptors.iter().map(target).collect();
+        return request.descriptors.iter().enumerate().map(target).collect();
     };
+    let all_shadow = snapshot.rls.manner.shadow == Shadow::Everybody;
     let found: SmallVec<[Found<'a>; 2]> =
         request.descriptors.iter().map(|descriptor| Found::of(domain, descriptor)).collect();
     let is_replaced = |index: usize| {
@@ -82,13 +91,11 @@ pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Targets<'
     };
     let replaced: SmallVec<[bool; 2]> = (0..found.len()).map(is_replaced).collect();
     let targets = found.into_iter().zip(replaced).zip(&request.descriptors);
-    targets
-        .map(
-            |((found, is_replaced), descriptor)| {
-                if is_replaced { Target::NoLimit } else { found.target(domain, descriptor) }
-            },
-        )
-        .collect()
+    Ok(targets
+        .map(|((found, is_replaced), descriptor)| {
+            if is_replaced { Target::NoLimit } else { found.target(domain, descriptor, all_shadow) }
+        })
+        .collect())
 }
 
 /// What is found for a descriptor.
@@ -116,70 +123,101 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn target(self, domain: &'a Domain, descriptor: &Descriptor<'a>) -> Target<'a> {
+    fn target(
+        self,
+        domain: &'a Domain,
+        descriptor: &Descriptor<'a>,
+        all_shadow: bool,
+    ) -> Target<'a> {
         match self {
             Self::Nothing => Target::NoLimit,
-            Self::Rule(rule, key) => of_rule(rule, key, descriptor.hits),
-            Self::Own(own) => with_own(domain, own, descriptor),
+            Self::Rule(rule, key) => of_rule(rule, key, descriptor.hits, all_shadow),
+            Self::Own(own) => with_own(domain, own, descriptor, all_shadow),
         }
     }
 }
 
-fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits) -> Target<'a> {
+fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits, all_shadow: bool) -> Target<'a> {
     let Quantity::PerUnit { requests, unit, limit } = &rule.quantity else {
         return Target::Unlimited;
     };
     // A shadow binds as any other: its policy knows that it refuses nothing.
-    let is_shadow = rule.is_shadow;
+    let is_shadow = rule.is_shadow || all_shadow;
     let role = if rule.is_quota && !is_shadow { Role::Quota } else { Role::Binds };
     let shown = Shown { requests_per_unit: *requests, unit: Some(*unit), name: &rule.name };
+    let (who, shown) = (Who::One(key), Some(shown));
+    let counted = Counted {
+        policy: &rule.policy,
+        who,
+        hits,
+        limit: limit.as_ref(),
+        own: None,
+        shown,
+        role,
+        is_shadow: rule.is_shadow,
+    };
     match limit {
-        None => Target::Blocked { shown, unit: *unit, role, is_shadow },
-        Some(_) => Target::Counted(Counted {
-            policy: &rule.policy,
-            who: Who::One(key),
-            hits,
-            own: None,
-            shown: Some(shown),
-            role,
-        }),
+        None => Target::Blocked { counted, unit: *unit, is_shadow },
+        Some(_) => Target::Counted(counted),
     }
 }
 
 /// A limit that came with the request has counters of its own, one for each unit and all that the descriptor says.
-fn with_own<'a>(domain: &'a Domain, own: OwnLimit, descriptor: &Descriptor<'a>) -> Target<'a> {
+fn with_own<'a>(
+    domain: &'a Domain,
+    own: OwnLimit,
+    descriptor: &Descriptor<'a>,
+    all_shadow: bool,
+) -> Target<'a> {
     let OwnLimit { requests_per_unit, unit } = own;
     let shown = Shown { requests_per_unit, unit: Some(unit), name: "" };
-    let period = std::time::Duration::from_secs(unit.seconds());
-    let limit = FixedWindow::new(requests_per_unit.into(), period).map(Limit::from);
-    let Ok(limit) = limit else {
-        return Target::Blocked { shown, unit, role: Role::Binds, is_shadow: false };
-    };
     let mut values = SmallVec::<[&'a [u8]; 8]>::new();
     values.push(unit.name().as_bytes());
     let both = |entry: &crate::envoy::Entry<'a>| [entry.key.as_bytes(), entry.value.as_bytes()];
     values.extend(descriptor.entries.iter().flat_map(both));
-    Target::Counted(Counted {
+    let counted = Counted {
         policy: &domain.own_limits,
         who: Who::One(CounterKey::of(&values)),
         hits: descriptor.hits,
-        own: Some(Box::new(limit)),
+        limit: None,
+        own: None,
         shown: Some(shown),
         role: Role::Binds,
-    })
-}
-
-impl Target<'_> {
-    /// What its refusal does; `None` where nothing can refuse.
-    pub(super) const fn role(&self) -> Option<Role> {
-        match self {
-            Self::NoLimit | Self::Unlimited => None,
-            Self::Blocked { role, .. } | Self::Counted(Counted { role, .. }) => Some(*role),
-        }
+        is_shadow: false,
+    };
+    let period = std::time::Duration::from_secs(unit.seconds());
+    match FixedWindow::new(requests_per_unit.into(), period).map(Limit::from) {
+        Ok(limit) => Target::Counted(Counted { own: Some(Box::new(limit)), ..counted }),
+        Err(_) => Target::Blocked { counted, unit, is_shadow: all_shadow },
     }
 }
 
-impl Counted<'_> {
+impl<'a> Target<'a> {
+    /// The counter, if there is one or could be.
+    pub(super) const fn counted(&self) -> Option<&Counted<'a>> {
+        match self {
+            Self::NoLimit | Self::Unlimited => None,
+            Self::Blocked { counted, .. } | Self::Counted(counted) => Some(counted),
+        }
+    }
+
+    /// What its refusal does; `None` where nothing can refuse.
+    pub(super) fn role(&self) -> Option<Role> {
+        self.counted().map(|counted| counted.role)
+    }
+}
+
+impl<'a> Counted<'a> {
+    /// How the limit that decided is told: as it is written, unless an override came before that. `name` is for those
+    /// that are not written here.
+    pub(super) fn shown_by(&self, decided: &Limit, name: &'a str) -> Shown<'a> {
+        match self.shown {
+            Some(written) if self.own.as_deref().or(self.limit) == Some(decided) => written,
+            Some(written) => Shown::of(decided, written.name),
+            None => Shown::of(decided, name),
+        }
+    }
+
     /// The question, as the engine takes it.
     pub(super) fn check(&self, cost: u64) -> Check<'_> {
         let key = match &self.who {

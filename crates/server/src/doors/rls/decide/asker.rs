@@ -5,20 +5,25 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate::{Answer, Check, CheckError, Engine, Op, Reply, Together};
+use tidegate::{
+    Answer, Check, CheckError, Decision, Engine, Op, Reply, Source, StoreError, Together,
+};
 use tokio::time::Instant;
 
-use super::super::answer::{Shown, Status};
-use super::super::native;
+use super::super::Shadow;
+use super::super::answer::Status;
+use super::super::request::Hits;
 use super::super::targets::Counted;
 use super::{Asked, cost};
-use crate::gate::Gate;
+use crate::gate::{Gate, Snapshot};
 use crate::patience::there;
 
 /// Who asks for one call.
 #[derive(Debug)]
 pub(in super::super) struct Asker<'a> {
     engine: &'a Engine,
+    /// Whether refusals refuse nobody.
+    is_shadow: bool,
     /// How long the caller waits, if it said so.
     patience: Option<Duration>,
     /// When that ends. Known from the first answer on that does not come at once: to look at the clock costs more than
@@ -42,8 +47,9 @@ pub(in super::super) enum Trouble {
 type Statuses<'a> = SmallVec<[Status<'a>; 2]>;
 
 impl<'a> Asker<'a> {
-    pub(in super::super) const fn new(engine: &'a Engine, patience: Option<Duration>) -> Self {
-        Self { engine, patience, until: None, told: None }
+    pub(in super::super) fn new(snapshot: &'a Snapshot, patience: Option<Duration>) -> Self {
+        let is_shadow = snapshot.rls.manner.shadow != Shadow::Nobody;
+        Self { engine: &snapshot.engine, is_shadow, patience, until: None, told: None }
     }
 
     /// The same, and what is decided is counted.
@@ -51,30 +57,67 @@ impl<'a> Asker<'a> {
         Self { told: Some((gate, since_us)), ..self }
     }
 
-    fn tell(&self, check: &Check<'_>, op: Op, answer: &Result<Answer<'_>, CheckError>) {
-        if let Some((gate, since_us)) = self.told.filter(|_| op == Op::Take) {
-            gate.tell(check, answer);
-            gate.metrics().policy_took(check.policy, since_us);
+    /// Tells of an answer that has a say in the whole: to what is to be spent, even if a whole that is refused already
+    /// only looks at it, and to a look that refuses.
+    fn tell(&self, counted: &Counted<'_>, cost: u64, answer: &Result<Answer<'_>, CheckError>) {
+        let refuses = |it: &Answer<'_>| it.shadow_denied || !it.decision.allowed();
+        let has_a_say = match counted.hits {
+            Hits::Spend(_) => true,
+            Hits::Peek => answer.as_ref().is_ok_and(refuses),
+            Hits::GiveBack(_) => false,
+        };
+        if has_a_say {
+            self.count(&counted.check(cost), answer);
         }
     }
 
+    fn count(&self, check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
+        let Some((gate, since_us)) = self.told else { return };
+        match answer {
+            Ok(answer)
+                if self.is_shadow && !answer.decision.allowed() && !answer.fails_closed() =>
+            {
+                let decision = answer.decision.in_shadow();
+                gate.tell(check, &Ok(Answer { decision, shadow_denied: true, ..answer.clone() }));
+            }
+            answer => gate.tell(check, answer),
+        }
+        gate.metrics().policy_took(check.policy, since_us);
+    }
+
     /// Tells of several checks that were asked in one step.
-    fn tell_all<'c>(
+    fn tell_all(
         &self,
-        checks: impl Iterator<Item = &'c Check<'c>>,
-        op: Op,
+        asked: &[Asked<'_, 'a>],
+        cost: impl Fn(&Counted<'_>) -> u64,
         together: &Result<Together<'_>, CheckError>,
     ) {
-        for (index, check) in checks.enumerate() {
+        for (index, (_, counted)) in asked.iter().enumerate() {
+            let cost = cost(counted);
             match together {
                 Ok(together) => {
                     if let Some(answer) = together.answers.get(index) {
-                        self.tell(check, op, &Ok(answer.clone()));
+                        self.tell(counted, cost, &Ok(answer.clone()));
                     }
                 }
-                Err(error) => self.tell(check, op, &Err(error.clone())),
+                Err(error) => self.tell(counted, cost, &Err(error.clone())),
             }
         }
+    }
+
+    /// Tells of what is refused without being asked.
+    pub(super) fn tell_blocked(&self, counted: &Counted<'_>, status: &Status<'_>) {
+        let decision = Decision::refused(0, 0, None, status.reset_after_us);
+        let answer = Answer {
+            decision: if status.shadow_denied { decision.in_shadow() } else { decision },
+            policy: counted.policy,
+            binding: counted.policy,
+            limit: None,
+            source: Source::Store,
+            trouble: None,
+            shadow_denied: status.shadow_denied,
+        };
+        self.count(&counted.check(cost(counted)), &Ok(answer));
     }
 
     /// Whether all have an answer, without asking: what is asked in several steps is not charged in the first of them
@@ -104,7 +147,7 @@ impl<'a> Asker<'a> {
             Some(together) => together,
             None => self.stand_in(asked, Op::Take, cost),
         };
-        self.tell_all(checks.iter(), Op::Take, &together);
+        self.tell_all(asked, cost, &together);
         let answers = together.map_err(|error| Trouble::of(&error))?.answers;
         asked.iter().zip(&answers).map(|((_, counted), answer)| status(counted, answer)).collect()
     }
@@ -131,13 +174,13 @@ impl<'a> Asker<'a> {
                 Some(answer) => answer,
                 None => self.stand_in(&[*one], op, &cost).map(|mut it| it.answers.swap_remove(0)),
             };
-            self.tell(&one.1.check(cost(one.1)), op, &answer);
+            self.tell(one.1, cost(one.1), &answer);
             statuses.push(status(one.1, &answer.map_err(|error| Trouble::of(&error))?)?);
         }
         Ok(statuses)
     }
 
-    /// The same where some have limits of their own. How those are shown is known before they are asked.
+    /// The same where some have limits of their own.
     async fn with_own(
         &mut self,
         asked: &[Asked<'_, 'a>],
@@ -153,10 +196,24 @@ impl<'a> Asker<'a> {
             Some(together) => together,
             None => engine.answer_without_store(&checks, op),
         };
-        self.tell_all(checks.iter().map(|(check, _)| check), op, &together);
+        self.tell_all(asked, &cost, &together);
         let together = together.map_err(|error| Trouble::of(&error))?;
         let told = asked.iter().zip(&together.answers);
-        told.map(|((_, counted), answer)| settled(counted, answer, counted.shown)).collect()
+        // Their names are known before they are asked.
+        told.map(|((_, counted), answer)| settled(counted, answer, "")).collect()
+    }
+
+    /// Corrects counters when the decision is there, of which nobody is told.
+    pub(super) async fn correct(
+        &mut self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+    ) -> Result<Statuses<'a>, Trouble> {
+        let told = self.told.take();
+        let corrected = self.each(asked, op, cost).await;
+        self.told = told;
+        corrected
     }
 
     /// What the policies say by themselves, when the caller's time is up.
@@ -166,6 +223,10 @@ impl<'a> Asker<'a> {
         op: Op,
         cost: impl Fn(&Counted<'_>) -> u64,
     ) -> Result<Together<'a>, CheckError> {
+        if op == Op::Refund {
+            let why = "nobody else can give back";
+            return Err(CheckError::Store(StoreError::new(tidegate::Trouble::Timeout, why)));
+        }
         let checks: SmallVec<[_; 4]> =
             asked.iter().map(|(_, counted)| (counted.check(cost(counted)), None)).collect();
         self.engine.answer_without_store(&checks, op)
@@ -188,19 +249,20 @@ impl<'a> Asker<'a> {
 }
 
 fn status<'a>(counted: &Counted<'a>, answer: &Answer<'a>) -> Result<Status<'a>, Trouble> {
-    settled(counted, answer, counted.shown.or_else(|| native::shown(answer)))
+    settled(counted, answer, answer.binding)
 }
 
 fn settled<'a>(
-    counted: &Counted<'_>,
+    counted: &Counted<'a>,
     answer: &Answer<'_>,
-    shown: Option<Shown<'a>>,
+    name: &'a str,
 ) -> Result<Status<'a>, Trouble> {
     if answer.fails_closed() {
         let policy = crate::text::printable(counted.policy);
         let why = format!("policy `{policy}` admits nothing while its store fails");
         return Err(Trouble::Unavailable(why));
     }
+    let shown = answer.limit.as_deref().map(|decided| counted.shown_by(decided, name));
     Ok(Status::of(answer, shown))
 }
 

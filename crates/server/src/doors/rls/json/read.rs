@@ -11,6 +11,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use super::super::request::{
     Bad, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Hits, OwnLimit, Request,
 };
+use crate::doors::http::Object;
 use crate::envoy::{Entry, Unit};
 
 #[derive(Deserialize)]
@@ -19,19 +20,19 @@ pub(super) struct JsonRequest<'a> {
     #[serde(borrow)]
     domain: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    descriptors: Option<AtMost<DESCRIPTORS_MAX, JsonDescriptor<'a>>>,
+    descriptors: Option<AtMost<DESCRIPTORS_MAX, Object<JsonDescriptor<'a>>>>,
     #[serde(alias = "hits_addend")]
-    hits_addend: Option<Number>,
+    hits_addend: Option<Scalar>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct JsonDescriptor<'a> {
     #[serde(borrow)]
-    entries: Option<AtMost<ENTRIES_MAX, JsonEntry<'a>>>,
-    limit: Option<JsonLimit>,
+    entries: Option<AtMost<ENTRIES_MAX, Object<JsonEntry<'a>>>>,
+    limit: Option<Object<JsonLimit>>,
     #[serde(alias = "hits_addend")]
-    hits_addend: Option<Number>,
+    hits_addend: Option<Scalar>,
     #[serde(alias = "is_negative_hits")]
     is_negative_hits: Option<bool>,
 }
@@ -49,24 +50,12 @@ struct JsonEntry<'a> {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct JsonLimit {
     #[serde(alias = "requests_per_unit")]
-    requests_per_unit: Option<Number>,
-    unit: Option<JsonUnit>,
+    requests_per_unit: Option<Scalar>,
+    unit: Option<Scalar>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum JsonUnit {
-    Number(u64),
-    Name(String),
-}
-
-/// A whole number; protobuf writes those of 64 bits as text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Number {
-    Number(u64),
-    Text(String),
-}
+/// A number or text, as text: protobuf takes one for the other. What it has to be is told by its field.
+struct Scalar(String);
 
 /// At most so many: nothing is allocated for what comes after.
 struct AtMost<const N: usize, T>(Vec<T>);
@@ -74,13 +63,13 @@ struct AtMost<const N: usize, T>(Vec<T>);
 impl JsonRequest<'_> {
     /// The question.
     pub(super) fn request(&self) -> Result<Request<'_>, Bad> {
-        let hits = self.hits_addend.as_ref().map(|hits| hits.read("hitsAddend")).transpose()?;
+        let hits = self.hits_addend.as_ref().map(|hits| hits.whole("hitsAddend")).transpose()?;
         let hits = u32::try_from(hits.unwrap_or(0));
         let hits = hits.map_err(|_| Bad::new("hitsAddend does not fit into 32 bits"))?;
         let descriptors = self.descriptors.iter().flat_map(|all| &all.0);
         let request = Request {
             domain: self.domain.as_deref().unwrap_or_default(),
-            descriptors: descriptors.map(|it| it.descriptor(hits)).collect::<Result<_, _>>()?,
+            descriptors: descriptors.map(|it| it.0.descriptor(hits)).collect::<Result<_, _>>()?,
         };
         request.checked()
     }
@@ -88,11 +77,11 @@ impl JsonRequest<'_> {
 
 impl JsonDescriptor<'_> {
     fn descriptor(&self, hits_of_request: u32) -> Result<Descriptor<'_>, Bad> {
-        let own = self.hits_addend.as_ref().map(|hits| hits.read("hitsAddend")).transpose()?;
-        let entries = self.entries.iter().flat_map(|all| &all.0).map(JsonEntry::entry).collect();
+        let own = self.hits_addend.as_ref().map(|hits| hits.whole("hitsAddend")).transpose()?;
+        let entries = self.entries.iter().flat_map(|all| &all.0).map(|it| it.0.entry()).collect();
         Ok(Descriptor {
             entries,
-            limit: self.limit.as_ref().map(JsonLimit::own_limit).transpose()?,
+            limit: self.limit.as_ref().map(|it| it.0.own_limit()).transpose()?,
             hits: Hits::of(own, self.is_negative_hits.unwrap_or(false), hits_of_request)?,
         })
     }
@@ -109,27 +98,52 @@ impl JsonEntry<'_> {
 
 impl JsonLimit {
     fn own_limit(&self) -> Result<OwnLimit, Bad> {
-        let requests = self.requests_per_unit.as_ref().map(|it| it.read("requestsPerUnit"));
+        let requests = self.requests_per_unit.as_ref().map(|it| it.whole("requestsPerUnit"));
         let requests_per_unit = u32::try_from(requests.transpose()?.unwrap_or(0))
             .map_err(|_| Bad::new("requestsPerUnit does not fit into 32 bits"))?;
-        let unit = match &self.unit {
-            Some(JsonUnit::Number(number)) => Unit::numbered(*number),
-            Some(JsonUnit::Name(name)) => Unit::named(name),
-            None => None,
+        let Some(Scalar(unit)) = &self.unit else {
+            return Err(Bad::new("the limit of a descriptor has no unit"));
         };
-        let unit = unit.ok_or_else(|| Bad::new("the limit of a descriptor has no unit"))?;
+        let known = unit.parse().map_or_else(|_| Unit::named(unit), Unit::numbered);
+        let unit = known.ok_or_else(|| {
+            Bad::new(format!("unit: `{unit}` is none: expected a name like SECOND or DAY"))
+        })?;
         Ok(OwnLimit { requests_per_unit, unit })
     }
 }
 
-impl Number {
-    fn read(&self, field: &str) -> Result<u64, Bad> {
-        match self {
-            Self::Number(number) => Ok(*number),
-            Self::Text(text) => {
-                text.parse().map_err(|_| Bad::new(format!("{field}: `{text}` is no whole number")))
+impl Scalar {
+    /// A whole number, which may be spelt `1.0` or `1e3`.
+    fn whole(&self, field: &str) -> Result<u64, Bad> {
+        let Self(text) = self;
+        let spelt_out = || text.parse::<f64>().ok()?.to_string().parse().ok();
+        let wrong = || Bad::new(format!("{field}: `{text}` is no whole number from 0"));
+        text.parse().ok().or_else(spelt_out).ok_or_else(wrong)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ScalarVisitor;
+        impl Visitor<'_> for ScalarVisitor {
+            type Value = Scalar;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number or a string")
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar(text.to_owned()))
             }
         }
+        deserializer.deserialize_any(ScalarVisitor)
     }
 }
 
@@ -201,7 +215,7 @@ mod tests {
         #[test]
         fn whatever_a_body_holds_is_a_request_or_an_error(body in fuzz::bytes_like(GRAMMAR)) {
             let read = fuzz::held_to(300, &body, || {
-                let json: JsonRequest<'_> = serde_json::from_slice(&body).ok()?;
+                let Object(json): Object<JsonRequest<'_>> = serde_json::from_slice(&body).ok()?;
                 json.request().ok().map(|request| request.descriptors.len())
             });
             prop_assert!(read.is_none_or(|count| (1..=DESCRIPTORS_MAX).contains(&count)));

@@ -47,7 +47,7 @@ async fn answer(
 ) -> Result<RateLimitResponse, Status> {
     let (snapshot, since_us) = (gate.now(), SystemClock.steady_us());
     let request = wire::decode(message).map_err(|bad| Status::invalid_argument(bad.0))?;
-    let asker = Asker::new(&snapshot.engine, patience).telling(gate, since_us);
+    let asker = Asker::new(&snapshot, patience).telling(gate, since_us);
     let ruling = decide(&snapshot, &request, asker).await;
     gate.metrics().took(DoorName::Grpc, since_us, 1);
     let ruling = ruling.map_err(|trouble| match trouble {
