@@ -4,9 +4,11 @@ use std::process::Command;
 
 use tidegate_bench::{Process, free_port, pinned};
 
-use crate::load::Wire;
+use crate::load::{PLENTY, Wire};
 
 const TIDEGATE: &str = "target/release/tidegate";
+/// What it is asked about: others bring their limit with every request.
+const CONFIG: &str = "target/bench-server.yaml";
 const THROTTLECRAB: &str = "target/peers/bin/throttlecrab-server";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +59,11 @@ impl Contender {
                 let help = help.expect("target/release/tidegate was built");
                 let help = String::from_utf8_lossy(&help.stdout).into_owned();
                 let at = |flag: &str, port| vec![flag.to_owned(), format!("127.0.0.1:{port}")];
-                open(&mut http, &|port| [vec!["serve".to_owned()], at("--listen", port)].concat());
+                let [burst, units, seconds] = PLENTY;
+                let policy = format!("policies: {{ api: {units}/{seconds}s burst {burst} }}\n");
+                std::fs::write(CONFIG, policy).expect("a file in target");
+                let serve = ["serve", "-c", CONFIG].map(str::to_owned);
+                open(&mut http, &|port| [&serve[..], &at("--listen", port)].concat());
                 for (door, flag) in [(&mut resp, "--resp"), (&mut grpc, "--grpc")] {
                     if help.contains(&format!("{flag} ")) {
                         open(door, &|port| at(flag, port));

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 /// As long as an answer of tidegate.
-const ANSWER: &[u8] = br#"{"allowed":true,"limit":20,"remaining":19,"retry_after_ms":0,"reset_after_ms":600,"policy":"api","binding":"api","source":"store"}"#;
+const ANSWER: &[u8] = br#"{"allowed":true,"limit":1000000,"remaining":999999,"retry_after_ms":0,"reset_after_ms":1,"policy":"api","binding":"api","source":"store"}"#;
 
 pub(super) async fn serve(listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
