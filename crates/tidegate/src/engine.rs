@@ -1,5 +1,6 @@
 //! The engine: named policies over one store. Every door goes through it.
 
+mod answer;
 mod binding;
 mod error;
 mod given;
@@ -19,8 +20,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, LimitError, Reservation};
+use tidegate_core::{LimitError, Reservation};
 
+pub use answer::Answer;
 pub use binding::BindingLimit;
 pub use error::{BuildError, CheckError};
 use loaded::{Loaded, Table};
@@ -39,7 +41,7 @@ use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
 use crate::store::memory::MemoryStore;
-use crate::store::{Op, Source, Store, Trouble, Turn};
+use crate::store::{Op, Source, Store, Turn};
 
 /// Named policies over one store. Clones share everything.
 ///
@@ -72,65 +74,6 @@ struct Shared<C> {
     policies: BTreeMap<String, Compiled>,
     /// What the policies have been told at run time.
     loaded: Loaded,
-}
-
-/// An engine's answer.
-///
-/// ```
-/// use tidegate::{Engine, Policy, Source};
-///
-/// let plan = Policy::all().limit("burst", "10/s").limit("day", "fixed-window 3/day");
-/// let engine = Engine::builder().policy("plan", plan).build()?;
-/// let answer = engine.check("plan", "user-42").now()?;
-/// assert!(answer.decision.allowed());
-/// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
-/// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
-/// assert_eq!((answer.source, answer.trouble), (Source::Store, None));
-/// assert!(!answer.shadow_denied); // the policy means it
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer<'a> {
-    /// The decision of the limit that binds, which is the whole's. A [shadow](Policy::shadow) policy always allows, with
-    /// what is left and the time of the reset as the limit has them.
-    pub decision: Decision,
-    /// The policy's name.
-    pub policy: &'a str,
-    /// The name of the limit that binds; the policy's name where its only limit has none.
-    pub binding: &'a str,
-    /// The limit that binds; `None` where an override allowed or blocked without one.
-    pub limit: Option<BindingLimit<'a>>,
-    /// Who decided.
-    pub source: Source,
-    /// What was wrong with the store, where it should have decided and did not.
-    pub trouble: Option<Trouble>,
-    /// Whether it was allowed only because the policy is a [shadow](Policy::shadow).
-    pub shadow_denied: bool,
-}
-
-impl Answer<'_> {
-    /// Whether nobody has decided, and the policy rather turns everybody away than count wrongly. That is a failure, to
-    /// be told apart from a refusal: with HTTP a 503, not a 429.
-    ///
-    /// ```
-    /// use tidegate::{Answer, Decision, Source};
-    ///
-    /// let decision = Decision::refused(100, 0, Some(1_000_000), 1_000_000);
-    /// let answer = |source| Answer {
-    ///     decision,
-    ///     policy: "api",
-    ///     binding: "api",
-    ///     limit: None,
-    ///     source,
-    ///     trouble: None,
-    ///     shadow_denied: false,
-    /// };
-    /// assert!(answer(Source::FailClosed).fails_closed());
-    /// assert!(!answer(Source::Store).fails_closed()); // the limit is used up
-    /// ```
-    pub const fn fails_closed(&self) -> bool {
-        matches!(self.source, Source::FailClosed) && !self.decision.allowed()
-    }
 }
 
 /// Builds an [`Engine`].

@@ -1,0 +1,65 @@
+//! What an engine answers.
+
+use tidegate_core::Decision;
+
+use super::BindingLimit;
+use crate::store::{Source, Trouble};
+
+/// An engine's answer.
+///
+/// ```
+/// use tidegate::{Engine, Policy, Source};
+///
+/// let plan = Policy::all().limit("burst", "10/s").limit("day", "fixed-window 3/day");
+/// let engine = Engine::builder().policy("plan", plan).build()?;
+/// let answer = engine.check("plan", "user-42").now()?;
+/// assert!(answer.decision.allowed());
+/// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
+/// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
+/// assert_eq!((answer.source, answer.trouble), (Source::Store, None));
+/// assert!(!answer.shadow_denied); // the policy means it
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer<'a> {
+    /// The decision of the limit that binds, which is the whole's. A [shadow](crate::Policy::shadow) policy always allows, with
+    /// what is left and the time of the reset as the limit has them.
+    pub decision: Decision,
+    /// The policy's name.
+    pub policy: &'a str,
+    /// The name of the limit that binds; the policy's name where its only limit has none.
+    pub binding: &'a str,
+    /// The limit that binds; `None` where an override allowed or blocked without one.
+    pub limit: Option<BindingLimit<'a>>,
+    /// Who decided.
+    pub source: Source,
+    /// What was wrong with the store, where it should have decided and did not.
+    pub trouble: Option<Trouble>,
+    /// Whether it was allowed only because the policy is a [shadow](crate::Policy::shadow).
+    pub shadow_denied: bool,
+}
+
+impl Answer<'_> {
+    /// Whether nobody has decided, and the policy rather turns everybody away than count wrongly. That is a failure, to
+    /// be told apart from a refusal: with HTTP a 503, not a 429.
+    ///
+    /// ```
+    /// use tidegate::{Answer, Decision, Source};
+    ///
+    /// let decision = Decision::refused(100, 0, Some(1_000_000), 1_000_000);
+    /// let answer = |source| Answer {
+    ///     decision,
+    ///     policy: "api",
+    ///     binding: "api",
+    ///     limit: None,
+    ///     source,
+    ///     trouble: None,
+    ///     shadow_denied: false,
+    /// };
+    /// assert!(answer(Source::FailClosed).fails_closed());
+    /// assert!(!answer(Source::Store).fails_closed()); // the limit is used up
+    /// ```
+    pub const fn fails_closed(&self) -> bool {
+        matches!(self.source, Source::FailClosed) && !self.decision.allowed()
+    }
+}
