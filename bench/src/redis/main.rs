@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use server::Server;
 use tidegate::{
-    Ask, Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, RedisOptions, RedisStore, Scope,
-    Settled, Store, SystemClock,
+    StoreRequest, Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, RedisOptions, RedisStore, Scope,
+    StoreReply, Store, SystemClock,
 };
 
 const ROUNDS: usize = 5;
@@ -43,9 +43,9 @@ fn store(server: &Server) -> RedisStore {
     RedisStore::new(RedisOptions { deadline, ..RedisOptions::new(server.url()) }).expect("a URL")
 }
 
-async fn check(store: &impl Store, scope: &Scope, limit: &Limit, key: &str) -> Settled {
+async fn check(store: &impl Store, scope: &Scope, limit: &Limit, key: &str) -> StoreReply {
     let limits = [KeyedLimit { scope, key: key.as_bytes(), limit }];
-    let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
     store.answer(&ask, SystemClock.now()).await.expect("an answer")
 }
 

@@ -34,7 +34,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use arc_swap::ArcSwapOption;
-use tidegate::{Answer, CheckError, Clock, Decision, Reservation, Source, SystemClock, Trouble};
+use tidegate::{
+    Answer, CheckError, Clock, Decision, Reservation, Source, StoreErrorKind, SystemClock,
+};
 
 pub(crate) use self::glance::{Glance, PolicyGlance};
 use self::histogram::Histogram;
@@ -99,7 +101,7 @@ impl Shed {
 pub(crate) struct Metrics {
     policies: Policies,
     doors: [DoorCounts; DoorName::ALL.len()],
-    store_errors: Striped<{ Trouble::ALL.len() }>,
+    store_errors: Striped<{ StoreErrorKind::ALL.len() }>,
     shed: Striped<{ Shed::ALL.len() }>,
     reloads: Reloads,
     store: ArcSwapOption<View>,
@@ -138,7 +140,7 @@ impl Metrics {
 
     /// `count` checks were answered alike.
     pub(crate) fn decided(&self, answer: &Answer<'_>, count: u64) {
-        if let Some(trouble) = answer.trouble {
+        if let Some(trouble) = answer.store_error {
             self.store_errors.add(trouble as usize, count);
         }
         let status = if answer.fails_closed() {
@@ -170,7 +172,7 @@ impl Metrics {
     /// `count` checks had no answer.
     pub(crate) fn errored(&self, policy: &str, error: &CheckError, count: u64) {
         if let CheckError::Store(error) = error {
-            self.store_errors.add(error.trouble() as usize, count);
+            self.store_errors.add(error.kind() as usize, count);
         }
         self.policies.add(policy, Outcome { status: Status::Error, source: None }, count);
     }

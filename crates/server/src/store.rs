@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, BreakerOptions, KeyedLimit, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Store,
-    StoreError, Timestamp, Trouble,
+    BreakerOptions, KeyedLimit, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Store,
+    StoreError, StoreErrorKind, StoreRequest, Timestamp,
 };
 
 pub(crate) use self::view::View;
@@ -91,10 +91,11 @@ pub(crate) fn open_in_view(url: &str, purpose: Purpose) -> Result<View, String> 
 /// Asks once and spends nothing, to learn whether a store answers at all.
 pub(crate) async fn reach(store: &dyn Store) -> Result<(), StoreError> {
     let limit: Result<Limit, _> = "1/s".parse();
-    let limit = limit.map_err(|error| StoreError::new(Trouble::BadAsk, error.to_string()))?;
+    let limit =
+        limit.map_err(|error| StoreError::new(StoreErrorKind::BadRequest, error.to_string()))?;
     let scope = Scope::named("tidegate", "reach");
     let limits = [KeyedLimit { scope: &scope, key: b"reach", limit: &limit }];
-    let ask = Ask { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
+    let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
     store.answer(&ask, Timestamp::from_micros(0)).await.map(drop)
 }
 

@@ -41,7 +41,7 @@ use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
 use crate::store::memory::MemoryStore;
-use crate::store::{Op, Source, Store, Turn};
+use crate::store::{Op, ReserveRequest, Source, Store};
 
 /// Named policies over one store. Clones share everything.
 ///
@@ -148,15 +148,15 @@ impl<C: Clock> EngineBuilder<C> {
     ///
     /// ```
     /// # use tidegate::{Engine, Source};
-    /// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
     /// # #[derive(Debug)]
     /// # struct Down;
     /// # impl Store for Down {
-    /// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
-    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     fn answer(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
-    /// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
-    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     fn shape(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
     /// # }
     /// let engine = Engine::builder()
@@ -471,7 +471,7 @@ impl<C: Clock + 'static> Engine<C> {
     fn find_turn<'a>(
         &'a self,
         check: &Check<'a>,
-    ) -> Result<Result<Turn<'a>, Reservation>, CheckError> {
+    ) -> Result<Result<ReserveRequest<'a>, Reservation>, CheckError> {
         let (name, policy) = self.policy(check.policy)?;
         let CompiledKind::Shaper(scope, shaper) = &policy.kind else {
             return Err(CheckError::DoesNotShape(name.to_owned()));
@@ -482,7 +482,7 @@ impl<C: Clock + 'static> Engine<C> {
             Some(Instead::Block) if policy.shadow => Err(Reservation::blocked().in_shadow()),
             Some(Instead::Block) => Err(Reservation::blocked()),
             Some(Instead::Limit(_)) | None => {
-                Ok(Turn { scope, key, shaper, cost: check.cost, cancel: None })
+                Ok(ReserveRequest { scope, key, shaper, cost: check.cost, cancel: None })
             }
         })
     }

@@ -78,9 +78,10 @@ pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
 pub use store::redis::{CallTimes, NodeBreaker, RedisOptions, RedisStats, RedisStore};
 pub use store::{
-    Ask, Changed, Charge, Keeping, KeptState, KeyedLimit, Op, OverrideChange, OverrideTable, Place,
-    Ran, Replicas, Scope, Settled, Source, Store, StoreError, StoredOverride, Take, Takes, Telling,
-    Told, Trouble, Turn, Unconfirmed,
+    Changed, Charge, KeptState, KeyedLimit, LimitCharge, MultiCharge, Op, OverrideChange,
+    OverrideTable, Ran, ReadingReport, Replicas, ReserveReply, ReserveRequest, Scope, Source,
+    StateUpdate, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, StoredOverride,
+    TickReadings, Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,

@@ -9,7 +9,7 @@ use tidegate_core::{Limit, Mode, Timestamp};
 pub(crate) use self::id::Places;
 pub use self::id::{BadPermitId, PermitId};
 use crate::reply::Reply;
-use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Store, StoreError};
+use crate::store::{KeyedLimit, Op, Scope, Store, StoreError, StoreReply, StoreRequest};
 
 /// The answer to an `acquire`.
 ///
@@ -109,12 +109,12 @@ impl Drop for Permit {
 }
 
 impl Held {
-    pub(crate) fn release(&self, store: &dyn Store) -> Reply<'static, Settled, StoreError> {
+    pub(crate) fn release(&self, store: &dyn Store) -> Reply<'static, StoreReply, StoreError> {
         let Self { places, scope, key, limit } = self;
         let limits = [KeyedLimit { scope, key, limit }];
         let (cost, op) = (places.cost, Op::Release { permit_id: places.id });
         // Giving back takes no memory, so that no time is needed to find some.
-        store.answer(&Ask { mode: Mode::All, limits: &limits, cost, op }, Timestamp::EPOCH)
+        store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, Timestamp::EPOCH)
     }
 }
 
@@ -127,7 +127,7 @@ mod again {
 
     use super::Held;
     use crate::reply::Reply;
-    use crate::store::{Settled, Store, StoreError};
+    use crate::store::{Store, StoreError, StoreReply};
 
     /// How long to wait before each further attempt: long enough, in all, for a breaker to close or a replica to be
     /// promoted.
@@ -140,7 +140,7 @@ mod again {
 
     /// Sends a release again if it fails, in the background, as long as there is a runtime.
     pub(super) fn see_to(
-        reply: Reply<'static, Settled, StoreError>,
+        reply: Reply<'static, StoreReply, StoreError>,
         store: &Arc<dyn Store>,
         held: Held,
     ) {

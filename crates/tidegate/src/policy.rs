@@ -150,15 +150,15 @@ impl FromStr for Override {
 /// ```
 /// use std::time::Duration;
 /// use tidegate::{Engine, OnStoreError, Policy, Source};
-/// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+/// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
 /// # #[derive(Debug)]
 /// # struct Down;
 /// # impl Store for Down {
-/// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
-/// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+/// #     fn answer(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+/// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
 /// #     }
-/// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
-/// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+/// #     fn shape(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+/// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
 /// #     }
 /// # }
 ///
@@ -404,15 +404,15 @@ impl Policy {
     /// ```
     /// # use std::time::Duration;
     /// # use tidegate::{Engine, OnStoreError, Policy};
-    /// # use tidegate::{Ask, Place, Reply, Settled, Store, StoreError, Timestamp, Trouble, Turn};
+    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
     /// # #[derive(Debug)]
     /// # struct Down;
     /// # impl Store for Down {
-    /// #     fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
-    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     fn answer(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
-    /// #     fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
-    /// #         Reply::ready(Err(StoreError::new(Trouble::Unreachable, "no connection")))
+    /// #     fn shape(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
     /// # }
     /// let login = Policy::all().limit("hour", "5/h").on_store_error(OnStoreError::DENY);

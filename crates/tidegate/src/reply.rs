@@ -47,12 +47,12 @@ enum Kind<'a, T, E> {
 /// The answer is still under way: it comes over a network, and has to be awaited.
 ///
 /// ```
-/// use tidegate::{Reply, StoreError, Trouble, UnderWay};
+/// use tidegate::{Reply, StoreError, StoreErrorKind, UnderWay};
 ///
 /// let reply: Reply<'_, u64, UnderWay> = Reply::later(async { Ok(5) });
 /// assert_eq!(reply.now(), Err(UnderWay));
 /// // To those who ask a store, it is a kind of trouble.
-/// assert_eq!(StoreError::from(UnderWay).trouble(), Trouble::UnderWay);
+/// assert_eq!(StoreError::from(UnderWay).kind(), StoreErrorKind::UnderWay);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnderWay;

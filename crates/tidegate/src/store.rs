@@ -25,14 +25,14 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, Timestamp};
 
-pub use ask::{Ask, KeyedLimit, Op, Place, Settled, Source, Turn};
-pub use error::{Ran, StoreError, Trouble};
+pub use ask::{KeyedLimit, Op, ReserveReply, ReserveRequest, Source, StoreReply, StoreRequest};
+pub use error::{Ran, StoreError, StoreErrorKind};
 pub(crate) use fingerprint::Fingerprints;
 pub use overrides::{Changed, OverrideChange, OverrideTable, StoredOverride};
-pub use readings::{Keeping, KeptState, Telling, Told};
+pub use readings::{KeptState, ReadingReport, StateUpdate, TickReadings};
 pub use replicas::{Replicas, Unconfirmed};
 pub use scope::Scope;
-pub use takes::{Charge, Take, Takes};
+pub use takes::{Charge, LimitCharge, MultiCharge};
 
 use crate::reply::Reply;
 
@@ -44,7 +44,7 @@ use crate::reply::Reply;
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use tidegate::{Ask, Engine, MemoryStore, Place, Reply, Settled, Store, StoreError, Timestamp, Turn};
+/// use tidegate::{StoreRequest, Engine, MemoryStore, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, ReserveRequest};
 ///
 /// /// Counts what a store is asked.
 /// #[derive(Debug, Default)]
@@ -54,12 +54,12 @@ use crate::reply::Reply;
 /// }
 ///
 /// impl<S: Store + 'static> Store for Counted<S> {
-///     fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+///     fn answer(&self, ask: &StoreRequest<'_>, now: Timestamp) -> Reply<'static, StoreReply, StoreError> {
 ///         self.asks.fetch_add(1, Ordering::Relaxed);
 ///         self.store.answer(ask, now)
 ///     }
 ///
-///     fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+///     fn shape(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
 ///         self.asks.fetch_add(1, Ordering::Relaxed);
 ///         self.store.shape(turn, now)
 ///     }
@@ -79,32 +79,36 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Answers one ask. `now` is the asker's time; a store with a clock of its own goes by that.
     ///
     /// ```
-    /// # use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+    /// # use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
     /// let store = MemoryStore::default();
     /// let (hour, day): (Limit, Limit) = ("5/h".parse()?, "2/day".parse()?);
     /// let scopes = [Scope::named("login", "hour"), Scope::named("login", "day")];
     /// let keyed = |scope, limit| KeyedLimit { scope, key: b"user-42", limit };
     /// let limits = [keyed(&scopes[0], &hour), keyed(&scopes[1], &day)];
-    /// let ask = Ask { mode: Mode::All, limits: &limits, cost: 3, op: Op::Take };
+    /// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 3, op: Op::Take };
     /// let settled = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now()?;
     /// assert!(!settled.verdict.decision.allowed());
     /// assert_eq!(settled.verdict.binding, 1);
     /// assert_eq!(store.stats().keys, 0); // refused as a whole, so that nothing was spent
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError>;
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError>;
 
     /// Decides several limits in one atomic step, each with a cost of its own, and answers for every one of them: all are
     /// charged, or none. The step is admitted if every answer is. A store that cannot do this says so:
-    /// [`Trouble::BadAsk`].
+    /// [`StoreErrorKind::BadRequest`].
     ///
     /// ```
-    /// # use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, Take, Takes, Timestamp};
+    /// # use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, LimitCharge, MultiCharge, Timestamp};
     /// let (store, limit): (_, Limit) = (MemoryStore::default(), "2/h".parse()?);
     /// let scope = Scope::named("mail", "");
     /// let keyed = |key| KeyedLimit { scope: &scope, key, limit: &limit };
-    /// let limits = [Take { keyed: keyed(b"sender"), cost: 1 }, Take { keyed: keyed(b"receiver"), cost: 3 }];
-    /// let takes = Takes { limits: &limits, charge: Charge::IfAllAdmit };
+    /// let limits = [LimitCharge { keyed: keyed(b"sender"), cost: 1 }, LimitCharge { keyed: keyed(b"receiver"), cost: 3 }];
+    /// let takes = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
     /// let each = store.take_each(&takes, Timestamp::from_micros(1_700_000_000_000_000)).now()?;
     /// assert!(each[0].allowed() && !each[1].allowed());
     /// assert_eq!(store.stats().keys, 0); // refused as a whole, so that nothing was spent
@@ -112,26 +116,30 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// ```
     fn take_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
         let (_, why) = ((takes, now), "this store takes from the limits of one policy at a time");
-        Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)))
+        Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, why)))
     }
 
     /// Takes a place in a shaper's queue, or gives one back.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tidegate::{LeakyBucket, MemoryStore, Scope, Store, Timestamp, Turn};
+    /// # use tidegate::{LeakyBucket, MemoryStore, Scope, Store, Timestamp, ReserveRequest};
     /// let (store, shaper): (_, LeakyBucket) = (MemoryStore::default(), "2/s max-wait 5s".parse()?);
     /// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
-    /// let turn = Turn { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
+    /// let turn = ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
     /// assert_eq!(store.shape(&turn, now).now()?.reservation.delay(), Duration::ZERO);
     /// assert_eq!(store.shape(&turn, now).now()?.reservation.delay(), Duration::from_millis(500));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError>;
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError>;
 
     /// The store that this one stands around, if it does: it is asked whatever is no check, unless this one has an answer
     /// of its own.
@@ -153,7 +161,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The same state, asked in such a way that replicas have to confirm what is charged; `None` where there are no
     /// replicas to ask. A charge that they do not confirm stays charged, and may be an error:
-    /// [`Trouble::Unreplicated`].
+    /// [`StoreErrorKind::Unreplicated`].
     ///
     /// ```
     /// # use tidegate::{MemoryStore, Replicas, Store};
@@ -215,21 +223,21 @@ pub trait Store: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Tells what this node has read in a tick of what it protects, and answers what others did: see [`Telling`].
+    /// Tells what this node has read in a tick of what it protects, and answers what others did: see [`ReadingReport`].
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tidegate::{MemoryStore, Store, Telling, Timestamp};
-    /// let telling = Telling { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+    /// # use tidegate::{MemoryStore, Store, ReadingReport, Timestamp};
+    /// let telling = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
     /// let told = MemoryStore::default().tell_readings(&telling, Timestamp::from_micros(5_300_000)).now()?;
     /// assert_eq!((told.tick, told.kept, told.readings), (5, None, Some(vec![])));
     /// # Ok::<(), tidegate::StoreError>(())
     /// ```
     fn tell_readings(
         &self,
-        telling: &Telling<'_>,
+        telling: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, Told, StoreError> {
+    ) -> Reply<'static, TickReadings, StoreError> {
         match self.inner() {
             Some(inner) => inner.tell_readings(telling, now),
             None => Reply::ready(Err(readings::unsupported())),
@@ -239,14 +247,14 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Keeps what came of the readings of a tick, unless somebody else was first.
     ///
     /// ```
-    /// # use tidegate::{Keeping, MemoryStore, Store, Timestamp};
-    /// let keeping = Keeping { scope: "db", tick: 5, before: None, text: "0.25 of it" };
+    /// # use tidegate::{StateUpdate, MemoryStore, Store, Timestamp};
+    /// let keeping = StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" };
     /// assert!(!MemoryStore::default().keep_state(&keeping, Timestamp::EPOCH).now()?); // nobody told anything
     /// # Ok::<(), tidegate::StoreError>(())
     /// ```
     fn keep_state(
         &self,
-        keeping: &Keeping<'_>,
+        keeping: &StateUpdate<'_>,
         now: Timestamp,
     ) -> Reply<'static, bool, StoreError> {
         match self.inner() {
@@ -278,19 +286,27 @@ pub trait Store: Send + Sync + fmt::Debug {
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         (**self).answer(ask, now)
     }
 
     fn take_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
         (**self).take_each(takes, now)
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         (**self).shape(turn, now)
     }
 
@@ -328,15 +344,15 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn tell_readings(
         &self,
-        telling: &Telling<'_>,
+        telling: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, Told, StoreError> {
+    ) -> Reply<'static, TickReadings, StoreError> {
         (**self).tell_readings(telling, now)
     }
 
     fn keep_state(
         &self,
-        keeping: &Keeping<'_>,
+        keeping: &StateUpdate<'_>,
         now: Timestamp,
     ) -> Reply<'static, bool, StoreError> {
         (**self).keep_state(keeping, now)
@@ -352,5 +368,5 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 }
 
 fn no_overrides() -> StoreError {
-    StoreError::new(Trouble::Unsupported, "this store keeps no overrides")
+    StoreError::new(StoreErrorKind::Unsupported, "this store keeps no overrides")
 }

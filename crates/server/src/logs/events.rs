@@ -38,7 +38,7 @@ impl Events {
 
     /// To be told of every answer to a check. Costs nothing where it was admitted by the store.
     pub(crate) fn decided(&self, check: &Check<'_>, answer: &Answer<'_>) {
-        if let Some(trouble) = answer.trouble
+        if let Some(trouble) = answer.store_error
             && let Some(unsaid) = self.stand_ins.speaks()
         {
             tracing::warn!(

@@ -1,6 +1,8 @@
 //! Everything that is counted, gathered; and the page of a scrape.
 
-use tidegate::{BreakerState, CallTimes, LeaseStats, MemoryStats, RedisStats, Source, Trouble};
+use tidegate::{
+    BreakerState, CallTimes, LeaseStats, MemoryStats, RedisStats, Source, StoreErrorKind,
+};
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;
@@ -106,7 +108,7 @@ impl Metrics {
 
     fn store_errors(&self, to: &mut impl Sink) {
         to.family(&the::STORE_ERRORS);
-        for (trouble, count) in Trouble::ALL.iter().zip(self.store_errors.read()) {
+        for (trouble, count) in StoreErrorKind::ALL.iter().zip(self.store_errors.read()) {
             to.sample(&the::STORE_ERRORS, &[trouble.as_str()], count);
         }
     }

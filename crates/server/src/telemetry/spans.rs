@@ -90,7 +90,7 @@ fn attributes(check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) -> Vec
         if let Some(us) = decision.retry_after_us() {
             attributes.push(KeyValue::new("tidegate.retry_after_ms", number(us.div_ceil(1000))));
         }
-        if let Some(trouble) = answer.trouble {
+        if let Some(trouble) = answer.store_error {
             attributes.push(KeyValue::new("tidegate.trouble", trouble.as_str()));
         }
     }

@@ -10,7 +10,7 @@ use tidegate_core::adaptive::{Gathered, NodeReading, Reading, Settings, State};
 use super::TICK;
 use super::governor::Governor;
 use crate::reply::Reply;
-use crate::store::{Keeping, KeptState, Store, StoreError, Telling, Told};
+use crate::store::{KeptState, ReadingReport, StateUpdate, Store, StoreError, TickReadings};
 
 pub(super) struct Sharing {
     store: Arc<dyn Store>,
@@ -22,7 +22,7 @@ struct Asked<'a> {
     governor: &'a Governor,
     scope: String,
     readings: Vec<(Reading, u64)>,
-    reply: Reply<'static, Told, StoreError>,
+    reply: Reply<'static, TickReadings, StoreError>,
 }
 
 impl Sharing {
@@ -60,7 +60,7 @@ impl Sharing {
     fn tell<'a>(&self, governor: &'a Governor, cpu: Reading, now: Timestamp) -> Asked<'a> {
         let (scope, readings) = (scope_of(governor), governor.readings(cpu));
         let text = write(&readings);
-        let telling = Telling { scope: &scope, tick: TICK, node: self.node, reading: &text };
+        let telling = ReadingReport { scope: &scope, tick: TICK, node: self.node, reading: &text };
         let reply = self.store.tell_readings(&telling, now);
         Asked { governor, scope, readings, reply }
     }
@@ -70,7 +70,7 @@ impl Sharing {
         &self,
         governor: &Governor,
         scope: &str,
-        told: Told,
+        told: TickReadings,
         now: Timestamp,
     ) -> Option<(State, u64)> {
         let settings = governor.settings();
@@ -82,7 +82,7 @@ impl Sharing {
         let before = told.kept.as_ref().map(|kept| kept.tick);
         let next = governor.stepped(kept.clone().map(|(state, _)| state), &gathered, at);
         let text = hex(&next.to_bytes());
-        let keeping = Keeping { scope, tick: told.tick, before, text: &text };
+        let keeping = StateUpdate { scope, tick: told.tick, before, text: &text };
         match self.store.keep_state(&keeping, now).await {
             Ok(true) => Some((next, told.tick)),
             // Another one was first: what it kept is read in the next tick, and what was kept before holds until then.

@@ -3,7 +3,7 @@
 use tidegate_core::Decision;
 
 use super::BindingLimit;
-use crate::store::{Source, Trouble};
+use crate::store::{Source, StoreErrorKind};
 
 /// An engine's answer.
 ///
@@ -16,7 +16,7 @@ use crate::store::{Source, Trouble};
 /// assert!(answer.decision.allowed());
 /// assert_eq!((answer.policy, answer.binding), ("plan", "day"));
 /// assert!(answer.limit.is_some_and(|limit| limit.units() == 3));
-/// assert_eq!((answer.source, answer.trouble), (Source::Store, None));
+/// assert_eq!((answer.source, answer.store_error), (Source::Store, None));
 /// assert!(!answer.shadow_denied); // the policy means it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -34,7 +34,7 @@ pub struct Answer<'a> {
     /// Who decided.
     pub source: Source,
     /// What was wrong with the store, where it should have decided and did not.
-    pub trouble: Option<Trouble>,
+    pub store_error: Option<StoreErrorKind>,
     /// Whether it was allowed only because the policy is a [shadow](crate::Policy::shadow).
     pub shadow_denied: bool,
 }
@@ -53,7 +53,7 @@ impl Answer<'_> {
     ///     binding: "api",
     ///     limit: None,
     ///     source,
-    ///     trouble: None,
+    ///     store_error: None,
     ///     shadow_denied: false,
     /// };
     /// assert!(answer(Source::FailClosed).fails_closed());

@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::policy::PolicyProblem;
 use crate::reply::UnderWay;
-use crate::store::{StoreError, Takes};
+use crate::store::{MultiCharge, StoreError};
 
 /// A question that has no answer.
 ///
 /// ```
-/// use tidegate::{Check, CheckError, Engine, Key, Policy, StoreError, Trouble};
+/// use tidegate::{Check, CheckError, Engine, Key, Policy, StoreError, StoreErrorKind};
 ///
 /// let engine = Engine::builder()
 ///     .policy("signup", Policy::all().limit_by("ip", "ip", "3/h"))
@@ -32,7 +32,7 @@ use crate::store::{StoreError, Takes};
 /// assert_eq!(CheckError::TooManyTogether.to_string(), "more than 64 limits in one step: ask for fewer");
 /// assert!(CheckError::Apart.to_string().ends_with("give their policies one tag"));
 ///
-/// let store = CheckError::Store(StoreError::new(Trouble::Timeout, "no answer within 20ms"));
+/// let store = CheckError::Store(StoreError::new(StoreErrorKind::Timeout, "no answer within 20ms"));
 /// assert_eq!(store.to_string(), "timeout: no answer within 20ms");
 /// # Ok::<(), tidegate::BuildError>(())
 /// ```
@@ -56,7 +56,7 @@ pub enum CheckError {
     NeedsAcquire(String),
     /// The policy is an `any`, and cannot be asked together with others: what it charges depends on the check.
     Chooses(String),
-    /// More limits than one step can have: [`Takes::MAX_LIMITS`](crate::Takes::MAX_LIMITS).
+    /// More limits than one step can have: [`MultiCharge::MAX_LIMITS`](crate::Takes::MAX_LIMITS).
     TooManyTogether,
     /// The store keeps what was asked together on several nodes: see [`Policy::tagged`](crate::Policy::tagged).
     Apart,
@@ -104,7 +104,7 @@ impl fmt::Display for CheckError {
                 write!(f, "policy `{policy}` is an `any`: it has to be asked by itself")
             }
             Self::TooManyTogether => {
-                write!(f, "more than {} limits in one step: ask for fewer", Takes::MAX_LIMITS)
+                write!(f, "more than {} limits in one step: ask for fewer", MultiCharge::MAX_LIMITS)
             }
             Self::Apart => f.write_str(
                 "the checks are counted on several nodes of a cluster: give their policies one tag",

@@ -5,7 +5,9 @@ use tidegate_core::{Limit, Mode, Timestamp};
 use super::Engine;
 use crate::clock::Clock;
 use crate::reply::Reply;
-use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, Store, StoreError, Trouble};
+use crate::store::{
+    KeyedLimit, Op, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
+};
 
 impl<C: Clock + 'static> Engine<C> {
     /// Answers for a limit that the caller brings: for doors whose clients say with each request what they may do.
@@ -27,9 +29,9 @@ impl<C: Clock + 'static> Engine<C> {
         given: &KeyedLimit<'_>,
         cost: u64,
         op: Op,
-    ) -> Reply<'_, Settled, StoreError> {
+    ) -> Reply<'_, StoreReply, StoreError> {
         let now = self.shared.clock.now();
-        let ask = Ask { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
+        let ask = StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
         match self.shared.stores.plain.asked_by_default().answer(&ask, now).split() {
             Ok(Ok(settled)) => Reply::ready(Ok(settled)),
             Ok(Err(error)) => Reply::ready(self.stand_in_given(given, cost, op, now, error)),
@@ -70,14 +72,15 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
         now: Timestamp,
         error: StoreError,
-    ) -> Result<Settled, StoreError> {
-        if !matches!(op, Op::Take | Op::Peek) || error.trouble() == Trouble::BadAsk {
+    ) -> Result<StoreReply, StoreError> {
+        if !matches!(op, Op::Take | Op::Peek) || error.kind() == StoreErrorKind::BadRequest {
             return Err(error);
         }
         let limit = &given.limit.share(self.nodes());
-        let ask = Ask { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
+        let ask =
+            StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
         let settled = self.shared.local.answer(&ask, now).now()?;
-        Ok(Settled { source: Source::Local, ..settled })
+        Ok(StoreReply { source: Source::Local, ..settled })
     }
 }
 

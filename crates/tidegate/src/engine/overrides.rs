@@ -43,7 +43,7 @@ pub struct RunTimeOverrides<'e, C = SystemClock> {
 /// ```
 /// use std::sync::Arc;
 /// use tidegate::{Engine, Limit, MemoryStore, OverrideChange, OverrideError::*, Policy, PolicyProblem, Store};
-/// use tidegate::{Timestamp, Trouble, UnderWay};
+/// use tidegate::{Timestamp, StoreErrorKind, UnderWay};
 ///
 /// let store = Arc::new(MemoryStore::default());
 /// let plan = Policy::all().limit("second", "10/s").limit("day", "100/day");
@@ -61,7 +61,7 @@ pub struct RunTimeOverrides<'e, C = SystemClock> {
 /// }
 /// assert_eq!(error("api", "k", "allow"), Some(Full));
 /// // Over a network, it has to be awaited.
-/// assert!(matches!(UnderWay.into(), Store(error) if error.trouble() == Trouble::UnderWay));
+/// assert!(matches!(UnderWay.into(), Store(error) if error.kind() == StoreErrorKind::UnderWay));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use tidegate_core::{Arrival, LeakyBucket, Reservation};
 use super::{Check, CheckError, Engine};
 use crate::clock::Clock;
 use crate::reply::Reply;
-use crate::store::{Place, Scope, Store, Turn};
+use crate::store::{ReserveReply, ReserveRequest, Scope, Store};
 
 /// A turn in the queue of a shaper, to be waited for. One that is dropped is given back, if nobody has queued behind it:
 /// those behind know already when their turn is.
@@ -64,8 +64,8 @@ impl Queued {
 
     /// As a store has answered.
     pub(super) fn of(
-        place: Place,
-        turn: &Turn<'_>,
+        place: ReserveReply,
+        turn: &ReserveRequest<'_>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -90,8 +90,13 @@ impl Queued {
 impl Drop for Queued {
     fn drop(&mut self) {
         if let Some(Held { store, clock, scope, key, shaper, cost, until }) = self.held.take() {
-            let turn =
-                Turn { scope: &scope, key: &key, shaper: &shaper, cost, cancel: Some(until) };
+            let turn = ReserveRequest {
+                scope: &scope,
+                key: &key,
+                shaper: &shaper,
+                cost,
+                cancel: Some(until),
+            };
             // Under way with the call, whoever waits for it. If it fails, the turn passes unused.
             drop(store.shape(&turn, clock.now()));
         }

@@ -7,7 +7,7 @@ use super::settle::{Decided, Limits};
 use super::{CheckError, Engine};
 use crate::clock::Clock;
 use crate::reply::Reply;
-use crate::store::{Op, Settled};
+use crate::store::{Op, StoreReply};
 
 impl<C: Clock + 'static> Engine<C> {
     /// Gives back by the whole limits, and answers for what is in force of them. At a lower rate a unit is a longer time
@@ -41,7 +41,7 @@ impl<C: Clock + 'static> Engine<C> {
         limits: Limits<'e>,
         whole: Limits<'e>,
         keys: &[impl AsRef<[u8]>],
-        refunded: Settled,
+        refunded: StoreReply,
         now: Timestamp,
     ) -> Reply<'e, Decided<'e>, CheckError> {
         let Some(peek) = self.put(&limits, keys, 0, Op::Peek, now) else {

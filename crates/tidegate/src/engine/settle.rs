@@ -9,7 +9,10 @@ use super::{Answer, BindingLimit, Check, CheckError, Engine, Queued};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
-use crate::store::{Ask, KeyedLimit, Op, Place, Scope, Settled, Source, Store, StoreError, Turn};
+use crate::store::{
+    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreReply,
+    StoreRequest,
+};
 
 /// An answer, and the permits that came with it.
 pub(super) struct Decided<'e> {
@@ -54,14 +57,14 @@ impl<C: Clock + 'static> Engine<C> {
         };
         let in_force = InForce::of(*adaptive, members, check.key, own.as_deref());
         let limits = Limits { name, policy, mode: *mode, members, own, in_force };
-        let mut keys = [&[][..]; Ask::MAX_LIMITS];
+        let mut keys = [&[][..]; StoreRequest::MAX_LIMITS];
         for (key, (_, member)) in keys.iter_mut().zip(members) {
             match check.key.find(name, member.key.as_deref()) {
                 Ok(found) => *key = found,
                 Err(error) => return Reply::ready(Err(error)),
             }
         }
-        let keys = &keys[..members.len().min(Ask::MAX_LIMITS)];
+        let keys = &keys[..members.len().min(StoreRequest::MAX_LIMITS)];
         let (cost, now) = (check.cost, self.shared.clock.now());
         if op == Op::Refund && !limits.in_force.is_whole() {
             return self.refund_whole(limits, keys, cost, now);
@@ -93,11 +96,13 @@ impl<C: Clock + 'static> Engine<C> {
         cost: u64,
         op: Op,
         now: Timestamp,
-    ) -> Option<Reply<'static, Settled, StoreError>> {
+    ) -> Option<Reply<'static, StoreReply, StoreError>> {
         let store = self.shared.stores.of(limits.policy).asked_by(limits.policy);
         let (mode, all) = (limits.mode, 0..limits.members.len());
         let own_limits = all.map(|index| limits.limit_of(index));
-        limits.with(keys, own_limits, |limits| store.answer(&Ask { mode, limits, cost, op }, now))
+        limits.with(keys, own_limits, |limits| {
+            store.answer(&StoreRequest { mode, limits, cost, op }, now)
+        })
     }
 
     /// What the policy says when the store does not. Only a check can be stood in for: a reset or a refund that
@@ -111,12 +116,12 @@ impl<C: Clock + 'static> Engine<C> {
         now: Timestamp,
         error: StoreError,
     ) -> Result<Decided<'e>, CheckError> {
-        if !matches!(op, Op::Take | Op::Peek) || error.trouble().is_of_the_ask() {
+        if !matches!(op, Op::Take | Op::Peek) || error.kind().is_of_the_ask() {
             return Err(CheckError::Store(error));
         }
-        let trouble = Some(error.trouble());
+        let store_error = Some(error.kind());
         let in_trouble = |decided: Decided<'e>| Decided {
-            answer: Answer { trouble, ..decided.answer },
+            answer: Answer { store_error, ..decided.answer },
             ..decided
         };
         if let Some(settled) = limits.assume(limits.policy.on_failure(&error)) {
@@ -127,17 +132,17 @@ impl<C: Clock + 'static> Engine<C> {
         let shares: Vec<Limit> = shares.collect();
         let mode = limits.mode;
         let reply = limits.with(keys, shares.iter(), |limits| {
-            self.shared.local.answer(&Ask { mode, limits, cost, op }, now)
+            self.shared.local.answer(&StoreRequest { mode, limits, cost, op }, now)
         });
         let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
-        limits.answer(Settled { source: Source::Local, ..settled }).map(in_trouble)
+        limits.answer(StoreReply { source: Source::Local, ..settled }).map(in_trouble)
     }
 
     /// Asks the store for a place in a queue, and settles what it answers.
     pub(super) fn shape<'e>(
         &'e self,
         name: &str,
-        turn: &Turn<'_>,
+        turn: &ReserveRequest<'_>,
     ) -> Reply<'e, Queued, CheckError> {
         let policy = self.shared.policies.get(name);
         let is_shadow = policy.is_some_and(|policy| policy.shadow);
@@ -148,7 +153,7 @@ impl<C: Clock + 'static> Engine<C> {
         let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
         let settled = store.shape(turn, now).then(move |place| {
             let (scope, key) = (&scope, &*key);
-            let turn = Turn { scope, key, shaper: &shaper, cost, cancel: None };
+            let turn = ReserveRequest { scope, key, shaper: &shaper, cost, cancel: None };
             let error = match place {
                 Ok(place) => return Ok(self.queued(place, &turn, store.clone())),
                 Err(error) => error,
@@ -156,7 +161,7 @@ impl<C: Clock + 'static> Engine<C> {
             match policy.map(|policy| policy.on_failure(&error)) {
                 Some(OnStoreError::Allow) => Ok(Queued::without_turn(Reservation::unlimited())),
                 Some(OnStoreError::Local) => {
-                    let turn = Turn { shaper: &shaper.share(self.nodes()), ..turn };
+                    let turn = ReserveRequest { shaper: &shaper.share(self.nodes()), ..turn };
                     let place = self.shared.local.shape(&turn, now).now();
                     let place = place.map_err(CheckError::Store)?;
                     Ok(self.queued(place, &turn, self.shared.local.clone()))
@@ -171,14 +176,19 @@ impl<C: Clock + 'static> Engine<C> {
         settled.then(move |place| place.map(|it| if is_shadow { it.in_shadow() } else { it }))
     }
 
-    fn queued(&self, place: Place, turn: &Turn<'_>, store: Arc<dyn Store>) -> Queued {
+    fn queued(
+        &self,
+        place: ReserveReply,
+        turn: &ReserveRequest<'_>,
+        store: Arc<dyn Store>,
+    ) -> Queued {
         Queued::of(place, turn, store, self.shared.clock.clone())
     }
 }
 
 impl<'e> Limits<'e> {
     /// What is answered without a decision while the store fails; `None` where this node decides.
-    pub(super) fn assume(&self, instead: OnStoreError) -> Option<Settled> {
+    pub(super) fn assume(&self, instead: OnStoreError) -> Option<StoreReply> {
         let ceiling = self.members.first().map_or(0, |_| self.limit_of(0).ceiling());
         let (decision, source) = match instead {
             OnStoreError::Allow => (Decision::admitted(ceiling, ceiling, 0), Source::FailOpen),
@@ -189,7 +199,7 @@ impl<'e> Limits<'e> {
             OnStoreError::Local => return None,
         };
         let verdict = Verdict { binding: 0, decision };
-        Some(Settled { source, ..Settled::by_store(verdict) })
+        Some(StoreReply { source, ..StoreReply::by_store(verdict) })
     }
 
     /// Hands the limits with their keys to `then`, without a box.
@@ -205,7 +215,7 @@ impl<'e> Limits<'e> {
             .zip(keys)
             .zip(limits)
             .map(|(((scope, _), key), limit)| KeyedLimit { scope, key: key.as_ref(), limit });
-        let mut all = [keyed.next()?; Ask::MAX_LIMITS];
+        let mut all = [keyed.next()?; StoreRequest::MAX_LIMITS];
         let mut count = 1;
         for (slot, keyed) in all[1..].iter_mut().zip(keyed) {
             *slot = keyed;
@@ -214,8 +224,8 @@ impl<'e> Limits<'e> {
         Some(then(&all[..count]))
     }
 
-    pub(super) fn answer(&self, settled: Settled) -> Result<Decided<'e>, CheckError> {
-        let Settled { verdict, source, permits, .. } = settled;
+    pub(super) fn answer(&self, settled: StoreReply) -> Result<Decided<'e>, CheckError> {
+        let StoreReply { verdict, source, permits, .. } = settled;
         let missing = || CheckError::UnknownPolicy(self.name.to_owned());
         let (_, member) = self.members.get(verdict.binding).ok_or_else(missing)?;
         let (decision, shadow_denied) = self.policy.shadowed(verdict.decision);
@@ -225,7 +235,7 @@ impl<'e> Limits<'e> {
             binding: if member.name.is_empty() { self.name } else { &member.name },
             limit: Some(self.binding(verdict.binding)),
             source,
-            trouble: None,
+            store_error: None,
             shadow_denied,
         };
         Ok(Decided { answer, permits })
@@ -239,5 +249,13 @@ pub(super) fn without_limit<'e>(
 ) -> Answer<'e> {
     let (decision, shadow_denied) = policy.shadowed(decision);
     let (source, limit) = (Source::Store, None);
-    Answer { decision, policy: name, binding: name, limit, source, trouble: None, shadow_denied }
+    Answer {
+        decision,
+        policy: name,
+        binding: name,
+        limit,
+        source,
+        store_error: None,
+        shadow_denied,
+    }
 }

@@ -13,7 +13,9 @@ use super::{Answer, BindingLimit, Check, CheckError, Engine};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Instead, OnStoreError};
 use crate::reply::Reply;
-use crate::store::{Charge, KeyedLimit, Op, Source, Store, StoreError, Take, Takes, Trouble};
+use crate::store::{
+    Charge, KeyedLimit, LimitCharge, MultiCharge, Op, Source, Store, StoreError, StoreErrorKind,
+};
 
 /// The answers to several checks that were asked in one step.
 ///
@@ -138,7 +140,7 @@ impl<C: Clock + 'static> Engine<C> {
     ) -> Result<Together<'e>, CheckError> {
         let ((step, keys), trials) = self.gather_all(checks, charge_of(op)?)?;
         let now = self.shared.clock.now();
-        let error = || StoreError::new(Trouble::Timeout, "the asker's time is up");
+        let error = || StoreError::new(StoreErrorKind::Timeout, "the asker's time is up");
         let together = self.stand_in_together(&step, &keys, now, error())?;
         together.with_trials(trials, |step, keys| self.stand_in_together(step, keys, now, error()))
     }
@@ -155,7 +157,7 @@ impl<C: Clock + 'static> Engine<C> {
         let gathered = self.gather(checks.iter().filter(|check| !is_trial(check)), charge)?;
         let mut trials = Vec::new();
         for (place, check) in checks.iter().enumerate().filter(|(_, check)| is_trial(check)) {
-            if trials.len() == Takes::MAX_LIMITS {
+            if trials.len() == MultiCharge::MAX_LIMITS {
                 return Err(CheckError::TooManyTogether);
             }
             trials.push(Trial::new(place, self.gather([check], charge)?));
@@ -192,7 +194,7 @@ impl<C: Clock + 'static> Engine<C> {
                 let key = check.key.find(limits.name, member.key.as_deref())?;
                 let place = step.place_of(scope, key, &keys);
                 if place == keys.len() {
-                    if place == Takes::MAX_LIMITS {
+                    if place == MultiCharge::MAX_LIMITS {
                         return Err(CheckError::TooManyTogether);
                     }
                     keys.push(key);
@@ -205,7 +207,10 @@ impl<C: Clock + 'static> Engine<C> {
                         *count = Count { cost, ..mine };
                     } else if !is_within(&count.limit, &mine.limit) {
                         let why = "two limits for one key in one step, and neither is the tighter";
-                        return Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why)));
+                        return Err(CheckError::Store(StoreError::new(
+                            StoreErrorKind::BadRequest,
+                            why,
+                        )));
                     }
                 }
                 count.cost = count.cost.saturating_add(check.cost);
@@ -234,7 +239,7 @@ impl<C: Clock + 'static> Engine<C> {
         }
         if own.is_some() && members.len() > 1 {
             let why = "a limit of its own goes with a policy of one limit";
-            return Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why)));
+            return Err(CheckError::Store(StoreError::new(StoreErrorKind::BadRequest, why)));
         }
         let own = match policy.instead_for(check.key, &self.shared.clock) {
             None => own.map(BindingLimit::of_policy),
@@ -279,13 +284,13 @@ impl<C: Clock + 'static> Engine<C> {
         let store = &self.shared.stores.of_all(step.counts.iter().map(|count| count.policy)).store;
         let limits = step.counts.iter().zip(keys).map(|(count, key)| {
             let limit = count.kept.as_ref().unwrap_or(&count.limit);
-            Take {
+            LimitCharge {
                 keyed: KeyedLimit { scope: count.scope, key: key.as_ref(), limit },
                 cost: count.cost,
             }
         });
         let limits: Vec<_> = limits.collect();
-        let reply = store.take_each(&Takes { limits: &limits, charge: step.charge }, now);
+        let reply = store.take_each(&MultiCharge { limits: &limits, charge: step.charge }, now);
         drop(limits);
         match reply.split() {
             Ok(reply) => Reply::ready(self.settle_together(&step, keys, now, reply)),
@@ -311,7 +316,8 @@ impl<C: Clock + 'static> Engine<C> {
         match reply {
             Ok(decisions) if decisions.len() == count => step.answer(&decisions),
             Ok(_) => {
-                let error = StoreError::new(Trouble::Protocol, "not one answer for each limit");
+                let error =
+                    StoreError::new(StoreErrorKind::Protocol, "not one answer for each limit");
                 self.stand_in_together(step, keys, now, error)
             }
             Err(error) => self.stand_in_together(step, keys, now, error),
@@ -327,10 +333,10 @@ impl<C: Clock + 'static> Engine<C> {
         now: Timestamp,
         error: StoreError,
     ) -> Result<Together<'e>, CheckError> {
-        if error.trouble() == Trouble::Apart {
+        if error.kind() == StoreErrorKind::Apart {
             return Err(CheckError::Apart);
         }
-        if error.trouble().is_of_the_ask() {
+        if error.kind().is_of_the_ask() {
             return Err(CheckError::Store(error));
         }
         let instead = |policy: &Compiled| policy.on_failure(&error);
@@ -343,19 +349,19 @@ impl<C: Clock + 'static> Engine<C> {
             local.map(|(place, count)| (place, step.share_of(count, nodes))).collect();
         let limits = shares.iter().map(|(place, limit)| {
             let (count, key) = (&step.counts[*place], keys[*place].as_ref());
-            Take { keyed: KeyedLimit { scope: count.scope, key, limit }, cost: count.cost }
+            LimitCharge { keyed: KeyedLimit { scope: count.scope, key, limit }, cost: count.cost }
         });
         let limits: Vec<_> = limits.collect();
         // Blocked stands for those that somebody else answers for: nobody looks at it.
         let mut decisions = vec![Decision::blocked(); step.counts.len()];
         if !limits.is_empty() {
-            let reply = self.shared.local.take_each(&Takes { limits: &limits, charge }, now);
+            let reply = self.shared.local.take_each(&MultiCharge { limits: &limits, charge }, now);
             let decided = reply.now().map_err(CheckError::Store)?;
             for ((place, _), decision) in shares.iter().zip(decided) {
                 decisions[*place] = decision;
             }
         }
-        let by_itself = (Source::Local, Some(error.trouble()));
+        let by_itself = (Source::Local, Some(error.kind()));
         step.answers(&decisions, by_itself, |limits| limits.assume(instead(limits.policy)))
     }
 }
@@ -375,7 +381,7 @@ fn charge_of(op: Op) -> Result<Charge, CheckError> {
         Op::Peek => Ok(Charge::Never),
         _ => {
             let why = "several checks can be taken or peeked in one step, and nothing else";
-            Err(CheckError::Store(StoreError::new(Trouble::BadAsk, why)))
+            Err(CheckError::Store(StoreError::new(StoreErrorKind::BadRequest, why)))
         }
     }
 }

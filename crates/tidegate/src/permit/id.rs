@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tidegate_core::Concurrency;
 
-use crate::store::Ask;
+use crate::store::StoreRequest;
 
 /// What a permit holds: the limits of its policy, each with the permit's number and how many places it is for.
 ///
@@ -84,9 +84,10 @@ impl FromStr for PermitId {
             (_, Some(rest)) => (false, rest),
             _ => return Err(BadPermitId),
         };
-        let places = rest.split('-').filter(|_| !rest.is_empty()).take(Ask::MAX_LIMITS + 1);
+        let places =
+            rest.split('-').filter(|_| !rest.is_empty()).take(StoreRequest::MAX_LIMITS + 1);
         let places: Option<Vec<_>> = places.map(Places::read).collect();
-        let places = places.filter(|places| places.len() <= Ask::MAX_LIMITS);
+        let places = places.filter(|places| places.len() <= StoreRequest::MAX_LIMITS);
         places.map(|places| Self { stands_in, places }).ok_or(BadPermitId)
     }
 }
@@ -98,7 +99,7 @@ impl Places {
         }
         let (index, permit) = text.split_once('.')?;
         let (id, cost) = permit.split_once('x').unwrap_or((permit, "1"));
-        let index = index.parse().ok().filter(|index| *index < Ask::MAX_LIMITS)?;
+        let index = index.parse().ok().filter(|index| *index < StoreRequest::MAX_LIMITS)?;
         let cost = cost.parse().ok().filter(|cost| (1..=Concurrency::MAX_LIMIT).contains(cost))?;
         Some(Self { index, id: u64::from_str_radix(id, 16).ok()?, cost })
     }

@@ -8,7 +8,7 @@ use super::{Instead, Member, OnStoreError, Override, PolicyProblem};
 use crate::clock::Clock;
 use crate::engine::Key;
 use crate::overrides::{AtRunTime, Overrides};
-use crate::store::{Ask, Replicas, Scope, StoreError, Trouble};
+use crate::store::{Replicas, Scope, StoreError, StoreErrorKind, StoreRequest};
 
 /// A policy that has been checked, with the scopes of its limits.
 #[derive(Debug)]
@@ -97,8 +97,8 @@ impl Compiled {
 
     /// What to answer to a failure. Replicas that confirm nothing are one only where the policy denies then.
     pub(crate) fn on_failure(&self, error: &StoreError) -> OnStoreError {
-        match (error.trouble(), self.on_store_error) {
-            (Trouble::Unreplicated, OnStoreError::Allow | OnStoreError::Local) => {
+        match (error.kind(), self.on_store_error) {
+            (StoreErrorKind::Unreplicated, OnStoreError::Allow | OnStoreError::Local) => {
                 OnStoreError::DENY
             }
             (_, on_store_error) => on_store_error,
@@ -126,7 +126,7 @@ pub(super) fn check_members(
     if members.is_empty() {
         return Err(PolicyProblem::NoLimit);
     }
-    if members.len() > Ask::MAX_LIMITS {
+    if members.len() > StoreRequest::MAX_LIMITS {
         return Err(PolicyProblem::TooManyLimits(members.len()));
     }
     for (index, member) in members.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use tidegate_core::LimitError;
 
-use crate::store::Ask;
+use crate::store::StoreRequest;
 
 /// What is wrong with a policy as a whole.
 ///
@@ -73,7 +73,7 @@ impl std::fmt::Display for PolicyProblem {
             Self::Limit(error) => error.fmt(f),
             Self::NoLimit => f.write_str("no limit: add at least one"),
             Self::TooManyLimits(count) => {
-                write!(f, "{count} limits: one check can have at most {}", Ask::MAX_LIMITS)
+                write!(f, "{count} limits: one check can have at most {}", StoreRequest::MAX_LIMITS)
             }
             Self::SameName(name) => {
                 write!(f, "two limits are called `{name}`: give each its own name")

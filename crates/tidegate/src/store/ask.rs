@@ -9,22 +9,22 @@ use super::Scope;
 /// One request to a store: some limits, decided and written in one atomic step.
 ///
 /// ```
-/// use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+/// use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
 ///
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "5/h".parse()?);
 /// let scope = Scope::named("login", "");
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
 /// let settled = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now()?;
 /// assert_eq!(settled.verdict.decision.remaining(), 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct StoreRequest<'a> {
     /// How the limits make one answer.
     pub mode: Mode,
     /// The limits in declared order, each with the key it counts for. At most
-    /// [`Ask::MAX_LIMITS`], and no key twice in one scope.
+    /// [`StoreRequest::MAX_LIMITS`], and no key twice in one scope.
     pub limits: &'a [KeyedLimit<'a>],
     /// What to spend, or to give back.
     pub cost: u64,
@@ -35,13 +35,13 @@ pub struct Ask<'a> {
 /// A limit, and the key it counts for.
 ///
 /// ```
-/// use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+/// use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
 ///
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "1/h".parse()?);
 /// let take = |policy, key| {
 ///     let scope = Scope::named(policy, "");
 ///     let limits = [KeyedLimit { scope: &scope, key, limit: &limit }];
-///     let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+///     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
 ///     let settled = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now();
 ///     settled.map(|settled| settled.verdict.decision.allowed())
 /// };
@@ -60,7 +60,7 @@ pub struct KeyedLimit<'a> {
     pub limit: &'a Limit,
 }
 
-/// What an [`Ask`] wants done.
+/// What an [`StoreRequest`] wants done.
 ///
 /// ```
 /// use tidegate::{Check, Engine, Key, Op};
@@ -80,13 +80,13 @@ pub struct KeyedLimit<'a> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+/// use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
 /// use tidegate_core::{Return, Wanted};
 ///
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "fixed-window 100/h".parse()?);
 /// let (scope, now) = (Scope::named("api", ""), Timestamp::from_micros(1_700_000_000_000_000));
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let ask = |op| store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 0, op }, now).now();
+/// let ask = |op| store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op }, now).now();
 /// let settled = ask(Op::Lease(Wanted { least: 1, most: 30 }))?;
 /// assert!(settled.grant.is_some_and(|grant| grant.units == 30));
 ///
@@ -125,26 +125,26 @@ pub enum Op {
     },
 }
 
-/// A store's answer to an [`Ask`].
+/// A store's answer to an [`StoreRequest`].
 ///
 /// ```
-/// use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Source, Store, Timestamp};
+/// use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Source, Store, Timestamp};
 ///
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "concurrency 2".parse()?);
 /// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let take = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let take = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
 /// let settled = store.answer(&take, now).now()?;
 /// assert_eq!((settled.verdict.decision.remaining(), settled.source), (1, Source::Store));
 ///
 /// let (index, permit_id) = settled.permits[0];
 /// assert_eq!(index, 0); // of the limit that granted it
-/// let release = Ask { op: Op::Release { permit_id }, ..take };
+/// let release = StoreRequest { op: Op::Release { permit_id }, ..take };
 /// assert_eq!(store.answer(&release, now).now()?.verdict.decision.remaining(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settled {
+pub struct StoreReply {
     /// What was decided.
     pub verdict: Verdict,
     /// Who decided.
@@ -158,21 +158,21 @@ pub struct Settled {
 /// One request of a shaper.
 ///
 /// ```
-/// use tidegate::{LeakyBucket, MemoryStore, Scope, Store, Timestamp, Turn};
+/// use tidegate::{LeakyBucket, MemoryStore, Scope, Store, Timestamp, ReserveRequest};
 ///
 /// let (store, shaper): (_, LeakyBucket) = (MemoryStore::default(), "2/s max-wait 5s".parse()?);
 /// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
-/// let turn = Turn { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
+/// let turn = ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
 /// assert!(store.shape(&turn, now).now()?.reservation.delay().is_zero());
 /// let second = store.shape(&turn, now).now()?;
 /// // Nobody has queued behind it yet, so that it can be given back.
-/// let back = Turn { cancel: second.until, ..turn };
+/// let back = ReserveRequest { cancel: second.until, ..turn };
 /// assert!(store.shape(&back, now).now()?.reservation.accepted());
 /// assert_eq!(store.shape(&turn, now).now()?, second);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
+pub struct ReserveRequest<'a> {
     /// Keeps the same key apart under different limits.
     pub scope: &'a Scope,
     /// Who is delayed.
@@ -185,28 +185,28 @@ pub struct Turn<'a> {
     pub cancel: Option<Arrival>,
 }
 
-/// A store's answer to a [`Turn`].
+/// A store's answer to a [`ReserveRequest`].
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{LeakyBucket, MemoryStore, Place, Scope, Store, Timestamp, Turn};
+/// use tidegate::{LeakyBucket, MemoryStore, ReserveReply, Scope, Store, Timestamp, ReserveRequest};
 ///
 /// let (store, shaper): (_, LeakyBucket) = (MemoryStore::default(), "2/s max-wait 5s".parse()?);
 /// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
-/// let turn = Turn { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
-/// let first: Place = store.shape(&turn, now).now()?;
-/// let second: Place = store.shape(&turn, now).now()?;
+/// let turn = ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
+/// let first: ReserveReply = store.shape(&turn, now).now()?;
+/// let second: ReserveReply = store.shape(&turn, now).now()?;
 /// assert_eq!(second.reservation.delay(), Duration::from_millis(500));
 /// // Those behind know when their turn is: the first place cannot be given back any more.
-/// let back = Turn { cancel: first.until, ..turn };
+/// let back = ReserveRequest { cancel: first.until, ..turn };
 /// assert!(!store.shape(&back, now).now()?.reservation.accepted());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ReserveReply {
     /// How long to wait; for a cancelled place, accepted if it was given back.
     pub reservation: Reservation,
-    /// Which place it was, for [`Turn::cancel`].
+    /// Which place it was, for [`ReserveRequest::cancel`].
     pub until: Option<Arrival>,
 }
 
@@ -260,24 +260,24 @@ impl Source {
     }
 }
 
-impl Ask<'_> {
+impl StoreRequest<'_> {
     /// The most limits that one check can have.
     ///
     /// ```
-    /// # use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp, Trouble};
+    /// # use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp, StoreErrorKind};
     /// let limit: Limit = "5/h".parse()?;
     /// let scope = |n: usize| Scope::named("plan", &n.to_string());
-    /// let scopes: Vec<Scope> = (0..=Ask::MAX_LIMITS).map(scope).collect();
+    /// let scopes: Vec<Scope> = (0..=StoreRequest::MAX_LIMITS).map(scope).collect();
     /// let keyed = |scope| KeyedLimit { scope, key: b"user-42", limit: &limit };
     /// let limits: Vec<KeyedLimit> = scopes.iter().map(keyed).collect();
-    /// let one_too_many = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    /// let one_too_many = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
     /// let answer = MemoryStore::default().answer(&one_too_many, Timestamp::EPOCH).now();
-    /// assert!(answer.is_err_and(|error| error.trouble() == Trouble::BadAsk));
+    /// assert!(answer.is_err_and(|error| error.kind() == StoreErrorKind::BadRequest));
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub const MAX_LIMITS: usize = 16;
 
-    /// Whether the ask names at least one limit, at most [`Ask::MAX_LIMITS`], and no state twice: one state cannot be
+    /// Whether the ask names at least one limit, at most [`StoreRequest::MAX_LIMITS`], and no state twice: one state cannot be
     /// decided and charged twice at once.
     #[cfg(any(feature = "leases", feature = "redis"))]
     pub(crate) fn is_sound(&self) -> bool {
@@ -294,7 +294,7 @@ impl KeyedLimit<'_> {
     }
 }
 
-impl Settled {
+impl StoreReply {
     /// A store's own answer, with nothing to give back later.
     pub(crate) const fn by_store(verdict: Verdict) -> Self {
         Self { verdict, source: Source::Store, permits: Vec::new(), grant: None }

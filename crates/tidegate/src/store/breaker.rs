@@ -28,15 +28,18 @@ pub(crate) use self::health::says_failed;
 pub(crate) use self::prober::with_probe;
 pub(crate) use self::switch::Switch;
 use self::watched::Watched;
-use super::{Ask, Place, Replicas, Settled, Store, StoreError, Takes, Turn};
+use super::{
+    MultiCharge, Replicas, ReserveReply, ReserveRequest, Store, StoreError, StoreReply,
+    StoreRequest,
+};
 use crate::reply::Reply;
 
 /// A store that stops asking the store in it when that fails or is slow, and starts again when it has recovered.
 ///
 /// - It opens at 5 failures in a row, or when the 99th percentile of a second with at least 50 calls passes 10 ms.
-///   Open, it answers every ask with [`Trouble::BreakerOpen`], without waiting.
+///   Open, it answers every ask with [`StoreErrorKind::BreakerOpen`], without waiting.
 /// - A failure is an answer that never came, or one that says that the store cannot serve. What is wrong with the ask
-///   or with its key ([`Trouble::BadAsk`], [`Trouble::Apart`], [`Trouble::WrongType`], [`Trouble::Moving`]) says nothing about the store.
+///   or with its key ([`StoreErrorKind::BadRequest`], [`StoreErrorKind::Apart`], [`StoreErrorKind::WrongType`], [`StoreErrorKind::Moving`]) says nothing about the store.
 /// - A reply that is dropped after those 10 ms counts as a failure, one that is dropped sooner as nothing.
 /// - Probes run beside the requests, one at a time: after 10 ms, then each up to twice as long after the last one, at
 ///   most 50 ms. It closes at 3 good ones in a row. Who opens again within 10 s waits twice as long for each.
@@ -45,11 +48,11 @@ use crate::reply::Reply;
 ///
 /// Clones share everything. It needs a runtime of tokio to probe; where there is none it lets everything through.
 ///
-/// [`Trouble::BreakerOpen`]: crate::Trouble::BreakerOpen
-/// [`Trouble::Apart`]: crate::Trouble::Apart
-/// [`Trouble::BadAsk`]: crate::Trouble::BadAsk
-/// [`Trouble::WrongType`]: crate::Trouble::WrongType
-/// [`Trouble::Moving`]: crate::Trouble::Moving
+/// [`StoreErrorKind::BreakerOpen`]: crate::Trouble::BreakerOpen
+/// [`StoreErrorKind::Apart`]: crate::Trouble::Apart
+/// [`StoreErrorKind::BadRequest`]: crate::Trouble::BadAsk
+/// [`StoreErrorKind::WrongType`]: crate::Trouble::WrongType
+/// [`StoreErrorKind::Moving`]: crate::Trouble::Moving
 ///
 /// ```
 /// use tidegate::{Breaker, BreakerOptions, BreakerState, Engine, MemoryStore};
@@ -64,7 +67,7 @@ pub struct Breaker<S> {
     shared: Arc<Shared<S>>,
 }
 
-type Probe<S> = Box<dyn Fn(&S) -> Reply<'static, Settled, StoreError> + Send + Sync>;
+type Probe<S> = Box<dyn Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send + Sync>;
 
 struct Shared<S> {
     store: S,
@@ -77,7 +80,7 @@ impl<S: Store + 'static> Guarded for Shared<S> {
         &self.switch
     }
 
-    fn probe(&self) -> Reply<'static, Settled, StoreError> {
+    fn probe(&self) -> Reply<'static, StoreReply, StoreError> {
         (self.probe)(&self.store)
     }
 }
@@ -97,13 +100,13 @@ impl<S: Store + 'static> Breaker<S> {
     /// A breaker that probes in another way: by a call that works if the others would.
     ///
     /// ```
-    /// use tidegate::{Ask, Breaker, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+    /// use tidegate::{StoreRequest, Breaker, BreakerOptions, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
     ///
     /// let limit: Limit = "1000/s".parse()?;
     /// let look = move |store: &MemoryStore| {
     ///     let scope = Scope::named("probe", "");
     ///     let limits = [KeyedLimit { scope: &scope, key: b"probe", limit: &limit }];
-    ///     let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Peek }; // writes nothing
+    ///     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Peek }; // writes nothing
     ///     store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
     /// };
     /// let store = Breaker::probing(MemoryStore::default(), BreakerOptions::default(), look);
@@ -113,7 +116,7 @@ impl<S: Store + 'static> Breaker<S> {
     pub fn probing(
         store: S,
         options: BreakerOptions,
-        probe: impl Fn(&S) -> Reply<'static, Settled, StoreError> + Send + Sync + 'static,
+        probe: impl Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send + Sync + 'static,
     ) -> Self {
         let (probe, switch) = (Box::new(probe), Switch::new(options));
         Self { shared: Arc::new(Shared { store, probe, switch }) }
@@ -153,19 +156,27 @@ impl<S: Store + 'static> Breaker<S> {
 }
 
 impl<S: Store + 'static> Store for Breaker<S> {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         self.watch(|store| store.answer(ask, now))
     }
 
     fn take_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
         self.watch(|store| store.take_each(takes, now))
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.watch(|store| store.shape(turn, now))
     }
 

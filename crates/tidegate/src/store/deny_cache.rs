@@ -14,10 +14,10 @@ use tidegate_core::{Decision, Limit, Timestamp, Verdict};
 use self::flight::Flight;
 use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
-use super::owned::OwnedAsk;
+use super::owned::OwnedRequest;
 use super::{
-    Ask, KeyedLimit, Op, Place, Ran, Replicas, Settled, Source, Store, StoreError, Takes, Trouble,
-    Turn,
+    KeyedLimit, MultiCharge, Op, Ran, Replicas, ReserveReply, ReserveRequest, Source, Store,
+    StoreError, StoreErrorKind, StoreReply, StoreRequest,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -34,12 +34,12 @@ use crate::reply::Reply;
 /// - Places of a concurrency limit come back at any time, so their refusals are not remembered.
 ///
 /// ```
-/// use tidegate::{Ask, DenyCache, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Source, Store, Timestamp};
+/// use tidegate::{StoreRequest, DenyCache, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Source, Store, Timestamp};
 ///
 /// let (store, limit): (_, Limit) = (DenyCache::new(MemoryStore::default()), "1/h".parse()?);
 /// let scope = Scope::named("login", "");
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
 /// let mut sources = Vec::new();
 /// for _ in 0..4 {
 ///     sources.push(store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now()?.source);
@@ -64,14 +64,14 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     /// ```
     /// use std::time::Duration;
     /// use tidegate::{
-    ///     Ask, Clock, DenyCache, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Source, Store,
+    ///     StoreRequest, Clock, DenyCache, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Source, Store,
     /// };
     ///
     /// let (clock, limit): (_, Limit) = (ManualClock::default(), "1/h".parse()?);
     /// let store = DenyCache::with_clock(MemoryStore::default(), clock.clone());
     /// let scope = Scope::named("login", "");
     /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-    /// let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    /// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
     /// let source = || store.answer(&ask, clock.now()).now().map(|settled| settled.source);
     /// assert_eq!([source()?, source()?, source()?], [Source::Store, Source::Store, Source::DenyCache]);
     /// assert_eq!(store.remembered(), 1);
@@ -93,10 +93,10 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         &self,
         flight: &Arc<Flight>,
         asked: Asked,
-        ask: &Ask<'_>,
+        ask: &StoreRequest<'_>,
         now: Timestamp,
-    ) -> Reply<'static, Settled, StoreError> {
-        let (shared, ask) = (self.shared.clone(), OwnedAsk::of(ask));
+    ) -> Reply<'static, StoreReply, StoreError> {
+        let (shared, ask) = (self.shared.clone(), OwnedRequest::of(ask));
         let (left_us, aboard) = (flight.left_us, flight.board());
         Reply::later(async move {
             let answer = aboard.await;
@@ -122,7 +122,11 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
 
     /// Passes on what gives back, and forgets the refusals of its keys: when it leaves, in case that nobody waits for
     /// the reply, and when it is done, since others may have asked before it arrived.
-    fn give_back(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn give_back(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         let shared = self.shared.clone();
         let of = |keyed: &KeyedLimit<'_>| shared.fingerprints.of(keyed.scope, keyed.key);
         let keys: Vec<u64> = ask.limits.iter().map(of).collect();
@@ -138,7 +142,11 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     /// Under way when this returns, with one exception: a check that waits for another's answer is only asked if that
     /// is an admission, and not at all if its reply was dropped by then.
     #[inline]
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         if !matches!(ask.op, Op::Take | Op::Peek) {
             return self.give_back(ask, now);
         }
@@ -158,13 +166,17 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     /// Nothing is remembered of it: a refusal is one of several answers, and takes nothing back that others remember.
     fn take_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
         self.shared.store.take_each(takes, now)
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.shared.store.shape(turn, now)
     }
 
@@ -189,8 +201,8 @@ impl<S: fmt::Debug, C> fmt::Debug for DenyCache<S, C> {
     }
 }
 
-fn by_cache(verdict: Verdict) -> Settled {
-    Settled { source: Source::DenyCache, ..Settled::by_store(verdict) }
+fn by_cache(verdict: Verdict) -> StoreReply {
+    StoreReply { source: Source::DenyCache, ..StoreReply::by_store(verdict) }
 }
 
 /// The failure of an ask, as it looks to somebody who waited for it and was never asked for.
@@ -198,9 +210,10 @@ fn not_asked(error: StoreError) -> StoreError {
     match error.ran() {
         Ran::No => error,
         // The policy would rather turn callers away for as long as replicas confirm nothing.
-        Ran::Unknown if error.trouble() == Trouble::Unreplicated => error,
-        Ran::Unknown => {
-            StoreError::new(Trouble::NotSent, format!("waited for another's answer: {error}"))
-        }
+        Ran::Unknown if error.kind() == StoreErrorKind::Unreplicated => error,
+        Ran::Unknown => StoreError::new(
+            StoreErrorKind::NotSent,
+            format!("waited for another's answer: {error}"),
+        ),
     }
 }

@@ -8,25 +8,25 @@ use crate::reply::UnderWay;
 /// An ask that has no answer. A refusal is none of these.
 ///
 /// ```
-/// use tidegate::{Ran, StoreError, Trouble};
+/// use tidegate::{Ran, StoreError, StoreErrorKind};
 ///
-/// let error = StoreError::new(Trouble::Timeout, "no answer within 20ms");
+/// let error = StoreError::new(StoreErrorKind::Timeout, "no answer within 20ms");
 /// assert_eq!(error.ran(), Ran::Unknown); // asking again could charge twice
 /// assert_eq!(error.to_string(), "timeout: no answer within 20ms");
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreError {
-    trouble: Trouble,
+    kind: StoreErrorKind,
     detail: Cow<'static, str>,
 }
 
 /// Whether an ask that failed was carried out.
 ///
 /// ```
-/// use tidegate::{Ran, Trouble};
+/// use tidegate::{Ran, StoreErrorKind};
 ///
-/// assert_eq!(Trouble::Unreachable.ran(), Ran::No); // asked again, it is asked once
-/// assert_eq!(Trouble::Disconnected.ran(), Ran::Unknown);
+/// assert_eq!(StoreErrorKind::Unreachable.ran(), Ran::No); // asked again, it is asked once
+/// assert_eq!(StoreErrorKind::Disconnected.ran(), Ran::Unknown);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ran {
@@ -36,22 +36,22 @@ pub enum Ran {
     Unknown,
 }
 
-macro_rules! troubles {
+macro_rules! store_error_kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $ran:ident;)*) => {
         /// What kind of failure it was; few and fixed, so that they can be counted by name.
         ///
         /// ```
-        /// use tidegate::{Ran, Trouble};
+        /// use tidegate::{Ran, StoreErrorKind};
         ///
-        /// assert_eq!(Trouble::OutOfMemory.as_str(), "oom");
-        /// assert_eq!(Trouble::OutOfMemory.ran(), Ran::No);
-        /// assert_eq!(Trouble::ALL[Trouble::Timeout as usize], Trouble::Timeout);
+        /// assert_eq!(StoreErrorKind::OutOfMemory.as_str(), "oom");
+        /// assert_eq!(StoreErrorKind::OutOfMemory.ran(), Ran::No);
+        /// assert_eq!(StoreErrorKind::ALL[StoreErrorKind::Timeout as usize], StoreErrorKind::Timeout);
         /// ```
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
-        pub enum Trouble { $($(#[$doc])* $name,)* }
+        pub enum StoreErrorKind { $($(#[$doc])* $name,)* }
 
-        impl Trouble {
+        impl StoreErrorKind {
             /// All there are: for those who count them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
@@ -68,7 +68,7 @@ macro_rules! troubles {
     };
 }
 
-troubles! {
+store_error_kinds! {
     /// No connection, and none could be made.
     Unreachable = "unreachable", No;
     /// Too many asks wait already.
@@ -110,7 +110,7 @@ troubles! {
     /// The key holds something that tidegate did not write.
     WrongType = "wrongtype", No;
     /// The ask itself makes no sense to this store.
-    BadAsk = "bad-ask", No;
+    BadRequest = "bad-ask", No;
     /// What was asked for in one step is kept on several nodes. See [`Policy::tagged`](crate::Policy::tagged).
     Apart = "apart", No;
     /// The store cannot do this at all.
@@ -121,10 +121,10 @@ troubles! {
     UnderWay = "under-way", Unknown;
 }
 
-impl Trouble {
+impl StoreErrorKind {
     /// Whether it is the asker's own: no failure of the store, and nothing that another could stand in for.
     pub(crate) const fn is_of_the_ask(self) -> bool {
-        matches!(self, Self::BadAsk | Self::Apart)
+        matches!(self, Self::BadRequest | Self::Apart)
     }
 }
 
@@ -132,62 +132,62 @@ impl StoreError {
     /// An error with what is known about it.
     ///
     /// ```
-    /// # use tidegate::{StoreError, Trouble};
-    /// let error = StoreError::new(Trouble::Loading, "Redis is loading the dataset in memory");
+    /// # use tidegate::{StoreError, StoreErrorKind};
+    /// let error = StoreError::new(StoreErrorKind::Loading, "Redis is loading the dataset in memory");
     /// assert_eq!(error.to_string(), "loading: Redis is loading the dataset in memory");
     /// ```
-    pub fn new(trouble: Trouble, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { trouble, detail: detail.into() }
+    pub fn new(kind: StoreErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, detail: detail.into() }
     }
 
     /// What Redis said, which begins with a word for its kind.
     #[cfg(feature = "redis")]
     pub(crate) fn from_redis(text: &str) -> Self {
         let code = text.split([' ', ':']).next().unwrap_or_default();
-        let trouble = match code {
-            "NOSCRIPT" => Trouble::NoScript,
-            "READONLY" => Trouble::ReadOnly,
-            "LOADING" => Trouble::Loading,
-            "BUSY" => Trouble::Busy,
-            "OOM" => Trouble::OutOfMemory,
-            "MISCONF" | "NOREPLICAS" => Trouble::Misconfigured,
-            "MASTERDOWN" => Trouble::MasterDown,
-            "CLUSTERDOWN" | "CROSSSLOT" => Trouble::ClusterDown,
-            "MOVED" | "ASK" | "TRYAGAIN" => Trouble::Moving,
-            "NOAUTH" | "NOPERM" | "WRONGPASS" => Trouble::Denied,
-            "WRONGTYPE" => Trouble::WrongType,
-            _ if text.contains("max number of clients") => Trouble::MaxClients,
-            _ => Trouble::Other,
+        let kind = match code {
+            "NOSCRIPT" => StoreErrorKind::NoScript,
+            "READONLY" => StoreErrorKind::ReadOnly,
+            "LOADING" => StoreErrorKind::Loading,
+            "BUSY" => StoreErrorKind::Busy,
+            "OOM" => StoreErrorKind::OutOfMemory,
+            "MISCONF" | "NOREPLICAS" => StoreErrorKind::Misconfigured,
+            "MASTERDOWN" => StoreErrorKind::MasterDown,
+            "CLUSTERDOWN" | "CROSSSLOT" => StoreErrorKind::ClusterDown,
+            "MOVED" | "ASK" | "TRYAGAIN" => StoreErrorKind::Moving,
+            "NOAUTH" | "NOPERM" | "WRONGPASS" => StoreErrorKind::Denied,
+            "WRONGTYPE" => StoreErrorKind::WrongType,
+            _ if text.contains("max number of clients") => StoreErrorKind::MaxClients,
+            _ => StoreErrorKind::Other,
         };
-        Self::new(trouble, text.to_owned())
+        Self::new(kind, text.to_owned())
     }
 
     /// What kind of failure it was.
     ///
     /// ```
-    /// # use tidegate::{StoreError, Trouble};
-    /// let error = StoreError::new(Trouble::Timeout, "no answer within 20ms");
-    /// assert_eq!(error.trouble(), Trouble::Timeout);
+    /// # use tidegate::{StoreError, StoreErrorKind};
+    /// let error = StoreError::new(StoreErrorKind::Timeout, "no answer within 20ms");
+    /// assert_eq!(error.kind(), StoreErrorKind::Timeout);
     /// ```
-    pub const fn trouble(&self) -> Trouble {
-        self.trouble
+    pub const fn kind(&self) -> StoreErrorKind {
+        self.kind
     }
 
     /// Whether the ask was carried out.
     pub const fn ran(&self) -> Ran {
-        self.trouble.ran()
+        self.kind.ran()
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.trouble.as_str(), self.detail)
+        write!(f, "{}: {}", self.kind.as_str(), self.detail)
     }
 }
 
 impl From<UnderWay> for StoreError {
     fn from(_: UnderWay) -> Self {
-        Self::new(Trouble::UnderWay, "the answer comes over a network: await it")
+        Self::new(StoreErrorKind::UnderWay, "the answer comes over a network: await it")
     }
 }
 

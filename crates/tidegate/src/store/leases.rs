@@ -21,8 +21,8 @@ use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{Request, has_runtime};
 use super::fingerprint::Fingerprints;
 use super::{
-    Ask, KeyedLimit, Op, Place, Replicas, Settled, Source, Store, StoreError, Take, Takes, Trouble,
-    Turn,
+    KeyedLimit, LimitCharge, MultiCharge, Op, Replicas, ReserveReply, ReserveRequest, Source,
+    Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
@@ -54,13 +54,13 @@ const MAX_MESSAGES: usize = 4;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Source, Store};
+/// use tidegate::{StoreRequest, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Source, Store};
 ///
 /// let (clock, limit): (_, Limit) = (ManualClock::default(), "token-bucket 1000/s capacity 1000".parse()?);
 /// let store = Leases::with_clock(MemoryStore::default(), clock.clone());
 /// let scope = Scope::named("uploads", "");
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
 /// let mut by_lease = 0;
 /// for _ in 0..500 {
 ///     clock.advance(Duration::from_millis(2)); // half of what the limit allows
@@ -79,7 +79,7 @@ pub struct Leases<S, C = SystemClock> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Ask, Clock, KeyedLimit, LeaseStats, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
+/// use tidegate::{StoreRequest, Clock, KeyedLimit, LeaseStats, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
 ///
 /// let (clock, limit): (_, Limit) = (ManualClock::default(), "token-bucket 1000/s capacity 1000".parse()?);
 /// let store = Leases::with_clock(MemoryStore::default(), clock.clone());
@@ -87,7 +87,7 @@ pub struct Leases<S, C = SystemClock> {
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
 /// for _ in 0..500 {
 ///     clock.advance(Duration::from_millis(2));
-///     store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+///     store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
 /// }
 /// let LeaseStats { keys, requests, granted, returned, decided } = store.stats();
 /// assert_eq!((keys, returned), (1, 0));
@@ -193,15 +193,15 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tidegate::{Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
+    /// # use tidegate::{StoreRequest, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
     /// # let (clock, limit): (_, Limit) = (ManualClock::default(), "fixed-window 10000/h".parse()?);
     /// # let store = Leases::with_clock(MemoryStore::default(), clock.clone());
     /// # let scope = Scope::named("uploads", "");
     /// # let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
     /// for _ in 0..500 {
     ///     clock.advance(Duration::from_millis(2));
-    ///     // Ask the store for a unit…
-    /// #   store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+    ///     // StoreRequest the store for a unit…
+    /// #   store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
     /// }
     /// store.release();
     /// let stats = store.stats();
@@ -218,12 +218,12 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tidegate::{Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
+    /// # use tidegate::{StoreRequest, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Store};
     /// # let (clock, limit): (_, Limit) = (ManualClock::default(), "fixed-window 10000/h".parse()?);
     /// # let store = Leases::with_clock(MemoryStore::default(), clock.clone());
     /// # let scope = Scope::named("uploads", "");
     /// # let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-    /// # store.answer(&Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+    /// # store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
     /// assert_eq!(store.stats().keys, 1);
     /// clock.advance(Duration::from_secs(10)); // without a check
     /// store.tick();
@@ -250,7 +250,11 @@ impl<S: Store, C> fmt::Debug for Leases<S, C> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         let shared = &self.shared;
         if !ask.is_sound() || ask.mode != Mode::All {
             return shared.store.answer(ask, now);
@@ -270,11 +274,11 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     /// Of what the store has left: units out on lease are charged already. The limits of a policy are leased together.
     fn take_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
-        let kept = |take: &Take<'_>| {
-            let Take { keyed, .. } = take;
+        let kept = |take: &LimitCharge<'_>| {
+            let LimitCharge { keyed, .. } = take;
             let beside = takes.limits.iter().map(|other| other.keyed).filter(|other| {
                 other.scope.policy() == keyed.scope.policy() && other.scope != keyed.scope
             });
@@ -283,13 +287,17 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         let kept: Vec<Option<Limit>> = takes.limits.iter().map(kept).collect();
         let limits = takes.limits.iter().zip(&kept).map(|(take, kept)| {
             let limit = kept.as_ref().unwrap_or(take.keyed.limit);
-            Take { keyed: KeyedLimit { limit, ..take.keyed }, ..*take }
+            LimitCharge { keyed: KeyedLimit { limit, ..take.keyed }, ..*take }
         });
         let limits: Vec<_> = limits.collect();
-        self.shared.store.take_each(&Takes { limits: &limits, ..*takes }, now)
+        self.shared.store.take_each(&MultiCharge { limits: &limits, ..*takes }, now)
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.shared.store.shape(turn, now)
     }
 
@@ -311,9 +319,9 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
 impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     fn take(
         self: &Arc<Self>,
-        ask: &Ask<'_>,
+        ask: &StoreRequest<'_>,
         now: Timestamp,
-    ) -> Reply<'static, Settled, StoreError> {
+    ) -> Reply<'static, StoreReply, StoreError> {
         let fingerprint = self.fingerprint(ask.limits);
         let now_us = self.clock.steady_us();
         self.last_now.store(now.as_micros(), Ordering::Relaxed);
@@ -333,7 +341,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         entry.used_us = now_us;
         let decided = match entry.lessee.check(now_us, ask.cost) {
             Step::Wait if entry.waiting.len() >= MAX_WAITING => {
-                Ok(Err(StoreError::new(Trouble::Overloaded, "too many wait for this key")))
+                Ok(Err(StoreError::new(StoreErrorKind::Overloaded, "too many wait for this key")))
             }
             Step::Wait => {
                 let (done, answer) = oneshot::channel();
@@ -367,7 +375,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         &self,
         shard: &mut Shard,
         fingerprint: u64,
-        ask: &Ask<'_>,
+        ask: &StoreRequest<'_>,
         now_us: u64,
     ) -> Result<Option<Outbox>, bool> {
         let plain = ask.limits.iter().map(|keyed| keyed.limit);
@@ -424,17 +432,21 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     }
 
     /// Asks the store itself, by the limits that it keeps.
-    fn strict(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn strict(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         let plain = ask.limits.iter().map(|keyed| keyed.limit);
         let leased: Option<Vec<_>> = plain.clone().map(|own| kept(own, plain.clone())).collect();
         let Some(leased) = leased else { return self.store.answer(ask, now) };
         let pairs = ask.limits.iter().zip(&leased);
         let limits: Vec<_> = pairs.map(|(keyed, limit)| KeyedLimit { limit, ..*keyed }).collect();
-        self.store.answer(&Ask { limits: &limits, ..*ask }, now)
+        self.store.answer(&StoreRequest { limits: &limits, ..*ask }, now)
     }
 
     /// Drops what is held of a key, without giving it back: it is being reset. Those who wait ask anew.
-    fn forget(self: &Arc<Self>, ask: &Ask<'_>, now: Timestamp) {
+    fn forget(self: &Arc<Self>, ask: &StoreRequest<'_>, now: Timestamp) {
         let fingerprint = self.fingerprint(ask.limits);
         let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
@@ -524,12 +536,12 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         &self,
         fingerprint: u64,
         generation: u64,
-        reply: Result<Settled, StoreError>,
+        reply: Result<StoreReply, StoreError>,
     ) -> Option<Outbox> {
         let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
         let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation)?;
-        let missing = || StoreError::new(Trouble::Protocol, "no lease in the reply");
+        let missing = || StoreError::new(StoreErrorKind::Protocol, "no lease in the reply");
         match reply.and_then(|settled| settled.grant.ok_or_else(missing)) {
             Ok(grant) => {
                 self.counts.granted.fetch_add(grant.units, Ordering::Relaxed);
@@ -566,13 +578,13 @@ pub(crate) fn kept<'a>(
 
 /// The answer to a check that waits. A store that answers at once has decided it already.
 fn wait_for(
-    mut answer: oneshot::Receiver<Result<Settled, StoreError>>,
-) -> Reply<'static, Settled, StoreError> {
+    mut answer: oneshot::Receiver<Result<StoreReply, StoreError>>,
+) -> Reply<'static, StoreReply, StoreError> {
     if let Ok(answer) = answer.try_recv() {
         return Reply::ready(answer);
     }
     Reply::later(async {
-        let gone = StoreError::new(Trouble::Disconnected, "the leases were dropped");
+        let gone = StoreError::new(StoreErrorKind::Disconnected, "the leases were dropped");
         answer.await.unwrap_or(Err(gone))
     })
 }

@@ -38,8 +38,9 @@ use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
 use super::{
-    Ask, Changed, Keeping, Op, OverrideChange, OverrideTable, Place, Scope, Settled, Store,
-    StoreError, Takes, Telling, Told, Trouble, Turn,
+    Changed, MultiCharge, Op, OverrideChange, OverrideTable, ReadingReport, ReserveReply,
+    ReserveRequest, Scope, StateUpdate, Store, StoreError, StoreErrorKind, StoreReply,
+    StoreRequest, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -175,7 +176,7 @@ impl MemoryStore {
         }
     }
 
-    fn settle(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Settled> {
+    fn settle(&self, ask: &StoreRequest<'_>, now: Timestamp) -> Option<StoreReply> {
         let [one] = ask.limits else {
             return self.answer_many(ask, now);
         };
@@ -185,7 +186,7 @@ impl MemoryStore {
                 let (decision, permit) = self.take_state(fingerprint, limit, now, ask.cost);
                 let permits = permit.map(|permit| (0, permit.id)).into_iter().collect();
                 let verdict = Verdict { binding: 0, decision };
-                return Some(Settled { permits, ..Settled::by_store(verdict) });
+                return Some(StoreReply { permits, ..StoreReply::by_store(verdict) });
             }
             Op::Take => self.take(fingerprint, limit, now, ask.cost),
             Op::Peek => self.peek(fingerprint, limit, now, ask.cost),
@@ -197,7 +198,7 @@ impl MemoryStore {
                 self.peek(fingerprint, limit, now, 0)
             }
         };
-        Some(Settled::by_store(Verdict { binding: 0, decision }))
+        Some(StoreReply::by_store(Verdict { binding: 0, decision }))
     }
 
     #[inline]
@@ -525,29 +526,40 @@ fn is_spent(decision: &Decision) -> bool {
 /// Always answers at once.
 impl Store for MemoryStore {
     #[inline]
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         Reply::ready(self.settle(ask, now).ok_or_else(|| {
-            StoreError::new(Trouble::BadAsk, "expected 1 to 16 limits, and no key twice in a scope")
+            StoreError::new(
+                StoreErrorKind::BadRequest,
+                "expected 1 to 16 limits, and no key twice in a scope",
+            )
         }))
     }
 
     fn take_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
         Reply::ready(self.settle_each(takes, now))
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         let fingerprint = self.fingerprint(turn.scope, turn.key);
         let Some(place) = turn.cancel else {
             let (reservation, until) = self.reserve(fingerprint, turn.shaper, now, turn.cost);
-            return Reply::ready(Ok(Place { reservation, until }));
+            return Reply::ready(Ok(ReserveReply { reservation, until }));
         };
         let cancelled = self.cancel(fingerprint, turn.shaper, place, now, turn.cost);
         let reservation = if cancelled { Reservation::unlimited() } else { Reservation::blocked() };
-        Reply::ready(Ok(Place { reservation, until: None }))
+        Reply::ready(Ok(ReserveReply { reservation, until: None }))
     }
 
     fn is_local(&self) -> bool {
@@ -574,13 +586,17 @@ impl Store for MemoryStore {
     /// Not part of a [snapshot](MemoryStore::snapshot).
     fn tell_readings(
         &self,
-        telling: &Telling<'_>,
+        telling: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, Told, StoreError> {
+    ) -> Reply<'static, TickReadings, StoreError> {
         Reply::ready(self.readings.tell(telling, now))
     }
 
-    fn keep_state(&self, keeping: &Keeping<'_>, _: Timestamp) -> Reply<'static, bool, StoreError> {
+    fn keep_state(
+        &self,
+        keeping: &StateUpdate<'_>,
+        _: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
         Reply::ready(self.readings.keep(keeping))
     }
 

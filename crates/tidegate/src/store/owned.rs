@@ -2,56 +2,56 @@
 
 use tidegate_core::{Limit, Mode};
 
-use super::{Ask, KeyedLimit, Op, Scope};
 #[cfg(feature = "redis")]
-use super::{Charge, Take, Takes};
+use super::{Charge, LimitCharge, MultiCharge};
+use super::{KeyedLimit, Op, Scope, StoreRequest};
 
 #[derive(Debug)]
-pub(super) struct OwnedAsk {
+pub(super) struct OwnedRequest {
     mode: Mode,
     limits: Vec<(Scope, Box<[u8]>, Limit)>,
     cost: u64,
     op: Op,
 }
 
-impl OwnedAsk {
-    pub(super) fn of(ask: &Ask<'_>) -> Self {
+impl OwnedRequest {
+    pub(super) fn of(ask: &StoreRequest<'_>) -> Self {
         let owned = |it: &KeyedLimit<'_>| (it.scope.clone(), it.key.into(), it.limit.clone());
         let limits = ask.limits.iter().map(owned).collect();
         Self { mode: ask.mode, limits, cost: ask.cost, op: ask.op }
     }
 
-    pub(super) fn with<R>(&self, then: impl FnOnce(&Ask<'_>) -> R) -> R {
+    pub(super) fn with<R>(&self, then: impl FnOnce(&StoreRequest<'_>) -> R) -> R {
         let limits = self.limits.iter().map(|(scope, key, limit)| KeyedLimit { scope, key, limit });
         let limits: Vec<_> = limits.collect();
-        then(&Ask { mode: self.mode, limits: &limits, cost: self.cost, op: self.op })
+        then(&StoreRequest { mode: self.mode, limits: &limits, cost: self.cost, op: self.op })
     }
 }
 
 /// The same of several limits with costs of their own.
 #[cfg(feature = "redis")]
 #[derive(Debug)]
-pub(super) struct OwnedTakes {
+pub(super) struct OwnedMultiCharge {
     limits: Vec<(Scope, Box<[u8]>, Limit, u64)>,
     charge: Charge,
 }
 
 #[cfg(feature = "redis")]
-impl OwnedTakes {
-    pub(super) fn of(takes: &Takes<'_>) -> Self {
-        let owned = |Take { keyed, cost }: &Take<'_>| {
+impl OwnedMultiCharge {
+    pub(super) fn of(takes: &MultiCharge<'_>) -> Self {
+        let owned = |LimitCharge { keyed, cost }: &LimitCharge<'_>| {
             (keyed.scope.clone(), keyed.key.into(), keyed.limit.clone(), *cost)
         };
         Self { limits: takes.limits.iter().map(owned).collect(), charge: takes.charge }
     }
 
-    pub(super) fn with<R>(&self, then: impl FnOnce(&Takes<'_>) -> R) -> R {
+    pub(super) fn with<R>(&self, then: impl FnOnce(&MultiCharge<'_>) -> R) -> R {
         let limits = self.limits.iter();
-        let limits = limits.map(|(scope, key, limit, cost)| Take {
+        let limits = limits.map(|(scope, key, limit, cost)| LimitCharge {
             keyed: KeyedLimit { scope, key, limit },
             cost: *cost,
         });
         let limits: Vec<_> = limits.collect();
-        then(&Takes { limits: &limits, charge: self.charge })
+        then(&MultiCharge { limits: &limits, charge: self.charge })
     }
 }

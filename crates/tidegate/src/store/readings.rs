@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
-use super::{StoreError, Trouble};
+use super::{StoreError, StoreErrorKind};
 
 /// Bounds of what is told and kept: sixteen signals, and what a controller remembers of them, fit in several times.
 const READING_BYTES_MAX: usize = 2048;
@@ -21,20 +21,20 @@ pub(crate) const TICKS_KEPT: u64 = 10;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Keeping, MemoryStore, Store, Telling, Timestamp, Told};
+/// use tidegate::{StateUpdate, MemoryStore, Store, ReadingReport, Timestamp, TickReadings};
 ///
 /// let (store, tick) = (MemoryStore::default(), Duration::from_secs(1));
 /// let at = |second: u64| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
 /// let tell = |node, reading, second| {
-///     store.tell_readings(&Telling { scope: "db", tick, node, reading }, at(second)).now()
+///     store.tell_readings(&ReadingReport { scope: "db", tick, node, reading }, at(second)).now()
 /// };
 /// tell(1, "0.25", 0)?;
 /// tell(2, "0.75", 0)?;
 /// // Who comes first in the next tick is given all of them, and keeps what it makes of them.
-/// let told: Told = tell(1, "0.5", 1)?;
+/// let told: TickReadings = tell(1, "0.5", 1)?;
 /// let all = [(1, "0.25".to_owned()), (2, "0.75".to_owned())];
 /// assert_eq!((told.readings.as_deref(), told.kept), (Some(&all[..]), None));
-/// let keeping = Keeping { scope: "db", tick: told.tick, before: None, text: "0.5 of it" };
+/// let keeping = StateUpdate { scope: "db", tick: told.tick, before: None, text: "0.5 of it" };
 /// assert!(store.keep_state(&keeping, at(1)).now()?);
 /// assert!(!store.keep_state(&keeping, at(1)).now()?); // only once
 /// // Who comes later reads it.
@@ -44,7 +44,7 @@ pub(crate) const TICKS_KEPT: u64 = 10;
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Telling<'a> {
+pub struct ReadingReport<'a> {
     /// What it is about.
     pub scope: &'a str,
     /// How long a tick is, the same for all.
@@ -55,20 +55,20 @@ pub struct Telling<'a> {
     pub reading: &'a str,
 }
 
-/// What a store answers to a [`Telling`].
+/// What a store answers to a [`ReadingReport`].
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{MemoryStore, Store, Telling, Timestamp, Told};
+/// use tidegate::{MemoryStore, Store, ReadingReport, Timestamp, TickReadings};
 ///
-/// let telling = Telling { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// let telling = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
 /// let now = Timestamp::from_micros(5_300_000);
 /// let told = MemoryStore::default().tell_readings(&telling, now).now()?;
-/// assert_eq!(told, Told { now, tick: 5, kept: None, readings: Some(vec![]) });
+/// assert_eq!(told, TickReadings { now, tick: 5, kept: None, readings: Some(vec![]) });
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct TickReadings {
     /// The store's time.
     pub now: Timestamp,
     /// Which tick it is, by that.
@@ -83,12 +83,12 @@ pub struct Told {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Keeping, KeptState, MemoryStore, Store, Telling, Timestamp};
+/// use tidegate::{StateUpdate, KeptState, MemoryStore, Store, ReadingReport, Timestamp};
 ///
 /// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(5_300_000));
-/// let telling = Telling { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// let telling = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
 /// store.tell_readings(&telling, now).now()?;
-/// store.keep_state(&Keeping { scope: "db", tick: 5, before: None, text: "0.25 of it" }, now).now()?;
+/// store.keep_state(&StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" }, now).now()?;
 /// let kept = store.tell_readings(&telling, now).now()?.kept;
 /// assert_eq!(kept, Some(KeptState { tick: 5, text: "0.25 of it".to_owned() }));
 /// # Ok::<(), tidegate::StoreError>(())
@@ -105,19 +105,19 @@ pub struct KeptState {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Keeping, MemoryStore, Store, Telling, Timestamp};
+/// use tidegate::{StateUpdate, MemoryStore, Store, ReadingReport, Timestamp};
 ///
 /// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(5_300_000));
-/// let telling = Telling { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// let telling = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
 /// store.tell_readings(&telling, now).now()?;
-/// let first = Keeping { scope: "db", tick: 5, before: None, text: "0.25 of it" };
-/// let next = Keeping { tick: 6, before: Some(5), ..first };
+/// let first = StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" };
+/// let next = StateUpdate { tick: 6, before: Some(5), ..first };
 /// let kept = [first, first, next].map(|keeping| store.keep_state(&keeping, now).now());
 /// assert_eq!(kept, [Ok(true), Ok(false), Ok(true)]);
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Keeping<'a> {
+pub struct StateUpdate<'a> {
     /// What it is about.
     pub scope: &'a str,
     /// The tick that it was made in.
@@ -128,7 +128,7 @@ pub struct Keeping<'a> {
     pub text: &'a str,
 }
 
-impl Telling<'_> {
+impl ReadingReport<'_> {
     pub(crate) fn tick_us(&self) -> u64 {
         u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX).max(1)
     }
@@ -137,23 +137,26 @@ impl Telling<'_> {
         let reading = self.reading;
         if reading.is_empty() || reading.len() > READING_BYTES_MAX || reading.contains(' ') {
             let why = "a reading has 1 to 2048 bytes, and no space";
-            return Err(StoreError::new(Trouble::BadAsk, why));
+            return Err(StoreError::new(StoreErrorKind::BadRequest, why));
         }
         Ok(())
     }
 }
 
-impl Keeping<'_> {
+impl StateUpdate<'_> {
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         if self.text.len() > STATE_BYTES_MAX {
-            return Err(StoreError::new(Trouble::BadAsk, "a state has at most 8192 bytes"));
+            return Err(StoreError::new(
+                StoreErrorKind::BadRequest,
+                "a state has at most 8192 bytes",
+            ));
         }
         Ok(())
     }
 }
 
 pub(crate) fn unsupported() -> StoreError {
-    StoreError::new(Trouble::Unsupported, "this store keeps no readings")
+    StoreError::new(StoreErrorKind::Unsupported, "this store keeps no readings")
 }
 
 /// Whether what was kept in one tick still counts in another: a clock that stepped back by more has lost count.

@@ -52,10 +52,11 @@ use self::question::{Outcome, Question};
 pub use self::stats::RedisStats;
 pub use self::times::CallTimes;
 use super::breaker::BreakerOptions;
-use super::owned::{OwnedAsk, OwnedTakes};
+use super::owned::{OwnedMultiCharge, OwnedRequest};
 use super::{
-    Ask, Changed, Keeping, KeyedLimit, OverrideChange, OverrideTable, Place, Replicas, Settled,
-    Store, StoreError, Takes, Telling, Told, Trouble, Turn,
+    Changed, KeyedLimit, MultiCharge, OverrideChange, OverrideTable, ReadingReport, Replicas,
+    ReserveReply, ReserveRequest, StateUpdate, Store, StoreError, StoreErrorKind, StoreReply,
+    StoreRequest, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -262,19 +263,23 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         if !ask.is_sound() {
             let why = "expected 1 to 16 limits, and no key twice in a scope";
-            return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
+            return Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, why)));
         }
         if ask.limits.windows(2).any(|pair| are_apart(&pair[0], &pair[1])) {
             let why = "limits on different identifiers need scopes that are together, of one policy \
                        or with one tag";
-            return Reply::ready(Err(StoreError::new(Trouble::BadAsk, why)));
+            return Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, why)));
         }
         let replays = self.replays;
         let again = has_edges(ask.limits).then(|| {
-            let (ask, keys) = (OwnedAsk::of(ask), self.keys.clone());
+            let (ask, keys) = (OwnedRequest::of(ask), self.keys.clone());
             move |now| ask.with(|ask| Question::of_ask(ask, &keys, now, replays.then_some(now)))
         });
         let question = Question::of_ask(ask, &self.keys, now, replays.then_some(now));
@@ -283,7 +288,7 @@ impl Store for RedisStore {
 
     fn take_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
         let limits = match takes.sound() {
@@ -294,10 +299,10 @@ impl Store for RedisStore {
         let question = Question::of_takes(takes, &limits, &self.keys, now, replays.then_some(now));
         if self.client.is_cluster() && !question.is_in_one_slot() {
             let why = "what is taken in one step of a cluster has to share a slot: give the policies one tag";
-            return Reply::ready(Err(StoreError::new(Trouble::Apart, why)));
+            return Reply::ready(Err(StoreError::new(StoreErrorKind::Apart, why)));
         }
         let again = has_edges(&limits).then(|| {
-            let (takes, keys) = (OwnedTakes::of(takes), self.keys.clone());
+            let (takes, keys) = (OwnedMultiCharge::of(takes), self.keys.clone());
             move |now| {
                 takes.with(|takes| {
                     let limits: Vec<_> = takes.limits.iter().map(|take| take.keyed).collect();
@@ -308,12 +313,16 @@ impl Store for RedisStore {
         self.put(question, again, each)
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         let question = Question::of_turn(turn, &self.keys, self.replays.then_some(now));
         match self.client.submit(question, self.client.due()) {
             Ok(answer) => Reply::later(async {
                 match answer.await? {
-                    Outcome::Place(place) => Ok(place),
+                    Outcome::Reserved(place) => Ok(place),
                     other => Err(other.unexpected("no place in the reply")),
                 }
             }),
@@ -353,15 +362,15 @@ impl Store for RedisStore {
 
     fn tell_readings(
         &self,
-        telling: &Telling<'_>,
+        telling: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, Told, StoreError> {
+    ) -> Reply<'static, TickReadings, StoreError> {
         readings::tell(&self.client, &self.keys, telling, self.replays.then_some(now))
     }
 
     fn keep_state(
         &self,
-        keeping: &Keeping<'_>,
+        keeping: &StateUpdate<'_>,
         now: Timestamp,
     ) -> Reply<'static, bool, StoreError> {
         readings::keep(&self.client, &self.keys, keeping, self.replays.then_some(now))
@@ -389,9 +398,9 @@ fn has_edges(limits: &[KeyedLimit<'_>]) -> bool {
     limits.iter().any(|keyed| keyed.limit.has_edges())
 }
 
-fn settled(outcome: Outcome) -> Result<Settled, StoreError> {
+fn settled(outcome: Outcome) -> Result<StoreReply, StoreError> {
     match outcome {
-        Outcome::Settled(settled) => Ok(settled),
+        Outcome::StoreReply(settled) => Ok(settled),
         other => Err(other.unexpected("no verdict in the reply")),
     }
 }

@@ -2,23 +2,23 @@
 
 use tidegate_core::Limit;
 
-use super::{KeyedLimit, StoreError, Trouble};
+use super::{KeyedLimit, StoreError, StoreErrorKind};
 
-/// Several limits, each with a cost of its own, decided and charged in one atomic step. An [`Ask`](crate::Ask) has one
+/// Several limits, each with a cost of its own, decided and charged in one atomic step. An [`StoreRequest`](crate::Ask) has one
 /// cost, and one answer; this has an answer for every limit.
 ///
 /// ```
-/// use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, Take, Takes, Timestamp};
+/// use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, LimitCharge, MultiCharge, Timestamp};
 ///
 /// let store = MemoryStore::default();
 /// let (minute, day): (Limit, Limit) = ("10/min".parse()?, "2/day".parse()?);
 /// let scopes = [Scope::named("api", ""), Scope::named("export", "")];
 /// let take = |calls, exports| {
 ///     let limits = [
-///         Take { keyed: KeyedLimit { scope: &scopes[0], key: b"203.0.113.9", limit: &minute }, cost: calls },
-///         Take { keyed: KeyedLimit { scope: &scopes[1], key: b"user-42", limit: &day }, cost: exports },
+///         LimitCharge { keyed: KeyedLimit { scope: &scopes[0], key: b"203.0.113.9", limit: &minute }, cost: calls },
+///         LimitCharge { keyed: KeyedLimit { scope: &scopes[1], key: b"user-42", limit: &day }, cost: exports },
 ///     ];
-///     let takes = Takes { limits: &limits, charge: Charge::IfAllAdmit };
+///     let takes = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
 ///     store.take_each(&takes, Timestamp::from_micros(1_700_000_000_000_000)).now()
 /// };
 /// let remaining = |calls, exports| take(calls, exports).map(|each| [each[0].remaining(), each[1].remaining()]);
@@ -28,44 +28,44 @@ use super::{KeyedLimit, StoreError, Trouble};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Takes<'a> {
-    /// At least one, at most [`Takes::MAX_LIMITS`], no key twice in one scope, and none on concurrency: nobody could
+pub struct MultiCharge<'a> {
+    /// At least one, at most [`MultiCharge::MAX_LIMITS`], no key twice in one scope, and none on concurrency: nobody could
     /// give back what it grants.
-    pub limits: &'a [Take<'a>],
+    pub limits: &'a [LimitCharge<'a>],
     /// What becomes of it.
     pub charge: Charge,
 }
 
-/// One limit of [`Takes`].
+/// One limit of [`MultiCharge`].
 ///
 /// ```
-/// use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, Take, Takes, Timestamp};
+/// use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, LimitCharge, MultiCharge, Timestamp};
 ///
 /// let (scope, limit): (_, Limit) = (Scope::named("api", ""), "10/min".parse()?);
-/// let take = Take { keyed: KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }, cost: 4 };
-/// let takes = Takes { limits: &[take], charge: Charge::IfAllAdmit };
+/// let take = LimitCharge { keyed: KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }, cost: 4 };
+/// let takes = MultiCharge { limits: &[take], charge: Charge::IfAllAdmit };
 /// let each = MemoryStore::default().take_each(&takes, Timestamp::EPOCH).now()?;
 /// assert_eq!(each[0].remaining(), 6);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Take<'a> {
+pub struct LimitCharge<'a> {
     /// The limit, and the key it counts for.
     pub keyed: KeyedLimit<'a>,
     /// What to spend of it; 0 only looks.
     pub cost: u64,
 }
 
-/// When [`Takes`] are charged.
+/// When [`MultiCharge`] are charged.
 ///
 /// ```
-/// use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, Take, Takes, Timestamp};
+/// use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, LimitCharge, MultiCharge, Timestamp};
 ///
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "10/min".parse()?);
 /// let scope = Scope::named("api", "");
-/// let limits = [Take { keyed: KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }, cost: 4 }];
+/// let limits = [LimitCharge { keyed: KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }, cost: 4 }];
 /// let left = |charge| {
-///     let each = store.take_each(&Takes { limits: &limits, charge }, Timestamp::EPOCH).now();
+///     let each = store.take_each(&MultiCharge { limits: &limits, charge }, Timestamp::EPOCH).now();
 ///     each.map(|each| each[0].remaining())
 /// };
 /// assert_eq!(left(Charge::Never)?, 6); // as it would be
@@ -85,18 +85,18 @@ pub enum Charge {
     Refused,
 }
 
-impl Takes<'_> {
+impl MultiCharge<'_> {
     /// The most limits of one step.
     ///
     /// ```
-    /// # use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, Take, Takes, Timestamp, Trouble};
+    /// # use tidegate::{Charge, KeyedLimit, Limit, MemoryStore, Scope, Store, LimitCharge, MultiCharge, Timestamp, StoreErrorKind};
     /// let (scope, limit): (_, Limit) = (Scope::named("api", ""), "10/min".parse()?);
-    /// let keys: Vec<String> = (0..=Takes::MAX_LIMITS).map(|n| format!("user-{n}")).collect();
+    /// let keys: Vec<String> = (0..=MultiCharge::MAX_LIMITS).map(|n| format!("user-{n}")).collect();
     /// let keyed = keys.iter().map(|key| KeyedLimit { scope: &scope, key: key.as_bytes(), limit: &limit });
-    /// let limits: Vec<Take> = keyed.map(|keyed| Take { keyed, cost: 1 }).collect();
-    /// let one_too_many = Takes { limits: &limits, charge: Charge::IfAllAdmit };
+    /// let limits: Vec<Take> = keyed.map(|keyed| LimitCharge { keyed, cost: 1 }).collect();
+    /// let one_too_many = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
     /// let answer = MemoryStore::default().take_each(&one_too_many, Timestamp::EPOCH).now();
-    /// assert!(answer.is_err_and(|error| error.trouble() == Trouble::BadAsk));
+    /// assert!(answer.is_err_and(|error| error.kind() == StoreErrorKind::BadRequest));
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub const MAX_LIMITS: usize = 64;
@@ -108,7 +108,7 @@ impl Takes<'_> {
         if places || !(1..=Self::MAX_LIMITS).contains(&limits.len()) || KeyedLimit::repeat(&limits)
         {
             let why = "expected 1 to 64 limits, no key twice in a scope, and none on concurrency";
-            return Err(StoreError::new(Trouble::BadAsk, why));
+            return Err(StoreError::new(StoreErrorKind::BadRequest, why));
         }
         Ok(limits)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::adaptive::{Adaptive, Chain, Reading, Rule, Source};
-use tidegate::{ManualClock, MemoryStore, Store, Trouble};
+use tidegate::{ManualClock, MemoryStore, Store, StoreErrorKind};
 
 use crate::scripted::{Scripted, Way};
 
@@ -134,7 +134,7 @@ async fn without_the_store_each_goes_by_itself_and_comes_back() {
         fleet.second(&[(0, 0.5), (1, 0.5)]).await;
     }
     assert_eq!((fleet.units(), fleet.alone()), (vec![500; 2], 0));
-    store.behave(Way::Fails(Trouble::Unreachable));
+    store.behave(Way::Fails(StoreErrorKind::Unreachable));
     fleet.second(&[(0, 0.5), (1, 0.5)]).await;
     assert_eq!((fleet.units(), fleet.alone()), (vec![500; 2], 2), "from where they were");
     for _ in 0..30 {

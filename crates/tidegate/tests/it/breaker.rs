@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Breaker, BreakerOptions, BreakerState, Engine, KeyedLimit, Limit, MemoryStore, Mode,
-    OnStoreError, Op, Policy, Reply, Scope, Settled, Source, Store, StoreError, Timestamp, Trouble,
+    Breaker, BreakerOptions, BreakerState, Engine, KeyedLimit, Limit, MemoryStore, Mode,
+    OnStoreError, Op, Policy, Reply, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
+    StoreRequest, Timestamp,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -12,10 +13,10 @@ use crate::scripted::{Scripted, Way};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn take(store: &impl Store) -> Reply<'static, Settled, StoreError> {
+fn take(store: &impl Store) -> Reply<'static, StoreReply, StoreError> {
     let (scope, limit) = (Scope::named("p", ""), Limit::from(fast()));
     let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
-    let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
     store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
 }
 
@@ -28,20 +29,20 @@ fn breaker(way: Way) -> (Scripted, Breaker<Scripted>) {
     (store.clone(), Breaker::around(store, BreakerOptions::default()))
 }
 
-fn trouble(answer: Result<Settled, StoreError>) -> Option<Trouble> {
-    answer.err().map(|error| error.trouble())
+fn trouble(answer: Result<StoreReply, StoreError>) -> Option<StoreErrorKind> {
+    answer.err().map(|error| error.kind())
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_five_failures_the_store_is_left_alone_and_nobody_waits() {
-    let (store, breaker) = breaker(Way::FailsAfter(20 * MS, Trouble::Timeout));
+    let (store, breaker) = breaker(Way::FailsAfter(20 * MS, StoreErrorKind::Timeout));
     for _ in 0..5 {
         assert_eq!(breaker.state(), BreakerState::Closed);
-        assert_eq!(trouble(take(&breaker).await), Some(Trouble::Timeout));
+        assert_eq!(trouble(take(&breaker).await), Some(StoreErrorKind::Timeout));
     }
     assert_eq!((breaker.state(), breaker.opened_total()), (BreakerState::Open, 1));
     for _ in 0..1000 {
-        assert_eq!(trouble(take(&breaker).now()), Some(Trouble::BreakerOpen));
+        assert_eq!(trouble(take(&breaker).now()), Some(StoreErrorKind::BreakerOpen));
     }
     assert_eq!(store.calls(), 5, "no request asks, and no probe has gone yet");
 }
@@ -59,8 +60,8 @@ async fn options_without_a_sense_are_taken_as_the_next_that_have_one() {
             assert_eq!(trouble(take(&breaker).now()), None);
         }
         assert_eq!(breaker.state(), BreakerState::Closed, "what went well opens nothing");
-        store.behave(Way::Fails(Trouble::Unreachable));
-        assert_eq!(trouble(take(&breaker).now()), Some(Trouble::Unreachable));
+        store.behave(Way::Fails(StoreErrorKind::Unreachable));
+        assert_eq!(trouble(take(&breaker).now()), Some(StoreErrorKind::Unreachable));
         assert_eq!(breaker.state(), BreakerState::Open);
         store.behave(Way::AtOnce);
     }
@@ -69,17 +70,17 @@ async fn options_without_a_sense_are_taken_as_the_next_that_have_one() {
 #[tokio::test(start_paused = true)]
 async fn only_what_speaks_of_the_stores_health_counts() {
     for (said, opens) in [
-        (Trouble::Timeout, true),
-        (Trouble::NotSent, true),
-        (Trouble::Unreachable, true),
-        (Trouble::Disconnected, true),
-        (Trouble::OutOfMemory, true),
-        (Trouble::Loading, true),
-        (Trouble::Denied, true),
-        (Trouble::Overloaded, false),
-        (Trouble::BadAsk, false),
-        (Trouble::WrongType, false),
-        (Trouble::Moving, false),
+        (StoreErrorKind::Timeout, true),
+        (StoreErrorKind::NotSent, true),
+        (StoreErrorKind::Unreachable, true),
+        (StoreErrorKind::Disconnected, true),
+        (StoreErrorKind::OutOfMemory, true),
+        (StoreErrorKind::Loading, true),
+        (StoreErrorKind::Denied, true),
+        (StoreErrorKind::Overloaded, false),
+        (StoreErrorKind::BadRequest, false),
+        (StoreErrorKind::WrongType, false),
+        (StoreErrorKind::Moving, false),
     ] {
         let (store, breaker) = breaker(Way::Fails(said));
         for _ in 0..4 {
@@ -88,12 +89,12 @@ async fn only_what_speaks_of_the_stores_health_counts() {
         if !opens {
             (0..20).for_each(|_| drop(take(&breaker)));
             // … nor does it stand between failures.
-            store.behave(Way::Fails(Trouble::Busy));
+            store.behave(Way::Fails(StoreErrorKind::Busy));
             (0..4).for_each(|_| drop(take(&breaker)));
             store.behave(Way::Fails(said));
             drop(take(&breaker));
             assert_eq!(breaker.state(), BreakerState::Closed, "{said:?}");
-            store.behave(Way::Fails(Trouble::Busy));
+            store.behave(Way::Fails(StoreErrorKind::Busy));
         }
         drop(take(&breaker));
         assert_eq!(breaker.state(), BreakerState::Open, "{said:?}");
@@ -102,7 +103,7 @@ async fn only_what_speaks_of_the_stores_health_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn it_heals_by_itself_within_100_ms_of_the_store() {
-    let (store, breaker) = breaker(Way::Fails(Trouble::Unreachable));
+    let (store, breaker) = breaker(Way::Fails(StoreErrorKind::Unreachable));
     (0..5).for_each(|_| drop(take(&breaker)));
     sleep(Duration::from_secs(30)).await;
     assert_eq!(breaker.state(), BreakerState::Open);
@@ -111,7 +112,7 @@ async fn it_heals_by_itself_within_100_ms_of_the_store() {
     store.behave(Way::After(MS));
     let started = Instant::now();
     while breaker.state() != BreakerState::Closed {
-        assert_eq!(trouble(take(&breaker).now()), Some(Trouble::BreakerOpen));
+        assert_eq!(trouble(take(&breaker).now()), Some(StoreErrorKind::BreakerOpen));
         sleep(MS).await;
     }
     assert!(started.elapsed() <= 100 * MS, "{:?}", started.elapsed());
@@ -162,7 +163,7 @@ async fn an_ask_is_under_way_whether_or_not_its_reply_is_looked_at() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prober_ends_with_its_breaker() {
-    let (store, breaker) = breaker(Way::Fails(Trouble::Unreachable));
+    let (store, breaker) = breaker(Way::Fails(StoreErrorKind::Unreachable));
     (0..5).for_each(|_| drop(take(&breaker)));
     sleep(Duration::from_secs(1)).await;
     drop(breaker);
@@ -173,7 +174,7 @@ async fn a_prober_ends_with_its_breaker() {
 
 #[tokio::test(start_paused = true)]
 async fn one_probe_at_a_time_of_the_kind_that_was_asked_for() {
-    let store = Scripted::new(Way::Fails(Trouble::Unreachable));
+    let store = Scripted::new(Way::Fails(StoreErrorKind::Unreachable));
     let elsewhere = Scripted::new(Way::Hangs);
     let probed = elsewhere.clone();
     let options = BreakerOptions::default();
@@ -190,7 +191,7 @@ async fn one_probe_at_a_time_of_the_kind_that_was_asked_for() {
 
 #[test]
 fn without_a_runtime_nobody_could_probe_so_nobody_is_turned_away() {
-    let (store, breaker) = breaker(Way::Fails(Trouble::Unreachable));
+    let (store, breaker) = breaker(Way::Fails(StoreErrorKind::Unreachable));
     (0..10).for_each(|_| drop(take(&breaker)));
     assert_eq!(store.calls(), 10);
     store.behave(Way::AtOnce);
@@ -199,7 +200,7 @@ fn without_a_runtime_nobody_could_probe_so_nobody_is_turned_away() {
 
 #[test]
 fn a_prober_that_ended_with_its_runtime_is_replaced() {
-    let (store, breaker) = breaker(Way::Fails(Trouble::Unreachable));
+    let (store, breaker) = breaker(Way::Fails(StoreErrorKind::Unreachable));
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap()
@@ -208,7 +209,7 @@ fn a_prober_that_ended_with_its_runtime_is_replaced() {
     assert_eq!(breaker.state(), BreakerState::Open);
     store.behave(Way::AtOnce);
     runtime().block_on(async {
-        assert_eq!(trouble(take(&breaker).now()), Some(Trouble::BreakerOpen));
+        assert_eq!(trouble(take(&breaker).now()), Some(StoreErrorKind::BreakerOpen));
         sleep(100 * MS).await;
     });
     assert_eq!(breaker.state(), BreakerState::Closed);
@@ -216,7 +217,7 @@ fn a_prober_that_ended_with_its_runtime_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn an_engine_decides_by_itself_while_the_breaker_is_open() {
-    let (store, breaker) = breaker(Way::FailsAfter(20 * MS, Trouble::Timeout));
+    let (store, breaker) = breaker(Way::FailsAfter(20 * MS, StoreErrorKind::Timeout));
     let engine = Engine::builder().store(breaker.clone()).policy("api", "100/h").build().unwrap();
     for _ in 0..5 {
         assert_eq!(engine.check("api", "k").await.unwrap().source, Source::Local);
@@ -236,7 +237,7 @@ fn a_breaker_is_as_local_as_what_is_in_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_fails_is_sent_again() {
-    for trouble in [Trouble::BreakerOpen, Trouble::Timeout] {
+    for trouble in [StoreErrorKind::BreakerOpen, StoreErrorKind::Timeout] {
         for way in [Way::Fails(trouble), Way::FailsAfter(Duration::from_millis(20), trouble)] {
             let store = Scripted::new(Way::AtOnce);
             let exports = Policy::all().limit("", "concurrency 1 lease 1h");

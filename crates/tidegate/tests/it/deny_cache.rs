@@ -9,8 +9,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tidegate::{
-    Ask, Clock, Decision, DenyCache, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Place,
-    Reply, Scope, Settled, Source, Store, StoreError, Timestamp, Turn, Verdict,
+    Clock, Decision, DenyCache, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Reply,
+    ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreReply, StoreRequest,
+    Timestamp, Verdict,
 };
 
 const SECOND_US: u64 = 1_000_000;
@@ -41,14 +42,22 @@ struct Remote {
 }
 
 impl Store for Remote {
-    fn answer(&self, ask: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        _: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         self.clock.advance(self.there);
         let reply = self.memory.answer(ask, self.clock.now());
         self.clock.advance(self.back);
         reply
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.memory.shape(turn, now)
     }
 }
@@ -139,7 +148,7 @@ fn judge<S: Store>(
             .zip(&scopes)
             .map(|(limit, scope)| KeyedLimit { scope, key: &key, limit })
             .collect();
-        let ask = Ask { mode: scene.mode, limits: &keyed, cost: step.cost, op: step.op };
+        let ask = StoreRequest { mode: scene.mode, limits: &keyed, cost: step.cost, op: step.op };
         let gives_back = matches!(step.op, Op::Refund | Op::Reset);
         if step.elsewhere {
             memory.answer(&ask, now).now().unwrap();
@@ -148,7 +157,8 @@ fn judge<S: Store>(
             }
             continue;
         }
-        let truth = memory.answer(&Ask { op: Op::Peek, ..ask }, now).now().unwrap().verdict;
+        let truth =
+            memory.answer(&StoreRequest { op: Op::Peek, ..ask }, now).now().unwrap().verdict;
         let answer = cache.answer(&ask, now).now().unwrap();
         let wrong = |what| Err(format!("step {number}: {what}: {answer:?}, not {truth:?}"));
         if let Some(twin) = &twin {
@@ -240,7 +250,11 @@ struct Faulty {
 }
 
 impl Store for Faulty {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         let key = ask.limits[0].key.to_vec();
         let mut refusals = self.refusals.lock().unwrap();
         if !matches!(ask.op, Op::Take | Op::Peek) {
@@ -259,7 +273,7 @@ impl Store for Faulty {
                 decision.retry_after_us().map(|us| us - (from_us - since_us).min(us - 1));
             let decision = Decision::refused(decision.limit(), 0, retry_us, 0);
             let verdict = Verdict { decision, ..*verdict };
-            return Reply::ready(Ok(Settled {
+            return Reply::ready(Ok(StoreReply {
                 verdict,
                 source: Source::DenyCache,
                 permits: vec![],
@@ -282,7 +296,11 @@ impl Store for Faulty {
         Reply::ready(Ok(settled))
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.store.shape(turn, now)
     }
 }

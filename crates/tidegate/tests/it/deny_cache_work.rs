@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Clock, DenyCache, Engine, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Place,
-    Policy, Reply, Scope, Settled, Source, Store, StoreError, Timestamp, Trouble, Turn,
+    Clock, DenyCache, Engine, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Policy, Reply,
+    ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
+    StoreRequest, Timestamp,
 };
 
 use crate::scripted::{RuntimeClock, Scripted, Way};
@@ -32,13 +33,14 @@ impl<S: Store + 'static, C: Clock + Clone + 'static> Scene<S, C> {
         key: &str,
         cost: u64,
         op: Op,
-    ) -> Reply<'static, Settled, StoreError> {
+    ) -> Reply<'static, StoreReply, StoreError> {
         let limit: Limit = limit.parse().unwrap();
         let limits = [KeyedLimit { scope: &self.scope, key: key.as_bytes(), limit: &limit }];
-        self.cache.answer(&Ask { mode: Mode::All, limits: &limits, cost, op }, self.clock.now())
+        self.cache
+            .answer(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, self.clock.now())
     }
 
-    fn take(&self, limit: &str, key: &str) -> Reply<'static, Settled, StoreError> {
+    fn take(&self, limit: &str, key: &str) -> Reply<'static, StoreReply, StoreError> {
         self.ask(limit, key, 1, Op::Take)
     }
 
@@ -90,7 +92,7 @@ fn an_old_answer_says_how_long_it_is_still_true() {
         clock.advance(Duration::from_micros(advance_us));
         scene.take("1/s", "k").now().unwrap()
     };
-    let row = |settled: &Settled| {
+    let row = |settled: &StoreReply| {
         let decision = settled.verdict.decision;
         (decision.retry_after_us(), decision.reset_after_us())
     };
@@ -178,7 +180,7 @@ async fn at_the_same_time(
     scene: &Far,
     limit: &'static str,
     count: usize,
-) -> Vec<Result<Settled, StoreError>> {
+) -> Vec<Result<StoreReply, StoreError>> {
     let ask = |_| {
         let scene = scene.clone();
         tokio::spawn(async move { scene.take(limit, "k").await })
@@ -260,16 +262,15 @@ async fn whoever_disconnects_at_once_costs_no_more_and_opens_no_breaker() {
 async fn a_failure_is_shared_and_says_that_the_others_did_not_run() {
     let (store, scene) = run_out("1/h").await;
     for (trouble, expected) in [
-        (Trouble::Timeout, Trouble::NotSent),
-        (Trouble::Unreachable, Trouble::Unreachable),
-        (Trouble::WrongType, Trouble::WrongType),
+        (StoreErrorKind::Timeout, StoreErrorKind::NotSent),
+        (StoreErrorKind::Unreachable, StoreErrorKind::Unreachable),
+        (StoreErrorKind::WrongType, StoreErrorKind::WrongType),
     ] {
         store.behave(Way::FailsAfter(ROUND_TRIP, trouble));
         let before = store.calls();
         let answers = at_the_same_time(&scene, "1/h", 10).await;
         let by = |trouble| {
-            let of =
-                |it: &&Result<_, StoreError>| it.as_ref().is_err_and(|e| e.trouble() == trouble);
+            let of = |it: &&Result<_, StoreError>| it.as_ref().is_err_and(|e| e.kind() == trouble);
             answers.iter().filter(of).count()
         };
         assert_eq!(store.calls() - before, 1, "{trouble:?}");
@@ -342,7 +343,11 @@ async fn a_refusal_that_was_overtaken_by_a_refund_is_not_believed() {
 struct LateResets(Arc<MemoryStore>);
 
 impl Store for LateResets {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         if ask.op != Op::Reset {
             return self.0.answer(ask, now);
         }
@@ -352,12 +357,16 @@ impl Store for LateResets {
         Reply::later(async move {
             tokio::time::sleep(ROUND_TRIP).await;
             let limits = [KeyedLimit { scope: &scope, key: &key, limit: &limit }];
-            let ask = Ask { mode: Mode::All, limits: &limits, cost: 0, op: Op::Reset };
+            let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Reset };
             memory.answer(&ask, now).now()
         })
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.0.shape(turn, now)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::{
     Check, Effective, Engine, EngineBuilder, Key, Limit, ManualClock, Op, Override, Policy, Source,
-    Trouble,
+    StoreErrorKind,
 };
 
 use crate::scripted::{Scripted, Way};
@@ -200,7 +200,7 @@ fn a_refusal_under_less_is_not_believed_under_more_nor_the_other_way_round() {
 
 #[test]
 fn a_node_alone_grants_its_share_of_what_is_in_force() {
-    let store = Scripted::new(Way::Fails(Trouble::Unreachable));
+    let store = Scripted::new(Way::Fails(StoreErrorKind::Unreachable));
     for (text, whole, half) in [("100/h burst 40", 10, 5), ("fixed-window 100/h", 25, 12)] {
         let (policy, effective) = moving(text);
         let engine = builder().store(store.clone()).nodes("4".parse().unwrap());

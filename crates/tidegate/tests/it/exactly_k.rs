@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tidegate::{
-    Ask, Engine, KeyedLimit, Limiter, ManualClock, MemoryStore, Mode, Op, Policy, Scope, Store,
+    Engine, KeyedLimit, Limiter, ManualClock, MemoryStore, Mode, Op, Policy, Scope, Store,
+    StoreRequest,
 };
 
 const THREADS: u64 = 8;
@@ -119,7 +120,7 @@ fn opposite_orders_of_the_same_limits_neither_deadlock_nor_overshoot() {
         } else {
             &backward
         };
-        let ask = Ask { mode: Mode::All, limits, cost: 1, op: Op::Take };
+        let ask = StoreRequest { mode: Mode::All, limits, cost: 1, op: Op::Take };
         store.answer(&ask, now).now().unwrap().verdict.decision.allowed()
     };
     assert_eq!(admitted(check), K);

@@ -11,15 +11,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Place, Reply, Scope,
-    Settled, Source, Store, StoreError, Timestamp, Trouble, Turn, Wanted,
+    Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Reply, ReserveReply,
+    ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
+    Timestamp, Wanted,
 };
 
 const STEP: Duration = Duration::from_micros(250);
 
 type Node = Leases<Arc<MemoryStore>, ManualClock>;
 
-fn take(store: &impl Store, limit: &Limit, now: Timestamp, cost: u64) -> Settled {
+fn take(store: &impl Store, limit: &Limit, now: Timestamp, cost: u64) -> StoreReply {
     ask(store, limit, now, cost, Op::Take).now().unwrap()
 }
 
@@ -29,10 +30,10 @@ fn ask(
     now: Timestamp,
     cost: u64,
     op: Op,
-) -> Reply<'static, Settled, StoreError> {
+) -> Reply<'static, StoreReply, StoreError> {
     let scope = Scope::named("api", "");
     let limits = [KeyedLimit { scope: &scope, key: b"hot", limit }];
-    store.answer(&Ask { mode: Mode::All, limits: &limits, cost, op }, now)
+    store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, now)
 }
 
 /// Nodes over one store, all by one clock.
@@ -207,7 +208,7 @@ fn what_cannot_be_leased_is_asked_for_one_by_one() {
         let limit: Limit = text.parse().unwrap();
         let scope = Scope::named(text, "");
         let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
-        let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+        let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
         let answer = || fleet.nodes[0].answer(&ask, fleet.clock.now()).now().unwrap();
         assert_eq!((answer().source, answer().verdict.decision.allowed()), (Source::Store, false));
     }
@@ -223,16 +224,24 @@ struct Slow {
 }
 
 impl Store for Arc2 {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         let (answer, open) = (self.0.inner.answer(ask, now).now(), self.0.open.clone());
         let fails = self.0.fails.load(Ordering::Relaxed);
         Reply::later(async move {
             open.notified().await;
-            if fails { Err(StoreError::new(Trouble::Timeout, "test")) } else { answer }
+            if fails { Err(StoreError::new(StoreErrorKind::Timeout, "test")) } else { answer }
         })
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.0.inner.shape(turn, now)
     }
 }
@@ -269,7 +278,7 @@ async fn those_who_wait_share_one_request_and_its_failure() {
     let replies = ask_all(5);
     for reply in replies {
         store.0.open.notify_one();
-        assert_eq!(reply.await.unwrap_err().trouble(), Trouble::Timeout);
+        assert_eq!(reply.await.unwrap_err().kind(), StoreErrorKind::Timeout);
     }
 }
 
@@ -313,7 +322,7 @@ fn a_request_that_is_lost_with_its_runtime_blocks_nobody() {
     drop(first);
     runtime().block_on(async {
         let waiting = tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
-        assert_eq!(waiting.unwrap_err().trouble(), Trouble::Disconnected);
+        assert_eq!(waiting.unwrap_err().kind(), StoreErrorKind::Disconnected);
         store.0.open.notify_one();
         let next = ask(&node, &limit, clock.now(), 1, Op::Take);
         let next = tokio::time::timeout(Duration::from_secs(20), next).await;
@@ -369,7 +378,11 @@ fn another_runtime_takes_up_the_sweep() {
 struct Watched(Arc<(MemoryStore, AtomicU64, Mutex<BTreeSet<u64>>)>);
 
 impl Store for Watched {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         let (store, progress, seen) = &*self.0;
         if matches!(ask.op, Op::GiveBack(_)) {
             seen.lock().unwrap().insert(progress.load(Ordering::Relaxed));
@@ -377,7 +390,11 @@ impl Store for Watched {
         store.answer(ask, now)
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.0.0.shape(turn, now)
     }
 }
@@ -392,7 +409,7 @@ async fn a_sweep_lets_others_run() {
         clock.advance(Duration::from_micros(200));
         for key in 0..64_u8 {
             let limits = [KeyedLimit { scope: &scope, key: &[key], limit: &limit }];
-            let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+            let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
             assert!(node.answer(&ask, clock.now()).now().unwrap().verdict.decision.allowed());
         }
     }
@@ -492,19 +509,27 @@ const TRIP: Duration = Duration::from_millis(20);
 struct Stingy(Arc<MemoryStore>);
 
 impl Store for Stingy {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         let op = match ask.op {
             Op::Lease(wanted) => Op::Lease(Wanted { most: wanted.least, ..wanted }),
             op => op,
         };
-        let answer = self.0.answer(&Ask { op, ..*ask }, now).now();
+        let answer = self.0.answer(&StoreRequest { op, ..*ask }, now).now();
         Reply::later(async move {
             tokio::time::sleep(TRIP).await;
             answer
         })
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.0.shape(turn, now)
     }
 }

@@ -177,17 +177,17 @@ fn several_limits_stay_under_the_cap_too() {
 
 #[test]
 fn one_state_twice_in_one_ask_has_no_answer() {
-    use tidegate::{Ask, KeyedLimit, Mode, Op, Scope, Store, Trouble};
+    use tidegate::{KeyedLimit, Mode, Op, Scope, Store, StoreErrorKind, StoreRequest};
     let (store, scope) = (MemoryStore::default(), Scope::named("p", ""));
     for limit in ["5/h", "sliding-log 5/h"] {
         let limit: tidegate::Limit = limit.parse().unwrap();
         let keyed = KeyedLimit { scope: &scope, key: b"k", limit: &limit };
         let answer = |limits: &[KeyedLimit<'_>], op| {
-            let ask = Ask { mode: Mode::All, limits, cost: 1, op };
+            let ask = StoreRequest { mode: Mode::All, limits, cost: 1, op };
             store.answer(&ask, ManualClock::default().now()).now()
         };
-        for bad in [&[keyed, keyed][..], &[], &[keyed; Ask::MAX_LIMITS + 1]] {
-            assert_eq!(answer(bad, Op::Take).unwrap_err().trouble(), Trouble::BadAsk);
+        for bad in [&[keyed, keyed][..], &[], &[keyed; StoreRequest::MAX_LIMITS + 1]] {
+            assert_eq!(answer(bad, Op::Take).unwrap_err().kind(), StoreErrorKind::BadRequest);
         }
         assert_eq!(answer(&[keyed], Op::Take).unwrap().verdict.decision.remaining(), 4);
         assert_eq!(answer(&[keyed], Op::Reset).unwrap().verdict.decision.remaining(), 5);

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tidegate::adaptive::Adaptive;
 use tidegate::{
-    Keeping, MemoryStore, RedisOptions, RedisStore, Store, SystemClock, Telling, Timestamp,
+    MemoryStore, ReadingReport, RedisOptions, RedisStore, StateUpdate, Store, SystemClock,
+    Timestamp,
 };
 use tokio::time::Instant;
 
@@ -61,7 +62,7 @@ fn redis_keeps_readings_as_memory_does() {
                     now_us += advance_us;
                     let now = Timestamp::from_micros(now_us.cast_unsigned());
                     let (tick, reading) = (Duration::from_secs(1), &*format!("v{number}:1"));
-                    let telling = Telling { scope: &scope, tick, node, reading };
+                    let telling = ReadingReport { scope: &scope, tick, node, reading };
                     let told = memory.tell_readings(&telling, now).now().unwrap();
                     let redis_told = runtime.block_on(redis.tell_readings(&telling, now)).unwrap();
                     prop_assert_eq!(&redis_told, &told, "step {}", number);
@@ -72,7 +73,7 @@ fn redis_keeps_readings_as_memory_does() {
                     let before = told.kept.as_ref().map(|kept| kept.tick).filter(|_| !stale);
                     let text = format!("{number:02x}");
                     let tick = told.tick + ahead;
-                    let keeping = Keeping { scope: &scope, tick, before, text: &text };
+                    let keeping = StateUpdate { scope: &scope, tick, before, text: &text };
                     let kept = memory.keep_state(&keeping, told.now).now().unwrap();
                     let redis_kept = runtime.block_on(redis.keep_state(&keeping, told.now));
                     prop_assert_eq!(redis_kept.unwrap(), kept, "step {}", number);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::{
     BreakerOptions, BreakerState, Engine, NodeBreaker, OnStoreError, Policy, RedisOptions,
-    RedisStore, Source, Trouble,
+    RedisStore, Source, StoreErrorKind,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -134,7 +134,7 @@ async fn a_node_that_hangs_is_left_alone_and_the_others_decide_as_ever() {
         assert_eq!(answer.source, Source::FailOpen);
     }
     let error = take(&scene.store, scene.key, &limit_of(5)).await.unwrap_err();
-    assert_eq!(error.trouble(), Trouble::BreakerOpen, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::BreakerOpen, "{error}");
     assert_eq!(scene.opened(), [hung.address()]);
     hung.resume();
     scene.until(scene.key, Source::Store).await;
@@ -204,9 +204,9 @@ async fn a_cluster_that_is_down_is_told_by_its_name() {
         let mut in_a_row = 0;
         while in_a_row < 50 {
             let error = take(&scene.store, scene.other, &limit_of(1_000_000)).await.err();
-            let trouble = error.map(|error| error.trouble());
-            in_a_row = if trouble == Some(Trouble::ClusterDown) { in_a_row + 1 } else { 0 };
-            assert_ne!(trouble, Some(Trouble::BreakerOpen));
+            let trouble = error.map(|error| error.kind());
+            in_a_row = if trouble == Some(StoreErrorKind::ClusterDown) { in_a_row + 1 } else { 0 };
+            assert_ne!(trouble, Some(StoreErrorKind::BreakerOpen));
         }
     };
     tokio::time::timeout(PATIENT, told).await.expect("the cluster never says that it is down");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidegate::{Op, RedisOptions, RedisStore, Trouble};
+use tidegate::{Op, RedisOptions, RedisStore, StoreErrorKind};
 
 use crate::processes::RedisServer;
 use crate::redis_support::{PATIENT, ask, limit_of, spent, store, take, until_answered};
@@ -71,7 +71,7 @@ async fn who_is_not_let_in_is_told_so() {
     ] {
         let store = store(url, PATIENT);
         let error = take(&store, "k", &limit_of(1)).await.unwrap_err();
-        assert_eq!(error.trouble(), Trouble::Denied, "{error}");
+        assert_eq!(error.kind(), StoreErrorKind::Denied, "{error}");
         assert!(!format!("{error} {store:?}").contains("canary"), "{error}");
     }
 }
@@ -172,7 +172,7 @@ async fn too_many_are_turned_away_at_once() {
     for reply in replies {
         match reply.await {
             Ok(_) => answered += 1,
-            Err(error) if error.trouble() == Trouble::Overloaded => refused += 1,
+            Err(error) if error.kind() == StoreErrorKind::Overloaded => refused += 1,
             Err(error) => panic!("{error}"),
         }
     }

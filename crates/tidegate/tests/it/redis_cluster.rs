@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, KeyedLimit, Mode, Op, Ran, RedisStore, Scope, Store, StoreError, Timestamp, Trouble,
+    KeyedLimit, Mode, Op, Ran, RedisStore, Scope, Store, StoreError, StoreErrorKind, StoreRequest,
+    Timestamp,
 };
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -137,7 +138,7 @@ async fn a_check_whose_keys_are_on_both_sides_of_a_move_does_not_run() {
     let scopes = ["a", "b"].map(|name| Scope::named("p", name));
     let limits = scopes.each_ref().map(|scope| KeyedLimit { scope, key: b"k", limit: &limit });
     let both = || {
-        let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+        let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
         store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
     };
     assert_eq!(both().await.unwrap().verdict.decision.remaining(), 8);
@@ -148,7 +149,7 @@ async fn a_check_whose_keys_are_on_both_sides_of_a_move_does_not_run() {
     steps.begin();
     steps.move_key("tg:{1:k}:p:a:a");
     let error = both().await.unwrap_err();
-    assert_eq!((error.trouble(), error.ran()), (Trouble::Moving, Ran::No), "{error}");
+    assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Moving, Ran::No), "{error}");
     steps.move_keys();
     assert_eq!(both().await.unwrap().verdict.decision.remaining(), 7);
     steps.finish();
@@ -199,10 +200,10 @@ async fn a_cluster_that_is_down_says_so_and_heals() {
         loop {
             let mine = take(&store, "k", &limit_of(1_000_000)).await.err();
             let others = take(&store, other, &limit_of(1_000_000)).await.err();
-            let named = |error: Option<StoreError>, expected: &[Trouble]| {
-                error.is_some_and(|error| expected.contains(&error.trouble()))
+            let named = |error: Option<StoreError>, expected: &[StoreErrorKind]| {
+                error.is_some_and(|error| expected.contains(&error.kind()))
             };
-            let both = [Trouble::Unreachable, Trouble::ClusterDown];
+            let both = [StoreErrorKind::Unreachable, StoreErrorKind::ClusterDown];
             if named(mine, &both) && named(others, &both[1..]) {
                 return;
             }
@@ -226,7 +227,7 @@ async fn a_cluster_that_is_absent_at_start_is_found_when_it_comes() {
     cluster.nodes().iter().for_each(RedisServer::kill);
     let store = store(cluster.url(), PATIENT);
     let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
-    assert_eq!(error.trouble(), Trouble::Unreachable, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     cluster.nodes().iter().for_each(RedisServer::restart);
     cluster.wait_until_ok();
     until_answered(&store).await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tidegate::{
-    Ask, Charge, KeyedLimit, LeakyBucket, Limit, MemoryStore, Mode, Op, RedisOptions, RedisStore,
-    Scope, Settled, Store, Take, Takes, Timestamp, Turn,
+    Charge, KeyedLimit, LeakyBucket, Limit, LimitCharge, MemoryStore, Mode, MultiCharge, Op,
+    RedisOptions, RedisStore, ReserveRequest, Scope, Store, StoreReply, StoreRequest, Timestamp,
 };
 use tidegate_core::{Return, Wanted};
 
@@ -109,7 +109,7 @@ impl Pair {
         Self { runtime, redis, memory: MemoryStore::default(), cases: 0, decisions: 0, released: 0 }
     }
 
-    fn answer(&mut self, ask: &Ask<'_>, now: Timestamp) -> (Settled, Settled) {
+    fn answer(&mut self, ask: &StoreRequest<'_>, now: Timestamp) -> (StoreReply, StoreReply) {
         let redis = self.runtime.block_on(async { self.redis.answer(ask, now).await });
         self.decisions += 1;
         (self.memory.answer(ask, now).now().unwrap(), redis.unwrap())
@@ -153,9 +153,9 @@ impl Pair {
                 Some((key, index, permit_id, cost)) if key == step.key => {
                     self.released += u64::from(cost > 1);
                     let op = Op::Release { permit_id };
-                    Ask { mode, limits: &keyed[index..=index], cost, op }
+                    StoreRequest { mode, limits: &keyed[index..=index], cost, op }
                 }
-                _ => Ask { mode, limits: &keyed, cost: step.cost, op },
+                _ => StoreRequest { mode, limits: &keyed, cost: step.cost, op },
             };
             let (memory, redis) = self.answer(&ask, now);
             assert_eq!(redis, memory, "step {number} of {limits:?} {mode:?}\n{steps:#?}");
@@ -204,7 +204,7 @@ impl Pair {
             self.runtime.block_on(async {
                 let mut under_way = Vec::new();
                 for (op, cost, limits) in &asked {
-                    let ask = Ask { mode, limits, cost: *cost, op: *op };
+                    let ask = StoreRequest { mode, limits, cost: *cost, op: *op };
                     under_way.push(self.redis.answer(&ask, now));
                 }
                 for reply in under_way {
@@ -212,7 +212,7 @@ impl Pair {
                 }
             });
             for ((op, cost, limits), redis) in asked.iter().zip(redis) {
-                let ask = Ask { mode, limits, cost: *cost, op: *op };
+                let ask = StoreRequest { mode, limits, cost: *cost, op: *op };
                 let memory = self.memory.answer(&ask, now).now().unwrap();
                 assert_eq!(redis, memory, "{op:?} {cost}\n{steps:#?}");
                 self.decisions += 1;
@@ -230,13 +230,13 @@ impl Pair {
         for batch in steps.chunks(5) {
             now_us += batch[0].advance_us;
             let now = Timestamp::from_micros(now_us.cast_unsigned());
-            let takes = |step: &Step| -> Vec<Take<'_>> {
+            let takes = |step: &Step| -> Vec<LimitCharge<'_>> {
                 let (key, cost, version) = (usize::from(step.key), step.cost, step.version);
                 let rows = limits.iter().zip(&scopes).enumerate();
                 rows.map(|(index, (versions, scope))| {
                     let limit = &versions[version % versions.len()];
                     let keyed = KeyedLimit { scope, key: KEYS[(key + index) % 2], limit };
-                    Take { keyed, cost: [cost, 1, 0, 2][(index + key) % 4] }
+                    LimitCharge { keyed, cost: [cost, 1, 0, 2][(index + key) % 4] }
                 })
                 .collect()
             };
@@ -252,10 +252,15 @@ impl Pair {
                     let one = limits.first().map(|take| take.keyed);
                     let op = [Op::Refund, Op::Reset].get(usize::from(step.op).wrapping_sub(1));
                     let alone = op.zip(one).map(|(op, one)| {
-                        let ask = Ask { mode: Mode::All, limits: &[one], cost: step.cost, op: *op };
+                        let ask = StoreRequest {
+                            mode: Mode::All,
+                            limits: &[one],
+                            cost: step.cost,
+                            op: *op,
+                        };
                         self.redis.answer(&ask, now)
                     });
-                    let takes = Takes { limits, charge: charge(step) };
+                    let takes = MultiCharge { limits, charge: charge(step) };
                     under_way.push((alone, self.redis.take_each(&takes, now)));
                 }
                 let mut answers = Vec::new();
@@ -272,10 +277,10 @@ impl Pair {
                 if let Some(redis_alone) = redis_alone {
                     let op = [Op::Refund, Op::Reset][usize::from(step.op) - 1];
                     let one = [limits[0].keyed];
-                    let ask = Ask { mode: Mode::All, limits: &one, cost: step.cost, op };
+                    let ask = StoreRequest { mode: Mode::All, limits: &one, cost: step.cost, op };
                     assert_eq!(redis_alone, self.memory.answer(&ask, now).now().unwrap());
                 }
-                let takes = Takes { limits, charge: charge(step) };
+                let takes = MultiCharge { limits, charge: charge(step) };
                 let memory = self.memory.take_each(&takes, now).now().unwrap();
                 assert_eq!(redis, memory, "{takes:?}\n{steps:#?}");
                 self.decisions += memory.len() as u64;
@@ -292,7 +297,7 @@ impl Pair {
             let now = Timestamp::from_micros(now_us.cast_unsigned());
             let shaper = &versions[step.version % versions.len()];
             let cancel = last.take().filter(|_| step.op > 0);
-            let turn = Turn { scope: &scope, key: b"k", shaper, cost: step.cost, cancel };
+            let turn = ReserveRequest { scope: &scope, key: b"k", shaper, cost: step.cost, cancel };
             let redis = self.runtime.block_on(async { self.redis.shape(&turn, now).await });
             let (redis, memory) = (redis.unwrap(), self.memory.shape(&turn, now).now().unwrap());
             self.decisions += 1;
@@ -408,7 +413,7 @@ fn bursts_of_centuries_are_admitted_as_in_memory() {
             (0, Op::Take, 1),
         ] {
             now_us += advance_us;
-            let ask = Ask { mode: Mode::All, limits: &limits, cost, op };
+            let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
             let (memory, redis) = pair.answer(&ask, Timestamp::from_micros(now_us));
             let (memory, redis) = (memory.verdict.decision, redis.verdict.decision);
             let known = |it: tidegate::Decision| (it.allowed(), it.remaining());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Op, Ran, Trouble};
+use tidegate::{Op, Ran, StoreErrorKind};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ async fn absent_at_start_it_fails_at_once_and_heals_when_redis_comes() {
     let store = store(server.url(), PATIENT);
     let start = Instant::now();
     let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
-    assert_eq!(error.trouble(), Trouble::Unreachable, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     assert!(start.elapsed() < PATIENT / 4, "only after {:?}", start.elapsed());
     server.restart();
     until_answered(&store).await;
@@ -45,7 +45,7 @@ fn after_its_runtime_has_ended_a_store_says_so_at_once() {
         runtime().block_on(async {
             let answer = tokio::time::timeout(PATIENT, take(&store, "k", &limit_of(5))).await;
             let error = answer.expect("never answered").unwrap_err();
-            assert_eq!(error.trouble(), Trouble::Unreachable, "{url}: {error}");
+            assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{url}: {error}");
         });
     }
 }
@@ -127,7 +127,7 @@ async fn a_server_that_hangs_from_the_start_is_waited_for_no_longer_than_the_dea
     let start = Instant::now();
     let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
     assert!(start.elapsed() <= DEADLINE + MARGIN, "{:?}", start.elapsed());
-    assert_eq!((error.trouble(), error.ran()), (Trouble::NotSent, Ran::No));
+    assert_eq!((error.kind(), error.ran()), (StoreErrorKind::NotSent, Ran::No));
     server.resume();
     until_answered(&store).await;
     assert_eq!(spent(&store, "k", &limit_of(5)).await, 0);
@@ -199,7 +199,7 @@ async fn replies_that_come_too_late_are_nobody_elses() {
     until_answered(&store).await;
     proxy.set(Faults::to_client(Way::delay(Duration::from_millis(60))));
     let late = ask(&store, "late", &limit_of(7), Op::Take).await.unwrap_err();
-    assert_eq!(late.trouble(), Trouble::Timeout);
+    assert_eq!(late.kind(), StoreErrorKind::Timeout);
     proxy.heal();
     until_answered(&store).await;
     // Each key has a ceiling of its own: an answer for another would show.
@@ -261,10 +261,10 @@ async fn a_full_server_writes_nothing_by_halves() {
     let keys = server.command(&["DBSIZE"]).text();
     for key in ["before", "new"] {
         let error = take(&store, key, &limit_of(5)).await.unwrap_err();
-        assert_eq!((error.trouble(), error.ran()), (Trouble::OutOfMemory, Ran::No), "{error}");
+        assert_eq!((error.kind(), error.ran()), (StoreErrorKind::OutOfMemory, Ran::No), "{error}");
     }
     let error = take(&store, "new", &"sliding-log 3/day".parse().unwrap()).await.unwrap_err();
-    assert_eq!((error.trouble(), error.ran()), (Trouble::OutOfMemory, Ran::No), "{error}");
+    assert_eq!((error.kind(), error.ran()), (StoreErrorKind::OutOfMemory, Ran::No), "{error}");
     assert_eq!(server.command(&["DBSIZE"]).text(), keys);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).text();
     assert_eq!(spent(&store, "before", &limit_of(5)).await, 1);
@@ -284,7 +284,7 @@ async fn a_primary_that_becomes_a_replica_is_left_whatever_is_written() {
     for (store, limit) in stores.iter().zip(limits) {
         let connects = store.stats().connects;
         let error = take(store, limit, &limit.parse().unwrap()).await.unwrap_err();
-        assert_eq!(error.trouble(), Trouble::ReadOnly, "{limit}: {error}");
+        assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{limit}: {error}");
         assert!(store.stats().connects > connects, "{limit}: {:?}", store.stats());
     }
 }
@@ -297,15 +297,17 @@ async fn what_a_server_refuses_is_named() {
     // Held for as long as the test runs.
     let _holder = std::os::unix::net::UnixStream::connect(full.socket()).unwrap();
     full_is_full(&full);
-    for (url, trouble) in [(replica.url(), Trouble::ReadOnly), (full.url(), Trouble::MaxClients)] {
+    for (url, trouble) in
+        [(replica.url(), StoreErrorKind::ReadOnly), (full.url(), StoreErrorKind::MaxClients)]
+    {
         let store = store(url, PATIENT);
         let named = async {
             loop {
                 let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
                 assert_eq!(error.ran(), Ran::No, "{error}");
                 // Who hangs up while we write may be gone before its reason has come.
-                if error.trouble() != Trouble::Unreachable {
-                    return error.trouble();
+                if error.kind() != StoreErrorKind::Unreachable {
+                    return error.kind();
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
@@ -333,7 +335,7 @@ async fn a_script_of_somebody_else_that_does_not_end_is_named() {
     let busy = async {
         loop {
             match take(&store, "k", &limit_of(1_000)).await {
-                Err(error) if error.trouble() == Trouble::Busy => return,
+                Err(error) if error.kind() == StoreErrorKind::Busy => return,
                 _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
@@ -365,7 +367,7 @@ async fn a_server_that_is_loading_says_so_and_nothing_is_charged() {
         }
     };
     let error = tokio::time::timeout(PATIENT, loading).await.expect("it never loads");
-    assert_eq!((error.trouble(), error.ran()), (Trouble::Loading, Ran::No), "{error}");
+    assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Loading, Ran::No), "{error}");
     server.command(&["CONFIG", "SET", "key-load-delay", "0"]).text();
     until_answered(&store).await;
     assert_eq!(spent(&store, "k", &limit_of(1_000_000)).await, admitted);

@@ -1,8 +1,8 @@
 //! What is left in Redis: small, named so that people can read it, and never for ever.
 
 use tidegate::{
-    Ask, Clock, KeyedLimit, LeakyBucket, Limit, Mode, Op, RedisOptions, RedisStore, Return, Scope,
-    Store, SystemClock, Turn, Wanted,
+    Clock, KeyedLimit, LeakyBucket, Limit, Mode, Op, RedisOptions, RedisStore, ReserveRequest,
+    Return, Scope, Store, StoreRequest, SystemClock, Wanted,
 };
 
 use crate::processes::{DEADLINE, RedisServer};
@@ -32,7 +32,7 @@ async fn use_every_way(store: &RedisStore, policy: &str, key: &[u8], limit: &Lim
     let scope = Scope::named(policy, "");
     let limits = [KeyedLimit { scope: &scope, key, limit }];
     let ask = async |op, cost| {
-        let ask = Ask { mode: Mode::All, limits: &limits, cost, op };
+        let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
         store.answer(&ask, SystemClock.now()).await.unwrap()
     };
     let permit = ask(Op::Take, 1).await.permits.first().copied();
@@ -64,12 +64,13 @@ async fn every_key_has_a_time_to_live() {
         use_every_way(&store, &format!("r{number}"), b"user-42", &limit).await;
         let scope = Scope::named(&format!("r{number}"), "");
         let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-        let ask = Ask { mode: Mode::All, limits: &limits, cost: 0, op: Op::Reset };
+        let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Reset };
         store.answer(&ask, SystemClock.now()).await.unwrap();
     }
     let (scope, shaper): (_, LeakyBucket) =
         (Scope::named("export", ""), "2/s max-wait 5s".parse().unwrap());
-    let turn = Turn { scope: &scope, key: b"user-42", shaper: &shaper, cost: 2, cancel: None };
+    let turn =
+        ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 2, cancel: None };
     store.shape(&turn, SystemClock.now()).await.unwrap();
     let keys = keys(&server);
     assert!(keys.len() > LIMITS.len(), "{keys:?}");
@@ -113,16 +114,24 @@ async fn what_somebody_else_wrote_is_an_error_and_stays() {
                 KeyedLimit { scope: &scope, key: b"other", limit: &limit },
             );
             let ask = |limits, op| {
-                let ask = Ask { mode: Mode::All, limits, cost: 1, op };
+                let ask = StoreRequest { mode: Mode::All, limits, cost: 1, op };
                 store.answer(&ask, SystemClock.now())
             };
             // In one batch with somebody whose key is in order.
             let (mine, other) = ([mine], [other]);
             let replies = [ask(&mine, Op::Take), ask(&other, Op::Take), ask(&mine, Op::Refund)];
             let [first, second, third] = replies;
-            assert_eq!(first.await.unwrap_err().trouble(), tidegate::Trouble::WrongType, "{text}");
+            assert_eq!(
+                first.await.unwrap_err().kind(),
+                tidegate::StoreErrorKind::WrongType,
+                "{text}"
+            );
             assert!(second.await.unwrap().verdict.decision.allowed(), "{text}");
-            assert_eq!(third.await.unwrap_err().trouble(), tidegate::Trouble::WrongType, "{text}");
+            assert_eq!(
+                third.await.unwrap_err().kind(),
+                tidegate::StoreErrorKind::WrongType,
+                "{text}"
+            );
             let kind = server.cli(&["TYPE", &key]);
             assert_eq!(kind, if value[0] == "SET" { "string" } else { "set" }, "{text}");
         }
@@ -161,9 +170,9 @@ async fn numbers_that_somebody_else_wrote_are_of_the_wrong_type_and_stay() {
         let scope = Scope::named("api", "");
         let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
         for op in [Op::Take, Op::Peek, Op::Take] {
-            let ask = Ask { mode: Mode::All, limits: &limits, cost: 5, op };
+            let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 5, op };
             let error = store.answer(&ask, SystemClock.now()).await.unwrap_err();
-            assert_eq!(error.trouble(), tidegate::Trouble::WrongType, "{command:?}: {error}");
+            assert_eq!(error.kind(), tidegate::StoreErrorKind::WrongType, "{command:?}: {error}");
         }
         assert_eq!(server.cli(&["DUMP", &key]), before, "{command:?}");
     }
@@ -181,13 +190,17 @@ async fn a_reset_that_cannot_be_whole_changes_nothing() {
         .zip(&scopes)
         .map(|(limit, scope)| KeyedLimit { scope, key: b"k", limit })
         .collect();
-    let ask =
-        |op| store.answer(&Ask { mode: Mode::All, limits: &keyed, cost: 1, op }, SystemClock.now());
+    let ask = |op| {
+        store.answer(
+            &StoreRequest { mode: Mode::All, limits: &keyed, cost: 1, op },
+            SystemClock.now(),
+        )
+    };
     ask(Op::Take).await.unwrap();
     let places = keys(&server).into_iter().find(|key| key.ends_with(":p")).unwrap();
     server.cli(&["SET", &places, "foreign"]);
     let error = ask(Op::Reset).await.unwrap_err();
-    assert_eq!(error.trouble(), tidegate::Trouble::WrongType, "{error}");
+    assert_eq!(error.kind(), tidegate::StoreErrorKind::WrongType, "{error}");
     let left = keys(&server).iter().filter(|key| key.starts_with("tg:{1:k}")).count();
     assert_eq!(left, 3, "{:?}", keys(&server));
     server.cli(&["DEL", &places]);

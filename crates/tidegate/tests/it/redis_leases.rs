@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Clock, KeyedLimit, Leases, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Store,
-    SystemClock,
+    Clock, KeyedLimit, Leases, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Store,
+    StoreRequest, SystemClock,
 };
 
 use crate::processes::{RedisCluster, RedisServer};
@@ -31,7 +31,7 @@ fn node(url: &str) -> Arc<Leases<RedisStore>> {
 
 async fn allowed(node: &Leases<RedisStore>, scope: &Scope, limit: &Limit) -> bool {
     let limits = [KeyedLimit { scope, key: b"hot", limit }];
-    let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
     node.answer(&ask, SystemClock.now()).await.unwrap().verdict.decision.allowed()
 }
 

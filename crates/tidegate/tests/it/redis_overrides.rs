@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::{
     Breaker, BreakerOptions, Changed, Engine, MemoryStore, OverrideChange, OverrideTable,
-    RedisOptions, RedisStore, Source, Store, Timestamp, Trouble,
+    RedisOptions, RedisStore, Source, Store, StoreErrorKind, Timestamp,
 };
 
 use crate::processes::{RedisCluster, RedisServer};
@@ -199,7 +199,7 @@ async fn what_was_loaded_last_holds_while_redis_is_gone() {
     engine.overrides().set("api", "k", "block", None).await.unwrap();
     server.kill();
     let error = engine.overrides().refresh().await.unwrap_err();
-    assert_ne!(error.trouble(), Trouble::Unsupported);
+    assert_ne!(error.kind(), StoreErrorKind::Unsupported);
     assert!(engine.overrides().set("api", "k", "allow", None).await.is_err());
     assert!(!engine.check("api", "k").await.unwrap().decision.allowed());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::{
     Answer, Check, CheckError, Engine, Key, OnStoreError, Op, Policy, RedisStore, Replicas, Source,
-    Trouble, Unconfirmed,
+    StoreErrorKind, Unconfirmed,
 };
 use tokio::time::Instant;
 
@@ -222,7 +222,7 @@ async fn without_replicas_nothing_is_confirmed() {
     let check = Check { policy: "paid", key: Key::One(b"shaped"), cost: 1 };
     let shaped = engine(&store, shaper).reserve(&check).await;
     assert!(
-        matches!(&shaped, Err(CheckError::Store(error)) if error.trouble() == Trouble::Unreplicated),
+        matches!(&shaped, Err(CheckError::Store(error)) if error.kind() == StoreErrorKind::Unreplicated),
         "{shaped:?}"
     );
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Op, Ran, Trouble};
+use tidegate::{Op, Ran, StoreErrorKind};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -67,7 +67,7 @@ async fn one_sentinel_is_enough_and_none_is_told() {
     group.sentinels()[0].kill();
     let none = store(group.url(), PATIENT);
     let error = take(&none, "k", &limit_of(5)).await.unwrap_err();
-    assert_eq!((error.trouble(), error.ran()), (Trouble::Unreachable, Ran::No), "{error}");
+    assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Unreachable, Ran::No), "{error}");
     // Whoever has found the primary needs no sentinel to go on.
     assert_eq!(take(&one, "k", &limit_of(5)).await, Ok(true));
     group.sentinels()[0].restart();
@@ -81,7 +81,7 @@ async fn a_server_that_becomes_a_replica_and_a_primary_again_is_used_again() {
     assert_eq!(take(&store, "k", &limit_of(5)).await, Ok(true));
     server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]).text();
     let error = ask(&store, "k", &limit_of(5), Op::Take).await.unwrap_err();
-    assert_eq!((error.trouble(), error.ran()), (Trouble::ReadOnly, Ran::No), "{error}");
+    assert_eq!((error.kind(), error.ran()), (StoreErrorKind::ReadOnly, Ran::No), "{error}");
     server.command(&["REPLICAOF", "NO", "ONE"]).text();
     assert_eq!(take(&store, "k", &limit_of(5)).await, Ok(true));
 }

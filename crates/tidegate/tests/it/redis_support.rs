@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, KeyedLimit, Limit, Mode, Op, Ran, RedisOptions, RedisStore, Scope, Settled, Store,
-    StoreError, Timestamp,
+    KeyedLimit, Limit, Mode, Op, Ran, RedisOptions, RedisStore, Scope, Store, StoreError,
+    StoreReply, StoreRequest, Timestamp,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ pub(crate) fn ask(
     key: &str,
     limit: &Limit,
     op: Op,
-) -> impl Future<Output = Result<Settled, StoreError>> + Send + 'static {
+) -> impl Future<Output = Result<StoreReply, StoreError>> + Send + 'static {
     ask_in(store, "test", key, limit, op)
 }
 
@@ -40,11 +40,11 @@ pub(crate) fn ask_in(
     key: &str,
     limit: &Limit,
     op: Op,
-) -> impl Future<Output = Result<Settled, StoreError>> + Send + 'static {
+) -> impl Future<Output = Result<StoreReply, StoreError>> + Send + 'static {
     let scope = Scope::named(policy, "");
     let limits = [KeyedLimit { scope: &scope, key: key.as_bytes(), limit }];
     let cost = u64::from(op != Op::Peek);
-    let ask = Ask { mode: Mode::All, limits: &limits, cost, op };
+    let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
     store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
 }
 

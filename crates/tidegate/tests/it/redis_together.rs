@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::{
     Breaker, BreakerOptions, BreakerState, Charge, Check, CheckError, Decision, Engine, Key, Op,
-    Policy, Ran, RedisStore, Replicas, Scope, Source, Trouble, Unconfirmed,
+    Policy, Ran, RedisStore, Replicas, Scope, Source, StoreErrorKind, Unconfirmed,
 };
 
 use crate::processes::{ClusterShape, RedisCluster, RedisServer};
@@ -66,7 +66,7 @@ async fn across_the_slots_of_a_cluster_nothing_is_sent_and_no_breaker_opens() {
     let (row, before) = (apart(), store.stats().questions);
     for _ in 0..20 {
         let error = row.ask(&breaker, Charge::IfAllAdmit, &[1, 1]).await.unwrap_err();
-        assert_eq!((error.trouble(), error.ran()), (Trouble::Apart, Ran::No));
+        assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Apart, Ran::No));
     }
     assert_eq!((store.stats().questions, breaker.state()), (before, BreakerState::Closed));
     assert_eq!(row.left(&store).await, [5, 5]);
@@ -100,7 +100,7 @@ async fn a_key_of_somebody_else_charges_nobody() {
     let row = Row::new("foreign", &["5/3650day", "sliding-log 5/3650day", "5/3650day"]);
     server.cli(&["SET", "tg:{@edge}:foreign-2::6:user-2:a", "hello"]);
     let error = row.ask(&store, Charge::IfAllAdmit, &[1, 1, 1]).await.unwrap_err();
-    assert_eq!(error.trouble(), Trouble::WrongType, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::WrongType, "{error}");
     server.cli(&["DEL", "tg:{@edge}:foreign-2::6:user-2:a"]);
     assert_eq!(row.left(&store).await, [5, 5, 5]);
 }

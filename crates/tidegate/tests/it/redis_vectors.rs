@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Ask, Decision, Every, FixedWindow, Gcra, KeyedLimit, LeakyBucket, Limit, Mode, Op, Quota,
-    RedisOptions, RedisStore, Scope, SlidingLog, SlidingWindow, Store, Timestamp, Turn, Zone,
+    Decision, Every, FixedWindow, Gcra, KeyedLimit, LeakyBucket, Limit, Mode, Op, Quota,
+    RedisOptions, RedisStore, ReserveRequest, Scope, SlidingLog, SlidingWindow, Store,
+    StoreRequest, Timestamp, Zone,
 };
 
 use crate::processes::{ClusterShape, RedisCluster, RedisServer};
@@ -83,7 +84,7 @@ impl Limits {
             Self::Shaper(shaper) => {
                 let scope = Scope::named("vectors", "");
                 let key = name.as_bytes();
-                let turn = Turn { scope: &scope, key, shaper, cost, cancel: None };
+                let turn = ReserveRequest { scope: &scope, key, shaper, cost, cancel: None };
                 let answer = store.shape(&turn, now).await.unwrap().reservation;
                 return json!({
                     "accepted": answer.accepted(),
@@ -98,7 +99,7 @@ impl Limits {
             (0..limits.len()).map(|n| Scope::named("vectors", &n.to_string())).collect();
         let keyed = |(scope, limit)| KeyedLimit { scope, key: name.as_bytes(), limit };
         let limits: Vec<_> = scopes.iter().zip(limits).map(keyed).collect();
-        let ask = Ask { mode, limits: &limits, cost, op: Op::Take };
+        let ask = StoreRequest { mode, limits: &limits, cost, op: Op::Take };
         let verdict = store.answer(&ask, now).await.unwrap().verdict;
         match self {
             Self::Many(..) => json!({

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Changed, Check, DenyCache, Engine, Key, ManualClock, MemoryStore, Op, Override,
-    OverrideChange, OverrideError, Place, Policy, PolicyProblem, Reply, Settled, Source, Store,
-    StoreError, Timestamp, Trouble, Turn,
+    Changed, Check, DenyCache, Engine, Key, ManualClock, MemoryStore, Op, Override, OverrideChange,
+    OverrideError, Policy, PolicyProblem, Reply, ReserveReply, ReserveRequest, Source, Store,
+    StoreError, StoreErrorKind, StoreReply, StoreRequest, Timestamp,
 };
 
 use crate::scripted::{Scripted, Way};
@@ -246,17 +246,25 @@ fn a_store_without_a_table_says_so_and_checks_go_on() {
     #[derive(Debug)]
     struct Plain(MemoryStore);
     impl Store for Plain {
-        fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+        fn answer(
+            &self,
+            ask: &StoreRequest<'_>,
+            now: Timestamp,
+        ) -> Reply<'static, StoreReply, StoreError> {
             self.0.answer(ask, now)
         }
-        fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+        fn shape(
+            &self,
+            turn: &ReserveRequest<'_>,
+            now: Timestamp,
+        ) -> Reply<'static, ReserveReply, StoreError> {
             self.0.shape(turn, now)
         }
     }
     let store = DenyCache::new(Plain(MemoryStore::default()));
     let engine = Engine::builder().store(store).policy("api", "5/h").build().unwrap();
     let error = engine.overrides().refresh().now().unwrap_err();
-    assert_eq!(error.trouble(), Trouble::Unsupported);
+    assert_eq!(error.kind(), StoreErrorKind::Unsupported);
     let set = engine.overrides().set("api", "k", "allow", None).now();
     assert_eq!(set, Err(OverrideError::Store(error)));
     assert!(engine.check("api", "k").now().unwrap().decision.allowed());

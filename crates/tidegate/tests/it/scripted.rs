@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Changed, Clock, Decision, Keeping, MemoryStore, OverrideChange, OverrideTable, Place,
-    Reply, Settled, Store, StoreError, Takes, Telling, Timestamp, Told, Trouble, Turn,
+    Changed, Clock, Decision, MemoryStore, MultiCharge, OverrideChange, OverrideTable,
+    ReadingReport, Reply, ReserveReply, ReserveRequest, StateUpdate, Store, StoreError,
+    StoreErrorKind, StoreReply, StoreRequest, TickReadings, Timestamp,
 };
 
 /// How a store answers.
@@ -17,8 +18,8 @@ pub(crate) enum Way {
     After(Duration),
     /// Decided at once, and told when others have had their turn.
     Yields,
-    Fails(Trouble),
-    FailsAfter(Duration, Trouble),
+    Fails(StoreErrorKind),
+    FailsAfter(Duration, StoreErrorKind),
     Hangs,
     /// As if nothing had ever been told to it.
     Forgets,
@@ -83,33 +84,41 @@ impl Scripted {
 }
 
 impl Store for Scripted {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         self.reply(|memory| memory.answer(ask, now).now())
     }
 
     fn take_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
         self.reply(|memory| memory.take_each(takes, now).now())
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.reply(|memory| memory.shape(turn, now).now())
     }
 
     fn tell_readings(
         &self,
-        telling: &Telling<'_>,
+        telling: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, Told, StoreError> {
+    ) -> Reply<'static, TickReadings, StoreError> {
         self.reply(|memory| memory.tell_readings(telling, now).now())
     }
 
     fn keep_state(
         &self,
-        keeping: &Keeping<'_>,
+        keeping: &StateUpdate<'_>,
         now: Timestamp,
     ) -> Reply<'static, bool, StoreError> {
         self.reply(|memory| memory.keep_state(keeping, now).now())

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidegate::{
-    Check, Engine, Key, Limit, ManualClock, OnStoreError, Op, Override, Policy, Source, Trouble,
+    Check, Engine, Key, Limit, ManualClock, OnStoreError, Op, Override, Policy, Source,
+    StoreErrorKind,
 };
 
 use crate::scripted::{Scripted, Way};
@@ -60,8 +61,8 @@ fn the_blocked_pass_a_shadow_and_are_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_shadow_never_fails_closed() {
     for way in [
-        Way::Fails(Trouble::Unreachable),
-        Way::FailsAfter(Duration::from_millis(20), Trouble::Timeout),
+        Way::Fails(StoreErrorKind::Unreachable),
+        Way::FailsAfter(Duration::from_millis(20), StoreErrorKind::Timeout),
     ] {
         let store = Scripted::new(way);
         let closed = Policy::all().limit("", "9/h").on_store_error(OnStoreError::DENY);

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use tidegate::{
     Answer, Check, CheckError, Engine, Key, Limit, ManualClock, OnStoreError, Op, Policy, Source,
-    Trouble,
+    StoreErrorKind,
 };
 
 use crate::scripted::{Scripted, Way};
 
 /// A store can fail at once, or later.
 const WAYS: [Way; 2] = [
-    Way::Fails(Trouble::Unreachable),
-    Way::FailsAfter(Duration::from_millis(20), Trouble::Timeout),
+    Way::Fails(StoreErrorKind::Unreachable),
+    Way::FailsAfter(Duration::from_millis(20), StoreErrorKind::Timeout),
 ];
 
 const LIMITS: [&str; 9] = [
@@ -133,9 +133,9 @@ async fn what_was_not_given_back_is_an_error() {
             let Err(CheckError::Store(error)) = ask(&engine, 1, op).await else {
                 panic!("{op:?} by {on_store_error:?} was answered")
             };
-            assert_eq!(error.trouble(), Trouble::Timeout);
+            assert_eq!(error.kind(), StoreErrorKind::Timeout);
             // A question that makes no sense is nobody's failure.
-            store.behave(Way::Fails(Trouble::BadAsk));
+            store.behave(Way::Fails(StoreErrorKind::BadRequest));
             assert!(matches!(ask(&engine, 1, Op::Take).await, Err(CheckError::Store(_))));
         }
     }

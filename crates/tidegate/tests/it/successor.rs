@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, Check, Engine, Key, Limit, ManualClock, MemoryStore, Op, Place, Policy, Replicas, Reply,
-    Settled, Source, Store, StoreError, Timestamp, Trouble, Turn,
+    Check, Engine, Key, Limit, ManualClock, MemoryStore, Op, Policy, Replicas, Reply, ReserveReply,
+    ReserveRequest, Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, Timestamp,
 };
 
 use crate::scripted::{Scripted, Way};
@@ -49,7 +49,7 @@ fn counters_survive_under_the_same_and_under_another_limit() {
 
 #[test]
 fn what_was_counted_while_the_store_failed_stays_counted() {
-    let store = Scripted::new(Way::Fails(Trouble::Unreachable));
+    let store = Scripted::new(Way::Fails(StoreErrorKind::Unreachable));
     let builder = Engine::builder().store(store.clone()).clock(ManualClock::default());
     let engine = builder.nodes(NonZeroU32::new(2).unwrap()).policy("p", "10/h").build().unwrap();
     assert_eq!(take(&engine, "p", 4), (true, 1, Source::Local));
@@ -102,11 +102,19 @@ struct WithReplicas {
 }
 
 impl Store for WithReplicas {
-    fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> Reply<'static, Settled, StoreError> {
+    fn answer(
+        &self,
+        ask: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
         self.memory.answer(ask, now)
     }
 
-    fn shape(&self, turn: &Turn<'_>, now: Timestamp) -> Reply<'static, Place, StoreError> {
+    fn shape(
+        &self,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, ReserveReply, StoreError> {
         self.memory.shape(turn, now)
     }
 

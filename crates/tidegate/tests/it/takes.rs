@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tidegate::{
-    Ask, Charge, Decision, DenyCache, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store,
-    StoreError, Take, Takes, Timestamp, Trouble,
+    Charge, Decision, DenyCache, KeyedLimit, Limit, LimitCharge, MemoryStore, Mode, MultiCharge,
+    Op, Scope, Store, StoreError, StoreErrorKind, StoreRequest, Timestamp,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
@@ -52,9 +52,9 @@ impl Row {
         charge: Charge,
         costs: &[u64],
     ) -> Result<Vec<Decision>, StoreError> {
-        let take = |(n, cost): (usize, &u64)| Take { keyed: self.keyed(n), cost: *cost };
+        let take = |(n, cost): (usize, &u64)| LimitCharge { keyed: self.keyed(n), cost: *cost };
         let limits: Vec<_> = costs.iter().enumerate().map(take).collect();
-        store.take_each(&Takes { limits: &limits, charge }, NOW).await
+        store.take_each(&MultiCharge { limits: &limits, charge }, NOW).await
     }
 
     pub(crate) async fn take(&self, store: &dyn Store, costs: &[u64]) -> Vec<Decision> {
@@ -66,7 +66,7 @@ impl Row {
         let mut left = Vec::new();
         for n in 0..self.limits.len() {
             let limits = [self.keyed(n)];
-            let ask = Ask { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
+            let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
             left.push(store.answer(&ask, NOW).await.unwrap().verdict.decision.remaining());
         }
         left
@@ -142,7 +142,7 @@ async fn costs_of_nothing_and_too_much_are_answered(store: &dyn Store) {
 }
 
 async fn as_many_limits_as_fit_are_one_step(store: &dyn Store) {
-    let texts: Vec<&str> = LIMITS.into_iter().cycle().take(Takes::MAX_LIMITS).collect();
+    let texts: Vec<&str> = LIMITS.into_iter().cycle().take(MultiCharge::MAX_LIMITS).collect();
     let row = Row::new("many", &texts);
     let mut costs = vec![6; texts.len()];
     assert_eq!(remaining(&row.take(store, &costs).await), vec![4; texts.len()]);
@@ -156,13 +156,14 @@ async fn as_many_limits_as_fit_are_one_step(store: &dyn Store) {
 async fn what_makes_no_sense_is_nobodys_failure(store: &dyn Store) {
     let row = Row::new("senseless", &["10/day", "concurrency 5"]);
     let (take, places) = (row.keyed(0), row.keyed(1));
-    let keys: Vec<String> = (0..=Takes::MAX_LIMITS).map(|n| format!("user-{n}")).collect();
+    let keys: Vec<String> = (0..=MultiCharge::MAX_LIMITS).map(|n| format!("user-{n}")).collect();
     let crowd: Vec<_> = keys.iter().map(|key| KeyedLimit { key: key.as_bytes(), ..take }).collect();
     for limits in [&[][..], &[take, take], &[take, places], &[places], &crowd] {
-        let limits: Vec<_> = limits.iter().map(|keyed| Take { keyed: *keyed, cost: 1 }).collect();
-        let takes = Takes { limits: &limits, charge: Charge::IfAllAdmit };
+        let limits: Vec<_> =
+            limits.iter().map(|keyed| LimitCharge { keyed: *keyed, cost: 1 }).collect();
+        let takes = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
         let error = store.take_each(&takes, NOW).await.unwrap_err();
-        assert_eq!(error.trouble(), Trouble::BadAsk, "{} limits", limits.len());
+        assert_eq!(error.kind(), StoreErrorKind::BadRequest, "{} limits", limits.len());
     }
     assert_eq!(row.left(store).await, [10, 5]);
 }
@@ -189,22 +190,22 @@ async fn a_store_that_cannot_says_so() {
     impl Store for Plain {
         fn answer(
             &self,
-            _: &Ask<'_>,
+            _: &StoreRequest<'_>,
             _: Timestamp,
-        ) -> tidegate::Reply<'static, tidegate::Settled, StoreError> {
+        ) -> tidegate::Reply<'static, tidegate::StoreReply, StoreError> {
             unreachable!("nobody asks one by one instead")
         }
         fn shape(
             &self,
-            _: &tidegate::Turn<'_>,
+            _: &tidegate::ReserveRequest<'_>,
             _: Timestamp,
-        ) -> tidegate::Reply<'static, tidegate::Place, StoreError> {
+        ) -> tidegate::Reply<'static, tidegate::ReserveReply, StoreError> {
             unreachable!("nobody asks for places")
         }
     }
     let row = Row::new("plain", &LIMITS[..2]);
     let error = row.ask(&Plain, Charge::IfAllAdmit, &[1, 1]).await.unwrap_err();
-    assert_eq!(error.trouble(), Trouble::BadAsk);
+    assert_eq!(error.kind(), StoreErrorKind::BadRequest);
 }
 
 /// A refusal that is remembered stays true while others take in one step, and is not made by one.
@@ -216,7 +217,7 @@ async fn the_deny_cache_remembers_no_step_and_forgets_none() {
     assert_eq!((allowed(&each), store.remembered()), (vec![false, true], 0));
     row.take(&store, &[10, 0]).await;
     let limits = [row.keyed(0)];
-    let ask = Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
     for _ in 0..2 {
         assert!(!store.answer(&ask, NOW).await.unwrap().verdict.decision.allowed());
     }
@@ -247,13 +248,13 @@ fn threads_that_share_one_limit_and_have_one_each_admit_exactly() {
             let (store, row, total) = (&store, &row, &total);
             let take = move |own: usize| {
                 let mut limits = [
-                    Take { keyed: row.keyed(own), cost: 1 },
-                    Take { keyed: row.keyed(THREADS), cost: 2 },
+                    LimitCharge { keyed: row.keyed(own), cost: 1 },
+                    LimitCharge { keyed: row.keyed(THREADS), cost: 2 },
                 ];
                 let mut admitted = 0;
                 for round in 0..2 * OWN {
                     limits.swap(0, 1); // in either order
-                    let takes = Takes { limits: &limits, charge: Charge::IfAllAdmit };
+                    let takes = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
                     let each = store.take_each(&takes, NOW).now().unwrap();
                     admitted += u64::from(each.iter().all(Decision::allowed));
                     // Those with even numbers stop where others can go on.
@@ -269,7 +270,7 @@ fn threads_that_share_one_limit_and_have_one_each_admit_exactly() {
         });
         let spent = |n: usize| {
             let keyed = row.keyed(n);
-            let ask = Ask { mode: Mode::All, limits: &[keyed], cost: 0, op: Op::Peek };
+            let ask = StoreRequest { mode: Mode::All, limits: &[keyed], cost: 0, op: Op::Peek };
             let decision = store.answer(&ask, NOW).now().unwrap().verdict.decision;
             keyed.limit.ceiling() - decision.remaining()
         };
@@ -307,7 +308,7 @@ async fn leases_take_from_what_the_store_keeps_for_them() {
     let each = row.take(&store, &[1; 4]).await;
     assert_eq!(each.iter().map(Decision::limit).collect::<Vec<_>>(), expected);
     let plan = [row.keyed(2), row.keyed(3)];
-    let ask = Ask { mode: Mode::All, limits: &plan, cost: 0, op: Op::Peek };
+    let ask = StoreRequest { mode: Mode::All, limits: &plan, cost: 0, op: Op::Peek };
     let alone = store.answer(&ask, NOW).await.unwrap().verdict.decision;
     assert_eq!((alone.limit(), alone.remaining()), (35, 34));
 }

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate::{
-    Answer, Check, CheckError, Engine, Key, ManualClock, MemoryStore, OnStoreError, Op, Override,
-    Policy, Source, Takes, Together, Trouble,
+    Answer, Check, CheckError, Engine, Key, ManualClock, MemoryStore, MultiCharge, OnStoreError,
+    Op, Override, Policy, Source, StoreErrorKind, Together,
 };
 
 use crate::scripted::{Scripted, Way};
@@ -182,7 +182,7 @@ async fn what_cannot_stand_beside_others_is_named() {
             let Err(CheckError::Store(error)) = engine.ask_together(checks, op).await else {
                 panic!("{op:?} was answered")
             };
-            assert_eq!(error.trouble(), Trouble::BadAsk);
+            assert_eq!(error.kind(), StoreErrorKind::BadRequest);
         }
     }
     assert_eq!(left(&engine, "api", "k").await, 10, "nothing is charged before all is known");
@@ -191,7 +191,7 @@ async fn what_cannot_stand_beside_others_is_named() {
 #[tokio::test]
 async fn a_step_has_so_many_limits_and_no_more() {
     let engine = engine(MemoryStore::default(), &[("api", of("10/h"))]);
-    let keys: Vec<String> = (0..=Takes::MAX_LIMITS).map(|n| format!("user-{n}")).collect();
+    let keys: Vec<String> = (0..=MultiCharge::MAX_LIMITS).map(|n| format!("user-{n}")).collect();
     let checks: Vec<_> = keys.iter().map(|key| check("api", key, 1)).collect();
     let error = engine.ask_together(&checks, Op::Take).await.unwrap_err();
     assert_eq!(error, CheckError::TooManyTogether);
@@ -239,8 +239,8 @@ async fn a_shadow_has_no_say_and_is_charged_with_the_others() {
 
 /// A store can fail at once, or later.
 const WAYS: [Way; 2] = [
-    Way::Fails(Trouble::Unreachable),
-    Way::FailsAfter(Duration::from_millis(20), Trouble::Timeout),
+    Way::Fails(StoreErrorKind::Unreachable),
+    Way::FailsAfter(Duration::from_millis(20), StoreErrorKind::Timeout),
 ];
 
 fn failing(way: Way) -> (Scripted, Timeless) {
@@ -291,7 +291,7 @@ async fn one_policy_that_denies_refuses_the_whole_and_no_share_is_charged() {
             assert_eq!(seen(&together), [(true, 3), (false, 0), (true, 6), (false, 2)]);
             let expected = [Source::Local, Source::FailClosed, Source::FailOpen, Source::Local];
             assert_eq!(sources(&together), expected);
-            assert!(together.answers.iter().all(|answer| answer.trouble.is_some()));
+            assert!(together.answers.iter().all(|answer| answer.store_error.is_some()));
             let closed = together.answers[1].decision;
             assert_eq!(closed.retry_after(), Some(Duration::from_mins(1)));
         }
@@ -300,13 +300,13 @@ async fn one_policy_that_denies_refuses_the_whole_and_no_share_is_charged() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mistake_is_not_stood_in_for_and_replicas_that_confirm_nothing_deny() {
-    let (store, engine) = failing(Way::Fails(Trouble::BadAsk));
+    let (store, engine) = failing(Way::Fails(StoreErrorKind::BadRequest));
     let checks = [check("local", "k", 1), check("open", "k", 1)];
     let asked = || engine.ask_together(&checks, Op::Take);
     assert!(matches!(asked().await, Err(CheckError::Store(_))));
-    store.behave(Way::Fails(Trouble::Apart));
+    store.behave(Way::Fails(StoreErrorKind::Apart));
     assert_eq!(asked().await, Err(CheckError::Apart));
-    store.behave(Way::Fails(Trouble::Unreplicated));
+    store.behave(Way::Fails(StoreErrorKind::Unreplicated));
     let together = asked().await.unwrap();
     assert_eq!(sources(&together), [Source::FailClosed; 2]);
     assert!(!together.admitted());

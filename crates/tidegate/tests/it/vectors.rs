@@ -1,7 +1,7 @@
 //! The golden vectors through the memory store, and the store against the pure functions.
 
 use proptest::prelude::*;
-use tidegate::{Ask, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+use tidegate::{KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, StoreRequest, Timestamp};
 use tidegate_core::{Change, State, decide_many};
 
 /// Limits whose states fit a word, and limits whose states do not.
@@ -96,7 +96,7 @@ proptest! {
             let keyed: Vec<KeyedLimit> = limits.iter().zip(&scopes).map(|(limit, scope)| {
                 KeyedLimit { scope, key: &key, limit }
             }).collect();
-            let ask = Ask { mode, limits: &keyed, cost: step.cost, op: step.op };
+            let ask = StoreRequest { mode, limits: &keyed, cost: step.cost, op: step.op };
             let verdict = store.answer(&ask, now).now().unwrap().verdict;
             prop_assert_eq!(verdict, model.answer(step, now), "{:?}", step);
         }

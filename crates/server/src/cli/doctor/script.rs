@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Ask, KeyedLimit, LeakyBucket, Limit, Mode, Op, Scope, Store, StoreError, Timestamp, Trouble,
-    Turn,
+    KeyedLimit, LeakyBucket, Limit, Mode, Op, ReserveRequest, Scope, Store, StoreError,
+    StoreErrorKind, StoreRequest, Timestamp,
 };
 
 use super::checks::{script_failed, script_times};
@@ -53,7 +53,7 @@ pub(super) async fn look(store: Arc<dyn Store>, key: String) -> Vec<Finding> {
     }
     failed.extend(trial.shape().await.err().map(|error| ("leaky-bucket", error)));
     // A failure is told once, however many algorithms it hits.
-    failed.dedup_by_key(|(_, error)| error.trouble());
+    failed.dedup_by_key(|(_, error)| error.kind());
     let mut findings: Vec<_> =
         failed.iter().map(|(what, error)| script_failed(what, error)).collect();
     if !findings.is_empty() {
@@ -74,7 +74,7 @@ impl Trial {
     async fn shape(&self) -> Result<(), StoreError> {
         let shaper: LeakyBucket = parsed(SHAPER)?;
         let scope = Scope::named("doctor", "shaper");
-        let turn = Turn {
+        let turn = ReserveRequest {
             scope: &scope,
             key: self.key.as_bytes(),
             shaper: &shaper,
@@ -87,7 +87,7 @@ impl Trial {
     async fn ask(&self, limit: &Limit, cost: u64, op: Op) -> Result<(), StoreError> {
         let scope = Scope::named("doctor", "");
         let limits = [KeyedLimit { scope: &scope, key: self.key.as_bytes(), limit }];
-        let ask = Ask { mode: Mode::All, limits: &limits, cost, op };
+        let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
         self.store.answer(&ask, now()).await.map(drop)
     }
 
@@ -110,5 +110,6 @@ fn now() -> Timestamp {
 }
 
 fn parsed<L: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<L, StoreError> {
-    text.parse().map_err(|error: L::Err| StoreError::new(Trouble::BadAsk, error.to_string()))
+    text.parse()
+        .map_err(|error: L::Err| StoreError::new(StoreErrorKind::BadRequest, error.to_string()))
 }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use tidegate::{
-    Ask, Decision, KeyedLimit, LeakyBucket, Limit, Mode, Op, Reservation, Scope, Settled, Store,
-    StoreError, Timestamp, Turn,
+    Decision, KeyedLimit, LeakyBucket, Limit, Mode, Op, Reservation, ReserveRequest, Scope, Store,
+    StoreError, StoreReply, StoreRequest, Timestamp,
 };
 
 use super::limit::RawLimit;
@@ -37,8 +37,8 @@ impl Limits {
 }
 
 fn many(field: &str, raw: &[RawLimit]) -> Result<Vec<Limit>, String> {
-    if !(1..=Ask::MAX_LIMITS).contains(&raw.len()) {
-        return Err(format!("`{field}`: expected 1 to {} limits", Ask::MAX_LIMITS));
+    if !(1..=StoreRequest::MAX_LIMITS).contains(&raw.len()) {
+        return Err(format!("`{field}`: expected 1 to {} limits", StoreRequest::MAX_LIMITS));
     }
     let built = |(index, raw): (usize, &RawLimit)| {
         raw.build().map_err(|why| format!("{field}[{index}]: {why}"))
@@ -124,11 +124,11 @@ impl<'a> Replay<'a> {
         cost: u64,
         op: Op,
         now: Timestamp,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<StoreReply, StoreError> {
         let key = self.key.as_bytes();
         let keyed = |(scope, limit)| KeyedLimit { scope, key, limit };
         let limits: Vec<_> = self.scopes.iter().zip(limits).map(keyed).collect();
-        let ask = Ask { mode: mode.unwrap_or_default(), limits: &limits, cost, op };
+        let ask = StoreRequest { mode: mode.unwrap_or_default(), limits: &limits, cost, op };
         self.store.answer(&ask, now).await
     }
 
@@ -139,7 +139,7 @@ impl<'a> Replay<'a> {
         cost: u64,
     ) -> Result<Answer, StoreError> {
         let (scope, key) = (&self.scopes[0], self.key.as_bytes());
-        let turn = Turn { scope, key, shaper, cost, cancel: None };
+        let turn = ReserveRequest { scope, key, shaper, cost, cancel: None };
         Ok(self.store.shape(&turn, now).await?.reservation.into())
     }
 }

@@ -135,7 +135,7 @@ mod tests {
 
     fn answer<'a>(policy: &'a str, binding: &'a str, decision: Decision) -> Answer<'a> {
         let (limit, source) = (None, Source::Store);
-        Answer { decision, policy, binding, limit, source, trouble: None, shadow_denied: false }
+        Answer { decision, policy, binding, limit, source, store_error: None, shadow_denied: false }
     }
 
     fn written(write: impl FnOnce(&mut Vec<u8>)) -> Value {

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
-use tidegate::{Engine, OverrideError, StoredOverride, Trouble};
+use tidegate::{Engine, OverrideError, StoreErrorKind, StoredOverride};
 
 use super::problem::Problem;
 use super::{Answered, Api, body, json};
@@ -182,7 +182,7 @@ fn unchanged(engine: &Engine, error: OverrideError) -> Problem {
         OverrideError::BadLimit(_) | OverrideError::DoesNotFit(_) => {
             Problem::bad_field("limit", &what)
         }
-        OverrideError::Store(error) if error.trouble() != Trouble::BadAsk => {
+        OverrideError::Store(error) if error.kind() != StoreErrorKind::BadRequest => {
             Problem::store_failed(&error)
         }
         _ => Problem::bad_input(&what),

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tidegate::tower::write_retry_after;
-use tidegate::{Answer, CheckError, Engine, OnStoreError, StoreError, Trouble};
+use tidegate::{Answer, CheckError, Engine, OnStoreError, StoreError, StoreErrorKind};
 
 use crate::dashboard::WATCHERS_MAX;
 use crate::text::{closest, printable};
@@ -216,7 +216,7 @@ impl Problem {
                 "policy `{policy}` limits concurrency, which has to be given back: ask POST /v1/acquire"
             ))
             .at("policy"),
-            CheckError::Store(error) if error.trouble() == Trouble::BadAsk => {
+            CheckError::Store(error) if error.kind() == StoreErrorKind::BadRequest => {
                 Self::bad_input(&error.to_string())
             }
             CheckError::Store(error) => Self::store_failed(error),
@@ -229,7 +229,7 @@ impl Problem {
         let policy = engine.policies().find(|policy| policy.name() == name);
         match (error, policy.map(|policy| policy.on_store_error())) {
             (CheckError::Store(error), Some(OnStoreError::Deny { retry_after }))
-                if error.trouble() != Trouble::BadAsk =>
+                if error.kind() != StoreErrorKind::BadRequest =>
             {
                 Self::closed(name, Some(retry_after))
             }
@@ -241,7 +241,7 @@ impl Problem {
     pub(super) fn not_together(engine: &Engine, error: &CheckError) -> Self {
         match error {
             CheckError::TooManyTogether => Self::bad_field("checks", &format!(": {error}")),
-            CheckError::Store(bad) if bad.trouble() == Trouble::BadAsk => {
+            CheckError::Store(bad) if bad.kind() == StoreErrorKind::BadRequest => {
                 Self::bad_field("atomic", &format!("cannot be kept: {bad}"))
             }
             CheckError::Apart => Self::bad_field(
@@ -261,7 +261,7 @@ impl Problem {
 
     /// Only the kind of trouble: where the store is, is nothing to callers.
     pub(super) fn store_failed(error: &StoreError) -> Self {
-        let kind = error.trouble().as_str();
+        let kind = error.kind().as_str();
         Self::unavailable(&format!(
             "the store did not answer ({kind}), and nothing can stand in for it"
         ))

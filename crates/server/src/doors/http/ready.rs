@@ -53,7 +53,7 @@ pub(super) async fn ready(State(gate): State<Arc<Gate>>, uri: Uri) -> Response {
 async fn reached(view: &View) -> (&'static str, bool) {
     match store::reach(&*view.store()).await {
         Ok(()) => ("ok", true),
-        Err(error) => (error.trouble().as_str(), false),
+        Err(error) => (error.kind().as_str(), false),
     }
 }
 

@@ -91,7 +91,7 @@ fn problem(engine: &Engine, error: &CheckError) -> String {
         CheckError::Store(error) => {
             format!(
                 "store unavailable ({}), and nothing can stand in for it",
-                error.trouble().as_str()
+                error.kind().as_str()
             )
         }
         CheckError::MissingKey { policy, key } if key != "key" => format!(

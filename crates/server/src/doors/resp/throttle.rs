@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tidegate::{
-    CheckError, EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op, Settled, StoreError,
+    CheckError, EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op, StoreError, StoreReply,
 };
 
 use super::command::{Next, Turn};
@@ -80,18 +80,18 @@ fn ask(turn: &mut Turn<'_, '_>) -> Result<(), String> {
 }
 
 /// Counts a check whose limit came with it.
-pub(super) fn tell(gate: &Gate, settled: &Result<Settled, StoreError>) {
+pub(super) fn tell(gate: &Gate, settled: &Result<StoreReply, StoreError>) {
     match settled {
         Ok(settled) => gate.metrics().by_request(&settled.verdict.decision, settled.source, 1),
         Err(error) => gate.metrics().errored("", &CheckError::Store(error.clone()), 1),
     }
 }
 
-pub(super) fn write(out: &mut Out, settled: &Result<Settled, StoreError>) {
+pub(super) fn write(out: &mut Out, settled: &Result<StoreReply, StoreError>) {
     match settled {
         Ok(settled) => five::write(out, &settled.verdict.decision),
         // Only the kind: where the store is, is nothing to callers.
-        Err(error) => out.error(&format!("ERR store unavailable ({})", error.trouble().as_str())),
+        Err(error) => out.error(&format!("ERR store unavailable ({})", error.kind().as_str())),
     }
 }
 

@@ -2,7 +2,7 @@
 //! that a store over a network takes them in one round trip.
 
 use tidegate::{
-    Answer, Check, CheckError, Clock, Engine, Key, Later, Settled, StoreError, SystemClock,
+    Answer, Check, CheckError, Clock, Engine, Key, Later, StoreError, StoreReply, SystemClock,
 };
 
 use super::out::Out;
@@ -12,7 +12,7 @@ use crate::gate::Gate;
 /// An answer that is under way.
 pub(super) enum Waiting<'e> {
     /// And whether it spends.
-    Throttle(Later<'e, Settled, StoreError>, bool),
+    Throttle(Later<'e, StoreReply, StoreError>, bool),
     /// And what is to be told of it, if it spends.
     Check(Later<'e, Answer<'e>, CheckError>, Option<ToTell>),
 }

@@ -259,8 +259,8 @@ mod tests {
     use std::time::Duration;
 
     use tidegate::{
-        Ask, Decision, Engine, OnStoreError, Place, Policy, Reply, Settled, Store, StoreError,
-        Takes, Timestamp, Turn,
+        Decision, Engine, MultiCharge, OnStoreError, Policy, Reply, ReserveReply, ReserveRequest,
+        Store, StoreError, StoreReply, StoreRequest, Timestamp,
     };
     use tokio::time::Instant;
 
@@ -275,17 +275,25 @@ mod tests {
     struct Silent;
 
     impl Store for Silent {
-        fn answer(&self, _: &Ask<'_>, _: Timestamp) -> Reply<'static, Settled, StoreError> {
+        fn answer(
+            &self,
+            _: &StoreRequest<'_>,
+            _: Timestamp,
+        ) -> Reply<'static, StoreReply, StoreError> {
             Reply::later(std::future::pending())
         }
 
-        fn shape(&self, _: &Turn<'_>, _: Timestamp) -> Reply<'static, Place, StoreError> {
+        fn shape(
+            &self,
+            _: &ReserveRequest<'_>,
+            _: Timestamp,
+        ) -> Reply<'static, ReserveReply, StoreError> {
             Reply::later(std::future::pending())
         }
 
         fn take_each(
             &self,
-            _: &Takes<'_>,
+            _: &MultiCharge<'_>,
             _: Timestamp,
         ) -> Reply<'static, Vec<Decision>, StoreError> {
             Reply::later(std::future::pending())

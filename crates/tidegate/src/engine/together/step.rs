@@ -8,7 +8,7 @@ use super::Together;
 use crate::engine::settle::Limits;
 use crate::engine::{Answer, BindingLimit, CheckError};
 use crate::policy::Compiled;
-use crate::store::{Charge, Scope, Settled, Source, Trouble};
+use crate::store::{Charge, Scope, Source, StoreErrorKind, StoreReply};
 
 /// What several checks ask of a store.
 pub(super) struct Step<'e> {
@@ -62,18 +62,19 @@ impl<'e> Step<'e> {
     pub(super) fn answers(
         &self,
         decisions: &[Decision],
-        (source, trouble): (Source, Option<Trouble>),
-        assume: impl Fn(&Limits<'e>) -> Option<Settled>,
+        (source, store_error): (Source, Option<StoreErrorKind>),
+        assume: impl Fn(&Limits<'e>) -> Option<StoreReply>,
     ) -> Result<Together<'e>, CheckError> {
         let answer = |part: &Part<'e>| match part {
             Part::Known(answer) => Ok(answer.clone()),
             Part::Counted(limits, places) => {
                 let decided = Verdict::of_all(places.iter().map(|place| decisions[*place]));
                 let settled = assume(limits)
-                    .or(decided.map(|verdict| Settled { source, ..Settled::by_store(verdict) }));
+                    .or(decided
+                        .map(|verdict| StoreReply { source, ..StoreReply::by_store(verdict) }));
                 let missing = || CheckError::UnknownPolicy(limits.name.to_owned());
                 let decided = limits.answer(settled.ok_or_else(missing)?);
-                decided.map(|decided| Answer { trouble, ..decided.answer })
+                decided.map(|decided| Answer { store_error, ..decided.answer })
             }
         };
         let answers = self.parts.iter().map(answer).collect::<Result<_, _>>()?;

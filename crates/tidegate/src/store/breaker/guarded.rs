@@ -11,18 +11,18 @@ use super::machine::Call;
 use super::prober;
 use super::switch::Switch;
 use crate::reply::Reply;
-use crate::store::{Settled, StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind, StoreReply};
 
 /// Asked only while its breaker lets it be.
 pub(crate) trait Guarded: Send + Sync + Sized + 'static {
     fn switch(&self) -> &Switch;
 
     /// A call that works if the others would.
-    fn probe(&self) -> Reply<'static, Settled, StoreError>;
+    fn probe(&self) -> Reply<'static, StoreReply, StoreError>;
 
-    /// Whether a trouble speaks of its health.
-    fn has_failed(&self, trouble: Trouble) -> bool {
-        says_failed(trouble)
+    /// Whether a kind speaks of its health.
+    fn has_failed(&self, kind: StoreErrorKind) -> bool {
+        says_failed(kind)
     }
 
     /// Lets a call through, unless the breaker is open.
@@ -30,19 +30,19 @@ pub(crate) trait Guarded: Send + Sync + Sized + 'static {
         let (opened, is_open) = self.switch().look();
         if is_open && prober::is_at_work(self) {
             let left_alone = "the store failed or was slow, and is left alone for now";
-            return Err(StoreError::new(Trouble::BreakerOpen, left_alone));
+            return Err(StoreError::new(StoreErrorKind::BreakerOpen, left_alone));
         }
         Ok(Passed { opened, began: Instant::now() })
     }
 
     /// Counts what became of a call, and answers whether the breaker opens for it.
     fn answered(self: &Arc<Self>, passed: Passed, error: Option<&StoreError>) -> bool {
-        let trouble = error.map(StoreError::trouble);
-        let failed = trouble.is_some_and(|trouble| self.has_failed(trouble));
-        if trouble.is_some() && !failed {
+        let kind = error.map(StoreError::kind);
+        let failed = kind.is_some_and(|kind| self.has_failed(kind));
+        if kind.is_some() && !failed {
             return false;
         }
-        let at_deadline = matches!(trouble, Some(Trouble::Timeout | Trouble::NotSent));
+        let at_deadline = matches!(kind, Some(StoreErrorKind::Timeout | StoreErrorKind::NotSent));
         self.record(passed, failed, at_deadline || self.is_slow(passed))
     }
 

@@ -12,7 +12,9 @@ use tokio::time::{sleep, timeout};
 use super::guarded::Guarded;
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
-use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Store, StoreError, Trouble};
+use crate::store::{
+    KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
+};
 
 /// Whether somebody probes: starts to, if nobody does. Without a runtime nobody can.
 pub(super) fn is_at_work<G: Guarded>(guarded: &Arc<G>) -> bool {
@@ -51,7 +53,7 @@ async fn probe_until_closed<G: Guarded>(mut prober: Prober<G>) {
         // What it cannot be blamed for is an answer too.
         let good = match answer {
             Ok(Ok(_)) => true,
-            Ok(Err(error)) => !guarded.has_failed(error.trouble()),
+            Ok(Err(error)) => !guarded.has_failed(error.kind()),
             Err(_) => false,
         };
         if guarded.switch().probed(good) {
@@ -64,19 +66,19 @@ async fn probe_until_closed<G: Guarded>(mut prober: Prober<G>) {
 
 /// A whole check on a key of its own. It takes, because a store that cannot write (a replica, no memory, no disk)
 /// would still answer a peek.
-pub(super) fn take_one<S: Store>(store: &S) -> Reply<'static, Settled, StoreError> {
+pub(super) fn take_one<S: Store>(store: &S) -> Reply<'static, StoreReply, StoreError> {
     with_probe(|ask| store.answer(ask, SystemClock.now())).unwrap_or_else(|| {
-        Reply::ready(Err(StoreError::new(Trouble::BadAsk, "no limit to probe with")))
+        Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, "no limit to probe with")))
     })
 }
 
 /// The ask to probe with, lent.
-pub(crate) fn with_probe<T>(lend: impl FnOnce(&Ask<'_>) -> T) -> Option<T> {
+pub(crate) fn with_probe<T>(lend: impl FnOnce(&StoreRequest<'_>) -> T) -> Option<T> {
     // More than any fleet will probe: a refusal would write nothing.
     let limit = Gcra::new(1_000_000, Duration::from_secs(1), 1_000_000).map(Limit::from).ok()?;
     let scope = Scope::named("_tidegate", "probe");
     let limits = [KeyedLimit { scope: &scope, key: b"probe", limit: &limit }];
-    Some(lend(&Ask { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }))
+    Some(lend(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }))
 }
 
 /// From the operating system's randomness, by way of the keys of hash maps.

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::reply::{Later, Reply};
-use crate::store::{Settled, StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind, StoreReply};
 
-type Answer = Result<Settled, StoreError>;
+type Answer = Result<StoreReply, StoreError>;
 
 pub(super) struct Flight {
     /// When the ask left.
@@ -26,7 +26,7 @@ pub(super) struct Flight {
 
 enum Course {
     Starting,
-    UnderWay(Later<'static, Settled, StoreError>),
+    UnderWay(Later<'static, StoreReply, StoreError>),
     /// `None` if it was never asked.
     Over(Option<Answer>),
 }
@@ -64,8 +64,8 @@ impl Flight {
     /// Asks, and lets those who are aboard know.
     pub(super) fn start(
         self: &Arc<Self>,
-        ask: impl FnOnce() -> Reply<'static, Settled, StoreError>,
-    ) -> Reply<'static, Settled, StoreError> {
+        ask: impl FnOnce() -> Reply<'static, StoreReply, StoreError>,
+    ) -> Reply<'static, StoreReply, StoreError> {
         let _started = Started(self);
         match ask().split() {
             Ok(answer) => {
@@ -75,7 +75,7 @@ impl Flight {
             Err(later) => {
                 *lock(&self.course) = Course::UnderWay(later);
                 let aboard = self.board();
-                let lost = || Err(StoreError::new(Trouble::NotSent, "the ask was given up"));
+                let lost = || Err(StoreError::new(StoreErrorKind::NotSent, "the ask was given up"));
                 Reply::later(async move { aboard.await.unwrap_or_else(lost) })
             }
         }

@@ -9,7 +9,7 @@ use super::returns::Returns;
 use crate::clock::Clock;
 use crate::reply::Reply;
 use crate::store::fingerprint::Fingerprints;
-use crate::store::{Ask, Settled, Source, Store, StoreError};
+use crate::store::{Source, Store, StoreError, StoreReply, StoreRequest};
 
 /// How many refusals are remembered at most, in up to some 20 MB.
 const MAX_REFUSALS: usize = 65_536;
@@ -31,7 +31,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     }
 
     /// An ask that leaves now.
-    pub(super) fn asked(&self, ask: &Ask<'_>) -> Asked {
+    pub(super) fn asked(&self, ask: &StoreRequest<'_>) -> Asked {
         let mut returns = 0_u64;
         let seed = self.fingerprints.seed ^ u64::from(ask.mode == Mode::Any);
         let mut fingerprint = mixed(seed, ask.cost);
@@ -47,9 +47,9 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     pub(super) fn ask(
         self: &Arc<Self>,
         asked: Asked,
-        ask: &Ask<'_>,
+        ask: &StoreRequest<'_>,
         now: Timestamp,
-    ) -> Reply<'static, Settled, StoreError> {
+    ) -> Reply<'static, StoreReply, StoreError> {
         let limits = || ask.limits.iter().map(|keyed| keyed.limit.clone()).collect();
         match self.store.answer(ask, now).split() {
             Ok(answer) => {
@@ -73,7 +73,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     fn learn(
         &self,
         asked: &Asked,
-        answer: &Result<Settled, StoreError>,
+        answer: &Result<StoreReply, StoreError>,
         limits: impl FnOnce() -> Box<[Limit]>,
     ) {
         match answer {
@@ -87,7 +87,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 }
 
 /// Whether an answer is worth remembering. Only the store's own: what another cache remembers has an age already.
-pub(super) fn is_refusal(settled: &Settled) -> bool {
+pub(super) fn is_refusal(settled: &StoreReply) -> bool {
     settled.source == Source::Store && !settled.verdict.decision.allowed()
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_core::{Decision, Grant, Lessee, Limit, Mode, Step, Terms, Verdict};
 use tokio::sync::oneshot;
 
-use crate::store::{Ask, KeyedLimit, Op, Scope, Settled, Source, StoreError};
+use crate::store::{KeyedLimit, Op, Scope, Source, StoreError, StoreReply, StoreRequest};
 
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -30,7 +30,7 @@ pub(super) struct Waiting {
     pub(super) cost: u64,
     /// How many requests had left when it came.
     pub(super) since: u64,
-    pub(super) done: oneshot::Sender<Result<Settled, StoreError>>,
+    pub(super) done: oneshot::Sender<Result<StoreReply, StoreError>>,
 }
 
 /// The limits of a key, as they were declared and as the store keeps them.
@@ -64,9 +64,9 @@ impl LeasedLimits {
         pairs.all(|(now, before)| now.leased.remembers(&before.leased))
     }
 
-    pub(super) fn with<R>(&self, op: Op, then: impl FnOnce(&Ask<'_>) -> R) -> R {
+    pub(super) fn with<R>(&self, op: Op, then: impl FnOnce(&StoreRequest<'_>) -> R) -> R {
         let limits: Vec<_> = self.limits.iter().map(OwnedLimit::keyed).collect();
-        then(&Ask { mode: Mode::All, limits: &limits, cost: 1, op })
+        then(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op })
     }
 }
 
@@ -152,7 +152,7 @@ impl Entry {
     }
 
     /// A decision of the lessee, with what the store said last of the limits themselves.
-    pub(super) fn settle(&self, step: Step, now_us: u64, source: Source) -> Settled {
+    pub(super) fn settle(&self, step: Step, now_us: u64, source: Source) -> StoreReply {
         let Verdict { binding, decision } = self.last;
         let passed_us = now_us.saturating_sub(self.last_us);
         let reset_us = decision.reset_after_us().saturating_sub(passed_us);
@@ -166,6 +166,6 @@ impl Entry {
             }
             Step::Wait => decision,
         };
-        Settled { source, ..Settled::by_store(Verdict { binding, decision }) }
+        StoreReply { source, ..StoreReply::by_store(Verdict { binding, decision }) }
     }
 }

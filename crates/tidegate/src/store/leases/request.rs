@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use super::{Outbox, Shared};
 use crate::clock::Clock;
 use crate::reply::Later;
-use crate::store::{Settled, Store, StoreError, Trouble};
+use crate::store::{Store, StoreError, StoreErrorKind, StoreReply};
 
 /// A request without an answer yet. Dropped without one, it is reported as lost: its key could never ask again
 /// otherwise, and those who wait would do so for ever.
@@ -25,7 +25,7 @@ impl<S: Store + 'static, C: Clock + 'static> Request<S, C> {
     }
 
     /// Hands on the answer; says what is to be sent next.
-    pub(super) fn answered(mut self, reply: Result<Settled, StoreError>) -> Option<Outbox> {
+    pub(super) fn answered(mut self, reply: Result<StoreReply, StoreError>) -> Option<Outbox> {
         self.answered = true;
         self.shared.on_reply(self.fingerprint, self.generation, reply)
     }
@@ -33,7 +33,7 @@ impl<S: Store + 'static, C: Clock + 'static> Request<S, C> {
     /// Waits for the answer in the background; `false` if there is no runtime to do so.
     pub(super) fn wait_for(
         self,
-        later: Later<'static, Settled, StoreError>,
+        later: Later<'static, StoreReply, StoreError>,
         now: Timestamp,
     ) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
@@ -59,5 +59,5 @@ pub(super) fn has_runtime() -> bool {
 }
 
 pub(super) fn lost() -> StoreError {
-    StoreError::new(Trouble::Disconnected, "nobody waits for the reply to a lease any more")
+    StoreError::new(StoreErrorKind::Disconnected, "nobody waits for the reply to a lease any more")
 }

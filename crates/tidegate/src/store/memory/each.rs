@@ -4,14 +4,14 @@ use tidegate_core::{Change, Decision, Timestamp, decide_each};
 
 use super::MemoryStore;
 use super::many::Held;
-use crate::store::{Charge, StoreError, Takes, Trouble};
+use crate::store::{Charge, MultiCharge, StoreError, StoreErrorKind};
 
-const MAX: usize = Takes::MAX_LIMITS;
+const MAX: usize = MultiCharge::MAX_LIMITS;
 
 impl MemoryStore {
     pub(super) fn settle_each(
         &self,
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Result<Vec<Decision>, StoreError> {
         let limits = takes.sound()?;
@@ -30,7 +30,9 @@ impl MemoryStore {
             }
             decisions
         };
-        let same = || StoreError::new(Trouble::BadAsk, "two keys share a fingerprint by chance");
+        let same = || {
+            StoreError::new(StoreErrorKind::BadRequest, "two keys share a fingerprint by chance")
+        };
         self.in_one_step::<MAX, _>(&limits, now, decide).ok_or_else(same)
     }
 }

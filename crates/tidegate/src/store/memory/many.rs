@@ -9,9 +9,9 @@ use super::bucket::{Bucket, Entry, Locked};
 use super::table::Insert;
 use super::wide::Wide;
 use super::{MemoryStore, word};
-use crate::store::{Ask, KeyedLimit, Op, Settled};
+use crate::store::{KeyedLimit, Op, StoreReply, StoreRequest};
 
-const MAX: usize = Ask::MAX_LIMITS;
+const MAX: usize = StoreRequest::MAX_LIMITS;
 
 /// A state while its line is locked.
 pub(super) enum Held<'a> {
@@ -36,14 +36,14 @@ impl Held<'_> {
 }
 
 impl MemoryStore {
-    pub(super) fn answer_many(&self, ask: &Ask<'_>, now: Timestamp) -> Option<Settled> {
+    pub(super) fn answer_many(&self, ask: &StoreRequest<'_>, now: Timestamp) -> Option<StoreReply> {
         let limits = ask.limits;
         let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| match ask.op {
             Op::Take | Op::Lease(_) => take(ask, limits, held, wrote, now),
             Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX])
-                .map(Settled::by_store),
+                .map(StoreReply::by_store),
             Op::Refund | Op::Reset | Op::GiveBack(_) | Op::Release { .. } => {
-                give_back(ask, limits, held, wrote, now).map(Settled::by_store)
+                give_back(ask, limits, held, wrote, now).map(StoreReply::by_store)
             }
         };
         self.in_one_step::<MAX, _>(limits, now, decide)?
@@ -213,18 +213,18 @@ fn pairs<'a>(
 }
 
 fn take(
-    ask: &Ask<'_>,
+    ask: &StoreRequest<'_>,
     limits: &[KeyedLimit<'_>],
     held: &mut [Held<'_>],
     wrote: &mut [bool],
     now: Timestamp,
-) -> Option<Settled> {
+) -> Option<StoreReply> {
     let mut changes = [Change::KEEP; MAX];
     let mut settled = if let Op::Lease(wanted) = ask.op {
         let grant = grant(pairs(limits, held), &mut changes, now, wanted)?;
-        Settled { grant: Some(grant), ..Settled::by_store(grant.verdict) }
+        StoreReply { grant: Some(grant), ..StoreReply::by_store(grant.verdict) }
     } else {
-        Settled::by_store(verdict(ask.mode, limits, held, now, ask.cost, &mut changes)?)
+        StoreReply::by_store(verdict(ask.mode, limits, held, now, ask.cost, &mut changes)?)
     };
     for (index, (held, change)) in held.iter_mut().zip(changes).enumerate() {
         held.state_mut().apply(change);
@@ -235,7 +235,7 @@ fn take(
 }
 
 fn give_back(
-    ask: &Ask<'_>,
+    ask: &StoreRequest<'_>,
     limits: &[KeyedLimit<'_>],
     held: &mut [Held<'_>],
     wrote: &mut [bool],

@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use tidegate_core::Timestamp;
 
 use crate::store::readings::{NODES_MAX, TICKS_KEPT, is_settled};
-use crate::store::{Keeping, KeptState, StoreError, Telling, Told, Trouble};
+use crate::store::{
+    KeptState, ReadingReport, StateUpdate, StoreError, StoreErrorKind, TickReadings,
+};
 
 const SCOPES_MAX: usize = 10_000;
 
@@ -30,11 +32,15 @@ struct Heard {
 }
 
 impl ReadingsInMemory {
-    pub(super) fn tell(&self, telling: &Telling<'_>, now: Timestamp) -> Result<Told, StoreError> {
+    pub(super) fn tell(
+        &self,
+        telling: &ReadingReport<'_>,
+        now: Timestamp,
+    ) -> Result<TickReadings, StoreError> {
         telling.check()?;
         let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if scopes.len() >= SCOPES_MAX && !scopes.contains_key(telling.scope) {
-            return Err(StoreError::new(Trouble::Overloaded, "readings of too many scopes"));
+            return Err(StoreError::new(StoreErrorKind::Overloaded, "readings of too many scopes"));
         }
         let scope = scopes.entry(telling.scope.into()).or_default();
         let tick = now.as_micros() / telling.tick_us();
@@ -42,10 +48,10 @@ impl ReadingsInMemory {
         let kept = scope.kept.clone();
         let settled = kept.as_ref().is_some_and(|kept| is_settled(kept.tick, tick));
         let readings = (!settled).then(|| scope.gather(tick));
-        Ok(Told { now, tick, kept, readings })
+        Ok(TickReadings { now, tick, kept, readings })
     }
 
-    pub(super) fn keep(&self, keeping: &Keeping<'_>) -> Result<bool, StoreError> {
+    pub(super) fn keep(&self, keeping: &StateUpdate<'_>) -> Result<bool, StoreError> {
         keeping.check()?;
         let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(scope) = scopes.get_mut(keeping.scope) else { return Ok(false) };

@@ -15,7 +15,7 @@ use super::queue::WAITING_MAX;
 use super::scout::{Scout, Seen};
 use super::ticket::Ticket;
 use super::timer::Timer;
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// How often the map is asked for when all is well.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
@@ -92,7 +92,7 @@ impl Clerk {
             Ok(map) => {
                 let is_well = !map.has_gaps();
                 self.map.set(map);
-                (is_well, StoreError::new(Trouble::ClusterDown, "no node has the slot"))
+                (is_well, StoreError::new(StoreErrorKind::ClusterDown, "no node has the slot"))
             }
             Err(error) => (false, error),
         };
@@ -114,7 +114,7 @@ impl Clerk {
             ticket.watch = None;
             if why != Why::NoNode {
                 if ticket.tried {
-                    ticket.fail(Trouble::Moving, "the slot is being moved");
+                    ticket.fail(StoreErrorKind::Moving, "the slot is being moved");
                     continue;
                 }
                 self.shared.counters.retries.add(1);
@@ -126,12 +126,12 @@ impl Clerk {
                     self.move_slot(ticket.slot, place);
                     self.send(ticket);
                 }
-                Why::Ask(place) => {
+                Why::StoreRequest(place) => {
                     (ticket.asking, ticket.alone) = (true, true);
                     self.send_to(ticket, place);
                 }
                 Why::TryAgain if self.later.len() >= WAITING_MAX => {
-                    ticket.fail(Trouble::Moving, "the slot is being moved");
+                    ticket.fail(StoreErrorKind::Moving, "the slot is being moved");
                 }
                 Why::TryAgain => {
                     ticket.alone = true;
@@ -162,7 +162,7 @@ impl Clerk {
             (Some(ticket), None) if self.waiting.len() < WAITING_MAX => self.waiting.push(ticket),
             (Some(mut ticket), None) => {
                 self.shared.counters.overloaded.add(1);
-                ticket.fail(Trouble::Overloaded, "too many questions wait for a map");
+                ticket.fail(StoreErrorKind::Overloaded, "too many questions wait for a map");
             }
             (None, _) => {}
         }
@@ -177,7 +177,7 @@ impl Clerk {
         }
         match map.node_at(place) {
             Some(node) => drop(node.push(ticket, &self.shared.counters)),
-            None => ticket.fail(Trouble::Moving, "the slot goes to one node too many"),
+            None => ticket.fail(StoreErrorKind::Moving, "the slot goes to one node too many"),
         }
     }
 
@@ -194,7 +194,7 @@ impl Clerk {
         let now = Instant::now();
         for mut ticket in self.waiting.extract_if(.., |ticket| ticket.due <= now) {
             self.shared.counters.not_sent.add(1);
-            ticket.fail(Trouble::NotSent, "no map of the cluster before the deadline");
+            ticket.fail(StoreErrorKind::NotSent, "no map of the cluster before the deadline");
         }
         let ripe: Vec<_> = self.later.extract_if(.., |(time, _)| *time <= now).collect();
         for (_, ticket) in ripe {

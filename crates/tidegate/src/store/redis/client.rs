@@ -15,7 +15,7 @@ use super::ticket::{Answer, gone, told};
 use super::times::CallTimes;
 use super::url::{Servers, Target};
 use crate::store::breaker::BreakerOptions;
-use crate::store::{Replicas, StoreError, Trouble};
+use crate::store::{Replicas, StoreError, StoreErrorKind};
 
 /// Ways to Redis for questions that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
 /// `WAIT` of 50 ms may take 150, and those who ask one after another give up each after 70.
@@ -66,7 +66,10 @@ impl Client {
     ) -> Result<Self, StoreError> {
         let target = Target::parse(url)?;
         let Ok(runtime) = Handle::try_current() else {
-            return Err(StoreError::new(Trouble::BadAsk, "a store in Redis needs a tokio runtime"));
+            return Err(StoreError::new(
+                StoreErrorKind::BadRequest,
+                "a store in Redis needs a tokio runtime",
+            ));
         };
         Ok(Self::with(Options { target, breaker }, deadline, Arc::default(), runtime, None))
     }

@@ -11,7 +11,7 @@ use tidegate_core::Decision;
 use super::node::Shared;
 use super::question::Outcome;
 use super::ticket::Ticket;
-use crate::store::{Replicas, Trouble, Unconfirmed};
+use crate::store::{Replicas, StoreErrorKind, Unconfirmed};
 
 /// The command that waits for replicas.
 pub(super) fn wait(replicas: &Replicas) -> Cmd {
@@ -23,15 +23,17 @@ impl Outcome {
     /// Whether something was charged, if the question was one that charges.
     fn admits(&self) -> bool {
         match self {
-            Self::Settled(settled) => match settled.grant {
+            Self::StoreReply(settled) => match settled.grant {
                 Some(grant) => grant.units > 0,
                 None => settled.verdict.decision.allowed(),
             },
             Self::Each(decisions) => decisions.iter().all(Decision::allowed),
-            Self::Place(place) => place.reservation.accepted(),
-            Self::Nodes(_) | Self::Table(_) | Self::Changed(_) | Self::Told(_) | Self::Edges(_) => {
-                false
-            }
+            Self::Reserved(place) => place.reservation.accepted(),
+            Self::Nodes(_)
+            | Self::Table(_)
+            | Self::Changed(_)
+            | Self::TickReadings(_)
+            | Self::Edges(_) => false,
         }
     }
 }
@@ -62,8 +64,10 @@ impl Shared {
         self.counters.unreplicated.add(1);
         match self.replicas.map(|replicas| replicas.unconfirmed) {
             Some(Unconfirmed::Deny) => {
-                ticket
-                    .fail(Trouble::Unreplicated, "charged, but too few replicas have confirmed it");
+                ticket.fail(
+                    StoreErrorKind::Unreplicated,
+                    "charged, but too few replicas have confirmed it",
+                );
             }
             Some(Unconfirmed::Allow) | None => ticket.answer(Ok(outcome)),
         }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::node::ended;
 use super::place::Place;
 use super::ticket::Ticket;
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// So many bundles may lie on the desk: one for each call that can be under way to a hundred nodes, and room to spare.
 const BUNDLES_MAX: usize = 4096;
@@ -29,7 +29,7 @@ pub(super) enum Why {
     /// Their slot is at that node now.
     Moved(Place),
     /// Their keys may be at that node already, while the slot is being moved there.
-    Ask(Place),
+    StoreRequest(Place),
     /// Some of their keys are here and some there.
     TryAgain,
 }
@@ -53,7 +53,7 @@ impl Desk {
             Err(TrySendError::Closed(refused)) => (refused, ended()),
             Err(TrySendError::Full(refused)) => {
                 let why = "too many questions have lost their way";
-                (refused, StoreError::new(Trouble::Overloaded, why))
+                (refused, StoreError::new(StoreErrorKind::Overloaded, why))
             }
         };
         Ticket::fail_all(refused.tickets, &error);
@@ -75,7 +75,7 @@ impl Why {
         let place = || redirection(error.details()?, asked);
         match error.code() {
             "MOVED" => place().map(Self::Moved),
-            "ASK" => place().map(Self::Ask),
+            "ASK" => place().map(Self::StoreRequest),
             "TRYAGAIN" => Some(Self::TryAgain),
             _ => None,
         }

@@ -15,7 +15,7 @@ use super::confirm;
 use super::link::{Link, Pending};
 use super::node::Shared;
 use super::ticket::Ticket;
-use crate::store::Trouble;
+use crate::store::StoreErrorKind;
 
 /// A connection whose oldest call is older has lost its other end without a word.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl Flights {
             if ticket.held.is_some() {
                 self.shared.conclude(ticket, false);
             } else {
-                ticket.fail(Trouble::Timeout, "no answer in time");
+                ticket.fail(StoreErrorKind::Timeout, "no answer in time");
                 count += 1;
             }
         }

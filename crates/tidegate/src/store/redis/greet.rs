@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::link::{Link, lost, said};
 use super::place::{Access, Place};
 use super::script;
-use crate::store::{Ran, StoreError, Trouble};
+use crate::store::{Ran, StoreError, StoreErrorKind};
 
 /// A connection that is not ready by then is given up. Redis accepts one at once even while it hangs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -31,13 +31,13 @@ impl Link {
                 Ok(()) => Ok(link),
                 // Nobody's question was in it.
                 Err(error) if error.ran() == Ran::Unknown => {
-                    Err(StoreError::new(Trouble::Unreachable, format!("{place}: {error}")))
+                    Err(StoreError::new(StoreErrorKind::Unreachable, format!("{place}: {error}")))
                 }
                 Err(error) => Err(error),
             }
         };
         let late = format!("{place}: no connection within {CONNECT_TIMEOUT:?}");
-        let late = || Err(StoreError::new(Trouble::Unreachable, late));
+        let late = || Err(StoreError::new(StoreErrorKind::Unreachable, late));
         timeout(CONNECT_TIMEOUT, open).await.unwrap_or_else(|_| late())
     }
 
@@ -90,7 +90,7 @@ impl Link {
 fn tolerated(reply: RedisResult<Value>) -> Result<(), StoreError> {
     match reply.map_err(|error| lost(&error))? {
         Value::ServerError(error) => match said(&error) {
-            why if error.code() == "NOAUTH" || why.trouble() == Trouble::MaxClients => Err(why),
+            why if error.code() == "NOAUTH" || why.kind() == StoreErrorKind::MaxClients => Err(why),
             _ => Ok(()),
         },
         _ => Ok(()),
@@ -102,6 +102,6 @@ fn check_role(role: &Value) -> Result<(), StoreError> {
         Value::Array(fields) if fields.first() == Some(&Value::BulkString(b"master".to_vec())) => {
             Ok(())
         }
-        _ => Err(StoreError::new(Trouble::ReadOnly, "the server is no primary")),
+        _ => Err(StoreError::new(StoreErrorKind::ReadOnly, "the server is no primary")),
     }
 }

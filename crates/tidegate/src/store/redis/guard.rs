@@ -13,7 +13,7 @@ use super::stats::Counters;
 use super::ticket::{Ticket, told};
 use crate::reply::Reply;
 use crate::store::breaker::{BreakerOptions, BreakerState, Guarded, Passed, Switch};
-use crate::store::{Settled, StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind, StoreReply};
 
 pub(super) struct Guard {
     switch: Switch,
@@ -63,8 +63,10 @@ impl Guard {
         error: Option<&StoreError>,
     ) {
         // Who would not have waited for what is still fast says nothing about the node by giving up.
-        let gave_up =
-            matches!(error.map(StoreError::trouble), Some(Trouble::Timeout | Trouble::NotSent));
+        let gave_up = matches!(
+            error.map(StoreError::kind),
+            Some(StoreErrorKind::Timeout | StoreErrorKind::NotSent)
+        );
         if gave_up && passed.patience(ticket.due) < self.switch.options().slow {
             return;
         }
@@ -87,10 +89,13 @@ impl Guarded for Guard {
     }
 
     /// Waits in the node's own queue, where nobody else does while the breaker is open.
-    fn probe(&self) -> Reply<'static, Settled, StoreError> {
+    fn probe(&self) -> Reply<'static, StoreReply, StoreError> {
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((question, slot)) = probe else {
-            return Reply::ready(Err(StoreError::new(Trouble::NotSent, "nothing to probe with")));
+            return Reply::ready(Err(StoreError::new(
+                StoreErrorKind::NotSent,
+                "nothing to probe with",
+            )));
         };
         let due = Instant::now() + self.switch.options().slow;
         let (ticket, answer) = Ticket::new(question, slot, due, None);
@@ -100,8 +105,8 @@ impl Guarded for Guard {
 
     /// `CLUSTERDOWN` is said at once by nodes that are well, of a cluster that is not. To leave them alone would save
     /// nobody time, and would only be one more thing to wait for when the cluster is back.
-    fn has_failed(&self, trouble: Trouble) -> bool {
-        trouble != Trouble::ClusterDown && crate::store::breaker::says_failed(trouble)
+    fn has_failed(&self, trouble: StoreErrorKind) -> bool {
+        trouble != StoreErrorKind::ClusterDown && crate::store::breaker::says_failed(trouble)
     }
 }
 

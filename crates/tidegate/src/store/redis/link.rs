@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::place::{Access, Place};
 use super::wire::{Meter, Wire};
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// Commands that may be handed over at once: more than a node ever has in flight.
 const COMMANDS_MAX: usize = 1024;
@@ -41,7 +41,7 @@ impl Link {
         heard: Option<Arc<Notify>>,
     ) -> Result<Self, StoreError> {
         let failed = |error: &dyn std::error::Error| {
-            StoreError::new(Trouble::Unreachable, format!("{place}: {error}"))
+            StoreError::new(StoreErrorKind::Unreachable, format!("{place}: {error}"))
         };
         let wire = Wire::connect(place, access).await.map_err(|error| failed(&error))?;
         let meter = wire.meter();
@@ -148,8 +148,8 @@ pub(super) fn said(error: &ServerError) -> StoreError {
 /// A connection that failed, with something written.
 pub(super) fn lost(error: &RedisError) -> StoreError {
     let trouble = match error.kind() {
-        ErrorKind::Parse => Trouble::Protocol,
-        _ => Trouble::Disconnected,
+        ErrorKind::Parse => StoreErrorKind::Protocol,
+        _ => StoreErrorKind::Disconnected,
     };
     StoreError::new(trouble, error.to_string())
 }

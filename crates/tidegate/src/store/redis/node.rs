@@ -17,7 +17,7 @@ use super::stats::Counters;
 use super::ticket::Ticket;
 use super::timer::Timer;
 use crate::store::breaker::{BreakerOptions, Guarded};
-use crate::store::{Replicas, StoreError, Trouble};
+use crate::store::{Replicas, StoreError, StoreErrorKind};
 
 /// A connection that stood for so long was a good one, whether or not it was used. As long as the longest wait: whoever
 /// lets us in and hangs up is not called more often than one who does not answer.
@@ -120,7 +120,7 @@ impl Drop for Node {
 
 /// Why nobody answers any more.
 pub(super) fn ended() -> StoreError {
-    StoreError::new(Trouble::Unreachable, "the runtime that kept the connection has ended")
+    StoreError::new(StoreErrorKind::Unreachable, "the runtime that kept the connection has ended")
 }
 
 impl Node {
@@ -233,7 +233,7 @@ impl Node {
         for mut ticket in self.queue.take_overdue(now) {
             self.shared.trouble();
             self.shared.counters.not_sent.add(1);
-            ticket.fail(Trouble::NotSent, "no turn before the deadline");
+            ticket.fail(StoreErrorKind::NotSent, "no turn before the deadline");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{Client, Keys};
 use crate::reply::Reply;
 use crate::store::overrides::{BYTES_MAX, ENTRIES_MAX};
 use crate::store::{
-    Changed, OverrideChange, OverrideTable, StoreError, StoredOverride, Timestamp, Trouble,
+    Changed, OverrideChange, OverrideTable, StoreError, StoreErrorKind, StoredOverride, Timestamp,
 };
 
 /// How long a table may take at least: it can be megabytes, and no caller waits for it.
@@ -31,7 +31,7 @@ pub(super) fn load(
     Reply::later(async {
         match answer?.await? {
             Outcome::Table(table) => Ok(table),
-            _ => Err(StoreError::new(Trouble::Protocol, "no table in the reply")),
+            _ => Err(StoreError::new(StoreErrorKind::Protocol, "no table in the reply")),
         }
     })
 }
@@ -58,7 +58,7 @@ pub(super) fn change(
     Reply::later(async move {
         match answer?.await? {
             Outcome::Changed(done) => Ok(if done { Changed::Done } else { otherwise }),
-            _ => Err(StoreError::new(Trouble::Protocol, "no change in the reply")),
+            _ => Err(StoreError::new(StoreErrorKind::Protocol, "no change in the reply")),
         }
     })
 }

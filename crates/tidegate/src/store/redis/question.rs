@@ -10,8 +10,8 @@ use super::script::Text;
 use super::{overrides, readings};
 use crate::store::breaker::with_probe;
 use crate::store::{
-    Ask, Charge, KeyedLimit, Op, OverrideTable, Place, Settled, Source, StoreError, Takes, Told,
-    Trouble, Turn,
+    Charge, KeyedLimit, MultiCharge, Op, OverrideTable, ReserveReply, ReserveRequest, Source,
+    StoreError, StoreErrorKind, StoreReply, StoreRequest, TickReadings,
 };
 
 /// An ask that waits for its turn: it borrows nothing.
@@ -41,20 +41,20 @@ enum Expects {
     },
     /// Per limit its ceiling.
     Each(Vec<u64>),
-    Place(LeakyBucket),
+    Reservation(LeakyBucket),
     Nodes,
     Table,
     Change,
-    Told,
+    TickReadings,
 }
 
 /// What the script answered to one question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
-    Settled(Settled),
+    StoreReply(StoreReply),
     /// One answer per limit.
     Each(Vec<Decision>),
-    Place(Place),
+    Reserved(ReserveReply),
     /// So many nodes have announced themselves.
     Nodes(u32),
     /// The table of overrides; `None` if it is the one that was named.
@@ -62,7 +62,7 @@ pub(super) enum Outcome {
     /// Whether the table was changed, or a state kept.
     Changed(bool),
     /// What all nodes told.
-    Told(Told),
+    TickReadings(TickReadings),
     /// A calendar quota needs the edges around this instant; nothing was written.
     Edges(Timestamp),
 }
@@ -76,7 +76,7 @@ pub(super) trait Numbers {
 impl Question {
     /// `around` is the asker's time, for the edges of calendar quotas; `now` the time of a replay.
     pub(super) fn of_ask(
-        ask: &Ask<'_>,
+        ask: &StoreRequest<'_>,
         keys: &Keys,
         around: Timestamp,
         now: Option<Timestamp>,
@@ -91,7 +91,7 @@ impl Question {
     }
 
     fn with_keys(
-        ask: &Ask<'_>,
+        ask: &StoreRequest<'_>,
         keys: Vec<Vec<u8>>,
         around: Timestamp,
         now: Option<Timestamp>,
@@ -129,7 +129,7 @@ impl Question {
 
     /// `limits` are those of `takes`.
     pub(super) fn of_takes(
-        takes: &Takes<'_>,
+        takes: &MultiCharge<'_>,
         limits: &[KeyedLimit<'_>],
         keys: &Keys,
         around: Timestamp,
@@ -155,7 +155,7 @@ impl Question {
         Self { keys: keys.of_limits(limits), text, now, charges, script: Text::Check, expects }
     }
 
-    pub(super) fn of_turn(turn: &Turn<'_>, keys: &Keys, now: Option<Timestamp>) -> Self {
+    pub(super) fn of_turn(turn: &ReserveRequest<'_>, keys: &Keys, now: Option<Timestamp>) -> Self {
         let mut text = match turn.cancel {
             None => "reserve all ".to_owned(),
             Some(Arrival { ticks, frac, scale, tick_us }) => {
@@ -167,7 +167,7 @@ impl Question {
         turn.shaper.write_script(&mut text);
         let keys = vec![keys.by_identifier(turn.scope, turn.key, 'a')];
         let charges = turn.cancel.is_none();
-        let expects = Expects::Place(*turn.shaper);
+        let expects = Expects::Reservation(*turn.shaper);
         Self { keys, text, now, charges, script: Text::Check, expects }
     }
 
@@ -195,7 +195,7 @@ impl Question {
 
     /// Tells what was read: see `lua/adaptive.lua`.
     pub(super) fn of_telling(key: Vec<u8>, text: String, now: Option<Timestamp>) -> Self {
-        let (keys, expects) = (vec![key], Expects::Told);
+        let (keys, expects) = (vec![key], Expects::TickReadings);
         Self { keys, text, now, charges: false, script: Text::Adaptive, expects }
     }
 
@@ -225,12 +225,15 @@ impl Question {
         if matches!(self.expects, Expects::Table) {
             return table(first, next).map(|table| Ok(Outcome::Table(table)));
         }
-        if matches!(self.expects, Expects::Told) {
-            return readings::read_told(now, first, next).map(|told| Ok(Outcome::Told(told)));
+        if matches!(self.expects, Expects::TickReadings) {
+            return readings::read_told(now, first, next)
+                .map(|told| Ok(Outcome::TickReadings(told)));
         }
         let mut next = || next()?.map_err(|_| nonsense("text among numbers"));
         Ok(Ok(match &self.expects {
-            Expects::Table | Expects::Told | Expects::Change => Outcome::Changed(first != 0),
+            Expects::Table | Expects::TickReadings | Expects::Change => {
+                Outcome::Changed(first != 0)
+            }
             Expects::Nodes => Outcome::Nodes(u32::try_from(first).unwrap_or(u32::MAX)),
             Expects::Each(ceilings) => {
                 let mut decisions = Vec::with_capacity(ceilings.len());
@@ -240,9 +243,9 @@ impl Question {
                 }
                 Outcome::Each(decisions)
             }
-            Expects::Place(shaper) => {
+            Expects::Reservation(shaper) => {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
-                Outcome::Place(place(shaper, first, delay, ticks, frac)?)
+                Outcome::Reserved(place(shaper, first, delay, ticks, frac)?)
             }
             Expects::Verdict { limits, permits: grants, leases } => {
                 let several = limits.len() > 1;
@@ -261,7 +264,7 @@ impl Question {
                 }
                 let verdict = Verdict { binding, decision };
                 let grant = if *leases { Some(grant(verdict, now, &mut next)?) } else { None };
-                Outcome::Settled(Settled { verdict, source: Source::Store, permits, grant })
+                Outcome::StoreReply(StoreReply { verdict, source: Source::Store, permits, grant })
             }
         }))
     }
@@ -271,10 +274,11 @@ impl Outcome {
     /// Why this is no answer to what was asked.
     pub(super) fn unexpected(&self, missing: &'static str) -> StoreError {
         match self {
-            Self::Edges(_) => {
-                StoreError::new(Trouble::Other, "the clock passed an edge twice within a check")
-            }
-            _ => StoreError::new(Trouble::Protocol, missing),
+            Self::Edges(_) => StoreError::new(
+                StoreErrorKind::Other,
+                "the clock passed an edge twice within a check",
+            ),
+            _ => StoreError::new(StoreErrorKind::Protocol, missing),
         }
     }
 }
@@ -334,7 +338,7 @@ fn place(
     delay: i64,
     ticks: i64,
     frac: i64,
-) -> Result<Place, StoreError> {
+) -> Result<ReserveReply, StoreError> {
     let reservation = match retry {
         0 => Reservation::at(unsigned(delay)?),
         -1 => Reservation::refused(None),
@@ -342,7 +346,7 @@ fn place(
     };
     let until =
         if ticks < 0 { None } else { Some(shaper.arrival(unsigned(ticks)?, unsigned(frac)?)) };
-    Ok(Place { reservation, until })
+    Ok(ReserveReply { reservation, until })
 }
 
 fn unsigned(number: i64) -> Result<u64, StoreError> {
@@ -350,5 +354,5 @@ fn unsigned(number: i64) -> Result<u64, StoreError> {
 }
 
 fn nonsense(what: &'static str) -> StoreError {
-    StoreError::new(Trouble::Protocol, format!("the script's reply makes no sense: {what}"))
+    StoreError::new(StoreErrorKind::Protocol, format!("the script's reply makes no sense: {what}"))
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::stats::Counters;
 use super::ticket::Ticket;
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// So many may wait. At 300,000 decisions a second they are 14 ms of work: more would only miss their deadline.
 pub(super) const WAITING_MAX: usize = 4096;
@@ -71,7 +71,10 @@ impl Queue {
             Gate::Open if state.waiting.len() < WAITING_MAX => None,
             Gate::Open => {
                 counters.overloaded.add(1);
-                Some(StoreError::new(Trouble::Overloaded, "too many questions wait for Redis"))
+                Some(StoreError::new(
+                    StoreErrorKind::Overloaded,
+                    "too many questions wait for Redis",
+                ))
             }
             Gate::Refusing(why) => Some(why.clone()),
             Gate::Closed => return Some(ticket),

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::question::{Outcome, Question};
 use super::{Client, Keys};
 use crate::reply::Reply;
-use crate::store::{Keeping, KeptState, StoreError, Telling, Timestamp, Told, Trouble};
+use crate::store::{
+    KeptState, ReadingReport, StateUpdate, StoreError, StoreErrorKind, TickReadings, Timestamp,
+};
 
 /// How long an answer may take at least: nobody waits for it but the next tick.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -13,9 +15,9 @@ const PATIENCE: Duration = Duration::from_millis(250);
 pub(super) fn tell(
     client: &Client,
     keys: &Keys,
-    telling: &Telling<'_>,
+    telling: &ReadingReport<'_>,
     now: Option<Timestamp>,
-) -> Reply<'static, Told, StoreError> {
+) -> Reply<'static, TickReadings, StoreError> {
     if let Err(error) = telling.check() {
         return Reply::ready(Err(error));
     }
@@ -24,8 +26,8 @@ pub(super) fn tell(
     let answer = client.submit(question, client.patient(PATIENCE).due());
     Reply::later(async {
         match answer?.await? {
-            Outcome::Told(told) => Ok(told),
-            _ => Err(StoreError::new(Trouble::Protocol, "no readings in the reply")),
+            Outcome::TickReadings(told) => Ok(told),
+            _ => Err(StoreError::new(StoreErrorKind::Protocol, "no readings in the reply")),
         }
     })
 }
@@ -33,7 +35,7 @@ pub(super) fn tell(
 pub(super) fn keep(
     client: &Client,
     keys: &Keys,
-    keeping: &Keeping<'_>,
+    keeping: &StateUpdate<'_>,
     now: Option<Timestamp>,
 ) -> Reply<'static, bool, StoreError> {
     if let Err(error) = keeping.check() {
@@ -46,7 +48,7 @@ pub(super) fn keep(
     Reply::later(async {
         match answer?.await? {
             Outcome::Changed(kept) => Ok(kept),
-            _ => Err(StoreError::new(Trouble::Protocol, "not whether it was kept")),
+            _ => Err(StoreError::new(StoreErrorKind::Protocol, "not whether it was kept")),
         }
     })
 }
@@ -56,8 +58,8 @@ pub(super) fn read_told(
     now: Timestamp,
     tick: i64,
     mut next: impl FnMut() -> Result<Result<i64, String>, StoreError>,
-) -> Result<Told, StoreError> {
-    let nonsense = || StoreError::new(Trouble::Protocol, "readings that make no sense");
+) -> Result<TickReadings, StoreError> {
+    let nonsense = || StoreError::new(StoreErrorKind::Protocol, "readings that make no sense");
     let tick = u64::try_from(tick).map_err(|_| nonsense())?;
     let (Ok(kept), Ok(count)) = (next()?, next()?) else { return Err(nonsense()) };
     let kept = match u64::try_from(kept) {
@@ -69,7 +71,7 @@ pub(super) fn read_told(
         Err(_) => None,
     };
     let Ok(count) = usize::try_from(count) else {
-        return Ok(Told { now, tick, kept, readings: None });
+        return Ok(TickReadings { now, tick, kept, readings: None });
     };
     let mut readings = Vec::new();
     for _ in 0..count {
@@ -80,5 +82,5 @@ pub(super) fn read_told(
         readings.extend(told.map(|(node, reading)| (node, reading.to_owned())));
     }
     readings.sort_unstable();
-    Ok(Told { now, tick, kept, readings: Some(readings) })
+    Ok(TickReadings { now, tick, kept, readings: Some(readings) })
 }

@@ -10,7 +10,7 @@ use super::link::Link;
 use super::node::Shared;
 use super::place::Place;
 use super::slots::{self, Range};
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// A node that takes longer hangs: the next one is asked.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
@@ -36,7 +36,8 @@ impl Scout {
     ) -> (Self, Result<Seen, StoreError>) {
         let last = self.link.as_ref().map(|(place, _)| place.clone());
         let mut asked: Vec<Place> = Vec::new();
-        let mut error = StoreError::new(Trouble::Unreachable, "no node of the cluster is known");
+        let mut error =
+            StoreError::new(StoreErrorKind::Unreachable, "no node of the cluster is known");
         for place in last.into_iter().chain(known).chain(self.seeds.clone()) {
             if asked.contains(&place) {
                 continue;
@@ -46,7 +47,7 @@ impl Scout {
                 Ok(Err(why)) => error = why,
                 Err(_) => {
                     let why = format!("{place}: no answer within {ANSWER_TIMEOUT:?}");
-                    error = StoreError::new(Trouble::Unreachable, why);
+                    error = StoreError::new(StoreErrorKind::Unreachable, why);
                 }
             }
             self.link = None;

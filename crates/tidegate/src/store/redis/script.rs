@@ -6,7 +6,7 @@ use redis::{Cmd, Script, Value};
 use tidegate_core::Timestamp;
 
 use super::question::{Numbers, Outcome, Question};
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// All files, in the order they need each other; see `lua/prelude.lua` for the function around most of them.
 pub(super) const SOURCE: &str = concat!(
@@ -90,12 +90,17 @@ pub(super) fn read<'a>(
     reply: Value,
 ) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
     let Value::Array(values) = reply else {
-        return Err(StoreError::new(Trouble::Protocol, "the script's reply is no list"));
+        return Err(StoreError::new(StoreErrorKind::Protocol, "the script's reply is no list"));
     };
     let mut numbers = values.into_iter();
     let now = match Numbers::next(&mut numbers) {
         Some(Ok(us)) => Timestamp::from_micros(us.max(0).cast_unsigned()),
-        _ => return Err(StoreError::new(Trouble::Protocol, "the script's reply has no time")),
+        _ => {
+            return Err(StoreError::new(
+                StoreErrorKind::Protocol,
+                "the script's reply has no time",
+            ));
+        }
     };
     questions.map(|question| question.read(&mut numbers, now)).collect()
 }

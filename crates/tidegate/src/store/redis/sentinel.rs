@@ -12,7 +12,7 @@ use super::link::Link;
 use super::node::{Shared, Whereabouts};
 use super::place::Place;
 use super::url::Sentinels;
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// How often a sentinel is asked though it says nothing: what it says may be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -140,7 +140,7 @@ impl State {
             let errors = self.heard.iter().map(|heard| heard.as_ref()?.as_ref().err());
             let errors = errors.collect::<Option<Vec<_>>>()?;
             // One that answers knows more than those that do not.
-            let telling = errors.iter().find(|error| error.trouble() != Trouble::Unreachable);
+            let telling = errors.iter().find(|error| error.kind() != StoreErrorKind::Unreachable);
             return telling.or(errors.last()).map(|error| Err((*error).clone()));
         };
         if best.epoch < self.epoch && reports().count() < self.heard.len() {
@@ -177,7 +177,7 @@ fn read(reply: Value) -> Result<Report, StoreError> {
         (Some(host), Some(port), Some(epoch)) if !host.is_empty() => {
             Ok(Report { epoch, place: Place::Tcp { host: host.to_owned(), port } })
         }
-        _ => Err(StoreError::new(Trouble::Protocol, "the sentinel's answer makes no sense")),
+        _ => Err(StoreError::new(StoreErrorKind::Protocol, "the sentinel's answer makes no sense")),
     }
 }
 
@@ -190,5 +190,5 @@ fn text(value: &Value) -> Option<&str> {
 }
 
 fn silent(place: &Place) -> StoreError {
-    StoreError::new(Trouble::Unreachable, format!("sentinel {place}: no answer"))
+    StoreError::new(StoreErrorKind::Unreachable, format!("sentinel {place}: no answer"))
 }

@@ -11,7 +11,7 @@ use super::link::{self, Link};
 use super::node::Node;
 use super::script;
 use super::ticket::{Answer, Ticket};
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// A connection that was made so long ago may lead to a server that has since become a replica; a younger one was told
 /// just now.
@@ -43,7 +43,7 @@ impl Node {
             Ok(Value::ServerError(error)) => return self.refused(call.tickets, &error, since),
             Ok(value) => value,
             Err(error) if call.never_left(link) => {
-                let why = StoreError::new(Trouble::Unreachable, error.to_string());
+                let why = StoreError::new(StoreErrorKind::Unreachable, error.to_string());
                 self.again(call.tickets, &why);
                 return Then::Cut;
             }
@@ -102,19 +102,19 @@ impl Node {
             }
             return Then::Stay;
         }
-        match why.trouble() {
-            Trouble::NoScript => {
+        match why.kind() {
+            StoreErrorKind::NoScript => {
                 self.shared.counters.noscript.add(1);
                 self.again(tickets, &why);
             }
             // Whoever answers to the name may be another server by now.
-            Trouble::ReadOnly if since.elapsed() >= PRIMARY_STANDS => {
+            StoreErrorKind::ReadOnly if since.elapsed() >= PRIMARY_STANDS => {
                 self.again(tickets, &why);
                 self.shared.trouble();
                 return Then::Leave;
             }
             trouble => {
-                if matches!(trouble, Trouble::ClusterDown | Trouble::ReadOnly) {
+                if matches!(trouble, StoreErrorKind::ClusterDown | StoreErrorKind::ReadOnly) {
                     self.shared.trouble();
                 }
                 Ticket::fail_all(tickets, &why);

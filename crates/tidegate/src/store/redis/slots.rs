@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::node::{Handle, Node, Shared};
 use super::place::Place;
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// As Redis Cluster has it.
 const SLOTS: usize = 16_384;
@@ -213,5 +213,5 @@ fn array(value: Value) -> Result<Vec<Value>, StoreError> {
 }
 
 fn nonsense(what: &'static str) -> StoreError {
-    StoreError::new(Trouble::Protocol, format!("the cluster's map makes no sense: {what}"))
+    StoreError::new(StoreErrorKind::Protocol, format!("the cluster's map makes no sense: {what}"))
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::guard::Guard;
 use super::question::{Outcome, Question};
 use crate::store::breaker::Passed;
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 pub(super) type Answer = Result<Outcome, StoreError>;
 
@@ -61,7 +61,7 @@ impl Ticket {
         let _ = asker.send(answer);
     }
 
-    pub(super) fn fail(&mut self, trouble: Trouble, detail: &'static str) {
+    pub(super) fn fail(&mut self, trouble: StoreErrorKind, detail: &'static str) {
         self.answer(Err(StoreError::new(trouble, detail)));
     }
 
@@ -85,5 +85,5 @@ pub(super) async fn told(answer: Answers) -> Answer {
 
 /// Nobody is left to answer.
 pub(super) fn gone() -> StoreError {
-    StoreError::new(Trouble::Disconnected, "the client has ended")
+    StoreError::new(StoreErrorKind::Disconnected, "the client has ended")
 }

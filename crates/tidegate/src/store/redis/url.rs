@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::place::{Access, Login, Place, Tls};
-use crate::store::{StoreError, Trouble};
+use crate::store::{StoreError, StoreErrorKind};
 
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
@@ -199,7 +199,7 @@ const PARAMETERS: &str = "parameters: expected name=value with ca, cert, key for
     pass for redis+unix; sentinel_user, sentinel_password for redis+sentinel";
 
 fn bad(why: &str) -> StoreError {
-    StoreError::new(Trouble::BadAsk, format!("store URL, {why}"))
+    StoreError::new(StoreErrorKind::BadRequest, format!("store URL, {why}"))
 }
 
 #[cfg(test)]

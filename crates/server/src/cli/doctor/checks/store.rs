@@ -1,6 +1,6 @@
 //! The store as a whole: whether it can be reached, and whether the real script runs.
 
-use tidegate::{StoreError, Trouble};
+use tidegate::{StoreError, StoreErrorKind};
 
 use super::Finding;
 use crate::cli::doctor::connect::Refusal;
@@ -46,18 +46,19 @@ pub(in super::super) fn not_opened(why: &str) -> Finding {
 
 /// The real script failed, for this algorithm.
 pub(in super::super) fn script_failed(what: &str, error: &StoreError) -> Finding {
-    let remedy = match error.trouble() {
-        Trouble::Denied => "see permissions",
-        Trouble::OutOfMemory => "see maxmemory",
-        Trouble::ReadOnly | Trouble::Misconfigured | Trouble::MasterDown => {
+    let remedy = match error.kind() {
+        StoreErrorKind::Denied => "see permissions",
+        StoreErrorKind::OutOfMemory => "see maxmemory",
+        StoreErrorKind::ReadOnly | StoreErrorKind::Misconfigured | StoreErrorKind::MasterDown => {
             "see replication and disk"
         }
-        Trouble::ClusterDown | Trouble::Moving => "see cluster",
-        Trouble::MaxClients => "see maxclients",
-        Trouble::Unreachable | Trouble::Timeout | Trouble::NotSent | Trouble::Disconnected => {
-            "see reach and round-trip"
-        }
-        Trouble::Busy => "redis-cli SCRIPT KILL    # somebody's script runs for too long",
+        StoreErrorKind::ClusterDown | StoreErrorKind::Moving => "see cluster",
+        StoreErrorKind::MaxClients => "see maxclients",
+        StoreErrorKind::Unreachable
+        | StoreErrorKind::Timeout
+        | StoreErrorKind::NotSent
+        | StoreErrorKind::Disconnected => "see reach and round-trip",
+        StoreErrorKind::Busy => "redis-cli SCRIPT KILL    # somebody's script runs for too long",
         _ => "see the other findings: permissions, cluster, replication, disk",
     };
     Finding::fault("script", format!("{what}: {}", printable(&error.to_string())))

@@ -114,7 +114,7 @@ impl<'a> Asker<'a> {
             binding: counted.policy,
             limit: None,
             source: Source::Store,
-            trouble: None,
+            store_error: None,
             shadow_denied: status.shadow_denied,
         };
         self.count(&counted.check(cost(counted)), &Ok(answer));
@@ -225,7 +225,7 @@ impl<'a> Asker<'a> {
     ) -> Result<Together<'a>, CheckError> {
         if op == Op::Refund {
             let why = "nobody else can give back";
-            return Err(CheckError::Store(StoreError::new(tidegate::Trouble::Timeout, why)));
+            return Err(CheckError::Store(StoreError::new(tidegate::StoreErrorKind::Timeout, why)));
         }
         let checks: SmallVec<[_; 4]> =
             asked.iter().map(|(_, counted)| (counted.check(cost(counted)), None)).collect();
@@ -270,13 +270,13 @@ impl Trouble {
     fn of(error: &CheckError) -> Self {
         match error {
             CheckError::UnknownPolicy(_) => Self::Unknown(error.to_string()),
-            CheckError::Store(error) if error.trouble() == tidegate::Trouble::BadAsk => {
+            CheckError::Store(error) if error.kind() == tidegate::StoreErrorKind::BadRequest => {
                 Self::Bad(error.to_string())
             }
             // Only the kind: where the store is, is nothing to callers.
             CheckError::Store(error) => Self::Unavailable(format!(
                 "the store did not answer ({}), and nothing can stand in for it",
-                error.trouble().as_str()
+                error.kind().as_str()
             )),
             other => Self::Bad(other.to_string()),
         }

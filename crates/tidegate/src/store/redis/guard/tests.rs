@@ -24,7 +24,7 @@ fn passed(guard: &Arc<Guard>) -> Result<Ticket, StoreError> {
     Ok(ticket)
 }
 
-fn fail(guard: &Arc<Guard>, trouble: Trouble, times: usize) {
+fn fail(guard: &Arc<Guard>, trouble: StoreErrorKind, times: usize) {
     for _ in 0..times {
         passed(guard).unwrap().fail(trouble, "as told");
     }
@@ -33,7 +33,7 @@ fn fail(guard: &Arc<Guard>, trouble: Trouble, times: usize) {
 fn good() -> Outcome {
     let verdict = Verdict { binding: 0, decision: Decision::admitted(1, 0, 0) };
     let (source, permits, grant) = (Source::Store, Vec::new(), None);
-    Outcome::Settled(Settled { verdict, source, permits, grant })
+    Outcome::StoreReply(StoreReply { verdict, source, permits, grant })
 }
 
 /// Waits for a probe, while nobody else gets through.
@@ -45,7 +45,7 @@ async fn probe(guard: &Arc<Guard>) -> Ticket {
         if let Some(probe) = probes.pop() {
             return probe;
         }
-        assert_eq!(passed(guard).unwrap_err().trouble(), Trouble::BreakerOpen);
+        assert_eq!(passed(guard).unwrap_err().kind(), StoreErrorKind::BreakerOpen);
         assert!(start.elapsed() <= 60 * MS, "no probe");
         sleep(MS).await;
     }
@@ -54,12 +54,12 @@ async fn probe(guard: &Arc<Guard>) -> Ticket {
 #[tokio::test(start_paused = true)]
 async fn opens_for_what_the_node_says_of_itself_and_for_nothing_else() {
     let of_others = [
-        Trouble::ClusterDown,
-        Trouble::Moving,
-        Trouble::WrongType,
-        Trouble::BadAsk,
-        Trouble::Overloaded,
-        Trouble::Unreplicated,
+        StoreErrorKind::ClusterDown,
+        StoreErrorKind::Moving,
+        StoreErrorKind::WrongType,
+        StoreErrorKind::BadRequest,
+        StoreErrorKind::Overloaded,
+        StoreErrorKind::Unreplicated,
     ];
     for trouble in of_others {
         let guard = guard();
@@ -67,23 +67,23 @@ async fn opens_for_what_the_node_says_of_itself_and_for_nothing_else() {
         assert_eq!(guard.switch.state(), BreakerState::Closed, "{trouble:?}");
     }
     let of_the_node = [
-        Trouble::Timeout,
-        Trouble::NotSent,
-        Trouble::Unreachable,
-        Trouble::Disconnected,
-        Trouble::Loading,
-        Trouble::OutOfMemory,
-        Trouble::ReadOnly,
+        StoreErrorKind::Timeout,
+        StoreErrorKind::NotSent,
+        StoreErrorKind::Unreachable,
+        StoreErrorKind::Disconnected,
+        StoreErrorKind::Loading,
+        StoreErrorKind::OutOfMemory,
+        StoreErrorKind::ReadOnly,
     ];
     for trouble in of_the_node {
         let guard = guard();
         fail(&guard, trouble, 4);
-        fail(&guard, Trouble::ClusterDown, 1);
+        fail(&guard, StoreErrorKind::ClusterDown, 1);
         assert_eq!(guard.switch.state(), BreakerState::Closed, "{trouble:?}");
         fail(&guard, trouble, 1);
         assert_eq!(guard.switch.state(), BreakerState::Open, "{trouble:?}");
         let error = passed(&guard).unwrap_err();
-        assert_eq!((error.trouble(), error.ran()), (Trouble::BreakerOpen, crate::Ran::No));
+        assert_eq!((error.kind(), error.ran()), (StoreErrorKind::BreakerOpen, crate::Ran::No));
     }
 }
 
@@ -94,7 +94,7 @@ async fn who_would_not_wait_for_what_is_fast_says_nothing() {
         let mut impatient = passed(&guard).unwrap();
         impatient.due = Instant::now() + 2 * MS;
         advance(2 * MS).await;
-        impatient.fail(Trouble::Timeout, "as told");
+        impatient.fail(StoreErrorKind::Timeout, "as told");
     }
     assert_eq!(guard.switch.state(), BreakerState::Closed);
 }
@@ -106,7 +106,7 @@ async fn what_was_sent_elsewhere_is_counted_there() {
         let mut ticket = passed(&from).unwrap();
         advance(5 * MS).await;
         ticket.watch = Some((to.clone(), to.pass().unwrap()));
-        ticket.fail(Trouble::Timeout, "as told");
+        ticket.fail(StoreErrorKind::Timeout, "as told");
     }
     assert_eq!(from.switch.state(), BreakerState::Closed);
     assert_eq!(to.switch.state(), BreakerState::Open);
@@ -115,9 +115,9 @@ async fn what_was_sent_elsewhere_is_counted_there() {
 #[tokio::test(start_paused = true)]
 async fn probes_in_the_slot_of_what_failed_until_three_are_good() {
     let guard = guard();
-    fail(&guard, Trouble::Timeout, 5);
+    fail(&guard, StoreErrorKind::Timeout, 5);
     for answer in
-        [Err(StoreError::new(Trouble::OutOfMemory, "")), Ok(good()), Ok(good()), Ok(good())]
+        [Err(StoreError::new(StoreErrorKind::OutOfMemory, "")), Ok(good()), Ok(good()), Ok(good())]
     {
         assert_ne!(guard.switch.state(), BreakerState::Closed);
         let mut probe = probe(&guard).await;
@@ -135,7 +135,7 @@ async fn probes_in_the_slot_of_what_failed_until_three_are_good() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_probe_is_a_bad_one_and_its_end_is_not_waited_for() {
     let guard = guard();
-    fail(&guard, Trouble::Timeout, 5);
+    fail(&guard, StoreErrorKind::Timeout, 5);
     let mut late = Vec::new();
     for _ in 0..10 {
         late.push(probe(&guard).await);
@@ -151,7 +151,7 @@ async fn a_slow_probe_is_a_bad_one_and_its_end_is_not_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn who_left_is_probed_no_more() {
     let guard = guard();
-    fail(&guard, Trouble::Timeout, 5);
+    fail(&guard, StoreErrorKind::Timeout, 5);
     drop(probe(&guard).await);
     let queue = guard.queue.clone();
     drop(guard);
