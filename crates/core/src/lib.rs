@@ -27,6 +27,7 @@
 //! assert_eq!(decision.remaining(), 19);
 //! # Ok::<(), tidegate_core::LimitError>(())
 //! ```
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod adaptive;
@@ -42,6 +43,7 @@ mod parse;
 mod script;
 mod share;
 mod state;
+pub mod text;
 mod time;
 
 pub use algorithm::{
