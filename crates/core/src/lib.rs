@@ -36,12 +36,14 @@ mod combine;
 mod decision;
 mod effective;
 mod error;
+mod grammar;
 mod lease;
 mod limit;
-mod parse;
 mod script;
 mod share;
+mod spec;
 mod state;
+pub mod text;
 mod time;
 
 pub use algorithm::{
@@ -52,7 +54,9 @@ pub use combine::{Mode, Verdict, decide_each, decide_many};
 pub use decision::{Decision, Reservation};
 pub use error::LimitError;
 pub use lease::{Grant, LeaseError, Lessee, Message, Return, Step, Terms, Wanted, grant};
-pub use limit::Limit;
-pub use parse::parse_duration;
+pub use limit::{Limit, LimitOrShaper};
+pub use spec::{
+    Algorithm, Amount, Field, FieldError, LimitSpec, Period, Written, Zones, parse_duration,
+};
 pub use state::{Arrival, Change, Log, Permit, Permits, Run, Slots, State, Window};
 pub use time::{EXACT_MAX, Timestamp};
