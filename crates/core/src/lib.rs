@@ -37,6 +37,7 @@ mod decision;
 mod effective;
 mod error;
 mod grammar;
+mod histogram;
 mod lease;
 mod limit;
 mod script;
@@ -53,6 +54,7 @@ pub use calendar::{Every, Transition, Zone};
 pub use combine::{Mode, Verdict, decide_each, decide_many};
 pub use decision::{Decision, Reservation};
 pub use error::LimitError;
+pub use histogram::{AtomicBuckets, BucketCounts, Cell, Histogram, bucket_index};
 pub use lease::{Grant, LeaseError, Lessee, Message, Return, Step, Terms, Wanted, grant};
 pub use limit::{Limit, LimitOrShaper};
 pub use spec::{
