@@ -46,6 +46,7 @@ mod spec;
 mod state;
 pub mod text;
 mod time;
+mod wildcard;
 
 pub use algorithm::{
     Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow, WholeArrival,
@@ -62,3 +63,4 @@ pub use spec::{
 };
 pub use state::{Arrival, Change, Log, Permit, Permits, Run, Slots, State, Window};
 pub use time::{EXACT_MAX, Timestamp};
+pub use wildcard::Wildcard;
