@@ -46,7 +46,7 @@ fn store(server: &Server) -> RedisStore {
 async fn check(store: &impl Store, scope: &Scope, limit: &Limit, key: &str) -> StoreReply {
     let limits = [KeyedLimit { scope, key: key.as_bytes(), limit }];
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-    store.answer(&ask, SystemClock.now()).await.expect("an answer")
+    store.decide(&ask, SystemClock.now()).await.expect("an answer")
 }
 
 fn key(number: usize) -> String {

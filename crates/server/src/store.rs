@@ -96,7 +96,7 @@ pub(crate) async fn reach(store: &dyn Store) -> Result<(), StoreError> {
     let scope = Scope::named("tidegate", "reach");
     let limits = [KeyedLimit { scope: &scope, key: b"reach", limit: &limit }];
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
-    store.answer(&ask, Timestamp::from_micros(0)).await.map(drop)
+    store.decide(&ask, Timestamp::from_micros(0)).await.map(drop)
 }
 
 /// Whether the URL is one of Redis.

@@ -78,10 +78,10 @@ pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 #[cfg(feature = "redis")]
 pub use store::redis::{CallTimes, NodeBreaker, RedisOptions, RedisStats, RedisStore};
 pub use store::{
-    Changed, Charge, KeptState, KeyedLimit, LimitCharge, MultiCharge, Op, OverrideChange,
-    OverrideTable, Ran, ReadingReport, Replicas, ReserveReply, ReserveRequest, Scope, Source,
-    StateUpdate, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, StoredOverride,
-    TickReadings, Unconfirmed,
+    Changed, Charge, Coordination, KeptState, KeyedLimit, LimitCharge, MultiCharge, Op,
+    OverrideChange, OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, Replicas,
+    ReserveReply, ReserveRequest, Scope, Source, StateUpdate, Store, StoreError, StoreErrorKind,
+    StoreExtensions, StoreReply, StoreRequest, StoredOverride, TickReadings, Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::reply::UnderWay;
 
-/// An ask that has no answer. A refusal is none of these.
+/// A request that has no answer. A refusal is none of these.
 ///
 /// ```
 /// use tidegate::{Ran, StoreError, StoreErrorKind};
@@ -20,7 +20,7 @@ pub struct StoreError {
     detail: Cow<'static, str>,
 }
 
-/// Whether an ask that failed was carried out.
+/// Whether a request that failed was carried out.
 ///
 /// ```
 /// use tidegate::{Ran, StoreErrorKind};
@@ -60,7 +60,7 @@ macro_rules! store_error_kinds {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Whether the ask was carried out.
+            /// Whether the request was carried out.
             pub const fn ran(self) -> Ran {
                 match self { $(Self::$name => Ran::$ran,)* }
             }
@@ -71,11 +71,11 @@ macro_rules! store_error_kinds {
 store_error_kinds! {
     /// No connection, and none could be made.
     Unreachable = "unreachable", No;
-    /// Too many asks wait already.
+    /// Too many requests wait already.
     Overloaded = "overloaded", No;
     /// The breaker is open: the store was not asked.
     BreakerOpen = "breaker-open", No;
-    /// The deadline passed before the ask could be sent.
+    /// The deadline passed before the request could be sent.
     NotSent = "not-sent", No;
     /// The deadline passed without an answer.
     Timeout = "timeout", Unknown;
@@ -109,7 +109,7 @@ store_error_kinds! {
     MaxClients = "maxclients", No;
     /// The key holds something that tidegate did not write.
     WrongType = "wrongtype", No;
-    /// The ask itself makes no sense to this store.
+    /// The request itself makes no sense to this store.
     BadRequest = "bad-ask", No;
     /// What was asked for in one step is kept on several nodes. See [`Policy::tagged`](crate::Policy::tagged).
     Apart = "apart", No;
@@ -122,9 +122,9 @@ store_error_kinds! {
 }
 
 impl StoreErrorKind {
-    /// Whether it is the asker's own: no failure of the store, and nothing that another could stand in for.
-    pub(crate) const fn is_of_the_ask(self) -> bool {
-        matches!(self, Self::BadRequest | Self::Apart)
+    /// Whether the caller asked for what this store cannot do: no failure of the store, and no fallback would help.
+    pub(crate) const fn is_bad_request(self) -> bool {
+        matches!(self, Self::BadRequest | Self::Apart | Self::Unsupported)
     }
 }
 
@@ -173,7 +173,7 @@ impl StoreError {
         self.kind
     }
 
-    /// Whether the ask was carried out.
+    /// Whether the request was carried out.
     pub const fn ran(&self) -> Ran {
         self.kind.ran()
     }

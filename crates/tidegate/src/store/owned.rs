@@ -1,4 +1,4 @@
-//! An ask that waits before it is asked, or may be asked again: it borrows nothing.
+//! A request that waits before it is asked, or may be asked again: it borrows nothing.
 
 use tidegate_core::{Limit, Mode};
 
@@ -15,10 +15,10 @@ pub(super) struct OwnedRequest {
 }
 
 impl OwnedRequest {
-    pub(super) fn of(ask: &StoreRequest<'_>) -> Self {
+    pub(super) fn from_request(request: &StoreRequest<'_>) -> Self {
         let owned = |it: &KeyedLimit<'_>| (it.scope.clone(), it.key.into(), it.limit.clone());
-        let limits = ask.limits.iter().map(owned).collect();
-        Self { mode: ask.mode, limits, cost: ask.cost, op: ask.op }
+        let limits = request.limits.iter().map(owned).collect();
+        Self { mode: request.mode, limits, cost: request.cost, op: request.op }
     }
 
     pub(super) fn with<R>(&self, then: impl FnOnce(&StoreRequest<'_>) -> R) -> R {
@@ -38,11 +38,11 @@ pub(super) struct OwnedMultiCharge {
 
 #[cfg(feature = "redis")]
 impl OwnedMultiCharge {
-    pub(super) fn of(takes: &MultiCharge<'_>) -> Self {
+    pub(super) fn from_charges(charges: &MultiCharge<'_>) -> Self {
         let owned = |LimitCharge { keyed, cost }: &LimitCharge<'_>| {
             (keyed.scope.clone(), keyed.key.into(), keyed.limit.clone(), *cost)
         };
-        Self { limits: takes.limits.iter().map(owned).collect(), charge: takes.charge }
+        Self { limits: charges.limits.iter().map(owned).collect(), charge: charges.charge }
     }
 
     pub(super) fn with<R>(&self, then: impl FnOnce(&MultiCharge<'_>) -> R) -> R {

@@ -54,9 +54,9 @@ pub use self::times::CallTimes;
 use super::breaker::BreakerOptions;
 use super::owned::{OwnedMultiCharge, OwnedRequest};
 use super::{
-    Changed, KeyedLimit, MultiCharge, OverrideChange, OverrideTable, ReadingReport, Replicas,
-    ReserveReply, ReserveRequest, StateUpdate, Store, StoreError, StoreErrorKind, StoreReply,
-    StoreRequest, TickReadings,
+    Changed, Coordination, KeyedLimit, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
+    ReadingReport, RemoteStore, Replicas, ReserveReply, ReserveRequest, StateUpdate, Store,
+    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -263,7 +263,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn answer(
+    fn decide(
         &self,
         ask: &StoreRequest<'_>,
         now: Timestamp,
@@ -279,14 +279,14 @@ impl Store for RedisStore {
         }
         let replays = self.replays;
         let again = has_edges(ask.limits).then(|| {
-            let (ask, keys) = (OwnedRequest::of(ask), self.keys.clone());
+            let (ask, keys) = (OwnedRequest::from_request(ask), self.keys.clone());
             move |now| ask.with(|ask| Question::of_ask(ask, &keys, now, replays.then_some(now)))
         });
         let question = Question::of_ask(ask, &self.keys, now, replays.then_some(now));
         self.put(question, again, settled)
     }
 
-    fn take_each(
+    fn decide_each(
         &self,
         takes: &MultiCharge<'_>,
         now: Timestamp,
@@ -302,7 +302,7 @@ impl Store for RedisStore {
             return Reply::ready(Err(StoreError::new(StoreErrorKind::Apart, why)));
         }
         let again = has_edges(&limits).then(|| {
-            let (takes, keys) = (OwnedMultiCharge::of(takes), self.keys.clone());
+            let (takes, keys) = (OwnedMultiCharge::from_charges(takes), self.keys.clone());
             move |now| {
                 takes.with(|takes| {
                     let limits: Vec<_> = takes.limits.iter().map(|take| take.keyed).collect();
@@ -313,7 +313,7 @@ impl Store for RedisStore {
         self.put(question, again, each)
     }
 
-    fn shape(
+    fn reserve(
         &self,
         turn: &ReserveRequest<'_>,
         now: Timestamp,
@@ -330,6 +330,12 @@ impl Store for RedisStore {
         }
     }
 
+    fn extensions(&self) -> StoreExtensions<'_> {
+        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: Some(self) }
+    }
+}
+
+impl RemoteStore for RedisStore {
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         let (client, keys) = (self.client.replicated(replicas), self.keys.clone());
         // The same node: announced once.
@@ -343,7 +349,9 @@ impl Store for RedisStore {
         let nodes = self.nodes.clone();
         Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
     }
+}
 
+impl OverrideStore for RedisStore {
     fn overrides(
         &self,
         known: u64,
@@ -359,8 +367,10 @@ impl Store for RedisStore {
     ) -> Reply<'static, Changed, StoreError> {
         overrides::change(&self.client, &self.keys, change, self.replays.then_some(now))
     }
+}
 
-    fn tell_readings(
+impl Coordination for RedisStore {
+    fn report_reading(
         &self,
         telling: &ReadingReport<'_>,
         now: Timestamp,
@@ -381,7 +391,7 @@ impl Store for RedisStore {
     }
 }
 
-/// Whether two limits of one ask are counted under different tags.
+/// Whether two limits of one request are counted under different tags.
 fn are_apart(a: &KeyedLimit<'_>, b: &KeyedLimit<'_>) -> bool {
     let (one, other) = (a.scope, b.scope);
     if one.tag() != other.tag() || one.is_together() != other.is_together() {

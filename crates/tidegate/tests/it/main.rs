@@ -17,6 +17,7 @@ mod examples;
 mod leases;
 mod limiter;
 mod memory;
+mod multi_charge;
 mod processes;
 mod processes_work;
 #[cfg(all(feature = "adaptive", feature = "redis"))]
@@ -63,7 +64,6 @@ mod shadow;
 mod snapshot;
 mod store_errors;
 mod successor;
-mod takes;
 mod together;
 mod vectors;
 #[cfg(feature = "tokio")]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tidegate::adaptive::Adaptive;
 use tidegate::{
-    MemoryStore, ReadingReport, RedisOptions, RedisStore, StateUpdate, Store, SystemClock,
+    Coordination, MemoryStore, ReadingReport, RedisOptions, RedisStore, StateUpdate, SystemClock,
     Timestamp,
 };
 use tokio::time::Instant;
@@ -63,8 +63,8 @@ fn redis_keeps_readings_as_memory_does() {
                     let now = Timestamp::from_micros(now_us.cast_unsigned());
                     let (tick, reading) = (Duration::from_secs(1), &*format!("v{number}:1"));
                     let telling = ReadingReport { scope: &scope, tick, node, reading };
-                    let told = memory.tell_readings(&telling, now).now().unwrap();
-                    let redis_told = runtime.block_on(redis.tell_readings(&telling, now)).unwrap();
+                    let told = memory.report_reading(&telling, now).now().unwrap();
+                    let redis_told = runtime.block_on(redis.report_reading(&telling, now)).unwrap();
                     prop_assert_eq!(&redis_told, &told, "step {}", number);
                     last = Some(told);
                 }

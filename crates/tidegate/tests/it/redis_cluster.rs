@@ -139,7 +139,7 @@ async fn a_check_whose_keys_are_on_both_sides_of_a_move_does_not_run() {
     let limits = scopes.each_ref().map(|scope| KeyedLimit { scope, key: b"k", limit: &limit });
     let both = || {
         let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-        store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
+        store.decide(&ask, Timestamp::from_micros(1_700_000_000_000_000))
     };
     assert_eq!(both().await.unwrap().verdict.decision.remaining(), 8);
     let slot = slot_of(&cluster, "k");

@@ -109,10 +109,10 @@ impl Pair {
         Self { runtime, redis, memory: MemoryStore::default(), cases: 0, decisions: 0, released: 0 }
     }
 
-    fn answer(&mut self, ask: &StoreRequest<'_>, now: Timestamp) -> (StoreReply, StoreReply) {
-        let redis = self.runtime.block_on(async { self.redis.answer(ask, now).await });
+    fn decide(&mut self, ask: &StoreRequest<'_>, now: Timestamp) -> (StoreReply, StoreReply) {
+        let redis = self.runtime.block_on(async { self.redis.decide(ask, now).await });
         self.decisions += 1;
-        (self.memory.answer(ask, now).now().unwrap(), redis.unwrap())
+        (self.memory.decide(ask, now).now().unwrap(), redis.unwrap())
     }
 
     /// A case of its own: nothing that another left is swept away when the clock jumps.
@@ -157,7 +157,7 @@ impl Pair {
                 }
                 _ => StoreRequest { mode, limits: &keyed, cost: step.cost, op },
             };
-            let (memory, redis) = self.answer(&ask, now);
+            let (memory, redis) = self.decide(&ask, now);
             assert_eq!(redis, memory, "step {number} of {limits:?} {mode:?}\n{steps:#?}");
             if let (Some(leased), Some(grant)) = (&mut leased, memory.grant) {
                 let age = Duration::from_micros(step.cost.min(400_000));
@@ -205,7 +205,7 @@ impl Pair {
                 let mut under_way = Vec::new();
                 for (op, cost, limits) in &asked {
                     let ask = StoreRequest { mode, limits, cost: *cost, op: *op };
-                    under_way.push(self.redis.answer(&ask, now));
+                    under_way.push(self.redis.decide(&ask, now));
                 }
                 for reply in under_way {
                     redis.push(reply.await.unwrap());
@@ -213,7 +213,7 @@ impl Pair {
             });
             for ((op, cost, limits), redis) in asked.iter().zip(redis) {
                 let ask = StoreRequest { mode, limits, cost: *cost, op: *op };
-                let memory = self.memory.answer(&ask, now).now().unwrap();
+                let memory = self.memory.decide(&ask, now).now().unwrap();
                 assert_eq!(redis, memory, "{op:?} {cost}\n{steps:#?}");
                 self.decisions += 1;
             }
@@ -258,10 +258,10 @@ impl Pair {
                             cost: step.cost,
                             op: *op,
                         };
-                        self.redis.answer(&ask, now)
+                        self.redis.decide(&ask, now)
                     });
                     let takes = MultiCharge { limits, charge: charge(step) };
-                    under_way.push((alone, self.redis.take_each(&takes, now)));
+                    under_way.push((alone, self.redis.decide_each(&takes, now)));
                 }
                 let mut answers = Vec::new();
                 for (alone, each) in under_way {
@@ -278,10 +278,10 @@ impl Pair {
                     let op = [Op::Refund, Op::Reset][usize::from(step.op) - 1];
                     let one = [limits[0].keyed];
                     let ask = StoreRequest { mode: Mode::All, limits: &one, cost: step.cost, op };
-                    assert_eq!(redis_alone, self.memory.answer(&ask, now).now().unwrap());
+                    assert_eq!(redis_alone, self.memory.decide(&ask, now).now().unwrap());
                 }
                 let takes = MultiCharge { limits, charge: charge(step) };
-                let memory = self.memory.take_each(&takes, now).now().unwrap();
+                let memory = self.memory.decide_each(&takes, now).now().unwrap();
                 assert_eq!(redis, memory, "{takes:?}\n{steps:#?}");
                 self.decisions += memory.len() as u64;
             }
@@ -298,8 +298,8 @@ impl Pair {
             let shaper = &versions[step.version % versions.len()];
             let cancel = last.take().filter(|_| step.op > 0);
             let turn = ReserveRequest { scope: &scope, key: b"k", shaper, cost: step.cost, cancel };
-            let redis = self.runtime.block_on(async { self.redis.shape(&turn, now).await });
-            let (redis, memory) = (redis.unwrap(), self.memory.shape(&turn, now).now().unwrap());
+            let redis = self.runtime.block_on(async { self.redis.reserve(&turn, now).await });
+            let (redis, memory) = (redis.unwrap(), self.memory.reserve(&turn, now).now().unwrap());
             self.decisions += 1;
             assert_eq!(redis, memory, "step {number} of {versions:?}\n{steps:#?}");
             last = memory.until;
@@ -414,7 +414,7 @@ fn bursts_of_centuries_are_admitted_as_in_memory() {
         ] {
             now_us += advance_us;
             let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
-            let (memory, redis) = pair.answer(&ask, Timestamp::from_micros(now_us));
+            let (memory, redis) = pair.decide(&ask, Timestamp::from_micros(now_us));
             let (memory, redis) = (memory.verdict.decision, redis.verdict.decision);
             let known = |it: tidegate::Decision| (it.allowed(), it.remaining());
             assert_eq!(known(redis), known(memory), "{text}: {op:?} {cost}");

@@ -262,7 +262,9 @@ async fn no_deadline_is_too_long_to_be_kept() {
     let options =
         RedisOptions { deadline: Duration::MAX, breaker, ..RedisOptions::new(server.url()) };
     let store = Arc::new(RedisStore::new(options).unwrap());
-    for store in [store.clone(), store.within(Duration::MAX).unwrap()] as [Arc<dyn Store>; 2] {
+    for store in [store.clone(), store.extensions().remote.unwrap().within(Duration::MAX).unwrap()]
+        as [Arc<dyn Store>; 2]
+    {
         let engine = Engine::builder().store(store).policy("p", "5/h").build().unwrap();
         assert_eq!(engine.check("p", "k").await.unwrap().source, Source::Store);
     }

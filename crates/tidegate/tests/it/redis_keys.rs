@@ -33,7 +33,7 @@ async fn use_every_way(store: &RedisStore, policy: &str, key: &[u8], limit: &Lim
     let limits = [KeyedLimit { scope: &scope, key, limit }];
     let ask = async |op, cost| {
         let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
-        store.answer(&ask, SystemClock.now()).await.unwrap()
+        store.decide(&ask, SystemClock.now()).await.unwrap()
     };
     let permit = ask(Op::Take, 1).await.permits.first().copied();
     ask(Op::Take, 3).await;
@@ -65,13 +65,13 @@ async fn every_key_has_a_time_to_live() {
         let scope = Scope::named(&format!("r{number}"), "");
         let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
         let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Reset };
-        store.answer(&ask, SystemClock.now()).await.unwrap();
+        store.decide(&ask, SystemClock.now()).await.unwrap();
     }
     let (scope, shaper): (_, LeakyBucket) =
         (Scope::named("export", ""), "2/s max-wait 5s".parse().unwrap());
     let turn =
         ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 2, cancel: None };
-    store.shape(&turn, SystemClock.now()).await.unwrap();
+    store.reserve(&turn, SystemClock.now()).await.unwrap();
     let keys = keys(&server);
     assert!(keys.len() > LIMITS.len(), "{keys:?}");
     for key in keys {
@@ -115,7 +115,7 @@ async fn what_somebody_else_wrote_is_an_error_and_stays() {
             );
             let ask = |limits, op| {
                 let ask = StoreRequest { mode: Mode::All, limits, cost: 1, op };
-                store.answer(&ask, SystemClock.now())
+                store.decide(&ask, SystemClock.now())
             };
             // In one batch with somebody whose key is in order.
             let (mine, other) = ([mine], [other]);
@@ -171,7 +171,7 @@ async fn numbers_that_somebody_else_wrote_are_of_the_wrong_type_and_stay() {
         let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
         for op in [Op::Take, Op::Peek, Op::Take] {
             let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 5, op };
-            let error = store.answer(&ask, SystemClock.now()).await.unwrap_err();
+            let error = store.decide(&ask, SystemClock.now()).await.unwrap_err();
             assert_eq!(error.kind(), tidegate::StoreErrorKind::WrongType, "{command:?}: {error}");
         }
         assert_eq!(server.cli(&["DUMP", &key]), before, "{command:?}");
@@ -191,7 +191,7 @@ async fn a_reset_that_cannot_be_whole_changes_nothing() {
         .map(|(limit, scope)| KeyedLimit { scope, key: b"k", limit })
         .collect();
     let ask = |op| {
-        store.answer(
+        store.decide(
             &StoreRequest { mode: Mode::All, limits: &keyed, cost: 1, op },
             SystemClock.now(),
         )

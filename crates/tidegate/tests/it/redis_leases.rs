@@ -32,7 +32,7 @@ fn node(url: &str) -> Arc<Leases<RedisStore>> {
 async fn allowed(node: &Leases<RedisStore>, scope: &Scope, limit: &Limit) -> bool {
     let limits = [KeyedLimit { scope, key: b"hot", limit }];
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-    node.answer(&ask, SystemClock.now()).await.unwrap().verdict.decision.allowed()
+    node.decide(&ask, SystemClock.now()).await.unwrap().verdict.decision.allowed()
 }
 
 /// How many a fleet admits, and how long it took, both counted generously: from before the first check was sent to

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Engine, RedisStore, Source, Store};
+use tidegate::{Coordination, Engine, RedisStore, Source};
 use tokio::time::{Instant, sleep};
 
 use crate::processes::{RedisCluster, RedisServer};
@@ -14,7 +14,7 @@ use crate::redis_support::{PATIENT, store};
 async fn until_known(stores: &[Arc<RedisStore>], count: u32) {
     let start = Instant::now();
     while !stores.iter().all(|store| store.nodes() == NonZeroU32::new(count)) {
-        let known: Vec<_> = stores.iter().map(Store::nodes).collect();
+        let known: Vec<_> = stores.iter().map(|store| store.nodes()).collect();
         assert!(start.elapsed() < PATIENT, "{known:?}, and not {count}");
         sleep(Duration::from_millis(10)).await;
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Breaker, BreakerOptions, Changed, Engine, MemoryStore, OverrideChange, OverrideTable,
-    RedisOptions, RedisStore, Source, Store, StoreErrorKind, Timestamp,
+    Breaker, BreakerOptions, Changed, Engine, MemoryStore, OverrideChange, OverrideStore,
+    OverrideTable, RedisOptions, RedisStore, Source, Store, StoreErrorKind, Timestamp,
 };
 
 use crate::processes::{RedisCluster, RedisServer};

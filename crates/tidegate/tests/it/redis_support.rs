@@ -45,7 +45,7 @@ pub(crate) fn ask_in(
     let limits = [KeyedLimit { scope: &scope, key: key.as_bytes(), limit }];
     let cost = u64::from(op != Op::Peek);
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
-    store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
+    store.decide(&ask, Timestamp::from_micros(1_700_000_000_000_000))
 }
 
 pub(crate) async fn take(store: &RedisStore, key: &str, limit: &Limit) -> Result<bool, StoreError> {

@@ -8,9 +8,9 @@ use tidegate::{
     Policy, Ran, RedisStore, Replicas, Scope, Source, StoreErrorKind, Unconfirmed,
 };
 
+use crate::multi_charge::{Row, keeps_every_promise};
 use crate::processes::{ClusterShape, RedisCluster, RedisServer};
 use crate::redis_support::{PATIENT, limit_of, store, until_answered};
-use crate::takes::{Row, keeps_every_promise};
 
 fn cluster() -> RedisCluster {
     RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 })

@@ -85,7 +85,7 @@ impl Limits {
                 let scope = Scope::named("vectors", "");
                 let key = name.as_bytes();
                 let turn = ReserveRequest { scope: &scope, key, shaper, cost, cancel: None };
-                let answer = store.shape(&turn, now).await.unwrap().reservation;
+                let answer = store.reserve(&turn, now).await.unwrap().reservation;
                 return json!({
                     "accepted": answer.accepted(),
                     "delay_us": answer.delay_us(),
@@ -100,7 +100,7 @@ impl Limits {
         let keyed = |(scope, limit)| KeyedLimit { scope, key: name.as_bytes(), limit };
         let limits: Vec<_> = scopes.iter().zip(limits).map(keyed).collect();
         let ask = StoreRequest { mode, limits: &limits, cost, op: Op::Take };
-        let verdict = store.answer(&ask, now).await.unwrap().verdict;
+        let verdict = store.decide(&ask, now).await.unwrap().verdict;
         match self {
             Self::Many(..) => json!({
                 "allowed": verdict.decision.allowed(),

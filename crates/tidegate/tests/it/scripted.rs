@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Changed, Clock, Decision, MemoryStore, MultiCharge, OverrideChange, OverrideTable,
-    ReadingReport, Reply, ReserveReply, ReserveRequest, StateUpdate, Store, StoreError,
-    StoreErrorKind, StoreReply, StoreRequest, TickReadings, Timestamp,
+    Changed, Clock, Coordination, Decision, MemoryStore, MultiCharge, OverrideChange,
+    OverrideStore, OverrideTable, ReadingReport, RemoteStore, Reply, ReserveReply, ReserveRequest,
+    StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
+    TickReadings, Timestamp,
 };
 
 /// How a store answers.
@@ -84,46 +85,56 @@ impl Scripted {
 }
 
 impl Store for Scripted {
-    fn answer(
+    fn decide(
         &self,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        self.reply(|memory| memory.answer(ask, now).now())
+        self.reply(|memory| memory.decide(request, now).now())
     }
 
-    fn take_each(
+    fn decide_each(
         &self,
-        takes: &MultiCharge<'_>,
+        charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
-        self.reply(|memory| memory.take_each(takes, now).now())
+        self.reply(|memory| memory.decide_each(charges, now).now())
     }
 
-    fn shape(
+    fn reserve(
         &self,
-        turn: &ReserveRequest<'_>,
+        request: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.reply(|memory| memory.shape(turn, now).now())
+        self.reply(|memory| memory.reserve(request, now).now())
     }
 
-    fn tell_readings(
+    fn extensions(&self) -> StoreExtensions<'_> {
+        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: Some(self) }
+    }
+}
+
+impl RemoteStore for Scripted {}
+
+impl Coordination for Scripted {
+    fn report_reading(
         &self,
-        telling: &ReadingReport<'_>,
+        report: &ReadingReport<'_>,
         now: Timestamp,
     ) -> Reply<'static, TickReadings, StoreError> {
-        self.reply(|memory| memory.tell_readings(telling, now).now())
+        self.reply(|memory| memory.report_reading(report, now).now())
     }
 
     fn keep_state(
         &self,
-        keeping: &StateUpdate<'_>,
+        update: &StateUpdate<'_>,
         now: Timestamp,
     ) -> Reply<'static, bool, StoreError> {
-        self.reply(|memory| memory.keep_state(keeping, now).now())
+        self.reply(|memory| memory.keep_state(update, now).now())
     }
+}
 
+impl OverrideStore for Scripted {
     fn overrides(
         &self,
         known: u64,

@@ -97,7 +97,7 @@ proptest! {
                 KeyedLimit { scope, key: &key, limit }
             }).collect();
             let ask = StoreRequest { mode, limits: &keyed, cost: step.cost, op: step.op };
-            let verdict = store.answer(&ask, now).now().unwrap().verdict;
+            let verdict = store.decide(&ask, now).now().unwrap().verdict;
             prop_assert_eq!(verdict, model.answer(step, now), "{:?}", step);
         }
     }

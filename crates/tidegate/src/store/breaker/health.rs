@@ -21,7 +21,7 @@ pub(crate) const fn says_failed(trouble: StoreErrorKind) -> bool {
         | StoreErrorKind::ClusterDown
         | StoreErrorKind::MaxClients
         | StoreErrorKind::Other => true,
-        // The ask's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for. Too many at once
+        // The request's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for. Too many at once
         // are turned away by our own queue; if the store is why they wait, those who got in will say so.
         StoreErrorKind::BadRequest
         | StoreErrorKind::Apart

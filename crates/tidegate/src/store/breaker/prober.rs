@@ -67,12 +67,12 @@ async fn probe_until_closed<G: Guarded>(mut prober: Prober<G>) {
 /// A whole check on a key of its own. It takes, because a store that cannot write (a replica, no memory, no disk)
 /// would still answer a peek.
 pub(super) fn take_one<S: Store>(store: &S) -> Reply<'static, StoreReply, StoreError> {
-    with_probe(|ask| store.answer(ask, SystemClock.now())).unwrap_or_else(|| {
+    with_probe(|request| store.decide(request, SystemClock.now())).unwrap_or_else(|| {
         Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, "no limit to probe with")))
     })
 }
 
-/// The ask to probe with, lent.
+/// The request to probe with, lent.
 pub(crate) fn with_probe<T>(lend: impl FnOnce(&StoreRequest<'_>) -> T) -> Option<T> {
     // More than any fleet will probe: a refusal would write nothing.
     let limit = Gcra::new(1_000_000, Duration::from_secs(1), 1_000_000).map(Limit::from).ok()?;

@@ -1,6 +1,6 @@
 //! Names of keys in Redis: `PREFIX:{tag}:policy:…`.
 //!
-//! The tag in braces decides the node of a cluster. It is the identifier where all limits of an ask count the same
+//! The tag in braces decides the node of a cluster. It is the identifier where all limits of a request count the same
 //! one, so that identifiers spread over the cluster; otherwise it is the policy, so that its limits are together, or the
 //! name that several policies share, so that all of theirs are.
 //!
@@ -62,7 +62,7 @@ impl Keys {
         format!("{}:{{adaptive:{:016x}{:016x}}}", self.prefix, hash.h1, hash.h2).into_bytes()
     }
 
-    /// One key per limit; those of one ask have one tag.
+    /// One key per limit; those of one request have one tag.
     pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
         let of = |keyed: &KeyedLimit<'_>| {
             let letter = keyed.limit.state_letter();

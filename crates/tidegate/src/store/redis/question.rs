@@ -1,4 +1,4 @@
-//! One ask as the script reads it, and its answer as the script writes it.
+//! One request as the script reads it, and its answer as the script writes it.
 
 use tidegate_core::{
     Arrival, Decision, EXACT_MAX, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Timestamp,
@@ -14,7 +14,7 @@ use crate::store::{
     StoreError, StoreErrorKind, StoreReply, StoreRequest, TickReadings,
 };
 
-/// An ask that waits for its turn: it borrows nothing.
+/// A request that waits for its turn: it borrows nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     /// One per limit, all in one slot.

@@ -1,11 +1,11 @@
-//! What nodes tell each other through a store in memory. Twin: `lua/adaptive.lua`.
+//! Readings that nodes share through a store in memory. Twin: `lua/adaptive.lua`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use tidegate_core::Timestamp;
 
-use crate::store::readings::{NODES_MAX, TICKS_KEPT, is_settled};
+use crate::store::coordination::{NODES_MAX, TICKS_KEPT, is_current};
 use crate::store::{
     KeptState, ReadingReport, StateUpdate, StoreError, StoreErrorKind, TickReadings,
 };
@@ -13,7 +13,7 @@ use crate::store::{
 const SCOPES_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(super) struct ReadingsInMemory(Mutex<HashMap<Box<str>, Scope>>);
+pub(super) struct MemoryReadings(Mutex<HashMap<Box<str>, Scope>>);
 
 #[derive(Debug, Default)]
 struct Scope {
@@ -31,33 +31,33 @@ struct Heard {
     before: Option<Reading>,
 }
 
-impl ReadingsInMemory {
-    pub(super) fn tell(
+impl MemoryReadings {
+    pub(super) fn report(
         &self,
-        telling: &ReadingReport<'_>,
+        report: &ReadingReport<'_>,
         now: Timestamp,
     ) -> Result<TickReadings, StoreError> {
-        telling.check()?;
+        report.check()?;
         let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if scopes.len() >= SCOPES_MAX && !scopes.contains_key(telling.scope) {
+        if scopes.len() >= SCOPES_MAX && !scopes.contains_key(report.scope) {
             return Err(StoreError::new(StoreErrorKind::Overloaded, "readings of too many scopes"));
         }
-        let scope = scopes.entry(telling.scope.into()).or_default();
-        let tick = now.as_micros() / telling.tick_us();
-        scope.note(telling.node, (tick, telling.reading.to_owned()));
+        let scope = scopes.entry(report.scope.into()).or_default();
+        let tick = now.as_micros() / report.tick_us();
+        scope.note(report.node, (tick, report.reading.to_owned()));
         let kept = scope.kept.clone();
-        let settled = kept.as_ref().is_some_and(|kept| is_settled(kept.tick, tick));
-        let readings = (!settled).then(|| scope.gather(tick));
+        let current = kept.as_ref().is_some_and(|kept| is_current(kept.tick, tick));
+        let readings = (!current).then(|| scope.gather(tick));
         Ok(TickReadings { now, tick, kept, readings })
     }
 
-    pub(super) fn keep(&self, keeping: &StateUpdate<'_>) -> Result<bool, StoreError> {
-        keeping.check()?;
+    pub(super) fn keep(&self, update: &StateUpdate<'_>) -> Result<bool, StoreError> {
+        update.check()?;
         let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(scope) = scopes.get_mut(keeping.scope) else { return Ok(false) };
-        let keeps = scope.kept.as_ref().map(|kept| kept.tick) == keeping.before;
+        let Some(scope) = scopes.get_mut(update.scope) else { return Ok(false) };
+        let keeps = scope.kept.as_ref().map(|kept| kept.tick) == update.before;
         if keeps {
-            scope.kept = Some(KeptState { tick: keeping.tick, text: keeping.text.to_owned() });
+            scope.kept = Some(KeptState { tick: update.tick, text: update.text.to_owned() });
         }
         Ok(keeps)
     }

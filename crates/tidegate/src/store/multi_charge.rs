@@ -4,7 +4,7 @@ use tidegate_core::Limit;
 
 use super::{KeyedLimit, StoreError, StoreErrorKind};
 
-/// Several limits, each with a cost of its own, decided and charged in one atomic step. An [`StoreRequest`](crate::Ask) has one
+/// Several limits, each with a cost of its own, decided and charged in one atomic step. A [`StoreRequest`](crate::StoreRequest) has one
 /// cost, and one answer; this has an answer for every limit.
 ///
 /// ```
@@ -18,8 +18,8 @@ use super::{KeyedLimit, StoreError, StoreErrorKind};
 ///         LimitCharge { keyed: KeyedLimit { scope: &scopes[0], key: b"203.0.113.9", limit: &minute }, cost: calls },
 ///         LimitCharge { keyed: KeyedLimit { scope: &scopes[1], key: b"user-42", limit: &day }, cost: exports },
 ///     ];
-///     let takes = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
-///     store.take_each(&takes, Timestamp::from_micros(1_700_000_000_000_000)).now()
+///     let charges = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
+///     store.decide_each(&charges, Timestamp::from_micros(1_700_000_000_000_000)).now()
 /// };
 /// let remaining = |calls, exports| take(calls, exports).map(|each| [each[0].remaining(), each[1].remaining()]);
 /// assert_eq!(remaining(3, 1)?, [7, 1]);
@@ -43,8 +43,8 @@ pub struct MultiCharge<'a> {
 ///
 /// let (scope, limit): (_, Limit) = (Scope::named("api", ""), "10/min".parse()?);
 /// let take = LimitCharge { keyed: KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }, cost: 4 };
-/// let takes = MultiCharge { limits: &[take], charge: Charge::IfAllAdmit };
-/// let each = MemoryStore::default().take_each(&takes, Timestamp::EPOCH).now()?;
+/// let charges = MultiCharge { limits: &[take], charge: Charge::IfAllAdmit };
+/// let each = MemoryStore::default().decide_each(&charges, Timestamp::EPOCH).now()?;
 /// assert_eq!(each[0].remaining(), 6);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -65,7 +65,7 @@ pub struct LimitCharge<'a> {
 /// let scope = Scope::named("api", "");
 /// let limits = [LimitCharge { keyed: KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }, cost: 4 }];
 /// let left = |charge| {
-///     let each = store.take_each(&MultiCharge { limits: &limits, charge }, Timestamp::EPOCH).now();
+///     let each = store.decide_each(&MultiCharge { limits: &limits, charge }, Timestamp::EPOCH).now();
 ///     each.map(|each| each[0].remaining())
 /// };
 /// assert_eq!(left(Charge::Never)?, 6); // as it would be
@@ -93,9 +93,9 @@ impl MultiCharge<'_> {
     /// let (scope, limit): (_, Limit) = (Scope::named("api", ""), "10/min".parse()?);
     /// let keys: Vec<String> = (0..=MultiCharge::MAX_LIMITS).map(|n| format!("user-{n}")).collect();
     /// let keyed = keys.iter().map(|key| KeyedLimit { scope: &scope, key: key.as_bytes(), limit: &limit });
-    /// let limits: Vec<Take> = keyed.map(|keyed| LimitCharge { keyed, cost: 1 }).collect();
+    /// let limits: Vec<LimitCharge> = keyed.map(|keyed| LimitCharge { keyed, cost: 1 }).collect();
     /// let one_too_many = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
-    /// let answer = MemoryStore::default().take_each(&one_too_many, Timestamp::EPOCH).now();
+    /// let answer = MemoryStore::default().decide_each(&one_too_many, Timestamp::EPOCH).now();
     /// assert!(answer.is_err_and(|error| error.kind() == StoreErrorKind::BadRequest));
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```

@@ -1,11 +1,13 @@
-//! What nodes tell each other through a store, once per tick: what they have read of what they protect, and what came
-//! of it.
+//! Nodes coordinate through a store, once per tick: each reports what it measured, and one keeps the resulting state.
 
+use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
 use super::{StoreError, StoreErrorKind};
+use crate::reply::Reply;
 
 /// Bounds of what is told and kept: sixteen signals, and what a controller remembers of them, fit in several times.
 const READING_BYTES_MAX: usize = 2048;
@@ -17,16 +19,59 @@ pub(crate) const NODES_MAX: usize = 10_000;
 /// Who has not been heard for so many ticks is forgotten; and what comes from further ahead was told by another clock.
 pub(crate) const TICKS_KEPT: u64 = 10;
 
-/// What a node has read in the last tick, told to all who share the store.
+/// A store through which nodes share readings, and which knows how many nodes there are.
+pub trait Coordination: Send + Sync + fmt::Debug {
+    /// Reports what this node measured in a tick, and answers what the others did: see [`ReadingReport`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Coordination, MemoryStore, ReadingReport, Timestamp};
+    /// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+    /// let readings = MemoryStore::default().report_reading(&report, Timestamp::from_micros(5_300_000)).now()?;
+    /// assert_eq!((readings.tick, readings.kept, readings.readings), (5, None, Some(vec![])));
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn report_reading(
+        &self,
+        report: &ReadingReport<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, TickReadings, StoreError>;
+
+    /// Keeps the state that follows from the readings of a tick, unless another node was first.
+    ///
+    /// ```
+    /// # use tidegate::{Coordination, MemoryStore, StateUpdate, Timestamp};
+    /// let update = StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" };
+    /// assert!(!MemoryStore::default().keep_state(&update, Timestamp::EPOCH).now()?); // no readings yet
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn keep_state(
+        &self,
+        update: &StateUpdate<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError>;
+
+    /// How many nodes share the state, this one included: the last count that the store has heard.
+    ///
+    /// ```
+    /// # use tidegate::{Coordination, MemoryStore};
+    /// assert_eq!(MemoryStore::default().nodes(), None); // no other process can see it
+    /// ```
+    fn nodes(&self) -> Option<NonZeroU32> {
+        None
+    }
+}
+
+/// What a node has measured in the last tick, shared with all nodes of the store.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{StateUpdate, MemoryStore, Store, ReadingReport, Timestamp, TickReadings};
+/// use tidegate::{StateUpdate, MemoryStore, Coordination, ReadingReport, Timestamp, TickReadings};
 ///
 /// let (store, tick) = (MemoryStore::default(), Duration::from_secs(1));
 /// let at = |second: u64| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
 /// let tell = |node, reading, second| {
-///     store.tell_readings(&ReadingReport { scope: "db", tick, node, reading }, at(second)).now()
+///     store.report_reading(&ReadingReport { scope: "db", tick, node, reading }, at(second)).now()
 /// };
 /// tell(1, "0.25", 0)?;
 /// tell(2, "0.75", 0)?;
@@ -34,9 +79,9 @@ pub(crate) const TICKS_KEPT: u64 = 10;
 /// let told: TickReadings = tell(1, "0.5", 1)?;
 /// let all = [(1, "0.25".to_owned()), (2, "0.75".to_owned())];
 /// assert_eq!((told.readings.as_deref(), told.kept), (Some(&all[..]), None));
-/// let keeping = StateUpdate { scope: "db", tick: told.tick, before: None, text: "0.5 of it" };
-/// assert!(store.keep_state(&keeping, at(1)).now()?);
-/// assert!(!store.keep_state(&keeping, at(1)).now()?); // only once
+/// let update = StateUpdate { scope: "db", tick: told.tick, before: None, text: "0.5 of it" };
+/// assert!(store.keep_state(&update, at(1)).now()?);
+/// assert!(!store.keep_state(&update, at(1)).now()?); // only once
 /// // Who comes later reads it.
 /// let told = tell(2, "0.5", 1)?;
 /// assert_eq!(told.readings, None);
@@ -59,11 +104,11 @@ pub struct ReadingReport<'a> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{MemoryStore, Store, ReadingReport, Timestamp, TickReadings};
+/// use tidegate::{MemoryStore, Coordination, ReadingReport, Timestamp, TickReadings};
 ///
-/// let telling = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
 /// let now = Timestamp::from_micros(5_300_000);
-/// let told = MemoryStore::default().tell_readings(&telling, now).now()?;
+/// let told = MemoryStore::default().report_reading(&report, now).now()?;
 /// assert_eq!(told, TickReadings { now, tick: 5, kept: None, readings: Some(vec![]) });
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
@@ -83,13 +128,13 @@ pub struct TickReadings {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{StateUpdate, KeptState, MemoryStore, Store, ReadingReport, Timestamp};
+/// use tidegate::{StateUpdate, KeptState, MemoryStore, Coordination, ReadingReport, Timestamp};
 ///
 /// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(5_300_000));
-/// let telling = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
-/// store.tell_readings(&telling, now).now()?;
+/// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// store.report_reading(&report, now).now()?;
 /// store.keep_state(&StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" }, now).now()?;
-/// let kept = store.tell_readings(&telling, now).now()?.kept;
+/// let kept = store.report_reading(&report, now).now()?.kept;
 /// assert_eq!(kept, Some(KeptState { tick: 5, text: "0.25 of it".to_owned() }));
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
@@ -105,14 +150,14 @@ pub struct KeptState {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{StateUpdate, MemoryStore, Store, ReadingReport, Timestamp};
+/// use tidegate::{StateUpdate, MemoryStore, Coordination, ReadingReport, Timestamp};
 ///
 /// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(5_300_000));
-/// let telling = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
-/// store.tell_readings(&telling, now).now()?;
+/// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// store.report_reading(&report, now).now()?;
 /// let first = StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" };
 /// let next = StateUpdate { tick: 6, before: Some(5), ..first };
-/// let kept = [first, first, next].map(|keeping| store.keep_state(&keeping, now).now());
+/// let kept = [first, first, next].map(|update| store.keep_state(&update, now).now());
 /// assert_eq!(kept, [Ok(true), Ok(false), Ok(true)]);
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
@@ -155,11 +200,7 @@ impl StateUpdate<'_> {
     }
 }
 
-pub(crate) fn unsupported() -> StoreError {
-    StoreError::new(StoreErrorKind::Unsupported, "this store keeps no readings")
-}
-
 /// Whether what was kept in one tick still counts in another: a clock that stepped back by more has lost count.
-pub(crate) const fn is_settled(kept: u64, tick: u64) -> bool {
+pub(crate) const fn is_current(kept: u64, tick: u64) -> bool {
     kept >= tick && kept <= tick.saturating_add(TICKS_KEPT)
 }

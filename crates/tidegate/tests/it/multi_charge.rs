@@ -54,7 +54,7 @@ impl Row {
     ) -> Result<Vec<Decision>, StoreError> {
         let take = |(n, cost): (usize, &u64)| LimitCharge { keyed: self.keyed(n), cost: *cost };
         let limits: Vec<_> = costs.iter().enumerate().map(take).collect();
-        store.take_each(&MultiCharge { limits: &limits, charge }, NOW).await
+        store.decide_each(&MultiCharge { limits: &limits, charge }, NOW).await
     }
 
     pub(crate) async fn take(&self, store: &dyn Store, costs: &[u64]) -> Vec<Decision> {
@@ -67,7 +67,7 @@ impl Row {
         for n in 0..self.limits.len() {
             let limits = [self.keyed(n)];
             let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
-            left.push(store.answer(&ask, NOW).await.unwrap().verdict.decision.remaining());
+            left.push(store.decide(&ask, NOW).await.unwrap().verdict.decision.remaining());
         }
         left
     }
@@ -162,7 +162,7 @@ async fn what_makes_no_sense_is_nobodys_failure(store: &dyn Store) {
         let limits: Vec<_> =
             limits.iter().map(|keyed| LimitCharge { keyed: *keyed, cost: 1 }).collect();
         let takes = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
-        let error = store.take_each(&takes, NOW).await.unwrap_err();
+        let error = store.decide_each(&takes, NOW).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::BadRequest, "{} limits", limits.len());
     }
     assert_eq!(row.left(store).await, [10, 5]);
@@ -188,14 +188,14 @@ async fn a_store_that_cannot_says_so() {
     #[derive(Debug)]
     struct Plain;
     impl Store for Plain {
-        fn answer(
+        fn decide(
             &self,
             _: &StoreRequest<'_>,
             _: Timestamp,
         ) -> tidegate::Reply<'static, tidegate::StoreReply, StoreError> {
             unreachable!("nobody asks one by one instead")
         }
-        fn shape(
+        fn reserve(
             &self,
             _: &tidegate::ReserveRequest<'_>,
             _: Timestamp,
@@ -219,7 +219,7 @@ async fn the_deny_cache_remembers_no_step_and_forgets_none() {
     let limits = [row.keyed(0)];
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
     for _ in 0..2 {
-        assert!(!store.answer(&ask, NOW).await.unwrap().verdict.decision.allowed());
+        assert!(!store.decide(&ask, NOW).await.unwrap().verdict.decision.allowed());
     }
     assert_eq!(store.remembered(), 1);
     assert_eq!(remaining(&row.take(&store, &[0, 1]).await), [0, 9]);
@@ -255,7 +255,7 @@ fn threads_that_share_one_limit_and_have_one_each_admit_exactly() {
                 for round in 0..2 * OWN {
                     limits.swap(0, 1); // in either order
                     let takes = MultiCharge { limits: &limits, charge: Charge::IfAllAdmit };
-                    let each = store.take_each(&takes, NOW).now().unwrap();
+                    let each = store.decide_each(&takes, NOW).now().unwrap();
                     admitted += u64::from(each.iter().all(Decision::allowed));
                     // Those with even numbers stop where others can go on.
                     if own.is_multiple_of(2) && round > OWN / 2 {
@@ -271,7 +271,7 @@ fn threads_that_share_one_limit_and_have_one_each_admit_exactly() {
         let spent = |n: usize| {
             let keyed = row.keyed(n);
             let ask = StoreRequest { mode: Mode::All, limits: &[keyed], cost: 0, op: Op::Peek };
-            let decision = store.answer(&ask, NOW).now().unwrap().verdict.decision;
+            let decision = store.decide(&ask, NOW).now().unwrap().verdict.decision;
             keyed.limit.ceiling() - decision.remaining()
         };
         for (own, admitted) in admitted.iter().enumerate() {
@@ -309,6 +309,6 @@ async fn leases_take_from_what_the_store_keeps_for_them() {
     assert_eq!(each.iter().map(Decision::limit).collect::<Vec<_>>(), expected);
     let plan = [row.keyed(2), row.keyed(3)];
     let ask = StoreRequest { mode: Mode::All, limits: &plan, cost: 0, op: Op::Peek };
-    let alone = store.answer(&ask, NOW).await.unwrap().verdict.decision;
+    let alone = store.decide(&ask, NOW).await.unwrap().verdict.decision;
     assert_eq!((alone.limit(), alone.remaining()), (35, 34));
 }

@@ -14,9 +14,9 @@ use super::Scope;
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "5/h".parse()?);
 /// let scope = Scope::named("login", "");
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-/// let settled = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now()?;
-/// assert_eq!(settled.verdict.decision.remaining(), 4);
+/// let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let reply = store.decide(&request, Timestamp::from_micros(1_700_000_000_000_000)).now()?;
+/// assert_eq!(reply.verdict.decision.remaining(), 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +41,9 @@ pub struct StoreRequest<'a> {
 /// let take = |policy, key| {
 ///     let scope = Scope::named(policy, "");
 ///     let limits = [KeyedLimit { scope: &scope, key, limit: &limit }];
-///     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-///     let settled = store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now();
-///     settled.map(|settled| settled.verdict.decision.allowed())
+///     let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+///     let reply = store.decide(&request, Timestamp::from_micros(1_700_000_000_000_000)).now();
+///     reply.map(|reply| reply.verdict.decision.allowed())
 /// };
 /// assert!(take("login", b"user-42")?);
 /// assert!(!take("login", b"user-42")?);
@@ -60,7 +60,7 @@ pub struct KeyedLimit<'a> {
     pub limit: &'a Limit,
 }
 
-/// What an [`StoreRequest`] wants done.
+/// What a [`StoreRequest`] wants done.
 ///
 /// ```
 /// use tidegate::{Check, Engine, Key, Op};
@@ -86,9 +86,9 @@ pub struct KeyedLimit<'a> {
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "fixed-window 100/h".parse()?);
 /// let (scope, now) = (Scope::named("api", ""), Timestamp::from_micros(1_700_000_000_000_000));
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let ask = |op| store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op }, now).now();
-/// let settled = ask(Op::Lease(Wanted { least: 1, most: 30 }))?;
-/// assert!(settled.grant.is_some_and(|grant| grant.units == 30));
+/// let request = |op| store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op }, now).now();
+/// let reply = ask(Op::Lease(Wanted { least: 1, most: 30 }))?;
+/// assert!(reply.grant.is_some_and(|grant| grant.units == 30));
 ///
 /// let unused = Return { units: 20, granted_at: now, age: Duration::ZERO };
 /// assert_eq!(ask(Op::GiveBack(unused))?.verdict.decision.remaining(), 90);
@@ -108,7 +108,7 @@ pub enum Op {
     /// rise create nothing; if the limit itself was changed in between, as by an override, what comes back may be more
     /// than was spent, or less.
     ///
-    /// It goes to every limit of the ask. Under [`Mode::Any`] that includes those that refused and were not charged: which
+    /// It goes to every limit of the request. Under [`Mode::Any`] that includes those that refused and were not charged: which
     /// they were nobody keeps, so that what they have used for other checks comes back, too.
     Refund,
     /// Forget what was spent, and answer what is left.
@@ -125,7 +125,7 @@ pub enum Op {
     },
 }
 
-/// A store's answer to an [`StoreRequest`].
+/// A store's answer to a [`StoreRequest`].
 ///
 /// ```
 /// use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Source, Store, Timestamp};
@@ -134,13 +134,13 @@ pub enum Op {
 /// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
 /// let take = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-/// let settled = store.answer(&take, now).now()?;
-/// assert_eq!((settled.verdict.decision.remaining(), settled.source), (1, Source::Store));
+/// let reply = store.decide(&take, now).now()?;
+/// assert_eq!((reply.verdict.decision.remaining(), reply.source), (1, Source::Store));
 ///
-/// let (index, permit_id) = settled.permits[0];
+/// let (index, permit_id) = reply.permits[0];
 /// assert_eq!(index, 0); // of the limit that granted it
 /// let release = StoreRequest { op: Op::Release { permit_id }, ..take };
-/// assert_eq!(store.answer(&release, now).now()?.verdict.decision.remaining(), 2);
+/// assert_eq!(store.decide(&release, now).now()?.verdict.decision.remaining(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -162,13 +162,13 @@ pub struct StoreReply {
 ///
 /// let (store, shaper): (_, LeakyBucket) = (MemoryStore::default(), "2/s max-wait 5s".parse()?);
 /// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
-/// let turn = ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
-/// assert!(store.shape(&turn, now).now()?.reservation.delay().is_zero());
-/// let second = store.shape(&turn, now).now()?;
+/// let request = ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
+/// assert!(store.reserve(&request, now).now()?.reservation.delay().is_zero());
+/// let second = store.reserve(&request, now).now()?;
 /// // Nobody has queued behind it yet, so that it can be given back.
-/// let back = ReserveRequest { cancel: second.until, ..turn };
-/// assert!(store.shape(&back, now).now()?.reservation.accepted());
-/// assert_eq!(store.shape(&turn, now).now()?, second);
+/// let back = ReserveRequest { cancel: second.until, ..request };
+/// assert!(store.reserve(&back, now).now()?.reservation.accepted());
+/// assert_eq!(store.reserve(&request, now).now()?, second);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -193,13 +193,13 @@ pub struct ReserveRequest<'a> {
 ///
 /// let (store, shaper): (_, LeakyBucket) = (MemoryStore::default(), "2/s max-wait 5s".parse()?);
 /// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
-/// let turn = ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
-/// let first: ReserveReply = store.shape(&turn, now).now()?;
-/// let second: ReserveReply = store.shape(&turn, now).now()?;
+/// let request = ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
+/// let first: ReserveReply = store.reserve(&request, now).now()?;
+/// let second: ReserveReply = store.reserve(&request, now).now()?;
 /// assert_eq!(second.reservation.delay(), Duration::from_millis(500));
-/// // Those behind know when their turn is: the first place cannot be given back any more.
-/// let back = ReserveRequest { cancel: first.until, ..turn };
-/// assert!(!store.shape(&back, now).now()?.reservation.accepted());
+/// // Those behind know when their request is: the first place cannot be given back any more.
+/// let back = ReserveRequest { cancel: first.until, ..request };
+/// assert!(!store.reserve(&back, now).now()?.reservation.accepted());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -271,13 +271,13 @@ impl StoreRequest<'_> {
     /// let keyed = |scope| KeyedLimit { scope, key: b"user-42", limit: &limit };
     /// let limits: Vec<KeyedLimit> = scopes.iter().map(keyed).collect();
     /// let one_too_many = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-    /// let answer = MemoryStore::default().answer(&one_too_many, Timestamp::EPOCH).now();
+    /// let answer = MemoryStore::default().decide(&one_too_many, Timestamp::EPOCH).now();
     /// assert!(answer.is_err_and(|error| error.kind() == StoreErrorKind::BadRequest));
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub const MAX_LIMITS: usize = 16;
 
-    /// Whether the ask names at least one limit, at most [`StoreRequest::MAX_LIMITS`], and no state twice: one state cannot be
+    /// Whether the request names at least one limit, at most [`StoreRequest::MAX_LIMITS`], and no state twice: one state cannot be
     /// decided and charged twice at once.
     #[cfg(any(feature = "leases", feature = "redis"))]
     pub(crate) fn is_sound(&self) -> bool {

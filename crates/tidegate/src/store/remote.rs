@@ -1,7 +1,29 @@
-//! How many copies of what was charged have to exist before an answer counts.
+//! Stores over a network: replicas that confirm a charge, and deadlines.
 
+use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::Store;
+
+/// A store that is reached over a network. The default methods have no other way to ask it.
+///
+/// A deny cache or leases in front of it save round trips: an [engine](crate::Engine) only uses them for such a store.
+pub trait RemoteStore: Send + Sync + fmt::Debug {
+    /// The same state, asked in such a way that replicas have to confirm each charge; `None` where there are no
+    /// replicas. An unconfirmed charge stays charged, and may be an error: see [`Unconfirmed`].
+    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
+        let _ = replicas;
+        None
+    }
+
+    /// The same state, asked with another deadline; `None` where there is none to keep.
+    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
+        let _ = deadline;
+        None
+    }
+}
 
 /// Copies that a charge needs before it is answered: for limits that a failover must not forget.
 ///
