@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use server::Server;
-use tidegate::{
-    StoreRequest, Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, RedisOptions, RedisStore, Scope,
-    StoreReply, Store, SystemClock,
-};
+use tidegate::{StoreRequest, Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, Scope, StoreReply, Store, SystemClock};
+use tidegate_redis::{RedisOptions, RedisStore};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1500);

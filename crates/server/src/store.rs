@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    BreakerOptions, KeyedLimit, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Store,
-    StoreError, StoreErrorKind, StoreRequest, Timestamp,
+    BreakerOptions, KeyedLimit, Limit, Mode, Op, Scope, Store, StoreError, StoreErrorKind,
+    StoreRequest, Timestamp,
 };
+use tidegate_redis::{RedisOptions, RedisStore};
 
 pub(crate) use self::view::View;
 use crate::text::printable;

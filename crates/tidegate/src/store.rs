@@ -12,9 +12,7 @@ pub(crate) mod leases;
 pub(crate) mod memory;
 mod multi_charge;
 pub(crate) mod overrides;
-mod owned;
-#[cfg(feature = "redis")]
-pub(crate) mod redis;
+pub(crate) mod owned;
 mod remote;
 mod request;
 mod scope;

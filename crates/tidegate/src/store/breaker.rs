@@ -1,12 +1,11 @@
 //! A breaker: a store that fails or is slow is left alone, and whoever asks is told so at once.
 
-mod guarded;
-mod health;
 mod machine;
 mod options;
 mod prober;
 mod recent;
 mod switch;
+mod target;
 #[cfg(test)]
 mod tests;
 mod watched;
@@ -19,14 +18,9 @@ use tidegate_core::{Decision, Timestamp};
 
 pub use self::options::{BreakerOptions, BreakerState};
 
-pub(crate) use self::guarded::Guarded;
-#[cfg(feature = "redis")]
-pub(crate) use self::guarded::Passed;
-#[cfg(feature = "redis")]
-pub(crate) use self::health::says_failed;
-#[cfg(feature = "redis")]
-pub(crate) use self::prober::with_probe;
-pub(crate) use self::switch::Switch;
+pub use self::prober::with_probe_request;
+pub use self::switch::BreakerSwitch;
+pub use self::target::{BreakerPass, BreakerTarget};
 use self::watched::Watched;
 use super::{
     MultiCharge, RemoteStore, Replicas, ReserveReply, ReserveRequest, Store, StoreError,
@@ -72,11 +66,11 @@ type Probe<S> = Box<dyn Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send 
 struct Shared<S> {
     store: S,
     probe: Probe<S>,
-    switch: Switch,
+    switch: BreakerSwitch,
 }
 
-impl<S: Store + 'static> Guarded for Shared<S> {
-    fn switch(&self) -> &Switch {
+impl<S: Store + 'static> BreakerTarget for Shared<S> {
+    fn switch(&self) -> &BreakerSwitch {
         &self.switch
     }
 
@@ -118,7 +112,7 @@ impl<S: Store + 'static> Breaker<S> {
         options: BreakerOptions,
         probe: impl Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send + Sync + 'static,
     ) -> Self {
-        let (probe, switch) = (Box::new(probe), Switch::new(options));
+        let (probe, switch) = (Box::new(probe), BreakerSwitch::new(options));
         Self { shared: Arc::new(Shared { store, probe, switch }) }
     }
 
@@ -191,7 +185,7 @@ impl<S: Store + 'static> RemoteStore for Breaker<S> {
     /// With a breaker of its own: to wait for replicas takes longer, and is no fault of the store.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         let store = self.shared.store.extensions().remote?.replicated(replicas)?;
-        let options = self.shared.switch.options().clone().replicated(replicas);
+        let options = self.shared.switch.options().clone().with_replicas(replicas);
         Some(Arc::new(Breaker::around(store, options)))
     }
 

@@ -20,6 +20,14 @@ pub(crate) const NODES_MAX: usize = 10_000;
 pub(crate) const TICKS_KEPT: u64 = 10;
 
 /// A store through which nodes share readings, and which knows how many nodes there are.
+///
+/// ```
+/// use tidegate::{Coordination, MemoryStore, Store};
+///
+/// let store = MemoryStore::default();
+/// let coordination: Option<&dyn Coordination> = store.extensions().coordination;
+/// assert!(coordination.is_some_and(|it| it.nodes().is_none())); // this process alone
+/// ```
 pub trait Coordination: Send + Sync + fmt::Debug {
     /// Reports what this node measured in a tick, and answers what the others did: see [`ReadingReport`].
     ///
@@ -174,11 +182,13 @@ pub struct StateUpdate<'a> {
 }
 
 impl ReadingReport<'_> {
-    pub(crate) fn tick_us(&self) -> u64 {
+    /// The length of a tick in microseconds, at least 1.
+    pub fn tick_us(&self) -> u64 {
         u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    /// Checks its bounds: every store accepts the same.
+    pub fn validate(&self) -> Result<(), StoreError> {
         let reading = self.reading;
         if reading.is_empty() || reading.len() > READING_BYTES_MAX || reading.contains(' ') {
             let why = "a reading has 1 to 2048 bytes, and no space";
@@ -189,7 +199,8 @@ impl ReadingReport<'_> {
 }
 
 impl StateUpdate<'_> {
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    /// Checks its bounds: every store accepts the same.
+    pub fn validate(&self) -> Result<(), StoreError> {
         if self.text.len() > STATE_BYTES_MAX {
             return Err(StoreError::new(
                 StoreErrorKind::BadRequest,

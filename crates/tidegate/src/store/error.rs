@@ -122,6 +122,45 @@ store_error_kinds! {
 }
 
 impl StoreErrorKind {
+    /// Whether it speaks of the store's health: a breaker counts it as a failure.
+    ///
+    /// ```
+    /// # use tidegate::StoreErrorKind;
+    /// assert!(StoreErrorKind::Timeout.is_store_failure());
+    /// assert!(!StoreErrorKind::WrongType.is_store_failure()); // one key's, not the store's
+    /// ```
+    pub const fn is_store_failure(self) -> bool {
+        match self {
+            Self::Unreachable
+            | Self::NotSent
+            | Self::Timeout
+            | Self::Disconnected
+            | Self::Protocol
+            | Self::Denied
+            | Self::NoScript
+            | Self::ReadOnly
+            | Self::Loading
+            | Self::Busy
+            | Self::OutOfMemory
+            | Self::Misconfigured
+            | Self::MasterDown
+            | Self::ClusterDown
+            | Self::MaxClients
+            | Self::Other => true,
+            // The request's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for. Too many at once
+            // are turned away by our own queue; if the store is why they wait, those who got in will say so.
+            Self::BadRequest
+            | Self::Apart
+            | Self::Unsupported
+            | Self::Overloaded
+            | Self::WrongType
+            | Self::Moving
+            | Self::Unreplicated
+            | Self::BreakerOpen
+            | Self::UnderWay => false,
+        }
+    }
+
     /// Whether the caller asked for what this store cannot do: no failure of the store, and no fallback would help.
     pub(crate) const fn is_bad_request(self) -> bool {
         matches!(self, Self::BadRequest | Self::Apart | Self::Unsupported)
@@ -138,28 +177,6 @@ impl StoreError {
     /// ```
     pub fn new(kind: StoreErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, detail: detail.into() }
-    }
-
-    /// What Redis said, which begins with a word for its kind.
-    #[cfg(feature = "redis")]
-    pub(crate) fn from_redis(text: &str) -> Self {
-        let code = text.split([' ', ':']).next().unwrap_or_default();
-        let kind = match code {
-            "NOSCRIPT" => StoreErrorKind::NoScript,
-            "READONLY" => StoreErrorKind::ReadOnly,
-            "LOADING" => StoreErrorKind::Loading,
-            "BUSY" => StoreErrorKind::Busy,
-            "OOM" => StoreErrorKind::OutOfMemory,
-            "MISCONF" | "NOREPLICAS" => StoreErrorKind::Misconfigured,
-            "MASTERDOWN" => StoreErrorKind::MasterDown,
-            "CLUSTERDOWN" | "CROSSSLOT" => StoreErrorKind::ClusterDown,
-            "MOVED" | "ASK" | "TRYAGAIN" => StoreErrorKind::Moving,
-            "NOAUTH" | "NOPERM" | "WRONGPASS" => StoreErrorKind::Denied,
-            "WRONGTYPE" => StoreErrorKind::WrongType,
-            _ if text.contains("max number of clients") => StoreErrorKind::MaxClients,
-            _ => StoreErrorKind::Other,
-        };
-        Self::new(kind, text.to_owned())
     }
 
     /// What kind of failure it was.

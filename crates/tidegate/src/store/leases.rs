@@ -255,7 +255,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
         let shared = &self.shared;
-        if !request.is_sound() || request.mode != Mode::All {
+        if !request.is_valid() || request.mode != Mode::All {
             return shared.store.decide(request, now);
         }
         match request.op {

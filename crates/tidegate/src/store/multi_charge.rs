@@ -102,10 +102,12 @@ impl MultiCharge<'_> {
     pub const MAX_LIMITS: usize = 64;
 
     /// The limits without their costs, or what is wrong with them.
-    pub(crate) fn sound(&self) -> Result<Vec<KeyedLimit<'_>>, StoreError> {
+    pub fn checked_limits(&self) -> Result<Vec<KeyedLimit<'_>>, StoreError> {
         let limits: Vec<_> = self.limits.iter().map(|take| take.keyed).collect();
         let places = limits.iter().any(|keyed| matches!(keyed.limit, Limit::Concurrency(_)));
-        if places || !(1..=Self::MAX_LIMITS).contains(&limits.len()) || KeyedLimit::repeat(&limits)
+        if places
+            || !(1..=Self::MAX_LIMITS).contains(&limits.len())
+            || KeyedLimit::has_duplicate(&limits)
         {
             let why = "expected 1 to 64 limits, no key twice in a scope, and none on concurrency";
             return Err(StoreError::new(StoreErrorKind::BadRequest, why));

@@ -8,11 +8,28 @@ use tidegate_core::Timestamp;
 use super::StoreError;
 use crate::reply::Reply;
 
-/// Bounds of a table. It is loaded as a whole, over the connection that checks use.
-pub(crate) const ENTRIES_MAX: usize = 10_000;
-pub(crate) const BYTES_MAX: usize = 2 << 20;
+/// The most overrides of a table. It is loaded as a whole, over the connection that checks use.
+///
+/// ```
+/// assert_eq!(tidegate::store_kit::OVERRIDES_MAX, 10_000);
+/// ```
+pub const OVERRIDES_MAX: usize = 10_000;
+/// The most bytes of a table.
+///
+/// ```
+/// assert_eq!(tidegate::store_kit::OVERRIDE_BYTES_MAX, 2 << 20);
+/// ```
+pub const OVERRIDE_BYTES_MAX: usize = 2 << 20;
 
 /// A store that keeps overrides for all nodes that share it.
+///
+/// ```
+/// use tidegate::{MemoryStore, OverrideStore, Store};
+///
+/// let store = MemoryStore::default();
+/// let overrides: Option<&dyn OverrideStore> = store.extensions().overrides;
+/// assert!(overrides.is_some());
+/// ```
 pub trait OverrideStore: Send + Sync + fmt::Debug {
     /// The table of overrides; `None` if its version is the `known` one. [`Engine::overrides`](crate::Engine::overrides)
     /// polls it.

@@ -10,6 +10,39 @@ use super::Store;
 /// A store that is reached over a network. The default methods have no other way to ask it.
 ///
 /// A deny cache or leases in front of it save round trips: an [engine](crate::Engine) only uses them for such a store.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tidegate::{MemoryStore, RemoteStore, Reply, ReserveReply, ReserveRequest, Store, StoreError};
+/// use tidegate::{StoreExtensions, StoreReply, StoreRequest, Timestamp};
+///
+/// #[derive(Debug, Default)]
+/// struct Far(Arc<MemoryStore>);
+///
+/// impl Store for Far {
+///     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+///         self.0.decide(request, now)
+///     }
+///
+///     fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+///         self.0.reserve(request, now)
+///     }
+///
+///     fn extensions(&self) -> StoreExtensions<'_> {
+///         StoreExtensions { remote: Some(self), ..self.0.extensions() }
+///     }
+/// }
+///
+/// impl RemoteStore for Far {
+///     fn within(&self, _: Duration) -> Option<Arc<dyn Store>> {
+///         Some(self.0.clone())
+///     }
+/// }
+///
+/// assert!(!Far::default().extensions().is_local());
+/// assert!(MemoryStore::default().extensions().is_local());
+/// ```
 pub trait RemoteStore: Send + Sync + fmt::Debug {
     /// The same state, asked in such a way that replicas have to confirm each charge; `None` where there are no
     /// replicas. An unconfirmed charge stays charged, and may be an error: see [`Unconfirmed`].
@@ -76,8 +109,7 @@ impl Default for Replicas {
 
 impl Replicas {
     /// The timeout, within its bounds: one of 0 would wait for ever.
-    #[cfg(feature = "breaker")]
-    pub(crate) fn patience(&self) -> Duration {
+    pub fn bounded_timeout(&self) -> Duration {
         self.timeout.clamp(Duration::from_millis(1), Duration::from_mins(1))
     }
 }

@@ -95,7 +95,6 @@ pub struct KeyedLimit<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum Op {
     /// Decide, and spend if admitted.
     Take,
@@ -279,15 +278,15 @@ impl StoreRequest<'_> {
 
     /// Whether the request names at least one limit, at most [`StoreRequest::MAX_LIMITS`], and no state twice: one state cannot be
     /// decided and charged twice at once.
-    #[cfg(any(feature = "leases", feature = "redis"))]
-    pub(crate) fn is_sound(&self) -> bool {
-        (1..=Self::MAX_LIMITS).contains(&self.limits.len()) && !KeyedLimit::repeat(self.limits)
+    pub fn is_valid(&self) -> bool {
+        (1..=Self::MAX_LIMITS).contains(&self.limits.len())
+            && !KeyedLimit::has_duplicate(self.limits)
     }
 }
 
 impl KeyedLimit<'_> {
     /// Whether these name one state twice.
-    pub(crate) fn repeat(limits: &[Self]) -> bool {
+    pub(crate) fn has_duplicate(limits: &[Self]) -> bool {
         let same = |a: &KeyedLimit<'_>, b: &KeyedLimit<'_>| a.scope == b.scope && a.key == b.key;
         let twice = |index: usize| limits[..index].iter().any(|a| same(a, &limits[index]));
         (1..limits.len()).any(twice)

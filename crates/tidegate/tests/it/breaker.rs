@@ -9,7 +9,7 @@ use tidegate::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 const MS: Duration = Duration::from_millis(1);
 

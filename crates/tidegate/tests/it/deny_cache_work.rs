@@ -10,7 +10,7 @@ use tidegate::{
     StoreRequest, Timestamp,
 };
 
-use crate::scripted::{RuntimeClock, Scripted, Way};
+use tidegate_testkit::scripted::{RuntimeClock, Scripted, Way};
 
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 

@@ -9,7 +9,7 @@ use tidegate::{
     Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, Timestamp,
 };
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 fn engine(store: &Arc<MemoryStore>) -> Engine<ManualClock> {
     let own = |text: &str| Override::Limit(text.parse().unwrap());

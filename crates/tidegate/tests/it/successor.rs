@@ -11,7 +11,7 @@ use tidegate::{
     StoreReply, StoreRequest, Timestamp,
 };
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 fn take(engine: &Engine<ManualClock>, policy: &str, cost: u64) -> (bool, u64, Source) {
     let check = Check { policy, key: Key::One(b"k"), cost };

@@ -37,7 +37,7 @@ impl MemoryReadings {
         report: &ReadingReport<'_>,
         now: Timestamp,
     ) -> Result<TickReadings, StoreError> {
-        report.check()?;
+        report.validate()?;
         let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if scopes.len() >= SCOPES_MAX && !scopes.contains_key(report.scope) {
             return Err(StoreError::new(StoreErrorKind::Overloaded, "readings of too many scopes"));
@@ -52,7 +52,7 @@ impl MemoryReadings {
     }
 
     pub(super) fn keep(&self, update: &StateUpdate<'_>) -> Result<bool, StoreError> {
-        update.check()?;
+        update.validate()?;
         let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(scope) = scopes.get_mut(update.scope) else { return Ok(false) };
         let keeps = scope.kept.as_ref().map(|kept| kept.tick) == update.before;

@@ -14,7 +14,7 @@ impl MemoryStore {
         charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Result<Vec<Decision>, StoreError> {
-        let limits = charges.sound()?;
+        let limits = charges.checked_limits()?;
         let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| {
             let parts = charges.limits.iter().zip(&*held);
             let parts = parts.map(|(take, held)| (take.keyed.limit, held.state(), take.cost));
