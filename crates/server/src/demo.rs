@@ -13,10 +13,9 @@ pub(crate) fn config() -> Result<Config, Problems> {
 
 /// The demo in memory, for tests of what asks it.
 #[cfg(test)]
-pub(crate) fn snapshot() -> crate::gate::Snapshot {
+pub(crate) fn draft() -> crate::gate::Draft {
     let builder = tidegate::Engine::builder();
-    crate::gate::Snapshot::build(&config().unwrap(), builder, std::sync::Arc::default(), None)
-        .unwrap()
+    crate::gate::Draft::build(&config().unwrap(), builder, std::sync::Arc::default(), None).unwrap()
 }
 
 #[cfg(test)]
