@@ -4,11 +4,11 @@ use std::fs;
 
 use crate::programs::root;
 
-/// A place for a figure: the text before it, and how many further cells of that table row come first.
-type Place = (&'static str, usize);
+/// Where a figure is: the text before it, and how many cells of that table row come first.
+type Location = (&'static str, usize);
 
 /// A page, where it quotes a figure, and where the benchmarks have the measured one.
-const QUOTES: &[(&str, Place, Place)] = &[
+const QUOTES: &[(&str, Location, Location)] = &[
     ("README.md", ("**Fast.** ", 0), ("of which a check of ", 0)),
     ("README.md", ("one hot key, M/s | ", 0), ("| hot key | 1 | ", 0)),
     ("README.md", ("one hot key, M/s | ", 5), ("| hot key | 1 | ", 2)),
@@ -38,7 +38,7 @@ const QUOTES: &[(&str, Place, Place)] = &[
 /// How far a rounded figure may be from the measured one.
 const ROUNDED: f64 = 0.15;
 
-/// The number at a place in a text: `about 100,000` is 100000, and `**2.29×**` is 2.29.
+/// The number at a location in a text: `about 100,000` is 100000, and `**2.29×**` is 2.29.
 fn figure(text: &str, (before, cells): (&str, usize)) -> Option<f64> {
     let rest = text.split_once(before)?.1.lines().next()?;
     let rest = rest.split(" | ").nth(cells)?.trim_start_matches("about ").trim_start_matches("**");
