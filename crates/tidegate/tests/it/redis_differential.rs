@@ -8,7 +8,7 @@ use tidegate::{
     Charge, KeyedLimit, LeakyBucket, Limit, LimitCharge, MemoryStore, Mode, MultiCharge, Op,
     RedisOptions, RedisStore, ReserveRequest, Scope, Store, StoreReply, StoreRequest, Timestamp,
 };
-use tidegate_core::{Return, Wanted};
+use tidegate_core::{GrantRequest, Return};
 
 use crate::processes::RedisServer;
 
@@ -145,7 +145,9 @@ impl Pair {
                 .collect();
             let leases = leased.as_ref().filter(|_| step.op >= 5 && mode == Mode::All);
             let op = match (step.op, leases) {
-                (5 | 6, Some(_)) => Op::Lease(Wanted { least: step.cost.min(3), most: step.cost }),
+                (5 | 6, Some(_)) => {
+                    Op::Lease(GrantRequest { least: step.cost.min(3), most: step.cost })
+                }
                 (7, Some(Some(back))) => Op::GiveBack(*back),
                 _ => [Op::Take, Op::Peek, Op::Refund, Op::Reset][usize::from(step.op % 4)],
             };
