@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::place::{Access, Login, Place, Tls};
 use tidegate::{StoreError, StoreErrorKind};
+
+use crate::endpoint::{Access, Endpoint, Login, Tls};
 
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
@@ -14,29 +15,29 @@ const SERVERS_MAX: usize = 64;
 
 /// Where Redis is, and how to enter.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
-    pub(super) servers: Servers,
-    pub(super) access: Access,
+pub(crate) struct Target {
+    pub(crate) servers: Servers,
+    pub(crate) access: Access,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Servers {
-    Single(Place),
+pub(crate) enum Servers {
+    Single(Endpoint),
     /// Any of these knows the others.
-    Cluster(Vec<Place>),
+    Cluster(Vec<Endpoint>),
     Sentinel(Sentinels),
 }
 
 /// Any of these knows the primary of this name.
 #[derive(Clone, Debug)]
-pub(super) struct Sentinels {
-    pub(super) places: Vec<Place>,
-    pub(super) name: String,
-    pub(super) access: Access,
+pub(crate) struct Sentinels {
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) name: String,
+    pub(crate) access: Access,
 }
 
 impl Target {
-    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| bad(SCHEMES))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut query = parameters(query)?;
@@ -67,7 +68,7 @@ fn unix(path: &str, query: &mut Parameters) -> Result<Target, StoreError> {
     }
     let db = query.remove("db").map_or(Ok(0), |text| database(&text))?;
     let login = login(query.remove("user"), query.remove("pass"))?;
-    let servers = Servers::Single(Place::Unix(PathBuf::from(decoded(path)?)));
+    let servers = Servers::Single(Endpoint::Unix(PathBuf::from(decoded(path)?)));
     Ok(Target { servers, access: Access { login, db, tls: None } })
 }
 
@@ -84,13 +85,14 @@ fn network(
     let user = (!user.is_empty()).then(|| decoded(user)).transpose()?;
     let login = login(user, password.map(decoded).transpose()?)?;
     let port = if kind == "sentinel" { SENTINEL_PORT } else { REDIS_PORT };
-    let places = hosts.split(',').map(|host| place(host, port)).collect::<Result<Vec<_>, _>>()?;
-    if places.len() > SERVERS_MAX {
+    let endpoints =
+        hosts.split(',').map(|host| endpoint(host, port)).collect::<Result<Vec<_>, _>>()?;
+    if endpoints.len() > SERVERS_MAX {
         return Err(bad("servers: expected at most 64"));
     }
     let mut access = Access { login, db: 0, tls };
     let servers = match kind {
-        "cluster" if path.is_empty() => Servers::Cluster(places),
+        "cluster" if path.is_empty() => Servers::Cluster(endpoints),
         "cluster" => return Err(bad("database: a cluster has only one, so expected no path")),
         "sentinel" => {
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
@@ -102,13 +104,13 @@ fn network(
             let (user, password) =
                 (query.remove("sentinel_user"), query.remove("sentinel_password"));
             let own = Access { login: self::login(user, password)?, db: 0, ..access.clone() };
-            Servers::Sentinel(Sentinels { places, name: decoded(name)?, access: own })
+            Servers::Sentinel(Sentinels { endpoints, name: decoded(name)?, access: own })
         }
         _ => {
             access.db = database(path)?;
-            let mut places = places.into_iter();
-            match (places.next(), places.next()) {
-                (Some(place), None) => Servers::Single(place),
+            let mut endpoints = endpoints.into_iter();
+            match (endpoints.next(), endpoints.next()) {
+                (Some(endpoint), None) => Servers::Single(endpoint),
                 _ => return Err(bad("server: expected one; several are redis+cluster://…")),
             }
         }
@@ -117,7 +119,7 @@ fn network(
 }
 
 /// `host`, `host:port`, `[ipv6]:port`
-fn place(text: &str, default_port: u16) -> Result<Place, StoreError> {
+fn endpoint(text: &str, default_port: u16) -> Result<Endpoint, StoreError> {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
         Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(""))),
@@ -128,7 +130,7 @@ fn place(text: &str, default_port: u16) -> Result<Place, StoreError> {
     }
     let port = port.map_or(Ok(default_port), str::parse).ok().filter(|port| *port > 0);
     let port = port.ok_or_else(|| bad(PORT))?;
-    Ok(Place::Tcp { host: host.to_owned(), port })
+    Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
 fn login(user: Option<String>, password: Option<String>) -> Result<Option<Login>, StoreError> {
@@ -225,14 +227,14 @@ mod tests {
         ];
         for (url, expected) in rows {
             let Target { servers, access } = Target::parse(url).unwrap();
-            let list = |places: &[Place]| {
-                places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            let list = |endpoints: &[Endpoint]| {
+                endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
             };
             let servers = match &servers {
-                Servers::Single(place) => format!("Single({place})"),
-                Servers::Cluster(places) => format!("Cluster({})", list(places)),
-                Servers::Sentinel(Sentinels { places, name, .. }) => {
-                    format!("Sentinel {name}({})", list(places))
+                Servers::Single(endpoint) => format!("Single({endpoint})"),
+                Servers::Cluster(endpoints) => format!("Cluster({})", list(endpoints)),
+                Servers::Sentinel(Sentinels { endpoints, name, .. }) => {
+                    format!("Sentinel {name}({})", list(endpoints))
                 }
             };
             let login = if access.login.is_some() { ", login" } else { "" };

@@ -109,6 +109,13 @@ impl Default for Replicas {
 
 impl Replicas {
     /// The timeout, within its bounds: one of 0 would wait for ever.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::Replicas;
+    /// let replicas = Replicas { timeout: Duration::ZERO, ..Replicas::default() };
+    /// assert_eq!(replicas.bounded_timeout(), Duration::from_millis(1));
+    /// ```
     pub fn bounded_timeout(&self) -> Duration {
         self.timeout.clamp(Duration::from_millis(1), Duration::from_mins(1))
     }
