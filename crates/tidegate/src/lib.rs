@@ -23,6 +23,7 @@
 //!
 //! A refusal is a value, [`Decision`]; an `Err` is only ever trouble. The algorithms themselves are in
 //! [`tidegate_core`], and what a limit can be is told at [`Limit`].
+#![warn(missing_docs)]
 
 mod builder;
 mod cidr;

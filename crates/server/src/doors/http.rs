@@ -39,7 +39,6 @@ use hyper::body::{Body as _, Incoming};
 use tidegate::tower::{Headers, write_retry_after};
 use tidegate::{Answer, CheckError, Clock, Engine, Op, SystemClock, Timestamp};
 
-pub(crate) use self::admin::Admin;
 pub(crate) use self::body::read_batch;
 pub(crate) use self::connection::HttpBounds;
 pub(crate) use self::door::HttpDoor;

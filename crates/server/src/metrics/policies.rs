@@ -5,14 +5,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use rapidhash::RapidHashMap;
 use tidegate::Source;
+use tidegate_config::{BY_REQUEST, UNKNOWN};
 
 use super::histogram::{Histogram, Times};
 use super::striped::Striped;
-
-/// Checks of policies that there are none of: one label, or a client could make as many as it likes.
-pub(super) const UNKNOWN: &str = "(unknown)";
-/// Checks by limits that came with the request.
-pub(super) const BY_REQUEST: &str = "(request)";
 
 /// How a check ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -269,6 +269,7 @@ mod tests {
     use crate::doors::rls::Rls;
     use crate::doors::rls::request::{Descriptor, OwnLimit};
     use crate::envoy::Entry;
+    use crate::gate::Draft;
 
     /// A store that never answers.
     #[derive(Debug)]
@@ -314,7 +315,8 @@ mod tests {
             .policy("local", limit())
             .policy("open", limit().on_store_error(OnStoreError::Allow))
             .policy("closed", limit().on_store_error(OnStoreError::DENY));
-        Snapshot::build(&Config::default(), engine, Arc::default(), None).unwrap()
+        let draft = Draft::build(&Config::default(), engine, Arc::default(), None);
+        draft.unwrap().into_snapshot()
     }
 
     #[tokio::test(start_paused = true)]
@@ -350,7 +352,8 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let rls = Arc::new(Rls { rules, ..Rls::default() });
         let config = Config { rls, ..Config::default() };
-        Snapshot::build(&config, Engine::builder().store(Silent), Arc::default(), None).unwrap()
+        let engine = Engine::builder().store(Silent);
+        Draft::build(&config, engine, Arc::default(), None).unwrap().into_snapshot()
     }
 
     /// Asks the domain `edge` for descriptors of one entry.

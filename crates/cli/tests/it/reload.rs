@@ -1,0 +1,233 @@
+//! A new configuration while the server serves.
+
+use std::fs;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::processes::{DEADLINE, wait_for, wait_until};
+use crate::programs::{Program, curl, free_port, wait_for_port};
+use crate::support::{Folder, Server, run, tidegate};
+use crate::tls::Authority;
+
+fn start(file: &str) -> Server {
+    Server::start_with(&["serve", "-c", file, "--listen", "127.0.0.1:0"])
+}
+
+/// How much of a policy a key may have at most; `None` if there is no such policy.
+fn limit_of(server: &Server, policy: &str) -> Option<u64> {
+    let policies: Value = server.get("/v1/policies").json();
+    policies[policy]["limit"].as_u64()
+}
+
+fn check(server: &Server, policy: &str) -> bool {
+    let body = format!(r#"{{"policy":"{policy}","key":"ann"}}"#);
+    server.post("/v1/check", &body).json()["allowed"].as_bool().unwrap()
+}
+
+#[test]
+fn counters_survive_a_reload_and_the_rest_changes() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: fixed-window 3/day, old: 1/s }\n");
+    let server = start(&file);
+    assert!(check(&server, "api") && check(&server, "api"));
+    folder.write("t.yaml", "policies: { api: fixed-window 4/day, new: 1/s }\n");
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(4));
+    assert_eq!((limit_of(&server, "old"), limit_of(&server, "new")), (None, Some(1)));
+    assert!(check(&server, "api") && check(&server, "api"));
+    assert!(!check(&server, "api"), "what was spent stays spent");
+}
+
+/// 5 an hour, all spent, are an hour ahead: so they are of 10 an hour, too.
+#[test]
+fn what_was_spent_is_time_where_it_counts_so_and_another_algorithm_begins_anew() {
+    let folder = Folder::new();
+    let policies = |paced: &str, other: &str| {
+        format!(
+            "policies:\n  gcra: {paced}/h\n  \
+             bucket: {{ algorithm: token-bucket, capacity: {paced}, refill: {paced}/h }}\n  other: {other} 5/h\n"
+        )
+    };
+    let file = folder.write("t.yaml", policies("5", "gcra"));
+    let server = start(&file);
+    for policy in ["gcra", "bucket", "other"] {
+        assert!((0..5).all(|_| check(&server, policy)) && !check(&server, policy), "{policy}");
+    }
+    folder.write("t.yaml", policies("10", "sliding-log"));
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "gcra") == Some(10));
+    assert!(check(&server, "other"));
+    for policy in ["gcra", "bucket"] {
+        assert!(!check(&server, policy), "{policy}");
+        server.post("/v1/reset", &format!(r#"{{"policy":"{policy}","key":"ann"}}"#));
+        assert!((0..10).all(|_| check(&server, policy)), "{policy}");
+    }
+}
+
+#[test]
+fn a_bad_file_is_refused_whole_and_the_log_says_why() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    folder.write("t.yaml", "policies: { api: 5/day, web: 1/m }\nmode: x\n");
+    let said = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
+    wait_until("the file is refused", DEADLINE, || {
+        said("t.yaml:2:7: mode: unknown `x`: expected one of enforce, shadow")
+            && said("the old configuration stays in force")
+    });
+    assert_eq!((limit_of(&server, "api"), limit_of(&server, "web")), (Some(3), None));
+    assert_eq!(server.metric("tidegate_config_refused"), Some(1.0));
+    folder.write("t.yaml", "policies: { api: 5/day }\nkey_prefix: other\n");
+    wait_until("the next one is taken", DEADLINE, || limit_of(&server, "api") == Some(5));
+    wait_until("all is well", DEADLINE, || server.metric("tidegate_config_refused") == Some(0.0));
+    wait_until("the rest is told", DEADLINE, || {
+        said("needs a restart to take effect") && said("key_prefix")
+    });
+}
+
+/// The reload is wrong in one thing, which is noticed last: it takes the token from a door that others can reach.
+#[test]
+fn a_refused_reload_changes_nothing() {
+    let (folder, authority) = (Folder::new(), Authority::new("authority"));
+    let [cert, key] = authority.sign(&folder, "server", "first");
+    let (ca, port) = (folder.write("ca.pem", authority.0.pem()), free_port());
+    let adaptive = "{ limit: 100/s, adaptive: { source: { latency: db } } }";
+    let write = |policies: &str, admin: &str| {
+        let tls = format!("tls: {{ cert: {cert}, key: {key} }}");
+        let listen = format!("listen: {{ http: {{ address: 0.0.0.0:{port}, {tls} }} }}");
+        folder.write("t.yaml", format!("policies: {{ {policies} }}\n{listen}\ndrain: 0s\n{admin}"))
+    };
+    let path =
+        write(&format!("search: {adaptive}"), "admin: { token: s3cret-token-of-this-door }\n");
+    let _program = Program::start(&mut tidegate(&["serve", "-c", &path]), &folder);
+    wait_for_port(port);
+    let asked = |path: &str| curl(&["--cacert", &ca, &format!("https://localhost:{port}/{path}")]);
+    let metrics = || asked("metrics");
+    // Which series there are, and all that is known of limits.
+    let shown = |page: &str| -> (Vec<String>, Vec<String>) {
+        let samples = page.lines().filter(|line| !line.starts_with('#'));
+        let limits = samples.clone().filter(|line| line.starts_with("rate_limit_"));
+        let series = samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned());
+        (series.collect(), limits.map(str::to_owned).collect())
+    };
+    let in_force = r#"rate_limit_effective_limit{policy="search"} 100"#;
+    let before = wait_for("the limit follows", DEADLINE, || {
+        Some(metrics()).filter(|page| page.contains(in_force))
+    });
+    for policies in [
+        "search: 100/s",
+        &format!("search: {adaptive}, other: {adaptive}"),
+        "other: { limit: 5/s, adaptive: { source: { fixed: 1 } } }",
+    ] {
+        let refusals = |page: &str| {
+            let refusals = page.lines().find_map(|line| {
+                line.strip_prefix(r#"tidegate_config_reload_total{result="error"} "#)
+            });
+            refusals.unwrap().parse::<u64>().unwrap()
+        };
+        let so_far = refusals(&metrics());
+        write(policies, "");
+        wait_until("the file is refused", DEADLINE, || refusals(&metrics()) > so_far);
+        assert_eq!(shown(&metrics()), shown(&before), "{policies}");
+        let policies: Value = serde_json::from_str(&asked("v1/policies")).unwrap();
+        assert_eq!(policies.as_object().unwrap().keys().collect::<Vec<_>>(), ["search"]);
+    }
+}
+
+#[test]
+fn a_hangup_reads_the_file_again_at_once() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
+    let server = start(&file);
+    folder.write("t.yaml", "policies: { api: 7/day }\n");
+    server.signal("HUP");
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(7));
+    // Nothing to read again is no reason to end.
+    let demo = Server::start();
+    demo.signal("HUP");
+    assert_eq!(demo.get("/healthz").status, 200);
+}
+
+/// As a kubelet does it: a new folder, and `..data` points to it from one instant to the next.
+#[test]
+fn a_swap_of_data_is_noticed() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("..1")).unwrap();
+    fs::create_dir(folder.path("..2")).unwrap();
+    folder.write("..1/t.yaml", "policies: { api: 3/day }\n");
+    folder.write("..2/t.yaml", "policies: { api: 9/day }\n");
+    symlink("..1", folder.path("..data")).unwrap();
+    symlink("..data/t.yaml", folder.path("t.yaml")).unwrap();
+    let server = start(&folder.path("t.yaml"));
+    assert_eq!(limit_of(&server, "api"), Some(3));
+    symlink("..2", folder.path("..data_tmp")).unwrap();
+    fs::rename(folder.path("..data_tmp"), folder.path("..data")).unwrap();
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(9));
+}
+
+/// What cannot be read is told once, and never keeps the other files from being looked at.
+#[test]
+fn what_cannot_be_read_is_told_once_and_hides_no_other_change() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
+    let rules = folder.write("rules/a.yaml", "domain: edge\n");
+    let (log, folder_of_rules) = (folder.path("log"), folder.path("rules"));
+    let args = ["serve", "-c", &file, "--listen", "127.0.0.1:0", "--envoy-config"];
+    let server = Server::start_logged(&[&args[..], &[&folder_of_rules]].concat(), &log);
+    let said = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
+    let refused = || server.metric("tidegate_config_refused") == Some(1.0);
+    let refusals = || server.metric(r#"tidegate_config_reload_total{result="error"}"#);
+
+    symlink("/nowhere/note", folder.path("rules/note")).unwrap();
+    folder.write("t.yaml", "policies: { api: 4/day }\n");
+    wait_until("a link that nobody reads is no matter", DEADLINE, || {
+        limit_of(&server, "api") == Some(4)
+    });
+    symlink("/nowhere/b.yaml", folder.path("rules/b.yaml")).unwrap();
+    wait_until("a file that is not there is told", DEADLINE, || {
+        refused() && said("rules/b.yaml: cannot be read: No such file or directory")
+    });
+    fs::remove_file(folder.path("rules/b.yaml")).unwrap();
+    wait_until("all is well", DEADLINE, || !refused());
+    assert_eq!(refusals(), Some(1.0), "told once");
+
+    fs::rename(&rules, folder.path("a.yaml")).unwrap();
+    wait_until("a folder without files is told", DEADLINE, || {
+        refused() && said("no *.yaml or *.yml file in this folder or below it")
+    });
+    fs::rename(folder.path("a.yaml"), &rules).unwrap();
+    wait_until("all is well again", DEADLINE, || !refused());
+
+    fs::rename(&file, folder.path("old.yaml")).unwrap();
+    wait_until("a file that has gone is told", DEADLINE, refused);
+    assert_eq!((limit_of(&server, "api"), refusals()), (Some(4), Some(3.0)));
+}
+
+#[test]
+fn a_bad_file_keeps_it_from_starting() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/fortnight }\n");
+    for args in [&["serve", "-c", &file][..], &["-c", &file]] {
+        let said = run(args);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+        assert!(said.stderr.contains(&format!("{file}:1:18: policies.api")), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_to_its_end_keeps_nobody_from_stopping() {
+    /// Not to wait for a reader, but to be told that there is none.
+    const NONBLOCK: i32 = 0o4000;
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day }\ndrain: 0s\n");
+    let mut server = start(&file);
+    fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    // Held open and silent, as a file system that hangs.
+    let held = wait_for("the file is read again", DEADLINE, || {
+        fs::OpenOptions::new().write(true).custom_flags(NONBLOCK).open(&file).ok()
+    });
+    assert_eq!(server.stop("TERM").code(), Some(0));
+    drop(held);
+}
