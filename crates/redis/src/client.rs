@@ -9,15 +9,18 @@ use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::access::Access;
 use crate::cluster::Cluster;
+use crate::endpoint::Topology;
+use crate::error;
 use crate::node::{Node, NodeContext, NodeHandle};
 use crate::node_breaker::NodeBreakerStatus;
 use crate::pending::{Pending, ReplyReceiver, ScriptResult, received};
 use crate::redirects::Redirects;
 use crate::script_request::ScriptRequest;
+use crate::sentinel::{self, Sentinels};
 use crate::stats::{CallTimes, Counters, RedisStats};
-use crate::url::{Servers, Target};
-use crate::{error, sentinel};
+use crate::url::RedisUrl;
 
 /// Ways to Redis for requests that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
 /// `WAIT` of 50 ms may take 150 ms, while each caller times out after 70.
@@ -55,7 +58,8 @@ struct Inner {
 /// How a client was started.
 #[derive(Clone, Debug)]
 struct Options {
-    target: Target,
+    url: RedisUrl,
+    access: Access,
     breaker: Option<BreakerOptions>,
 }
 
@@ -66,14 +70,15 @@ impl Client {
         deadline: Duration,
         breaker: Option<BreakerOptions>,
     ) -> Result<Self, StoreError> {
-        let target = Target::parse(url)?;
+        let url = RedisUrl::parse(url)?;
+        let access = Access::new(url.login.clone(), url.db, url.tls.as_ref())?;
         let Ok(runtime) = Handle::try_current() else {
             return Err(StoreError::new(
                 StoreErrorKind::BadRequest,
                 "a store in Redis needs a tokio runtime",
             ));
         };
-        Ok(Self::with(Options { target, breaker }, deadline, Arc::default(), runtime, None))
+        Ok(Self::with(Options { url, access, breaker }, deadline, Arc::default(), runtime, None))
     }
 
     /// The same over connections of its own, where what is charged has to be confirmed by replicas.
@@ -105,7 +110,10 @@ impl Client {
             let breaker = options.breaker.clone();
             breaker.map(|it| if let Some(more) = replicas { it.with_replicas(more) } else { it })
         };
-        let pool = |_| Pool::start(options.target.clone(), counters.clone(), replicas, breaker());
+        let pool = |_| {
+            let (topology, access) = (options.url.topology.clone(), options.access.clone());
+            Pool::start(topology, access, counters.clone(), replicas, breaker())
+        };
         let first = pool(0);
         let others = (1..replicas.map_or(1, |_| CONFIRMED_POOLS)).map(pool).collect();
         drop(entered);
@@ -116,7 +124,7 @@ impl Client {
 
     /// Whether keys are spread over several nodes.
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.inner.options.target.servers, Servers::Cluster(_))
+        matches!(self.inner.options.url.topology, Topology::Cluster(_))
     }
 
     /// When a decision that begins now has to be made.
@@ -167,7 +175,7 @@ impl Client {
 
 /// A deadline within its bounds: a clock cannot represent an instant that is much further away.
 fn bounded(deadline: Duration) -> Duration {
-    deadline.clamp(Duration::from_millis(1), Duration::from_mins(1))
+    deadline.clamp(tidegate::deadline::MIN, tidegate::deadline::MAX)
 }
 
 #[derive(Debug)]
@@ -187,26 +195,29 @@ enum Way {
 
 impl Pool {
     pub(crate) fn start(
-        target: Target,
+        topology: Topology,
+        access: Access,
         counters: Arc<Counters>,
         replicas: Option<Replicas>,
         breaker: Option<BreakerOptions>,
     ) -> Self {
-        let Target { servers, access } = target;
-        let shared_with =
-            |redirects| Arc::new(NodeContext::new(access, redirects, counters, replicas, breaker));
-        let (way, shared) = match servers {
-            Servers::Single(endpoint) => {
+        let shared_with = |redirects| {
+            Arc::new(NodeContext::new(access.clone(), redirects, counters, replicas, breaker))
+        };
+        let (way, shared) = match topology {
+            Topology::Single(endpoint) => {
                 let shared = shared_with(None);
                 let (_, endpoint) = watch::channel(Ok(Some(endpoint)));
                 (Way::Node(Node::start(endpoint, false, shared.clone())), shared)
             }
-            Servers::Cluster(seeds) => {
+            Topology::Cluster(seeds) => {
                 let (redirects, redirected) = Redirects::new();
                 let shared = shared_with(Some(redirects));
                 (Way::Cluster(Cluster::start(seeds, redirected, shared.clone())), shared)
             }
-            Servers::Sentinel(sentinels) => {
+            Topology::Sentinel { sentinels, primary, login } => {
+                let access = Access { login, db: 0, tls: access.tls.clone() };
+                let sentinels = Sentinels { endpoints: sentinels, primary, access };
                 let shared = shared_with(None);
                 let endpoint = sentinel::watch(sentinels, &shared);
                 (Way::Node(Node::start(endpoint, true, shared.clone())), shared)

@@ -33,7 +33,7 @@ impl Cluster {
     ) -> Self {
         let map = Arc::<CurrentMap>::default();
         tokio::spawn(
-            Topology::new(map.clone(), shared.clone()).run(redirected, SlotProbe::new(seeds)),
+            SlotMapTask::new(map.clone(), shared.clone()).run(redirected, SlotProbe::new(seeds)),
         );
         Self { map, shared }
     }
@@ -70,7 +70,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(10);
 /// Long enough for a key to be moved, short enough to be asked again in time.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(3);
 
-pub(crate) struct Topology {
+pub(crate) struct SlotMapTask {
     map: Arc<CurrentMap>,
     shared: Arc<NodeContext>,
     /// For the next map.
@@ -83,7 +83,7 @@ pub(crate) struct Topology {
     schedule: RefreshSchedule,
 }
 
-impl Topology {
+impl SlotMapTask {
     pub(crate) fn new(map: Arc<CurrentMap>, shared: Arc<NodeContext>) -> Self {
         let (timer, schedule) = (Timer::default(), RefreshSchedule::new(REFRESH_EVERY));
         let (waiting, later) = (Vec::new(), Vec::new());

@@ -16,7 +16,8 @@ use tidegate::{Ran, StoreError, StoreErrorKind};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::endpoint::{Access, Endpoint};
+use crate::access::Access;
+use crate::endpoint::Endpoint;
 use crate::stream::{Meter, MeteredStream};
 use crate::{error, script};
 

@@ -6,6 +6,7 @@
 //! (`node/replies`). In a cluster, `cluster` finds the node of a slot, and re-routes MOVED and ASK replies
 //! after a slot-map refresh; `sentinel` follows the primary.
 
+mod access;
 mod client;
 mod cluster;
 mod connection;
@@ -37,7 +38,9 @@ mod tls;
 mod url;
 mod waker;
 
+pub use endpoint::{Endpoint, Login, TlsFiles, Topology};
 pub use node_breaker::NodeBreakerStatus;
 pub use options::RedisOptions;
 pub use stats::{CallTimes, RedisStats};
 pub use store::RedisStore;
+pub use url::RedisUrl;

@@ -13,8 +13,9 @@ use tidegate::{BreakerOptions, Replicas, StoreError, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use crate::access::Access;
 use crate::connection::Connection;
-use crate::endpoint::{Access, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::error;
 use crate::node_breaker::{NodeBreaker, NodeBreakerStatus};
 use crate::pending::Pending;

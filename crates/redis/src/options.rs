@@ -61,7 +61,7 @@ impl RedisOptions {
             url: url.into(),
             key_prefix: "tg".to_owned(),
             hash_key: *b"tidegate-default",
-            deadline: Duration::from_millis(20),
+            deadline: tidegate::deadline::DEFAULT,
             replays: false,
             announces: true,
             breaker: None,

@@ -8,11 +8,11 @@ use tidegate::{StoreError, StoreErrorKind};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::access::Access;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::node::{KnownEndpoint, NodeContext};
 use crate::timing::{Backoff, jittered};
-use crate::url::Sentinels;
 
 /// How often a sentinel is asked though it says nothing: what it says may be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -22,6 +22,13 @@ const ASK_WHILE_FAILING: Duration = Duration::from_millis(20);
 
 /// A sentinel that takes longer is no help.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The sentinels that know a primary by its name.
+pub(crate) struct Sentinels {
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) primary: String,
+    pub(crate) access: Access,
+}
 
 /// What a sentinel knows: the primary, and the number of the election that made it one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,7 +90,7 @@ async fn follow(
         let mut result = connection.await.unwrap_or_else(|_| Err(silent(endpoint)));
         while let Ok(connection) = &mut result {
             shared.counters.refreshes.add(1);
-            let asked = timeout(ANSWER_TIMEOUT, ask(connection, &sentinels.name)).await;
+            let asked = timeout(ANSWER_TIMEOUT, ask(connection, &sentinels.primary)).await;
             match asked.unwrap_or_else(|_| Err(silent(endpoint))) {
                 Ok(report) => {
                     backoff.reset();

@@ -10,7 +10,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::endpoint::{Access, Endpoint};
+use crate::access::Access;
+use crate::endpoint::Endpoint;
 
 /// The longest reply. A batch's is a few kilobytes, a cluster's map of single slots about two megabytes.
 const REPLY_BYTES_MAX: u64 = 4 << 20;
