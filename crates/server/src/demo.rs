@@ -13,9 +13,10 @@ pub(crate) fn config() -> Result<Config, Problems> {
 
 /// The demo in memory, for tests of what asks it.
 #[cfg(test)]
-pub(crate) fn draft() -> crate::gate::Draft {
+pub(crate) fn draft() -> crate::service::Draft {
     let builder = tidegate::Engine::builder();
-    crate::gate::Draft::build(&config().unwrap(), builder, std::sync::Arc::default(), None).unwrap()
+    crate::service::Draft::build(&config().unwrap(), builder, std::sync::Arc::default(), None)
+        .unwrap()
 }
 
 #[cfg(test)]

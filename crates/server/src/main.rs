@@ -3,7 +3,7 @@
 //! - [`cli`] turns what was typed into commands; each command is one file.
 //! - [`doors`] are what the outside speaks to. A door decodes, asks the engine and encodes; wire types stay
 //!   inside it.
-//! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
+//! - [`service`] is the one way from a question to an answer; [`app`] is what all doors share.
 //! - [`envoy`] reads the configuration of envoyproxy/ratelimit.
 //! - [`identity`] says whose request it is, and what it is counted by.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod adaptive;
+mod app;
 mod cli;
 mod config;
 mod dashboard;
@@ -38,7 +39,6 @@ mod exact;
 mod exposure;
 #[cfg(test)]
 mod fuzz;
-mod gate;
 mod gather;
 mod headers;
 mod identity;
@@ -50,6 +50,7 @@ mod patience;
 mod reload;
 mod replay;
 mod server;
+mod service;
 mod simulation;
 mod store;
 mod systemd;
