@@ -42,7 +42,7 @@ policies:
 def program() -> str:
     """The server to test with: as `./dev` says, or as cargo builds it."""
     path = os.environ.get("TIDEGATE") or str(CHECKOUT / "target" / "debug" / "tidegate")
-    assert Path(path).exists(), f"{path} is missing: cargo build -p tidegate-server, or set TIDEGATE"
+    assert Path(path).exists(), f"{path} is missing: cargo build -p tidegate-cli, or set TIDEGATE"
     return path
 
 

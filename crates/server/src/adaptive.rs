@@ -5,7 +5,6 @@
 
 mod asking;
 mod feeds;
-mod plan;
 mod view;
 
 use std::collections::{BTreeMap, HashSet};
@@ -21,10 +20,9 @@ use tidegate::{Effective, Policy, Store, SystemClock};
 use tokio::task::JoinSet;
 
 use self::feeds::Fed;
-use self::plan::share_at;
-pub(crate) use self::plan::{ALL, AnswerKind, Ask, By, Plan, Pool, Signal, Signals, Source};
 pub(crate) use self::view::Moving;
 use crate::observed::Observed;
+use tidegate_config::plan::{self, By, Plan, Signal, Signals, Source, share_at};
 
 /// Lets limits follow. There is one, and it outlives reloads.
 #[derive(Debug, Default)]

@@ -1,12 +1,9 @@
-//! Where connections come from: an address that was typed, a listener on it, and the streams that it gives.
+//! Where connections come from: a listener on an address, and the streams that it gives.
 
-use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::str::FromStr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,72 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsStream;
 
+pub(crate) use tidegate_config::Address;
+pub(crate) use tidegate_request::Peer;
+
 use crate::patience::within;
-
-/// Where to listen.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Address {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
-
-impl Address {
-    /// Whether only this machine can reach it.
-    pub(crate) fn is_private(&self) -> bool {
-        match self {
-            Self::Tcp(addr) => addr.ip().to_canonical().is_loopback(),
-            // One without a name is open to every user, whatever their rights.
-            Self::Unix(path) => !path.as_os_str().is_empty(),
-        }
-    }
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    /// As people type it: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` or `unix:/run/tidegate.sock`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return match path {
-                "" => Err("expected a path after unix:, like unix:/run/tidegate.sock".to_owned()),
-                path => Ok(Self::Unix(path.into())),
-            };
-        }
-        let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
-        let parsed = numeric.as_deref().unwrap_or(text).parse();
-        parsed.map(Self::Tcp).map_err(|_| {
-            "expected an address and a port, like 127.0.0.1:8080, or unix:/run/tidegate.sock"
-                .to_owned()
-        })
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(addr) => addr.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-/// The other end of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Peer {
-    Ip(IpAddr),
-    /// A process of this machine.
-    Unix,
-}
-
-impl Peer {
-    /// Whether it is on this machine.
-    pub(crate) fn is_local(self) -> bool {
-        match self {
-            Self::Ip(ip) => ip.is_loopback(),
-            Self::Unix => true,
-        }
-    }
-}
 
 /// Gives connections.
 #[derive(Debug)]
@@ -317,24 +252,6 @@ impl AsyncWrite for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_read_as_people_type_them() {
-        for (text, expected) in [
-            ("127.0.0.1:8080", Some("127.0.0.1:8080")),
-            ("localhost:0", Some("127.0.0.1:0")),
-            ("[::1]:1", Some("[::1]:1")),
-            ("unix:/run/t.sock", Some("unix:/run/t.sock")),
-            ("unix:", None),
-            ("8080", None),
-            ("127.0.0.1", None),
-            ("127.0.0.1:99999", None),
-            ("example.com:80", None),
-        ] {
-            let read = text.parse::<Address>().ok().map(|address| address.to_string());
-            assert_eq!(read.as_deref(), expected, "{text}");
-        }
-    }
 
     #[tokio::test]
     async fn a_socket_file_left_behind_is_taken_over_and_one_in_use_is_not() {

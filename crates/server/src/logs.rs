@@ -13,25 +13,20 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 pub(crate) use self::events::Events;
-pub(crate) use self::lines::Lines;
+pub use self::lines::Lines;
 
 /// Starts logging. `RUST_LOG` says what is logged, `info` unless set. Nothing is logged where no thread can be had.
-pub(crate) fn start() -> Option<Lines> {
+pub fn start(with_color: bool) -> Option<Lines> {
     let writer = Lines::start().ok()?;
     let lines = fmt::layer().with_writer(writer.clone()).with_target(false);
     let layer = if io::stderr().is_terminal() {
-        lines.with_ansi(wants_color()).boxed()
+        lines.with_ansi(with_color).boxed()
     } else {
         lines.json().flatten_event(true).boxed()
     };
     // Fails only where a logger runs already, and then that one is as good.
     let _ = tracing_subscriber::registry().with(layer.with_filter(filter())).try_init();
     Some(writer)
-}
-
-/// <https://no-color.org>: set and not empty turns colours off.
-pub(crate) fn wants_color() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn filter() -> Targets {

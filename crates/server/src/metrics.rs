@@ -31,37 +31,14 @@ use tidegate::{Clock, StoreErrorKind, SystemClock};
 pub(crate) use self::glance::{Glance, PolicyGlance};
 use self::histogram::Histogram;
 pub(crate) use self::histogram::Times;
-pub(crate) use self::policies::{BY_REQUEST, Counters, Outcome, Status};
-use self::policies::{Policies, UNKNOWN};
+use self::policies::Policies;
+pub(crate) use self::policies::{Counters, Outcome, Status};
 use self::striped::Striped;
 pub(crate) use self::text::CONTENT_TYPE;
 pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
+pub(crate) use tidegate_config::DoorName;
+
 use crate::store::View;
-
-/// What checks of no policy are counted under: no policy may be called so.
-pub(crate) const RESERVED_NAMES: [&str; 2] = [UNKNOWN, BY_REQUEST];
-
-/// The doors, as they are counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DoorName {
-    Http,
-    Grpc,
-    Resp,
-    Proxy,
-}
-
-impl DoorName {
-    pub(crate) const ALL: [Self; 4] = [Self::Http, Self::Grpc, Self::Resp, Self::Proxy];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Grpc => "grpc",
-            Self::Resp => "resp",
-            Self::Proxy => "proxy",
-        }
-    }
-}
 
 /// Why the proxy turned somebody away whom no limit has refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tidegate::Timestamp;
 use tidegate::adaptive::{Observation, Priority, Target as Listener};
 
-use crate::adaptive::ALL;
+use tidegate_config::plan::ALL;
 
 /// How many targets are kept.
 const TARGETS_MAX: usize = 256;

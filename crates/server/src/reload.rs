@@ -22,11 +22,11 @@ use crate::service::Draft;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a configuration comes from, and comes from again.
-pub(crate) struct Source {
+pub struct Source {
     /// The files and folders that are looked at; none for the demo.
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Reads them, with what the command line says on top; or tells everything that is wrong.
-    pub(crate) read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
+    pub read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
 }
 
 /// Takes a new configuration whenever there is one.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,6 +17,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
+use tidegate_config::TlsFiles;
+
 use crate::listen::Stream;
 
 /// How long to go without looking at the files.
@@ -27,20 +29,10 @@ pub(crate) const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 /// What gRPC does.
 pub(crate) const GRPC: &[&[u8]] = &[b"h2"];
 
-/// Where certificate and key are, as PEM.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Files {
-    /// The certificate, and those up to the one that clients know.
-    pub(crate) cert: PathBuf,
-    pub(crate) key: PathBuf,
-    /// Who has to have signed the certificates of clients; without it they need none.
-    pub(crate) client_ca: Option<PathBuf>,
-}
-
 /// Shakes hands.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
-    files: Files,
+    files: TlsFiles,
     protocols: &'static [&'static [u8]],
     current: ArcSwap<Loaded>,
     next_look_us: AtomicU64,
@@ -64,11 +56,11 @@ struct Stamp {
 impl Acceptor {
     /// Reads the files; an error says which one, and what is wrong with it.
     pub(crate) fn new(
-        files: Files,
+        files: TlsFiles,
         protocols: &'static [&'static [u8]],
     ) -> Result<Arc<Self>, String> {
-        let stamps = files.stamps();
-        let loaded = Loaded { config: Arc::new(files.load(protocols)?), stamps };
+        let stamps = stamps(&files);
+        let loaded = Loaded { config: Arc::new(load(&files, protocols)?), stamps };
         let next_look_us = AtomicU64::new(SystemClock.steady_us() + LOOK_EVERY_US);
         let current = ArcSwap::from_pointee(loaded);
         Ok(Arc::new(Self { files, protocols, current, next_look_us }))
@@ -98,11 +90,11 @@ impl Acceptor {
     /// What cannot be used leaves the old certificate in force: a half-written file must not close the door.
     fn reload(&self) {
         let before = self.current.load();
-        let stamps = self.files.stamps();
+        let stamps = stamps(&self.files);
         if stamps == before.stamps {
             return;
         }
-        let config = match self.files.load(self.protocols) {
+        let config = match load(&self.files, self.protocols) {
             Ok(config) => {
                 tracing::info!(cert = %self.files.cert.display(), "took a new certificate");
                 Arc::new(config)
@@ -116,44 +108,39 @@ impl Acceptor {
     }
 }
 
-impl Files {
-    fn stamps(&self) -> [Option<Stamp>; 3] {
-        let stamp = |found: Metadata| Stamp {
-            changed: (found.mtime(), found.mtime_nsec()),
-            inode: found.ino(),
-            bytes: found.size(),
-        };
-        [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()]
-            .map(|path| std::fs::metadata(path?).ok().map(stamp))
-    }
+fn stamps(files: &TlsFiles) -> [Option<Stamp>; 3] {
+    let stamp = |found: Metadata| Stamp {
+        changed: (found.mtime(), found.mtime_nsec()),
+        inode: found.ino(),
+        bytes: found.size(),
+    };
+    [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()]
+        .map(|path| std::fs::metadata(path?).ok().map(stamp))
+}
 
-    fn load(&self, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
-        let certs = certificates(&self.cert)?;
-        // What the error of a key says is left out: nothing of the file is to be repeated.
-        let key = PrivateKeyDer::from_pem_file(&self.key);
-        let key = key.map_err(|_| told(&self.key, "no private key: expected PEM"))?;
-        let provider = Arc::new(ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| told(&self.cert, &error))?;
-        let builder = match &self.client_ca {
-            None => builder.with_no_client_auth(),
-            Some(path) => {
-                let mut roots = RootCertStore::empty();
-                roots.add_parsable_certificates(certificates(path)?);
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                builder.with_client_cert_verifier(
-                    verifier.build().map_err(|error| told(path, &error))?,
-                )
-            }
-        };
-        let mut config = builder
-            .with_single_cert(certs, key)
-            .map_err(|error| told(&self.cert, &format!("not with this key: {error}")))?;
-        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        Ok(config)
-    }
+fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
+    let certs = certificates(&files.cert)?;
+    // What the error of a key says is left out: nothing of the file is to be repeated.
+    let key = PrivateKeyDer::from_pem_file(&files.key);
+    let key = key.map_err(|_| told(&files.key, "no private key: expected PEM"))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| told(&files.cert, &error))?;
+    let builder = match &files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(certificates(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| told(path, &error))?)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(certs, key)
+        .map_err(|error| told(&files.cert, &format!("not with this key: {error}")))?;
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    Ok(config)
 }
 
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -23,58 +23,54 @@ pub(super) enum NoNumber {
     Unclear(String),
 }
 
-impl Ask {
-    /// What it says now.
-    pub(super) async fn now(&self) -> Result<f64, NoNumber> {
-        let answer = tokio::time::timeout(self.timeout, self.exchange()).await;
-        let late = || NoNumber::Failed(format!("no answer within {:?}", self.timeout));
-        self.answer.read(&answer.map_err(|_| late())??)
-    }
-
-    async fn exchange(&self) -> Result<Bytes, NoNumber> {
-        let broken = |error: &dyn std::fmt::Display| NoNumber::Failed(error.to_string());
-        let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        let address = (host, self.uri.port_u16().unwrap_or(80));
-        let stream = TcpStream::connect(address).await.map_err(|error| broken(&error))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| broken(&error))?;
-        // Ends with the sender, at the end of this.
-        tokio::spawn(connection);
-        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
-        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
-        let request = Request::get(path)
-            .header(HOST, authority)
-            .header(ACCEPT, "application/json")
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| NoNumber::Unclear(error.to_string()))?;
-        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-        let status = response.status();
-        if status.is_server_error() {
-            return Err(NoNumber::Failed(format!("status {}", status.as_u16())));
-        }
-        if !status.is_success() {
-            return Err(NoNumber::Unclear(format!("status {}", status.as_u16())));
-        }
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        body.map(Collected::to_bytes).map_err(|error| broken(&error))
-    }
+/// What it says now.
+pub(super) async fn number(ask: &Ask) -> Result<f64, NoNumber> {
+    let answer = tokio::time::timeout(ask.timeout, exchange(ask)).await;
+    let late = || NoNumber::Failed(format!("no answer within {:?}", ask.timeout));
+    read(&ask.answer, &answer.map_err(|_| late())??)
 }
 
-impl AnswerKind {
-    fn read(&self, body: &[u8]) -> Result<f64, NoNumber> {
-        let unclear = |what: &str| {
-            let begin = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
-            NoNumber::Unclear(format!("{what} in `{}`", printable(&begin)))
-        };
-        let json: Value = serde_json::from_slice(body).map_err(|_| unclear("no JSON"))?;
-        match self {
-            Self::Pointer(pointer) => {
-                let found = json.as_f64().or_else(|| json.pointer(pointer)?.as_f64());
-                found.ok_or_else(|| unclear(&format!("no number at `{}`", printable(pointer))))
-            }
-            Self::Prometheus => prometheus(&json).ok_or_else(|| unclear("no sample")),
+async fn exchange(ask: &Ask) -> Result<Bytes, NoNumber> {
+    let broken = |error: &dyn std::fmt::Display| NoNumber::Failed(error.to_string());
+    let host = ask.uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let address = (host, ask.uri.port_u16().unwrap_or(80));
+    let stream = TcpStream::connect(address).await.map_err(|error| broken(&error))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| broken(&error))?;
+    // Ends with the sender, at the end of this.
+    tokio::spawn(connection);
+    let path = ask.uri.path_and_query().map_or("/", |path| path.as_str());
+    let authority = ask.uri.authority().map_or("", |authority| authority.as_str());
+    let request = Request::get(path)
+        .header(HOST, authority)
+        .header(ACCEPT, "application/json")
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| NoNumber::Unclear(error.to_string()))?;
+    let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+    let status = response.status();
+    if status.is_server_error() {
+        return Err(NoNumber::Failed(format!("status {}", status.as_u16())));
+    }
+    if !status.is_success() {
+        return Err(NoNumber::Unclear(format!("status {}", status.as_u16())));
+    }
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    body.map(Collected::to_bytes).map_err(|error| broken(&error))
+}
+
+fn read(kind: &AnswerKind, body: &[u8]) -> Result<f64, NoNumber> {
+    let unclear = |what: &str| {
+        let begin = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
+        NoNumber::Unclear(format!("{what} in `{}`", printable(&begin)))
+    };
+    let json: Value = serde_json::from_slice(body).map_err(|_| unclear("no JSON"))?;
+    match kind {
+        AnswerKind::Pointer(pointer) => {
+            let found = json.as_f64().or_else(|| json.pointer(pointer)?.as_f64());
+            found.ok_or_else(|| unclear(&format!("no number at `{}`", printable(pointer))))
         }
+        AnswerKind::Prometheus => prometheus(&json).ok_or_else(|| unclear("no sample")),
     }
 }
 
@@ -111,7 +107,7 @@ mod tests {
             ),
             (AnswerKind::Prometheus, r#"{"status":"success","data":{"result":[]}}"#, None),
         ] {
-            assert_eq!(kind.read(body.as_bytes()).ok(), number, "{body}");
+            assert_eq!(read(&kind, body.as_bytes()).ok(), number, "{body}");
         }
     }
 }

@@ -10,7 +10,7 @@ use tidegate::{Clock, SystemClock};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::asking::NoNumber;
+use super::asking::{self, NoNumber};
 use super::plan::{Ask, Signal, Source};
 use crate::observed::Observed;
 
@@ -84,7 +84,7 @@ impl Asking {
         loop {
             self.saying(due.tick()).await;
             let ask = self.ask.clone();
-            let answer = self.saying(ask.now()).await;
+            let answer = self.saying(asking::number(&ask)).await;
             self.learn(&answer);
             self.say();
         }

@@ -2,9 +2,6 @@
 //!
 //! The proxy's request is only looked at, never read: its body belongs to somebody else, and may not even come.
 
-mod pattern;
-mod route;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
@@ -14,7 +11,6 @@ use axum::http::{HeaderMap, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use tidegate::Op;
 
-pub(crate) use self::route::{BadMatch, Found, Match, Route, Routes};
 use super::http::Problem;
 use super::refusal;
 use crate::app::AppState;
@@ -23,6 +19,7 @@ use crate::identity::Seen;
 use crate::listen::Peer;
 use crate::metrics::DoorName;
 use crate::service::{InForce, Question, Unanswered};
+pub(crate) use tidegate_request::{Found, Routes};
 
 /// What a refusal is, whatever status the proxy wants it told with.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");

@@ -38,7 +38,6 @@ use hyper::body::Body as _;
 use tidegate::tower::write_retry_after;
 use tidegate::{Clock, Op, SystemClock, Timestamp};
 
-pub(crate) use self::admin::Admin;
 pub(crate) use self::body::read_batch;
 pub(crate) use self::connection::HttpBounds;
 pub(crate) use self::door::HttpDoor;

@@ -9,6 +9,9 @@
 //!
 //! Nothing is passed on that was not parsed, nothing is sent twice, and bodies are never gathered.
 
+use tidegate_config::proxy as settings;
+use tidegate_config::proxy as target;
+
 mod door;
 mod failure;
 mod forwarded;
@@ -20,9 +23,7 @@ mod link;
 mod pool;
 mod relay;
 mod service;
-mod settings;
 mod shared;
-mod target;
 mod tls;
 mod tunnel;
 mod upload;
@@ -32,6 +33,4 @@ mod watch;
 
 pub(crate) use self::door::ProxyDoor;
 pub(crate) use self::keeper::keep;
-pub(crate) use self::settings::{Balance, HealthCheck, HostHeader, Settings, Times};
-pub(crate) use self::target::Target;
 pub(crate) use self::upstreams::Proxy;

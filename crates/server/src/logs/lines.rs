@@ -22,7 +22,7 @@ enum Next {
 
 /// Where lines are handed in.
 #[derive(Clone)]
-pub(crate) struct Lines(SyncSender<Next>);
+pub struct Lines(SyncSender<Next>);
 
 impl Lines {
     pub(super) fn start() -> io::Result<Self> {
@@ -40,7 +40,7 @@ impl Lines {
     }
 
     /// Waits until what was logged is written, but not for long.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         let (done, flushed) = sync_channel(1);
         if self.0.try_send(Next::Flush(done)).is_ok() {
             let _ = flushed.recv_timeout(LAST_WORDS);

@@ -5,15 +5,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tidegate::{Answer, Source, StoreErrorKind};
+use tidegate_config::{BY_REQUEST, RESERVED_NAMES, UNKNOWN};
 
-use super::RESERVED_NAMES;
 use super::histogram::{Histogram, Times};
 use super::striped::Striped;
-
-/// Checks of policies that there are none of: one label, or a client could make as many as it likes.
-pub(super) const UNKNOWN: &str = "(unknown)";
-/// Checks by limits that came with the request.
-pub(crate) const BY_REQUEST: &str = "(request)";
 
 /// How a check ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,11 +15,11 @@ use crate::config::Config;
 struct Down;
 
 impl Store for Down {
-    fn answer(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
         Reply::ready(Err(StoreError::new(StoreErrorKind::Timeout, "no answer")))
     }
 
-    fn shape(
+    fn reserve(
         &self,
         _: &ReserveRequest<'_>,
         _: Timestamp,
@@ -27,7 +27,7 @@ impl Store for Down {
         Reply::ready(Err(StoreError::new(StoreErrorKind::Timeout, "no answer")))
     }
 
-    fn take_each(
+    fn decide_each(
         &self,
         _: &MultiCharge<'_>,
         _: Timestamp,

@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::PathBuf;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
@@ -14,8 +15,8 @@ impl Folder {
         Self(path)
     }
 
-    fn files(&self) -> Files {
-        Files { cert: self.0.join("cert.pem"), key: self.0.join("key.pem"), client_ca: None }
+    fn files(&self) -> TlsFiles {
+        TlsFiles { cert: self.0.join("cert.pem"), key: self.0.join("key.pem"), client_ca: None }
     }
 }
 

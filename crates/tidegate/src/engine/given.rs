@@ -83,7 +83,7 @@ impl<C: Clock + 'static> Engine<C> {
     ) -> Reply<'_, Given, CheckError> {
         let now = self.shared.clock.now();
         let ask = StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
-        match self.shared.stores.plain.asked_by_default().answer(&ask, now).split() {
+        match self.shared.stores.plain.asked_by_default().decide(&ask, now).split() {
             Ok(Ok(settled)) => Reply::ready(Ok((settled, None))),
             Ok(Err(error)) => Reply::ready(self.stand_in_given(given, cost, op, now, error)),
             Err(later) => {
@@ -112,7 +112,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     #[inline]
     pub fn hint_given(&self, scope: &Scope, key: &[u8]) {
-        self.shared.stores.plain.asked_by_default().hint(scope, key);
+        self.shared.stores.plain.asked_by_default().prefetch(scope, key);
     }
 
     /// This node's share instead of the store.
@@ -128,7 +128,7 @@ impl<C: Clock + 'static> Engine<C> {
         let limit = &given.limit.share(self.nodes());
         let ask =
             StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
-        let settled = self.shared.local.answer(&ask, now).now().map_err(CheckError::Store)?;
+        let settled = self.shared.local.decide(&ask, now).now().map_err(CheckError::Store)?;
         Ok((StoreReply { source: Source::Local, ..settled }, Some(error.kind())))
     }
 }

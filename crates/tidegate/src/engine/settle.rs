@@ -100,7 +100,7 @@ impl<C: Clock + 'static> Engine<C> {
         let (mode, all) = (limits.mode, 0..limits.members.len());
         let own_limits = all.map(|index| limits.limit_of(index));
         limits.with(keys, own_limits, |limits| {
-            store.answer(&StoreRequest { mode, limits, cost, op }, now)
+            store.decide(&StoreRequest { mode, limits, cost, op }, now)
         })
     }
 
@@ -128,7 +128,7 @@ impl<C: Clock + 'static> Engine<C> {
         let shares: Vec<Limit> = shares.collect();
         let mode = limits.mode;
         let reply = limits.with(keys, shares.iter(), |limits| {
-            self.shared.local.answer(&StoreRequest { mode, limits, cost, op }, now)
+            self.shared.local.decide(&StoreRequest { mode, limits, cost, op }, now)
         });
         let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
         limits.answer(StoreReply { source: Source::Local, ..settled }).map(in_trouble)
@@ -144,7 +144,7 @@ impl<C: Clock + 'static> Engine<C> {
         let now = self.shared.clock.now();
         let shaper = *turn.shaper;
         let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
-        store.shape(turn, now).then(move |place| {
+        store.reserve(turn, now).then(move |place| {
             let (scope, key) = (&scope, &*key);
             let turn = ReserveRequest { scope, key, shaper: &shaper, cost, cancel: None };
             let queued = match place {
@@ -172,7 +172,7 @@ impl<C: Clock + 'static> Engine<C> {
             }
             OnStoreError::Local => {
                 let turn = ReserveRequest { shaper: &turn.shaper.share(self.nodes()), ..*turn };
-                let place = self.shared.local.shape(&turn, now).now();
+                let place = self.shared.local.reserve(&turn, now).now();
                 let place = place.map_err(CheckError::Store)?;
                 (self.queued(place, &turn, self.shared.local.clone()), Source::Local)
             }
@@ -280,5 +280,5 @@ pub(super) fn stand_in_for(op: Op, error: StoreError) -> Result<StoreError, Chec
 
 /// Whether the store has failed, and not the question.
 pub(super) const fn is_failure(error: &StoreError) -> bool {
-    !error.kind().is_of_the_ask()
+    !error.kind().is_bad_request()
 }

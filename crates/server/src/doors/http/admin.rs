@@ -10,6 +10,8 @@ use axum::http::header::{
 use axum::http::uri::Authority;
 use subtle::ConstantTimeEq;
 
+use tidegate_config::checked_token;
+
 use super::problem::Problem;
 use crate::listen::Peer;
 
@@ -24,9 +26,6 @@ const OF_PROXIES: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// The fewest that nobody guesses.
-const TOKEN_BYTES_MIN: usize = 16;
-
 /// Who may make such calls.
 #[derive(Clone, Default)]
 pub(crate) struct Admin {
@@ -36,16 +35,7 @@ pub(crate) struct Admin {
 impl Admin {
     /// Whoever has the token, from anywhere. An error is what is wrong with it, and nothing of it.
     pub(crate) fn with_token(token: &str) -> Result<Self, &'static str> {
-        let token = token.trim();
-        if token.len() < TOKEN_BYTES_MIN {
-            return Err("is shorter than 16 bytes: it can be guessed");
-        }
-        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(
-                "has to be of visible ASCII characters, without spaces, to fit into a header",
-            );
-        }
-        Ok(Self { token: Some(token.as_bytes().into()) })
+        checked_token(token).map(|token| Self { token: Some(token.as_bytes().into()) })
     }
 
     /// Whether there is a token.
@@ -181,7 +171,7 @@ mod tests {
         }
         let line = "s3cret-token-of-ours\n";
         assert!(Admin::with_token(line).is_ok(), "the end of a file's line is no part of it");
-        let padded = format!("short{}", " ".repeat(TOKEN_BYTES_MIN));
+        let padded = format!("short{}", " ".repeat(16));
         assert!(Admin::with_token(&padded).is_err(), "nor do spaces make it longer");
     }
 }

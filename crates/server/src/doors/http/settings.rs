@@ -26,7 +26,7 @@ impl Settings {
         let admin = rules.admin_token.as_ref().map_or(Ok(Admin::default()), admin);
         Ok(Self {
             client_ip: rules.client_ip.clone(),
-            routes: Routes::new(rules.routes.clone(), rules.policy_keys.clone()),
+            routes: rules.routes(),
             admin: admin.map_err(|why| format!("admin.token_file: {why}"))?,
             headers: rules.headers,
         })

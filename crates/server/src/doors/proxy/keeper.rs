@@ -59,7 +59,7 @@ async fn check_all(proxy: &Proxy, check: &HealthCheck, due_us: &mut HashMap<Arc<
 async fn ask(upstream: Arc<Upstream>, check: HealthCheck, times: Times) {
     let mut request = Request::new(Upload::empty());
     *request.uri_mut() = Uri::from(check.path);
-    request.headers_mut().insert(HOST, upstream.target.authority.clone());
+    request.headers_mut().insert(HOST, upstream.target.authority().clone());
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("tidegate health check"));
     let answered = tokio::time::timeout(check.timeout, upstream.send(request, times)).await;
     let status = answered.ok().and_then(Result::ok).map(|(response, _)| response.status());

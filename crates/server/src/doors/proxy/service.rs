@@ -170,7 +170,7 @@ impl Exchange<'_> {
     fn host_for<'a>(&'a self, upstream: &'a Upstream) -> &'a HeaderValue {
         match (self.proxy.settings.host, &self.host) {
             (HostHeader::Preserve, Some(asked)) => asked,
-            _ => &upstream.target.authority,
+            _ => upstream.target.authority(),
         }
     }
 
@@ -181,7 +181,7 @@ impl Exchange<'_> {
             peer: self.caller.peer,
             is_trusted: admitted.is_trusted,
             is_tls: self.caller.is_tls,
-            host: self.host.as_ref().unwrap_or(&upstream.target.authority),
+            host: self.host.as_ref().unwrap_or(upstream.target.authority()),
             writes_forwarded: self.proxy.settings.writes_forwarded,
         };
         head::outbound(parts, &admitted.path, &self.wishes, (host.clone(), hop), body)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::http::{Request, Response};
 use hyper::body::Incoming;
 use tidegate::{Clock, SystemClock};
+use tokio::net::{TcpStream, UnixStream};
 
 use super::failure::Failure;
 use super::health::{Admits, Health};
@@ -15,7 +16,7 @@ use super::link::{Link, Unanswered};
 use super::pool::Pool;
 use super::settings::{Settings, Times};
 use super::shared::{self, Shared};
-use super::target::Target;
+use super::target::{Endpoint, Target};
 use super::tls::Tls;
 use super::upload::Upload;
 use crate::listen::Stream;
@@ -138,7 +139,7 @@ impl Upstream {
     }
 
     async fn connect(&self, times: Times) -> Result<Stream, Failure> {
-        let connecting = self.target.connect(self.tls.as_ref());
+        let connecting = connect(&self.target, self.tls.as_ref());
         match tokio::time::timeout(times.connect, connecting).await {
             Ok(Ok(stream)) => {
                 if self.health.reached() {
@@ -181,5 +182,20 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Connects; names are looked up anew each time, and every address is tried.
+async fn connect(target: &Target, tls: Option<&Tls>) -> io::Result<Stream> {
+    match target.endpoint() {
+        Endpoint::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
+        Endpoint::Tcp { host, port, .. } => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            match tls.filter(|_| target.is_tls()) {
+                Some(tls) => tls.connect(host, Stream::Tcp(stream)).await,
+                None => Ok(Stream::Tcp(stream)),
+            }
+        }
     }
 }

@@ -420,7 +420,7 @@ mod tests {
     struct Silent;
 
     impl Store for Silent {
-        fn answer(
+        fn decide(
             &self,
             _: &StoreRequest<'_>,
             _: Timestamp,
@@ -428,7 +428,7 @@ mod tests {
             Reply::later(std::future::pending())
         }
 
-        fn shape(
+        fn reserve(
             &self,
             _: &ReserveRequest<'_>,
             _: Timestamp,
@@ -436,7 +436,7 @@ mod tests {
             Reply::later(std::future::pending())
         }
 
-        fn take_each(
+        fn decide_each(
             &self,
             _: &MultiCharge<'_>,
             _: Timestamp,

@@ -13,7 +13,7 @@ use super::super::request::Text;
 use super::super::{Answered, body, json};
 use super::turn;
 use crate::app::AppState;
-use crate::config::{self, Config};
+use crate::config::{self, Config, DoorRules};
 use crate::identity::KeyParts;
 use crate::replay::{Judge, Report, Trial, replay};
 use crate::service::InForce;
@@ -79,17 +79,17 @@ impl Wanted<'_> {
             (None, Some(Text(text))) => {
                 let Config { policies, doors: rules, .. } = &written(text)?;
                 let policy = Some(TRIED.to_owned());
-                Judge::new(Trial { policies, rules, policy, key })
+                Judge::new(trial(policies, rules, policy, key))
                     .map_err(|why| Problem::bad_json("policy_text", &why))
             }
             (Some(Text(name)), None) => {
                 let policies = &only(in_force, name)?;
                 let (rules, policy) = (&in_force.rules, Some(name.to_string()));
-                Judge::new(Trial { policies, rules, policy, key }).map_err(unfit)
+                Judge::new(trial(policies, rules, policy, key)).map_err(unfit)
             }
             (None, None) => {
                 let (policies, rules) = (&*in_force.written, &in_force.rules);
-                Judge::new(Trial { policies, rules, policy: None, key }).map_err(unfit)
+                Judge::new(trial(policies, rules, None, key)).map_err(unfit)
             }
         }
     }
@@ -105,6 +105,15 @@ impl Wanted<'_> {
         let parts = KeyParts::read(self.key.iter().map(|Text(part)| &**part));
         parts.map(Some).map_err(|error| Problem::bad_json("key", &error.to_string()))
     }
+}
+
+fn trial<'a>(
+    policies: &'a BTreeMap<String, Policy>,
+    rules: &DoorRules,
+    policy: Option<String>,
+    key: Option<KeyParts>,
+) -> Trial<'a> {
+    Trial { policies, client_ip: rules.client_ip.clone(), routes: rules.routes(), policy, key }
 }
 
 /// The policy of a text, alone in a configuration.

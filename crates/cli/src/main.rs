@@ -1,0 +1,46 @@
+//! The `tidegate` binary: the list of commands.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod completions;
+mod config;
+#[cfg(test)]
+mod docs;
+mod envoy;
+mod proxy;
+mod serve;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cli::usage(&error),
+    };
+    let lines = tidegate_server::logs::start(tidegate_tools::wants_color());
+    let done = match cli.wanted() {
+        Command::Serve(args) => serve::run(&args),
+        Command::Bench(args) => tidegate_tools::bench::run(&args),
+        Command::Check(args) => tidegate_tools::check::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Config(args) => config::run(&args),
+        Command::Cost(args) => tidegate_tools::cost::run(&args),
+        Command::Doctor(args) => tidegate_tools::doctor::run(&args),
+        Command::Proxy(args) => proxy::run(&args),
+        Command::Ready(args) => tidegate_tools::ready::run(&args),
+        Command::Man(args) => completions::man(&args),
+        Command::Replay(args) => tidegate_tools::replay::run(&args),
+        Command::Simulate(args) => tidegate_tools::simulate::run(&args),
+        Command::Validate(args) => validate::run(&args),
+        Command::Vectors(args) => tidegate_tools::vectors::run(&args),
+    };
+    if let Some(lines) = lines {
+        lines.flush();
+    }
+    done.unwrap_or_else(|error| cli::failed(&error))
+}

@@ -1,0 +1,147 @@
+//! Connections that become something else, such as WebSocket.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use crate::processes::wait_until;
+use crate::programs::root;
+use crate::proxy_support::{Proxy, by_hand, read_head};
+use crate::support::Folder;
+use crate::support::{DEADLINE, Reply};
+
+/// Speaks WebSocket with whoever connects, and prints its port.
+struct Echo {
+    child: std::process::Child,
+    port: u16,
+}
+
+impl Echo {
+    fn start() -> Self {
+        let script = root().join("crates/cli/tests/clients/ws_echo.py");
+        let mut child = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+        Self { child, port: line.trim().parse().unwrap() }
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_websocket_goes_through_both_ways() {
+    let (folder, echo) = (Folder::new(), Echo::start());
+    let more =
+        "policies: { one: { algorithm: sliding-log, limit: 1/h } }\nroutes: [{ policy: one }]";
+    let upstream = format!("http://127.0.0.1:{}", echo.port);
+    let proxy = Proxy::start(&folder, &upstream, "", more);
+    let script = root().join("crates/cli/tests/clients/ws_client.mjs");
+    let url = proxy.url("/chat").replace("http://", "ws://");
+    let speak = || {
+        Command::new("node")
+            .args(["--no-warnings", "--experimental-websocket"])
+            .args([script.to_str().unwrap(), &url])
+            .output()
+            .expect("cannot start node; the tests need it")
+    };
+    let ran = speak();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let failed = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(said.trim(), "open chat; hello; 200000 bytes; closed 1000", "{failed}");
+    let again = speak();
+    assert!(!again.status.success(), "a handshake is a request, and has a limit");
+}
+
+/// Agrees to speak something else, at once with a first word, and then repeats what it hears.
+fn parrot() -> std::net::SocketAddr {
+    by_hand(|mut stream| {
+        let head = read_head(&mut stream).to_lowercase();
+        if !head.contains("upgrade: parrot\r\n") || !head.contains("connection: upgrade\r\n") {
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
+            let _ = stream.write_all(answer.as_bytes());
+            return;
+        }
+        let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: parrot\r\nX-Own: o\r\n\r\nfirst";
+        stream.write_all(answer.as_bytes()).unwrap();
+        let mut bytes = [0; 1024];
+        while let Ok(count) = stream.read(&mut bytes) {
+            if count == 0 || stream.write_all(&bytes[..count]).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+const ASK: &[u8] =
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: parrot\r\n\r\n";
+
+#[test]
+fn any_protocol_goes_through_from_its_first_byte_and_ends_with_either_side() {
+    let folder = Folder::new();
+    let proxy = Proxy::start(&folder, &format!("http://{}", parrot()), "", "");
+    let mut stream = proxy.server.connect();
+    stream.write_all(ASK).unwrap();
+    let head = read_head(&mut stream);
+    assert!(head.starts_with("HTTP/1.1 101 Switching Protocols"), "{head}");
+    assert!(head.contains("upgrade: parrot") && head.contains("x-own: o"), "{head}");
+    let mut heard = [0; 5];
+    stream.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"first");
+    for word in [&b"\0\xff\r\n\r\n"[..], b"GET /smuggled HTTP/1.1\r\n\r\n"] {
+        stream.write_all(word).unwrap();
+        let mut heard = vec![0; word.len()];
+        stream.read_exact(&mut heard).unwrap();
+        assert_eq!(heard, word);
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+    let open = r#"tidegate_connections{door="proxy"}"#;
+    wait_until("the connection is over", DEADLINE, || proxy.metric(open) == Some(0.0));
+}
+
+#[test]
+fn what_must_not_be_switched_to_is_not() {
+    let folder = Folder::new();
+    let proxy = Proxy::start(&folder, &format!("http://{}", parrot()), "", "");
+    for head in [
+        // Nobody would look at the requests behind it.
+        "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+        // Not meant for the next hop.
+        "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: parrot\r\n",
+        // An old client cannot.
+        "GET / HTTP/1.0\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: parrot\r\n",
+    ] {
+        let reply = Reply::read(&proxy.raw(format!("{head}Connection: close\r\n\r\n").as_bytes()));
+        assert_eq!(reply.status, 200, "{head}");
+        assert!(
+            !reply.body.contains("upgrade:") && !reply.body.contains("http2-"),
+            "{}",
+            reply.body
+        );
+    }
+    let pushy = by_hand(|mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: parrot\r\n\r\n",
+        );
+    });
+    let proxy = Proxy::start(&folder, &format!("http://{pushy}"), "", "");
+    assert_eq!(proxy.server.get("/").status, 502, "nobody asked for it");
+}
+
+#[test]
+fn an_open_tunnel_does_not_keep_the_server_up() {
+    let folder = Folder::new();
+    let mut proxy = Proxy::start(&folder, &format!("http://{}", parrot()), "", "");
+    let mut stream = proxy.server.connect();
+    stream.write_all(ASK).unwrap();
+    assert!(read_head(&mut stream).starts_with("HTTP/1.1 101"));
+    assert_eq!(proxy.server.stop("TERM").code(), Some(0));
+}

@@ -1,0 +1,202 @@
+//! From a source as it is written to one that can be read.
+
+use std::time::Duration;
+
+use http::Uri;
+use http::uri::PathAndQuery;
+
+use super::super::amount::span_within;
+use super::super::node::Spot;
+use super::super::problem::Problem;
+use super::super::text::{AdaptiveSource, RampWord, SourceOptions, SourceWord};
+use super::ramp::Unit;
+use crate::plan::{ALL, AnswerKind, Ask};
+use tidegate_core::text::printable;
+
+/// The longest name of a target.
+const TARGET_BYTES_MAX: usize = 100;
+
+/// What a source is, before it is known how it is followed.
+pub(super) struct Checked {
+    pub(super) kind: Kind,
+    pub(super) target: String,
+    /// What a signal of it is called, unless told.
+    pub(super) name: &'static str,
+}
+
+pub(super) enum Kind {
+    Latency,
+    Cpu,
+    Pool,
+    Fixed(f64),
+    Asked(Ask),
+}
+
+impl Kind {
+    pub(super) const fn unit(&self) -> Unit {
+        match self {
+            Self::Latency => Unit::Time,
+            Self::Cpu | Self::Pool | Self::Fixed(_) => Unit::Share,
+            Self::Asked(_) => Unit::Any,
+        }
+    }
+
+    /// How a limit follows it, unless told; nothing is usual for a query.
+    pub(super) const fn usual_ramp(&self, by_url: bool) -> Option<RampWord> {
+        match self {
+            Self::Latency if by_url => Some(RampWord::Latency),
+            Self::Latency => Some(RampWord::Default),
+            Self::Cpu => Some(RampWord::Cpu),
+            Self::Asked(Ask { answer: AnswerKind::Prometheus, .. }) => None,
+            Self::Pool | Self::Fixed(_) | Self::Asked(_) => Some(RampWord::Pressure),
+        }
+    }
+}
+
+/// Checks a source. `policy` is what its target is called, unless told; `failures` makes a sign of so many in a row.
+pub(super) fn source(
+    text: &AdaptiveSource,
+    policy: &str,
+    failures: u32,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<Checked> {
+    let options = match text {
+        AdaptiveSource::Word(SourceWord::Latency) => {
+            return Some(Checked { kind: Kind::Latency, target: ALL.to_owned(), name: "latency" });
+        }
+        AdaptiveSource::Word(SourceWord::Cpu) => {
+            return Some(Checked { kind: Kind::Cpu, target: "cpu".to_owned(), name: "cpu" });
+        }
+        AdaptiveSource::Map(options) => options,
+    };
+    let count_before = found.len();
+    let [name] = given(options)[..] else {
+        let message = "expected one of `probe`, `latency`, `pool`, `prometheus` and `fixed`";
+        found.push(spot.problem(message));
+        return None;
+    };
+    misplaced(options, name, spot, found);
+    let kind = match name {
+        "latency" => Some(Kind::Latency),
+        "pool" => Some(Kind::Pool),
+        "fixed" => spot.of("fixed").note(pressure(options.fixed), found).map(Kind::Fixed),
+        _ => asked(options, failures, spot, found).map(Kind::Asked),
+    };
+    let own = [&options.latency, &options.pool, &options.target].into_iter().flatten().next();
+    let target = own.map_or(policy, String::as_str);
+    let is_plain = !target.chars().any(char::is_control);
+    if !(1..=TARGET_BYTES_MAX).contains(&target.len()) || !is_plain {
+        let message = "expected a target of 1 to 100 bytes without control characters";
+        found.push(spot.of("target").problem(message));
+    }
+    let kind = kind.filter(|_| found.len() == count_before)?;
+    Some(Checked { kind, target: target.to_owned(), name })
+}
+
+fn given(options: &SourceOptions) -> Vec<&'static str> {
+    let fields = [
+        ("probe", options.probe.is_some()),
+        ("latency", options.latency.is_some()),
+        ("pool", options.pool.is_some()),
+        ("prometheus", options.prometheus.is_some()),
+        ("fixed", options.fixed.is_some()),
+    ];
+    fields.into_iter().filter(|(_, is_given)| *is_given).map(|(field, _)| field).collect()
+}
+
+/// Notes options of other sources.
+fn misplaced(options: &SourceOptions, name: &str, spot: &Spot<'_>, found: &mut Vec<Problem>) {
+    const ASKED: &[&str] = &["probe", "prometheus"];
+    let fields = [
+        ("pointer", options.pointer.is_some(), &["probe"][..]),
+        ("query", options.query.is_some(), &["prometheus"]),
+        ("every", options.every.is_some(), ASKED),
+        ("timeout", options.timeout.is_some(), ASKED),
+        ("target", options.target.is_some(), &["probe", "prometheus", "fixed"]),
+    ];
+    for (field, is_given, goes_with) in fields {
+        if is_given && !goes_with.contains(&name) {
+            let message =
+                format!("goes with `{}`, and not with `{name}`", goes_with.join("` or `"));
+            found.push(spot.of(field).problem(message));
+        }
+    }
+}
+
+fn pressure(given: Option<f64>) -> Result<f64, &'static str> {
+    given.filter(|it| (0.0..=1.0).contains(it)).ok_or("expected a number from 0 to 1")
+}
+
+fn asked(
+    options: &SourceOptions,
+    failures: u32,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<Ask> {
+    let is_probe = options.probe.is_some();
+    let (usual_every_s, usual_timeout_ms) = if is_probe { (1, 500) } else { (5, 2000) };
+    let (uri, answer) = match (&options.probe, &options.prometheus) {
+        (Some(url), _) => {
+            let pointer = options.pointer.clone().unwrap_or_else(|| "/pressure".to_owned());
+            if !pointer.is_empty() && !pointer.starts_with('/') {
+                found
+                    .push(spot.of("pointer").problem("expected a JSON pointer like /pools/0/used"));
+            }
+            (spot.of("probe").note(http_url(url), found), AnswerKind::Pointer(pointer))
+        }
+        (None, base) => {
+            let base = base.as_deref().unwrap_or_default();
+            let base = spot.of("prometheus").note(http_url(base), found);
+            let Some(query) = options.query.as_deref().filter(|query| !query.trim().is_empty())
+            else {
+                found.push(spot.problem("`query` is missing: what Prometheus is asked"));
+                return None;
+            };
+            (base.and_then(|base| query_of(&base, query)), AnswerKind::Prometheus)
+        }
+    };
+    let mut time = |field, text: Option<&_>, usual: Duration, min, max| match text {
+        Some(text) => spot.of(field).note(span_within(text, min, max), found),
+        None => Some(usual),
+    };
+    let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
+    let every = Duration::from_secs(usual_every_s);
+    let every = time("every", options.every.as_ref(), every, second, 5 * minute);
+    let timeout = Duration::from_millis(usual_timeout_ms);
+    let shortest = Duration::from_millis(10);
+    let timeout = time("timeout", options.timeout.as_ref(), timeout, shortest, minute);
+    Some(Ask { uri: uri?, answer, every: every?, timeout: timeout?, failures })
+}
+
+fn http_url(text: &str) -> Result<Uri, String> {
+    let expected =
+        || format!("`{}` is no URL like http://db-health:9000/pressure", printable(text));
+    let uri: Uri = text.parse().map_err(|_| expected())?;
+    match uri.scheme_str() {
+        Some("http") if uri.host().is_some_and(|host| !host.is_empty()) => {}
+        Some("https") => return Err("expected http://: over TLS nobody can be asked yet".into()),
+        _ => return Err(expected()),
+    }
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("expected a URL without a user and a password".into());
+    }
+    Ok(uri)
+}
+
+/// The instant query of Prometheus' API.
+fn query_of(base: &Uri, query: &str) -> Option<Uri> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let escaped = query.trim().bytes().fold(String::new(), |text, byte| {
+        if plain(byte) {
+            text + char::from(byte).encode_utf8(&mut [0; 4])
+        } else {
+            text + &format!("%{byte:02X}")
+        }
+    });
+    let path = base.path().trim_end_matches('/');
+    let path: PathAndQuery = format!("{path}/api/v1/query?query={escaped}").parse().ok()?;
+    let mut parts = base.clone().into_parts();
+    parts.path_and_query = Some(path);
+    Uri::from_parts(parts).ok()
+}

@@ -1,0 +1,175 @@
+//! Whether a file has the form that the schema says: every key known, every value of the right kind. All that is wrong
+//! is told, not only the first.
+
+use serde_json::Value as Schema;
+
+use super::node::{Key, Node, Text, Value};
+use super::problem::Problem;
+use super::schema::{choices, example, resolved, words};
+use tidegate_core::text::{closest, printable};
+
+/// Looks at a node and all that is in it. What came from the environment and has to be a number becomes one, and what
+/// is optional and empty is left out.
+pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut Vec<Problem>) {
+    let choices = choices(schema);
+    let of_kind = |kind: &str| choices.iter().copied().find(|it| is_kind(it, kind));
+    if let Value::Text(text) = &node.value
+        && of_kind("string").is_none()
+        && let Some(meant) = reread(text, &|kind| of_kind(kind).is_some())
+    {
+        node.value = meant;
+    }
+    let place = node.place;
+    let mut tell = |message| found.push(Problem::new(place, told(path, message)));
+    let matching = of_kind(kind(&node.value)).or_else(|| match node.value {
+        // A whole number is a number.
+        Value::Whole(_) => of_kind("number"),
+        _ => None,
+    });
+    match (&mut node.value, matching) {
+        (Value::Map(entries), Some(schema)) => conform_map(place, entries, schema, path, found),
+        (Value::List(items), Some(schema)) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                conform(item, &schema["items"], &format!("{path}[{index}]"), found);
+            }
+        }
+        (Value::Text(text), Some(_)) => {
+            let known = choices.iter().copied().filter(|it| is_kind(it, "string")).map(words);
+            let known: Vec<_> = known.collect();
+            let is_open = known.iter().any(Vec::is_empty);
+            let known = known.concat();
+            if !is_open && !known.contains(&text.text.as_str()) {
+                let shown = if text.is_substituted { "…" } else { &text.text };
+                tell(unknown("", shown, &known));
+            }
+        }
+        (Value::Whole(number), Some(schema)) if is_kind(schema, "integer") => {
+            let bound = |name: &str| schema.get(name).and_then(Schema::as_u64).map(i128::from);
+            let (min, max) = (bound("minimum").unwrap_or(0), bound("maximum").unwrap_or(1 << 53));
+            if !(min..=max).contains(number) {
+                tell(format!("expected a whole number from {min} to {max}"));
+            }
+        }
+        (Value::Bool(_) | Value::Whole(_) | Value::Float(_), Some(_)) | (Value::Unset, _) => {}
+        (value, _) => tell(expected(value, schema, &choices)),
+    }
+}
+
+fn conform_map(
+    place: super::problem::Place,
+    entries: &mut Vec<(Key, Node)>,
+    schema: &Schema,
+    path: &str,
+    found: &mut Vec<Problem>,
+) {
+    let none = serde_json::Map::new();
+    let properties = schema.get("properties").and_then(Schema::as_object).unwrap_or(&none);
+    let required = || {
+        let names = schema.get("required").and_then(Schema::as_array);
+        names.into_iter().flatten().filter_map(Schema::as_str)
+    };
+    // A section of which only the name is left: all its lines are commented out.
+    entries.retain(|(key, node)| {
+        !matches!(node.value, Value::Null) || !properties.contains_key(&key.name)
+    });
+    for (key, node) in entries.iter_mut() {
+        let dot = if path.is_empty() { "" } else { "." };
+        let inner = format!("{path}{dot}{}", printable(&key.name));
+        match (properties.get(&key.name), schema.get("additionalProperties")) {
+            (Some(schema), _) | (None, Some(schema @ Schema::Object(_))) => {
+                conform(node, schema, &inner, found);
+            }
+            (None, _) => {
+                let known: Vec<_> = properties.keys().map(String::as_str).collect();
+                let message = unknown("key ", &key.name, &known);
+                found.push(Problem::new(key.place, told(path, message)));
+            }
+        }
+    }
+    for name in required().filter(|name| entries.iter().all(|(key, _)| key.name != *name)) {
+        found.push(Problem::new(place, told(path, format!("`{name}` is missing"))));
+    }
+}
+
+fn told(path: &str, message: String) -> String {
+    if path.is_empty() { message } else { format!("{path}: {message}") }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null | Value::Unset => "null",
+        Value::Bool(_) => "boolean",
+        Value::Whole(_) => "integer",
+        Value::Float(_) => "number",
+        Value::Text(_) => "string",
+        Value::List(_) => "array",
+        Value::Map(_) => "object",
+    }
+}
+
+fn is_kind(schema: &Schema, kind: &str) -> bool {
+    schema.get("type").is_some_and(|it| it == kind)
+}
+
+/// What a text from the environment stands for where no text can stand.
+fn reread(text: &Text, can_be: &dyn Fn(&str) -> bool) -> Option<Value> {
+    let meant = text.text.trim();
+    match meant {
+        _ if !text.is_substituted => None,
+        "true" | "false" if can_be("boolean") => Some(Value::Bool(meant == "true")),
+        _ if can_be("integer") => meant.parse().ok().map(Value::Whole),
+        _ if can_be("number") => {
+            meant.parse().ok().filter(|it: &f64| it.is_finite()).map(Value::Float)
+        }
+        _ => None,
+    }
+}
+
+fn unknown(what: &str, typed: &str, known: &[&str]) -> String {
+    let typed = printable(typed);
+    match closest(&typed, known.iter().copied()) {
+        Some(meant) => format!("unknown {what}`{typed}`, did you mean `{meant}`?"),
+        None => format!("unknown {what}`{typed}`: expected one of {}", known.join(", ")),
+    }
+}
+
+/// Says nothing of the value itself: it may be a secret.
+fn expected(value: &Value, schema: &Schema, choices: &[&Schema]) -> String {
+    let got = match value {
+        Value::Null | Value::Unset => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Whole(_) => "a number",
+        Value::Float(_) => "a number with a fraction",
+        Value::Text(_) => "text",
+        Value::List(_) => "a list",
+        Value::Map(_) => "a map",
+    };
+    let known: Vec<_> = choices.iter().copied().flat_map(words).collect();
+    let mut wanted = Vec::new();
+    if !known.is_empty() {
+        wanted.push(known.join(", "));
+    }
+    for choice in choices.iter().filter(|choice| words(choice).is_empty()) {
+        let like = example(schema).or_else(|| example(choice)).and_then(Schema::as_str);
+        wanted.push(match choice.get("type").and_then(Schema::as_str) {
+            Some("string") => like.map_or("text".to_owned(), |like| format!("text like {like}")),
+            Some("integer") => "a whole number".to_owned(),
+            Some("number") => "a number".to_owned(),
+            Some("boolean") => "true or false".to_owned(),
+            Some("array") => "a list".to_owned(),
+            _ => "a map".to_owned(),
+        });
+    }
+    wanted.dedup();
+    let quotes = match value {
+        Value::Bool(_) | Value::Whole(_) | Value::Float(_) if is_text(schema) => {
+            " (put it in quotes)"
+        }
+        _ => "",
+    };
+    format!("expected {}, got {got}{quotes}", wanted.join(" or "))
+}
+
+fn is_text(schema: &Schema) -> bool {
+    choices(resolved(schema)).iter().any(|it| is_kind(it, "string") && words(it).is_empty())
+}

@@ -1,0 +1,96 @@
+//! Doors that others can reach: only over TLS, and only if they ask for a secret, unless the network is trusted.
+
+use crate::address::Address;
+use crate::door::DoorName;
+
+/// Where a door is, and whether it is behind TLS.
+#[derive(Clone, Debug)]
+pub struct Exposure {
+    pub door: DoorName,
+    pub address: Address,
+    pub has_tls: bool,
+}
+
+impl Exposure {
+    /// Whether the door may stand there; an error says what is missing, and what would help.
+    pub fn allow(&self, has_secret: bool) -> Result<(), String> {
+        let Some(ways) = ways(self.door).filter(|_| !self.address.is_private()) else {
+            return Ok(());
+        };
+        let missing = match (self.has_tls, has_secret) {
+            (true, true) => return Ok(()),
+            (false, false) => "there is neither TLS nor authentication".to_owned(),
+            (false, true) => {
+                format!("there is no TLS, so that the {} could be overheard", ways.secret)
+            }
+            (true, false) => "there is no authentication".to_owned(),
+        };
+        Err(format!(
+            "will not listen on {}: others could reach it, and {missing}. Listen on 127.0.0.1 behind a proxy, give {} in \
+             a configuration, or say --insecure-bind if the network around it is trusted",
+            self.address, ways.remedy
+        ))
+    }
+}
+
+/// How clients of a door prove who they are.
+struct Ways {
+    secret: &'static str,
+    /// What makes it safe.
+    remedy: &'static str,
+}
+
+/// None where there is nothing to prove: whoever may see what is behind a proxy may come.
+const fn ways(door: DoorName) -> Option<Ways> {
+    Some(match door {
+        DoorName::Http => {
+            Ways { secret: "token", remedy: "`listen.http.tls` and `admin.token_file`" }
+        }
+        DoorName::Resp => {
+            Ways { secret: "password", remedy: "`listen.resp.tls` and `listen.resp.password_file`" }
+        }
+        // Envoy has no password to say: it shows a certificate, and so there is none without TLS.
+        DoorName::Grpc => {
+            Ways { secret: "certificate", remedy: "`listen.grpc.tls` with its `client_ca`" }
+        }
+        DoorName::Proxy => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(door: DoorName, address: &str, has_tls: bool, has_secret: bool) -> String {
+        let exposure = Exposure { door, address: address.parse().unwrap(), has_tls };
+        exposure.allow(has_secret).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn others_are_let_in_over_tls_by_a_secret_alone() {
+        for door in [DoorName::Http, DoorName::Grpc, DoorName::Resp] {
+            for (has_tls, has_secret) in [(false, false), (false, true), (true, false)] {
+                assert_ne!(told(door, "0.0.0.0:1", has_tls, has_secret), "");
+                assert_eq!(told(door, "127.0.0.1:1", has_tls, has_secret), "");
+                assert_eq!(told(door, "unix:/run/t.sock", has_tls, has_secret), "");
+            }
+            assert_eq!(told(door, "0.0.0.0:1", true, true), "");
+        }
+        assert_eq!(told(DoorName::Proxy, "0.0.0.0:1", false, false), "");
+    }
+
+    #[test]
+    fn what_would_help_is_what_that_door_looks_at() {
+        for (door, secret, remedy) in [
+            (DoorName::Http, "token", "`listen.http.tls` and `admin.token_file`"),
+            (DoorName::Resp, "password", "`listen.resp.tls` and `listen.resp.password_file`"),
+            (DoorName::Grpc, "certificate", "`listen.grpc.tls` with its `client_ca`"),
+        ] {
+            let told = told(door, "192.0.2.1:80", false, true);
+            let overheard = format!("so that the {secret} could be overheard");
+            for part in ["192.0.2.1:80", &overheard, remedy, "--insecure-bind"] {
+                assert!(told.contains(part), "{part} in {told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! envoyproxy/ratelimit: every rule that limits is a policy, under the name that it has for `--envoy-config`.
+
+use tidegate::{Limit, OnStoreError};
+
+use super::{Draft, Limits};
+use crate::envoy::{Counts, Quantity, Rule, Rules, Unit};
+use tidegate_core::text::rate;
+
+pub(super) fn drafts(rules: &Rules) -> Vec<Draft> {
+    let mut all = rules.all();
+    all.sort_by_key(|(rule, _)| &rule.policy);
+    all.into_iter().map(|(rule, counts)| draft(rule, &counts)).collect()
+}
+
+/// A rule, with what each descriptor on the way to it counts by.
+fn draft(rule: &Rule, counts: &[Counts]) -> Draft {
+    let name = &rule.policy;
+    let mut notes = Vec::new();
+    match counts.iter().filter(|counts| **counts != Counts::Together).count() {
+        0 => {}
+        1 => notes.push(format!("{name}: one counter per value; give the value as the key")),
+        _ => notes.push(format!("{name}: one counter for values together; make one key of them")),
+    }
+    if !rule.replaces.is_empty() {
+        notes.push(format!("{name}: `replaces` has no counterpart; ask the one that replaces"));
+    }
+    if rule.is_quota {
+        notes.push(format!("{name}: `quota_mode` has no counterpart"));
+    }
+    let mut more = Vec::new();
+    if rule.is_shadow {
+        more.push("mode: shadow".to_owned());
+    }
+    match rule.on_store_error {
+        OnStoreError::Allow => more.push("on_store_error: allow".to_owned()),
+        OnStoreError::Deny { .. } => more.push("on_store_error: deny".to_owned()),
+        OnStoreError::Local => {}
+    }
+    let limits = limits(&rule.quantity).unwrap_or_else(|why| {
+        notes.push(format!("{name}: {why}"));
+        Limits::None
+    });
+    Draft { notes, name: name.clone(), limits, more }
+}
+
+fn limits(quantity: &Quantity) -> Result<Limits, &'static str> {
+    match quantity {
+        Quantity::Unlimited => Err("unlimited, so there is nothing to ask"),
+        Quantity::PerUnit { limit: None, .. } => Err("refuses everything; block keys by overrides"),
+        Quantity::PerUnit { limit: Some(limit), unit, .. } => {
+            Ok(Limits::One(options(limit, *unit)))
+        }
+    }
+}
+
+fn options(limit: &Limit, unit: Unit) -> String {
+    let (algorithm, units) = (limit.algorithm(), limit.units());
+    let rate = rate(units, limit.period());
+    match limit {
+        Limit::Gcra(gcra) => format!("limit: {rate}, burst: {}", gcra.burst()),
+        Limit::TokenBucket(bucket) => {
+            format!("algorithm: {algorithm}, capacity: {}, refill: {rate}", bucket.burst())
+        }
+        Limit::Quota(quota) => match quota.every() {
+            Some(every) => {
+                format!("algorithm: {algorithm}, limit: {units}, every: {}", every.as_str())
+            }
+            None => format!("algorithm: {algorithm}, limit: {units}, every: {}s", unit.seconds()),
+        },
+        _ => format!("algorithm: {algorithm}, limit: {rate}"),
+    }
+}

@@ -1,0 +1,226 @@
+//! A file as it was written: values with their places, before anybody asks what they mean.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Location, Spanned};
+
+use super::problem::{Place, Problem};
+use tidegate_core::text::printable;
+
+/// A value and where it stands. Without `Debug`: it may hold secrets.
+pub struct Node {
+    pub place: Place,
+    pub value: Value,
+}
+
+pub enum Value {
+    Null,
+    /// Nobody knows: what it names is not set, and that has been told.
+    Unset,
+    Bool(bool),
+    Whole(i128),
+    Float(f64),
+    Text(Text),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+pub struct Text {
+    pub text: String,
+    /// Whether some of it came from the environment, where there is nothing but text: it may stand for a number.
+    pub is_substituted: bool,
+}
+
+/// The name of an entry, and where it stands.
+pub struct Key {
+    pub name: String,
+    pub place: Place,
+}
+
+impl Node {
+    /// The entry of this name, if it is a map that has one.
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        let Value::Map(entries) = &self.value else { return None };
+        entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
+    }
+
+    /// A message about it that repeats nothing of what came from the environment: secrets are kept there. What is
+    /// repeated stands in backticks.
+    pub fn without_secrets(&self, message: String) -> String {
+        match &self.value {
+            Value::Text(text) if text.is_substituted => {
+                let (raw, shown) = (&text.text, printable(&text.text));
+                let hide = |(index, part): (usize, &'_ str)| {
+                    let is_odd = index % 2 == 1;
+                    // What is cut, and a scheme, have a mark for what is left out.
+                    let cut = part.trim_end_matches('…');
+                    // With backticks of its own nobody can tell where it ends.
+                    let is_secret = (raw.contains('`') && index > 0)
+                        || (is_odd && (raw.contains(cut) || shown.contains(cut)));
+                    if is_secret { "…".to_owned() } else { part.to_owned() }
+                };
+                message.split('`').enumerate().map(hide).collect::<Vec<_>>().join("`")
+            }
+            Value::List(items) => {
+                items.iter().fold(message, |message, item| item.without_secrets(message))
+            }
+            Value::Map(entries) => {
+                entries.iter().fold(message, |message, (_, node)| node.without_secrets(message))
+            }
+            _ => message,
+        }
+    }
+
+    /// Its values without places, for those who only want the values.
+    pub fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null | Value::Unset => serde_json::Value::Null,
+            Value::Bool(is_true) => (*is_true).into(),
+            Value::Whole(number) => u64::try_from(*number).map_or_else(
+                |_| i64::try_from(*number).unwrap_or(i64::MIN).into(),
+                serde_json::Value::from,
+            ),
+            Value::Float(number) => (*number).into(),
+            Value::Text(text) => text.text.as_str().into(),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(entries) => {
+                entries.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect()
+            }
+        }
+    }
+}
+
+/// A node, and the way to it from the top: what is told is told about a spot.
+#[derive(Clone)]
+pub struct Spot<'a> {
+    node: Option<&'a Node>,
+    place: Place,
+    path: String,
+}
+
+impl<'a> Spot<'a> {
+    pub fn top(node: &'a Node) -> Self {
+        Self { node: Some(node), place: node.place, path: String::new() }
+    }
+
+    /// The entry of this name; what is not there has the place where it would belong.
+    pub fn of(&self, name: &str) -> Self {
+        // The fields of a line are all in the line.
+        let is_line = |node: &&Node| matches!(node.value, Value::Text(_));
+        let node = self.node.and_then(|node| node.get(name).or(Some(node).filter(is_line)));
+        let place = node.map_or(self.place, |node| node.place);
+        let dot = if self.path.is_empty() { "" } else { "." };
+        Self { node, place, path: format!("{}{dot}{}", self.path, printable(name)) }
+    }
+
+    pub fn item(&self, index: usize) -> Self {
+        let items = self.node.map(|node| &node.value);
+        let node = match items {
+            Some(Value::List(items)) => items.get(index),
+            _ => None,
+        };
+        let place = node.map_or(self.place, |node| node.place);
+        Self { node, place, path: format!("{}[{index}]", self.path) }
+    }
+
+    pub fn problem(&self, message: impl fmt::Display) -> Problem {
+        let colon = if self.path.is_empty() { "" } else { ": " };
+        let message = match self.node {
+            Some(node) => node.without_secrets(message.to_string()),
+            None => message.to_string(),
+        };
+        Problem::new(self.place, format!("{}{colon}{message}", self.path))
+    }
+
+    /// What came out, or `None` with the problem noted.
+    pub fn note<T, E: fmt::Display>(
+        &self,
+        outcome: Result<T, E>,
+        found: &mut Vec<Problem>,
+    ) -> Option<T> {
+        outcome.map_err(|error| found.push(self.problem(error))).ok()
+    }
+}
+
+impl From<Location> for Place {
+    fn from(location: Location) -> Self {
+        Self { line: location.line().max(1), column: location.column().max(1) }
+    }
+}
+
+impl From<Spanned<Value>> for Node {
+    fn from(spanned: Spanned<Value>) -> Self {
+        // Where an anchor is used and not where it stands: only there is it known what it is used for.
+        Self { place: spanned.referenced.into(), value: spanned.value }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, is_true: bool) -> Result<Value, E> {
+        Ok(Value::Bool(is_true))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Whole(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Whole(number.into()))
+    }
+
+    fn visit_i128<E>(self, number: i128) -> Result<Value, E> {
+        Ok(Value::Whole(number))
+    }
+
+    fn visit_u128<E>(self, number: u128) -> Result<Value, E> {
+        Ok(Value::Whole(i128::try_from(number).unwrap_or(i128::MAX)))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::Float(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(Text { text: text.to_owned(), is_substituted: false }))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element::<Spanned<Value>>()? {
+            list.push(item.into());
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Vec::new();
+        while let Some((key, value)) = entries.next_entry::<Spanned<String>, Spanned<Value>>()? {
+            let key = Key { name: key.value, place: key.referenced.into() };
+            map.push((key, value.into()));
+        }
+        Ok(Value::Map(map))
+    }
+}

@@ -1,0 +1,124 @@
+//! Where requests are passed on to, and how.
+
+mod settings;
+mod target;
+
+use std::time::Duration;
+
+use http::StatusCode;
+use http::uri::PathAndQuery;
+
+pub use self::settings::{Balance, HealthCheck, HostHeader, Settings, Times};
+pub use self::target::{Endpoint, Target};
+use super::amount::span_within;
+use super::listen::Listens;
+use super::node::Spot;
+use super::problem::Problem;
+use super::text::{self, Span};
+
+/// More than anybody needs; each has a series of its own in the metrics.
+const UPSTREAMS_MAX: usize = 64;
+
+const MS: Duration = Duration::from_millis(1);
+const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Checks what the proxy goes by; what is wrong is noted.
+pub fn proxy(
+    file: &text::File,
+    listen: &Listens,
+    top: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<Settings> {
+    let spot = top.of("proxy");
+    match (&file.proxy, &listen.proxy) {
+        (None, None) => return None,
+        (None, Some(_)) => {
+            let why = "has nobody behind it: say where requests go with `proxy.upstream`";
+            found.push(top.of("listen").of("proxy").problem(why));
+        }
+        (Some(_), None) => {
+            let why = "cannot be reached: say where it listens with `listen.proxy`";
+            found.push(spot.problem(why));
+        }
+        (Some(_), Some(_)) => {}
+    }
+    let text = file.proxy.as_ref()?;
+    let mut settings = Settings::of(upstreams(text, &spot, found));
+    settings.times = times(text, &spot, found);
+    settings.writes_forwarded =
+        file.client_ip.as_ref().is_some_and(|client_ip| client_ip.forwarded == Some(true));
+    settings.ca_file = text.ca_file.as_ref().map(Into::into);
+    settings.balance = match text.balance {
+        None | Some(text::Balance::LeastLoaded) => Balance::LeastLoaded,
+        Some(text::Balance::RoundRobin) => Balance::RoundRobin,
+    };
+    settings.host = match text.host {
+        None | Some(text::HostHeader::Preserve) => HostHeader::Preserve,
+        Some(text::HostHeader::Upstream) => HostHeader::Upstream,
+    };
+    for (field, given) in [
+        (&mut settings.idle_connections_max, text.max_idle_connections),
+        (&mut settings.requests_max, text.max_requests),
+        (&mut settings.waiting_max, text.max_waiting),
+    ] {
+        *field = given.and_then(|given| usize::try_from(given).ok()).unwrap_or(*field);
+    }
+    match text.shed_status {
+        None | Some(429) => {}
+        Some(503) => settings.shed_status = StatusCode::SERVICE_UNAVAILABLE,
+        Some(_) => found.push(spot.of("shed_status").problem("expected 429 or 503")),
+    }
+    settings.health =
+        text.health.as_ref().and_then(|health| check(health, &spot.of("health"), found));
+    Some(settings)
+}
+
+fn upstreams(text: &text::Proxy, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Vec<Target> {
+    let (spot, given) = (spot.of("upstream"), text.upstream.as_slice());
+    if given.is_empty() || given.len() > UPSTREAMS_MAX {
+        found.push(spot.problem(format!("expected 1 to {UPSTREAMS_MAX} upstreams")));
+    }
+    let mut targets: Vec<Target> = Vec::new();
+    for (index, url) in given.iter().enumerate() {
+        let spot = match &text.upstream {
+            text::OneOrMany::One(_) => spot.clone(),
+            text::OneOrMany::Many(_) => spot.item(index),
+        };
+        let Some(target) = spot.note(url.parse::<Target>(), found) else { continue };
+        if targets.contains(&target) {
+            found.push(spot.problem("is there twice"));
+        }
+        targets.push(target);
+    }
+    targets
+}
+
+fn times(text: &text::Proxy, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Times {
+    let usual = Times::default();
+    let mut time = |name: &str, given: &Option<Span>, max: Duration, usual: Duration| {
+        let given = given.as_ref().map(|given| span_within(given, MS, max));
+        given.and_then(|given| spot.of(name).note(given, found)).unwrap_or(usual)
+    };
+    Times {
+        connect: time("connect_timeout", &text.connect_timeout, MINUTE, usual.connect),
+        response: time("response_timeout", &text.response_timeout, HOUR, usual.response),
+        idle: time("idle_timeout", &text.idle_timeout, HOUR, usual.idle),
+        keep: time("keep_alive", &text.keep_alive, HOUR, usual.keep),
+    }
+}
+
+fn check(text: &text::Health, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<HealthCheck> {
+    let path = Some(text.path.as_str()).filter(|path| path.starts_with('/'));
+    let path = path.and_then(|path| path.parse::<PathAndQuery>().ok());
+    let path = path.ok_or("expected a path like /healthz");
+    let mut time = |name: &str, given: &Option<Span>, (min, max), usual| {
+        let given = given.as_ref().map(|given| span_within(given, min, max));
+        given.map_or(Some(usual), |given| spot.of(name).note(given, found))
+    };
+    let second = Duration::from_secs(1);
+    let every = time("every", &text.every, (second, HOUR), 5 * second);
+    let timeout = time("timeout", &text.timeout, (MS, MINUTE), 2 * second);
+    let path = spot.of("path").note(path, found);
+    Some(HealthCheck { path: path?, every: every?, timeout: timeout? })
+}

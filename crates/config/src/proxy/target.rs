@@ -1,0 +1,150 @@
+//! Where an upstream is, as it is typed: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use http::Uri;
+use http::header::HeaderValue;
+use tidegate_core::text::printable;
+
+const EXPECTED: &str =
+    "expected one like http://127.0.0.1:3000, https://app.internal or unix:/run/app.sock";
+
+/// An upstream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    endpoint: Endpoint,
+    /// Its own name, for those who want to be asked by it.
+    authority: HeaderValue,
+}
+
+/// What to connect to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Endpoint {
+    Tcp { host: String, port: u16, speaks: Speaks },
+    Unix(PathBuf),
+}
+
+/// What is spoken over TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speaks {
+    Http,
+    /// HTTP/1.1 over TLS.
+    Https,
+    /// HTTP/2 without TLS, and without being asked whether.
+    H2c,
+}
+
+impl Speaks {
+    const fn scheme(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::H2c => "h2c",
+        }
+    }
+}
+
+impl Target {
+    /// Whether it speaks TLS.
+    pub const fn is_tls(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Tcp { speaks: Speaks::Https, .. })
+    }
+
+    pub const fn is_http2(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Tcp { speaks: Speaks::H2c, .. })
+    }
+
+    /// Where to connect to.
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Its own name, for those who want to be asked by it.
+    pub const fn authority(&self) -> &HeaderValue {
+        &self.authority
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            if !path.starts_with('/') {
+                return Err("expected a whole path after unix:, like unix:/run/app.sock".to_owned());
+            }
+            let authority = HeaderValue::from_static("localhost");
+            return Ok(Self { endpoint: Endpoint::Unix(path.into()), authority });
+        }
+        let shown = printable(text);
+        let uri: Uri = text.parse().map_err(|_| format!("`{shown}` is no URL: {EXPECTED}"))?;
+        let (speaks, usual_port) = match uri.scheme_str() {
+            Some("http") => (Speaks::Http, 80),
+            Some("https") => (Speaks::Https, 443),
+            Some("h2c") => (Speaks::H2c, 80),
+            _ => return Err(format!("`{shown}` is no http:// or https:// URL: {EXPECTED}")),
+        };
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        if authority.contains('@') {
+            return Err("has a user in it: send such things as a header".to_owned());
+        }
+        if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
+            return Err(format!("`{shown}` has a path: requests keep their own; {EXPECTED}"));
+        }
+        let host = uri.host().unwrap_or_default();
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let has_port = authority.len() > host.len();
+        let port = if has_port { uri.port_u16() } else { Some(usual_port) };
+        let port = port.filter(|port| *port > 0 && !bare.is_empty());
+        let port = port.ok_or_else(|| format!("`{shown}`: {EXPECTED}"))?;
+        let authority = HeaderValue::from_str(authority).map_err(|error| error.to_string())?;
+        Ok(Self { endpoint: Endpoint::Tcp { host: bare.to_owned(), port, speaks }, authority })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.endpoint {
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+            Endpoint::Tcp { speaks, .. } => {
+                let authority = self.authority.to_str().unwrap_or_default();
+                write!(f, "{}://{authority}", speaks.scheme())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_as_people_type_them() {
+        for (text, expected) in [
+            ("http://127.0.0.1:3000", Ok("http://127.0.0.1:3000")),
+            ("http://127.0.0.1:3000/", Ok("http://127.0.0.1:3000")),
+            ("https://app.internal", Ok("https://app.internal")),
+            ("h2c://127.0.0.1:50051", Ok("h2c://127.0.0.1:50051")),
+            ("http://[::1]:80", Ok("http://[::1]:80")),
+            ("unix:/run/app.sock", Ok("unix:/run/app.sock")),
+            ("unix:app.sock", Err("expected a whole path")),
+            ("127.0.0.1:3000", Err("no http:// or https:// URL")),
+            ("ftp://a", Err("no http:// or https:// URL")),
+            ("http://a/base", Err("has a path")),
+            ("http://a?x=1", Err("has a path")),
+            ("http://ann:secret@a", Err("has a user in it")),
+            ("http://a:99999", Err("expected one like")),
+            ("http://a:0", Err("expected one like")),
+            ("http://", Err("expected one like")),
+            ("", Err("expected one like")),
+        ] {
+            match (text.parse::<Target>(), expected) {
+                (Ok(target), Ok(expected)) => assert_eq!(target.to_string(), expected),
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{text}: {why}"),
+                (read, expected) => panic!("{text}: {read:?} instead of {expected:?}"),
+            }
+        }
+    }
+}

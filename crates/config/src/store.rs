@@ -1,0 +1,136 @@
+//! Which store, and how it is treated.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tidegate::BreakerOptions;
+use tidegate_redis::{RedisOptions, RedisStore};
+
+use super::amount::{span, span_within};
+use super::node::Spot;
+use super::problem::Problem;
+use super::secret::{Secret, SecretSource};
+use super::text::{self, StoreOptions};
+use crate::stores::{is_redis, plain, unknown};
+
+/// A store that can be opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoreChoice {
+    pub url: SecretSource,
+    pub deadline: Duration,
+    /// None: it is asked however it fails.
+    pub breaker: Option<BreakerOptions>,
+    /// None: they are counted.
+    pub nodes: Option<NonZeroU32>,
+}
+
+pub(crate) const DEADLINE: Duration = Duration::from_millis(20);
+
+impl StoreChoice {
+    pub fn by_url(url: impl Into<String>) -> Self {
+        Self {
+            url: SecretSource::Given(Secret(url.into())),
+            deadline: DEADLINE,
+            breaker: Some(BreakerOptions::default()),
+            nodes: None,
+        }
+    }
+
+    /// Another place, treated the same.
+    #[must_use]
+    pub fn at(self, url: String) -> Self {
+        Self { url: SecretSource::Given(Secret(url)), ..self }
+    }
+}
+
+/// Checks the choice of a store; what is wrong is noted.
+pub(crate) fn store(
+    text: Option<&text::Store>,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> StoreChoice {
+    match text {
+        None => StoreChoice::by_url("memory:"),
+        Some(text::Store::Url(url)) => {
+            let checked = spot.note(url_of(&url.0), found);
+            StoreChoice::by_url(checked.unwrap_or_default())
+        }
+        Some(text::Store::Map(options)) => with_options(options, spot, found),
+    }
+}
+
+fn with_options(options: &StoreOptions, spot: &Spot<'_>, found: &mut Vec<Problem>) -> StoreChoice {
+    let mut choice = StoreChoice::by_url("memory:");
+    match (&options.url, &options.url_file) {
+        (Some(url), None) => {
+            let url = spot.of("url").note(url_of(&url.0), found).unwrap_or_default();
+            choice.url = SecretSource::Given(Secret(url));
+        }
+        (None, Some(file)) => choice.url = SecretSource::File(file.into()),
+        (None, None) => {}
+        (Some(_), Some(_)) => {
+            found.push(spot.of("url_file").problem("and `url` are both given: give one of them"));
+        }
+    }
+    if choice.url == SecretSource::Given(Secret("memory:".to_owned())) {
+        let given = [
+            ("deadline", options.deadline.is_some()),
+            ("breaker", options.breaker.is_some()),
+            ("nodes", options.nodes.is_some()),
+        ];
+        for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+            let message = "goes with a store over the network: memory answers at once and alone";
+            found.push(spot.of(field).problem(message));
+        }
+    }
+    if let Some(deadline) = &options.deadline {
+        let within = span_within(deadline, Duration::from_millis(1), Duration::from_secs(10));
+        choice.deadline = spot.of("deadline").note(within, found).unwrap_or(DEADLINE);
+    }
+    choice.breaker = match &options.breaker {
+        None | Some(text::Breaker::Switch(true)) => Some(BreakerOptions::default()),
+        Some(text::Breaker::Switch(false)) => None,
+        Some(text::Breaker::Map(options)) => Some(breaker(options, &spot.of("breaker"), found)),
+    };
+    choice.nodes = options.nodes.and_then(NonZeroU32::new);
+    choice
+}
+
+fn breaker(
+    text: &text::BreakerOptions,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> BreakerOptions {
+    let mut options = BreakerOptions::default();
+    let mut time = |field: &str, given: Option<&text::Span>, default| {
+        given.and_then(|it| spot.of(field).note(span(it), found)).unwrap_or(default)
+    };
+    options.slow = time("slow", text.slow.as_ref(), options.slow);
+    options.window = time("window", text.window.as_ref(), options.window);
+    options.failures = text.failures.unwrap_or(options.failures);
+    options.min_calls = text.min_calls.unwrap_or(options.min_calls);
+    options.good_probes = text.good_probes.unwrap_or(options.good_probes);
+    options
+}
+
+/// The URL as stores know it. Nothing of a bad one is repeated: it may hold a password.
+fn url_of(url: &str) -> Result<String, String> {
+    match plain(url) {
+        url @ "memory:" => Ok(url.to_owned()),
+        url if !is_redis(url) => Err(unknown(url)),
+        url => can_be_opened(url).map(|()| url.to_owned()),
+    }
+}
+
+/// Nothing is connected before it is asked, so that this only reads the URL; but it needs a runtime to stand in.
+fn can_be_opened(url: &str) -> Result<(), String> {
+    let options = RedisOptions { announces: false, ..RedisOptions::new(url) };
+    let opened = || RedisStore::new(options).map(drop).map_err(|error| error.to_string());
+    if tokio::runtime::Handle::try_current().is_ok() {
+        return opened();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    let _inside = runtime.enter();
+    opened()
+}

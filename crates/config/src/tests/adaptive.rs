@@ -1,0 +1,150 @@
+//! What limits can follow.
+
+use super::*;
+
+#[test]
+fn what_no_limit_can_follow_is_told_where_it_stands() {
+    for (adaptive, expected) in [
+        ("{}", "adaptive: expected one of `source` and `chains`"),
+        ("{ source: latncy }", "adaptive.source: unknown `latncy`, did you mean `latency`?"),
+        (
+            "{ source: {} }",
+            "adaptive.source: expected one of `probe`, `latency`, `pool`, `prometheus` and `fixed`",
+        ),
+        (
+            "{ source: { probe: 'db:9000' } }",
+            "adaptive.source.probe: `db:9000` is no URL like http://db-health:9000/pressure",
+        ),
+        (
+            "{ source: { probe: 'https://db/' } }",
+            "adaptive.source.probe: expected http://: over TLS nobody can be asked yet",
+        ),
+        (
+            "{ source: { probe: 'http://db/', every: 10ms } }",
+            "adaptive.source.every: expected 1s to 300s",
+        ),
+        (
+            "{ source: { fixed: 0.2, query: x } }",
+            "adaptive.source.query: goes with `prometheus`, and not with `fixed`",
+        ),
+        ("{ source: { fixed: 2 } }", "adaptive.source.fixed: expected a number from 0 to 1"),
+        (
+            "{ source: { prometheus: 'http://p', query: up } }",
+            "adaptive: `ramp` is missing: what the answers to the query mean",
+        ),
+        (
+            "{ source: cpu, ramp: latency }",
+            "adaptive.ramp: reads times, and this source says a part from 0 to 1",
+        ),
+        (
+            "{ source: latency, ramp: { min_value: 2s, max_value: 1s, min_rate: 0 } }",
+            "adaptive.ramp.max_value: has to be above `min_value`",
+        ),
+        (
+            "{ source: latency, ramp: { min_value: 1s, max_value: 2s, max_rate: 6001/min, min_rate: 1/s } }",
+            "adaptive.ramp.max_rate: is above the limit of 100 in 1s: lower it, or raise the limit",
+        ),
+        (
+            "{ source: latency, smoothing: { close: 9s, open: 1s } }",
+            "adaptive.smoothing: opening within 1s is faster than closing within 9s: open at most as fast as you close",
+        ),
+        (
+            "{ source: cpu, in_flight: 16 }",
+            "adaptive.in_flight: goes with `source: latency` and `ramp: default`, whose target it is the pool of",
+        ),
+        (
+            "{ source: latency, in_flight: { gradient: 0 } }",
+            "adaptive.in_flight: pool of 0: expected 1 to 1000000 places",
+        ),
+        ("{ source: cpu, shed_status: 500 }", "adaptive.shed_status: expected 429 or 503"),
+        ("{ chains: [{ source: cpu }, { source: cpu }] }", "adaptive: two chains are called `cpu`"),
+    ] {
+        let text = format!("policies:\n  p: {{ limit: 100/s, adaptive: {adaptive} }}");
+        let told = problems(&text);
+        assert!(
+            told.len() == 1 && told[0].ends_with(&format!(": policies.p.{expected}")),
+            "{adaptive}: {told:?}"
+        );
+    }
+    for (policy, expected) in [
+        (
+            "{ algorithm: quota, limit: 9, every: day, adaptive: { source: cpu } }",
+            "adaptive: quota does not follow the load: leave it out",
+        ),
+        (
+            "{ limit: 1/s, priority: batch }",
+            "priority: goes with `adaptive`, or with an `in_flight` of another policy: without them nothing gives way",
+        ),
+        (
+            "{ adaptive: { source: cpu }, all: [{ name: a, limit: 1/s }] }",
+            "adaptive: stands beside `all`: give it to one of the limits in there",
+        ),
+        (
+            "{ limit: 1/s, key: url, adaptive: { source: latency, floor: 3 } }",
+            "adaptive.floor: does not belong to URLs, whose limits are what the mean of a minute says",
+        ),
+    ] {
+        let told = problems(&format!("policies:\n  p: {policy}"));
+        assert!(
+            told.len() == 1 && told[0].ends_with(&format!(": policies.p.{expected}")),
+            "{policy}: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn what_limits_follow_is_read_as_it_is_written() {
+    use crate::plan::{By, Source};
+    let text = "\
+policies:
+  pages: { key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency, ramp: { min_value: 300ms, max_value: 18s, max_rate: 4/s, min_rate: 4/min } } }
+  plan:
+    priority: batch
+    all:
+      - { name: second, limit: 10/s, adaptive: { chains: [{ source: cpu }, { source: { latency: db } }], in_flight: 16 } }
+      - { name: day, limit: 100/day }
+  off: { limit: 10/s, adaptive: { mode: off, source: { probe: 'http://[::1]/x', pointer: /a/b, target: db } } }
+";
+    let config = Config::parse(text, &lookup).unwrap();
+    let [off, pages, second] = &config.plans[..] else { panic!("{:?}", config.plans) };
+    assert_eq!(off.targets().collect::<Vec<_>>(), ["db"]);
+    let By::Urls { ramp, target } = &pages.by else { panic!("{pages:?}") };
+    assert_eq!((*ramp, target.as_str()), (tidegate::adaptive::Ramp::latency_per_url(), "all"));
+    assert_eq!((second.shown().as_str(), second.units), ("plan/second", 10));
+    let By::Signals(signals) = &second.by else { panic!("{second:?}") };
+    let sources: Vec<_> = signals.each.iter().map(|signal| &signal.source).collect();
+    assert_eq!(sources, [&Source::Cpu, &Source::QueueWait, &Source::Errors]);
+    assert_eq!(signals.priority, Some(tidegate::adaptive::Priority::Batch));
+    assert_eq!(config.warnings, []);
+}
+
+#[test]
+fn a_limit_that_would_swing_is_warned_of() {
+    let swings = |more: &str| {
+        let policy = "limit: 10/s, adaptive: { source: { probe: 'http://db/', every: 5s }";
+        let text = format!("policies:\n  p: {{ {policy}{more} }} }}");
+        let warnings = Config::parse(&text, &lookup).unwrap().warnings;
+        warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
+    };
+    assert_eq!(swings(""), [""; 0]);
+    let told = swings(", smoothing: { alpha: 0.5 }");
+    assert!(
+        told.len() == 1 && told[0].starts_with("policies.p.adaptive: will oscillate: "),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn no_two_limits_that_move_are_called_the_same() {
+    let policies = |other: &str| {
+        let adaptive = "limit: 5/s, adaptive: { source: cpu }";
+        format!(
+            "policies:\n  plan: {{ all: [{{ name: second, {adaptive} }}] }}\n  '{other}': {{ {adaptive} }}\n"
+        )
+    };
+    check(
+        &policies("plan/second"),
+        &["f:3:18: policies.plan/second: metrics would call two limits `plan/second`: rename one"],
+    );
+    check(&policies("plan/minute"), &[]);
+}

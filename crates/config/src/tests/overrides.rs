@@ -1,0 +1,71 @@
+//! Overrides that would undo each other, or that nobody would ever get.
+
+use tidegate::Engine;
+
+use super::{check, lookup};
+use crate::Config;
+
+#[test]
+fn overrides_for_the_same_are_told_however_they_are_spelled() {
+    for (first, second, is_same) in [
+        ("10.0.0.0/8", "10.1.2.3/8", true),
+        ("10.0.0.0/8", "::ffff:10.0.0.0/104", true),
+        ("10.1.2.3", "10.1.2.3/32", true),
+        ("192.0.2.9", "::ffff:192.0.2.9", true),
+        ("2001:db8::1", "2001:DB8:0::1/128", true),
+        ("ann", "ann", true),
+        ("ann", "Ann", false),
+        ("10.0.0.0/8", "10.0.0.0/9", false),
+    ] {
+        let text = format!(
+            "policies: {{ p: 1/s, q: 1/s }}\noverrides:\n  - {{ policy: p, key: '{first}', block: true }}\n  \
+             - {{ policy: q, key: '{second}', allow: true }}\n  - {{ policy: p, key: '{second}', allow: true }}"
+        );
+        let expected = format!("f:5:23: overrides[2].key: `{second}` has one already");
+        let expected = is_same.then_some(expected.as_str());
+        check(&text, expected.as_slice());
+    }
+}
+
+#[test]
+fn an_override_for_a_part_of_a_client_is_warned_of() {
+    let warned = |key: &str, more: &str| {
+        let text = format!(
+            "policies: {{ p: 1/s }}\noverrides: [{{ policy: p, key: '{key}', block: true }}]\n{more}"
+        );
+        let warnings = Config::parse(&text, &lookup).unwrap().warnings;
+        warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
+    };
+    let routed = "routes: [{ policy: p }]";
+    for key in ["2001:db8:1:2::5", "2001:DB8:1:2::5/128"] {
+        let told = format!(
+            "overrides[0].key: `{key}` is no client by itself: routes count clients of IPv6 by their /64, so write \
+             `2001:db8:1:2::/64`, or raise `client_ip.ipv6_prefix`"
+        );
+        assert_eq!(warned(key, routed), [&*told]);
+        assert_eq!(warned(key, "routes: [{ policy: p, key: client_ip }]"), [&*told]);
+    }
+    for (key, more) in [
+        ("2001:db8:1:2::/64", routed),
+        ("2001:db8::/32", routed),
+        ("192.0.2.9", routed),
+        ("::ffff:192.0.2.9", routed),
+        ("192.0.2.8/30", routed),
+        ("ann", routed),
+        ("2001:db8:1:2::5", ""),
+        ("2001:db8:1:2::5", "routes: [{ policy: p, key: 'header:x-ip' }]"),
+        ("2001:db8:1:2::5", "routes: [{ policy: p }]\nclient_ip: { ipv6_prefix: 128 }"),
+    ] {
+        assert_eq!(warned(key, more), [""; 0], "{key} {more}");
+    }
+}
+
+#[test]
+fn an_address_is_meant_in_all_of_its_spellings() {
+    let text =
+        "policies: { p: 9/s }\noverrides: [{ policy: p, key: '::ffff:192.0.2.9', block: true }]";
+    let policy = Config::parse(text, &lookup).unwrap().policies.remove("p").unwrap();
+    let engine = Engine::builder().policy("p", policy).build().unwrap();
+    let allowed = |key: &str| engine.check("p", key).now().unwrap().decision.allowed();
+    assert!(!allowed("192.0.2.9") && !allowed("::ffff:192.0.2.9") && allowed("192.0.2.8"));
+}

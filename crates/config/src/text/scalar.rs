@@ -1,0 +1,40 @@
+//! Values that are more than one word of YAML can say.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A duration like 20ms, 90s or 1h30min.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(example = "250ms")]
+pub struct Span(pub String);
+
+/// A rate like 100/min or 30/90s, or a count.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(example = "100/min")]
+pub enum Amount {
+    /// So many, as quotas and concurrency limits have it.
+    Count(u64),
+    /// So many in a time.
+    Rate(String),
+}
+
+/// One, or a list.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    pub fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}

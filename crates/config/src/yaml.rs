@@ -1,0 +1,108 @@
+//! YAML within bounds: what is too long, too deep or multiplies itself is refused while it is read.
+
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::{AliasLimits, DuplicateKeyPolicy};
+use serde_saphyr::{Budget, Error, Options, Spanned, UserMessageFormatter};
+
+use super::node::{Node, Value};
+use super::problem::{Place, Problem};
+
+/// The longest file that is read.
+pub(crate) const BYTES_MAX: usize = 1024 * 1024;
+
+/// Far more than any policy needs, and little enough for any stack.
+const DEPTH_MAX: usize = 32;
+
+/// A file of the longest size holds fewer, unless aliases multiply what it holds.
+const NODES_MAX: usize = 250_000;
+
+/// How many aliases there may be, …
+const ALIASES_MAX: usize = 10_000;
+
+/// … and how much all of them together may repeat.
+const REPEATED_MAX: usize = 50_000;
+
+/// The values of a file. An empty one has none.
+pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
+    if text.len() > BYTES_MAX {
+        return Err(too_long());
+    }
+    let parsed = serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options());
+    parsed.map(Node::from).map_err(|error| problem(&error))
+}
+
+/// What is said of a file above [`BYTES_MAX`].
+pub(crate) fn too_long() -> Problem {
+    Problem::new(Place::START, "the file is longer than 1 MiB")
+}
+
+fn options() -> Options {
+    let budget: Option<Budget> = serde_saphyr::budget! {
+        max_reader_input_bytes: Some(BYTES_MAX),
+        max_depth: DEPTH_MAX,
+        flow_nesting_limit: DEPTH_MAX,
+        max_nodes: NODES_MAX,
+        max_events: 2 * NODES_MAX,
+        max_aliases: ALIASES_MAX,
+        max_anchors: ALIASES_MAX,
+        max_recorded_anchor_events: NODES_MAX,
+        max_recorded_anchor_bytes: 4 * BYTES_MAX,
+        max_total_scalar_bytes: 8 * BYTES_MAX,
+        max_documents: 1,
+        max_merge_keys: ALIASES_MAX,
+    };
+    let alias_limits: AliasLimits = serde_saphyr::alias_limits! {
+        max_total_replayed_events: REPEATED_MAX,
+        max_replay_stack_depth: DEPTH_MAX,
+    };
+    serde_saphyr::options! {
+        budget: budget,
+        alias_limits: alias_limits,
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        // `yes` and `on` are words.
+        strict_booleans: true,
+        with_snippet: false,
+    }
+}
+
+fn problem(error: &Error) -> Problem {
+    let place = error.location().map_or(Place::START, Place::from);
+    let said = error.render_with_formatter(&UserMessageFormatter);
+    // The place is told by us, in front.
+    let said = said.split(" at line ").next().unwrap_or_default();
+    let message = match error {
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("`{}` is given twice: give it once", tidegate_core::text::printable(key))
+        }
+        Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            "a second document begins here, and a file is one: take the `---` out".to_owned()
+        }
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. } => too_much(),
+        Error::AliasError { error, .. } if matches!(**error, Error::Budget { .. }) => too_much(),
+        _ => format!("{}{}", tidegate_core::text::printable(said), hint(said)),
+    };
+    Problem::new(place, message)
+}
+
+fn too_much() -> String {
+    format!(
+        "too deep or too much: a file may be {DEPTH_MAX} levels deep, hold {NODES_MAX} values, and repeat \
+         {REPEATED_MAX} of them by aliases"
+    )
+}
+
+/// What is usually behind an error that only says what the parser was at.
+fn hint(said: &str) -> &'static str {
+    if said.contains("mapping values are not allowed") {
+        " (a value with a colon at its end or before a space needs quotes)"
+    } else if said.contains("flow mapping") || said.contains("flow sequence") {
+        " (inside of brackets and braces `${…}` needs quotes)"
+    } else if said.contains("tab") {
+        " (indent with spaces)"
+    } else {
+        ""
+    }
+}

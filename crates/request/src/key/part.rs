@@ -1,0 +1,161 @@
+//! One part of a request.
+
+use std::hash::Hasher;
+use std::net::IpAddr;
+
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName, HeaderValue, REFERER, USER_AGENT,
+};
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use super::super::Seen;
+use super::super::path::component;
+use super::{FINGERPRINT, GLOBAL};
+
+/// A part of a request that can be counted by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    ClientIp,
+    Header(HeaderName),
+    Cookie(String),
+    Query(String),
+    Host,
+    Method,
+    Path,
+    Url,
+    Route,
+    Global,
+    Fingerprint,
+}
+
+/// Why a word is no part.
+pub(super) enum Unread {
+    Name,
+    Argument(&'static str),
+}
+
+impl Part {
+    pub(super) const NAMES: [&str; 11] = [
+        "client_ip",
+        "header:NAME",
+        "cookie:NAME",
+        "query:NAME",
+        "host",
+        "method",
+        "path",
+        "url",
+        "route",
+        "global",
+        "fingerprint",
+    ];
+
+    pub(super) fn read(word: &str) -> Result<Self, Unread> {
+        let (name, argument) = match word.split_once(':') {
+            Some((name, argument)) => (name, Some(argument)),
+            None => (word, None),
+        };
+        Ok(match (name, argument) {
+            ("header", Some(name)) => Self::Header(name.parse().map_err(|_| {
+                Unread::Argument("no header can be called that; expected header:NAME")
+            })?),
+            ("cookie", Some(name)) if is_token(name) => Self::Cookie(name.to_owned()),
+            ("query", Some(name)) if !name.is_empty() => Self::Query(component(name)),
+            ("header" | "cookie" | "query", _) => {
+                return Err(Unread::Argument("expected a name after it, like header:x-user"));
+            }
+            ("client_ip", None) => Self::ClientIp,
+            ("host", None) => Self::Host,
+            ("method", None) => Self::Method,
+            ("path", None) => Self::Path,
+            ("url", None) => Self::Url,
+            ("route", None) => Self::Route,
+            ("global", None) => Self::Global,
+            ("fingerprint", None) => Self::Fingerprint,
+            _ => return Err(Unread::Name),
+        })
+    }
+
+    /// Whether no client can choose what it is.
+    pub(super) const fn is_ours(&self) -> bool {
+        matches!(self, Self::ClientIp | Self::Global | Self::Fingerprint | Self::Route)
+    }
+
+    pub(super) const fn reads_headers(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Fingerprint)
+    }
+
+    /// Whether it is in headers other than those that an access log usually has.
+    pub(super) fn reads_unlogged_headers(&self) -> bool {
+        let is_logged = |name| name == USER_AGENT || name == REFERER;
+        self.reads_headers() && !matches!(self, Self::Header(name) if is_logged(name))
+    }
+
+    /// What the request has of it; `None` if it is missing or empty.
+    pub(super) fn of(&self, request: &Seen<'_>, route: Option<&str>) -> Option<Vec<u8>> {
+        let value = match self {
+            Self::ClientIp => request.client_name().into_bytes(),
+            Self::Header(name) => header(request, name),
+            Self::Cookie(name) => cookie(request, name)?,
+            Self::Query(name) => query(request, name)?.into_bytes(),
+            Self::Host => request.host.clone().into_bytes(),
+            Self::Method => request.method.as_bytes().to_vec(),
+            Self::Path => request.path.counted().as_bytes().to_vec(),
+            Self::Url => url(request).into_bytes(),
+            Self::Route => route?.as_bytes().to_vec(),
+            Self::Global => GLOBAL.as_bytes().to_vec(),
+            Self::Fingerprint => fingerprint(request).into_bytes(),
+        };
+        Some(value).filter(|value| !value.is_empty())
+    }
+}
+
+fn is_token(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b";=,".contains(&byte))
+}
+
+/// All lines of a header as one, as HTTP has it.
+fn header(request: &Seen<'_>, name: &HeaderName) -> Vec<u8> {
+    let lines: Vec<_> = request.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    lines.join(&b", "[..]).trim_ascii().to_vec()
+}
+
+fn cookie(request: &Seen<'_>, name: &str) -> Option<Vec<u8>> {
+    let lines = request.headers.get_all(COOKIE).iter();
+    let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    pairs.find_map(|pair| {
+        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(value.to_vec())
+    })
+}
+
+fn query(request: &Seen<'_>, name: &str) -> Option<String> {
+    request.query.split('&').find_map(|pair| {
+        let (given, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (component(given) == name).then(|| component(value))
+    })
+}
+
+/// Host, path and query. Whoever may choose the query may choose among as many keys.
+fn url(request: &Seen<'_>) -> String {
+    let Seen { host, path, query, .. } = request;
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{host}{}{mark}{query}", path.counted())
+}
+
+/// The network of the client, its program and what that says it takes: for clients that share or change addresses.
+/// The same on every node, and nothing that could be read back.
+fn fingerprint(request: &Seen<'_>) -> String {
+    let mut hasher = SipHasher13::new();
+    let mut add = |bytes: &[u8]| {
+        hasher.write_usize(bytes.len());
+        hasher.write(bytes);
+    };
+    match request.client {
+        IpAddr::V4(ip) => add(&ip.octets()[..3]),
+        IpAddr::V6(_) => add(request.client_name().as_bytes()),
+    }
+    for name in [USER_AGENT, ACCEPT, ACCEPT_LANGUAGE, ACCEPT_ENCODING] {
+        add(&header(request, &name));
+    }
+    format!("{FINGERPRINT}{:032x}", hasher.finish128().as_u128())
+}

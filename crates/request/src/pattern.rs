@@ -1,0 +1,146 @@
+//! Patterns of paths and hosts, in which `*` stands for anything, also for nothing.
+
+use std::fmt;
+
+use crate::Path;
+
+/// A path as routes write it: `/api/login`, `/api/*`, `/users/*/posts`. Where it ends in `/*`, it is also the path
+/// above: a server that takes `/api/` takes `/api` as well.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct PathPattern {
+    text: String,
+    glob: String,
+}
+
+/// A host as routes write it: `shop.example`, `*.shop.example`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct HostPattern(String);
+
+impl PathPattern {
+    pub(super) fn read(text: &str) -> Result<Self, &'static str> {
+        if text.contains(['?', '#']) {
+            return Err("one without `?` and `#`, since only the path is matched");
+        }
+        // In the spelling that paths are matched in.
+        let path = Path::read(text);
+        let path = path.map_err(|_| "one like /api/login or /api/*")?;
+        if path.has_parameters() {
+            return Err("one without `;`, since parameters are not matched");
+        }
+        Ok(Self { text: text.to_owned(), glob: path.counted().to_owned() })
+    }
+
+    pub(super) fn matches(&self, path: &Path) -> bool {
+        let above = self.glob.strip_suffix("/*");
+        matches(&self.glob, path.counted())
+            || above.is_some_and(|above| matches(above, path.counted()))
+    }
+}
+
+impl HostPattern {
+    pub(super) fn read(text: &str) -> Result<Self, &'static str> {
+        let host = text.trim_end_matches('.').to_ascii_lowercase();
+        let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*:[]".contains(&byte);
+        let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains([':', '[']));
+        if host.is_empty() || has_port || !host.bytes().all(of_a_host) {
+            return Err("one like api.example.com, without a port");
+        }
+        Ok(Self(host))
+    }
+
+    /// Whether a host in its only spelling is meant.
+    pub(super) fn matches(&self, host: &str) -> bool {
+        matches(&self.0, host)
+    }
+}
+
+/// Greedy from the left, which is enough where a star stands for anything: linear in the text.
+fn matches(glob: &str, text: &str) -> bool {
+    let mut parts = glob.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything_and_a_path_for_all_its_spellings() {
+        let check = |pattern: &str, path: &str, expected: bool| {
+            let pattern = PathPattern::read(pattern).unwrap();
+            assert_eq!(pattern.matches(&Path::read(path).unwrap()), expected, "{pattern} {path}");
+        };
+        check("/", "/", true);
+        check("/", "/a", false);
+        check("/*", "/", true);
+        check("/*", "/a/b", true);
+        check("/api/login", "/api/login", true);
+        check("/api/login", "/api/login/", true);
+        check("/api/login/", "/api/login", true);
+        check("/api/login", "//api/./login", true);
+        check("/api/login", "/api%2Flogin", true);
+        check("/api/login", "/API/login", false);
+        check("/api/login", "/api/login/x", false);
+        check("/api/*", "/api", true);
+        check("/api/*", "/api/", true);
+        check("/api/*", "/api/a/b", true);
+        check("/api/*", "/apix", false);
+        check("/api/*", "/api/../admin", false);
+        check("/api*", "/apix", true);
+        check("/users/*/posts", "/users/7/posts", true);
+        check("/users/*/posts", "/users/posts", false);
+        check("/users/*/posts/*", "/users/7/posts/9", true);
+        check("/users/*/posts/*", "/users/7/posts", true);
+        check("/a*b*c", "/abbc", true);
+        check("/a*b*c", "/acb", false);
+        check("/a*a", "/a", false); // the two must not share one
+        check("/v1/users:login", "/v1/users%3alogin", true);
+        check("/users/*/posts", "/users;a/7;b/posts;c", true);
+    }
+
+    #[test]
+    fn patterns_that_make_no_sense_are_refused() {
+        for text in ["", "api", "*", "/a%00", "/a\\..\\b", "/a;b", "/a%3Bb"] {
+            assert!(PathPattern::read(text).is_err(), "{text}");
+        }
+        for text in ["", ".", "a b", "http://shop.example", "shop.example:80", "ä"] {
+            assert!(HostPattern::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_itself_or_below() {
+        for (pattern, host, expected) in [
+            ("Shop.Example", "shop.example", true),
+            ("shop.example", "www.shop.example", false),
+            ("*.shop.example", "www.shop.example", true),
+            ("*.shop.example", "a.b.shop.example", true),
+            ("*.shop.example", "shop.example", false),
+            ("*.shop.example", "eshop.example", false),
+            ("*", "anything", true),
+            ("[::1]", "[::1]", true),
+        ] {
+            assert_eq!(HostPattern::read(pattern).unwrap().matches(host), expected, "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Routes: which requests are counted by which policy, and by what key. The first that matches wins.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::pattern::{HostPattern, PathPattern};
+use crate::{Counted, CountedBy, KeyParts, Seen};
+use tidegate_core::text::printable;
+
+/// Which requests a route is for, as it is written. What is not given matches everything.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Match<'a> {
+    pub path: Option<&'a str>,
+    pub methods: &'a [&'a str],
+    pub host: Option<&'a str>,
+}
+
+/// A route, checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    path: Option<PathPattern>,
+    methods: Vec<String>,
+    host: Option<HostPattern>,
+    policy: String,
+    /// The policy's own unless given.
+    key: Option<CountedBy>,
+    cost: u64,
+    /// What the key part `route` says.
+    name: String,
+}
+
+/// What makes no sense in a route: the field of its `match`, what was written there, and what was expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadMatch {
+    pub field: &'static str,
+    text: String,
+    expected: &'static str,
+}
+
+/// All routes in order, and the keys of policies that have one of their own.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Routes {
+    in_order: Vec<Route>,
+    policy_keys: BTreeMap<String, CountedBy>,
+    /// Of all others.
+    usual_key: CountedBy,
+}
+
+/// What a request is counted by.
+#[derive(Debug)]
+pub struct Found<'a> {
+    pub policy: &'a str,
+    /// What it is counted by, and what that is of this request.
+    pub by: &'a CountedBy,
+    pub key: Counted<'a>,
+    pub cost: u64,
+    /// The route as it is written, if one matched.
+    pub route: Option<&'a str>,
+    /// Its place among the routes.
+    pub number: Option<usize>,
+}
+
+impl Route {
+    /// A route to a policy, with a key of its own or the policy's; or all that makes no sense.
+    pub fn new(
+        matched: Match<'_>,
+        policy: &str,
+        key: Option<KeyParts>,
+        cost: u64,
+    ) -> Result<Self, Vec<BadMatch>> {
+        let mut bad = Vec::new();
+        let mut note = |field, text: &str, expected| {
+            bad.push(BadMatch { field, text: text.to_owned(), expected });
+        };
+        let path = matched.path.and_then(|text| {
+            PathPattern::read(text).map_err(|expected| note("path", text, expected)).ok()
+        });
+        let mut methods = Vec::new();
+        for text in matched.methods {
+            if text.is_empty()
+                || !text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+            {
+                note("method", text, "one like POST");
+            }
+            methods.push((*text).to_owned());
+        }
+        let host = matched.host.and_then(|text| {
+            HostPattern::read(text).map_err(|expected| note("host", text, expected)).ok()
+        });
+        if !bad.is_empty() {
+            return Err(bad);
+        }
+        let host_name = host.as_ref().map(ToString::to_string).unwrap_or_default();
+        let path_name = path.as_ref().map_or("/*".to_owned(), ToString::to_string);
+        let name = format!("{} {host_name}{path_name}", methods.join(","));
+        let name = name.trim_start().to_owned();
+        let (policy, key) = (policy.to_owned(), key.map(CountedBy::One));
+        Ok(Self { path, methods, host, policy, key, cost, name })
+    }
+
+    fn matches(&self, request: &Seen<'_>) -> bool {
+        let method =
+            self.methods.is_empty() || self.methods.iter().any(|method| *method == request.method);
+        let host = self.host.as_ref().is_none_or(|host| host.matches(&request.host));
+        method && host && self.path.as_ref().is_none_or(|path| path.matches(&request.path))
+    }
+}
+
+impl Routes {
+    /// Whether there is no route at all.
+    pub const fn is_empty(&self) -> bool {
+        self.in_order.is_empty()
+    }
+
+    /// What a policy counts by, if it has a key of its own.
+    pub fn key_of_policy(&self, policy: &str) -> Option<&CountedBy> {
+        self.policy_keys.get(policy)
+    }
+
+    pub fn new(mut in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
+        for route in &mut in_order {
+            if route.key.is_none() {
+                route.key = policy_keys.get(&route.policy).cloned();
+            }
+        }
+        Self { in_order, policy_keys, usual_key: CountedBy::default() }
+    }
+
+    /// How a request is counted: by the first route that matches, or by `policy` if that is given.
+    pub fn find<'a>(&'a self, request: &Seen<'_>, policy: Option<&'a str>) -> Option<Found<'a>> {
+        if let Some(policy) = policy {
+            let by = self.key_of(policy);
+            let key = by.of(request, None);
+            return Some(Found { policy, by, key, cost: 1, route: None, number: None });
+        }
+        let mut routes = self.in_order.iter().enumerate();
+        let (number, Route { policy, key, cost, name, .. }) =
+            routes.find(|(_, route)| route.matches(request))?;
+        let by = key.as_ref().unwrap_or(&self.usual_key);
+        let key = by.of(request, Some(name));
+        Some(Found { policy, by, key, cost: *cost, route: Some(name), number: Some(number) })
+    }
+
+    /// The policy of each route.
+    pub fn policies(&self) -> impl Iterator<Item = &str> {
+        self.in_order.iter().map(|route| route.policy.as_str())
+    }
+
+    /// Whether any request is counted by a header.
+    pub fn reads_headers(&self) -> bool {
+        let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
+        of_routes.chain(self.policy_keys.values()).any(CountedBy::reads_headers)
+    }
+
+    /// What a policy counts requests by, where a route does not say.
+    pub fn key_of(&self, policy: &str) -> &CountedBy {
+        self.policy_keys.get(policy).unwrap_or(&self.usual_key)
+    }
+}
+
+impl fmt::Display for BadMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no {}: expected {}", printable(&self.text), self.field, self.expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::ClientIp;
+    use crate::peer::Peer;
+
+    fn route(path: Option<&str>, methods: &[&str], host: Option<&str>, policy: &str) -> Route {
+        Route::new(Match { path, methods, host }, policy, None, 1).unwrap()
+    }
+
+    #[test]
+    fn the_first_route_that_matches_wins() {
+        let routes = Routes::new(
+            vec![
+                route(Some("/api/login"), &["POST", "PUT"], None, "login"),
+                route(Some("/api/*"), &[], Some("*.shop.example"), "shop"),
+                route(Some("/api/*"), &[], None, "api"),
+                route(None, &["DELETE"], None, "delete"),
+            ],
+            BTreeMap::new(),
+        );
+        let check = |method: &str, host: &str, path: &str, expected: Option<(&str, &str)>| {
+            let request = Request::builder().method(method).uri(path).header("host", host);
+            let (request, ()) = request.body(()).unwrap().into_parts();
+            let client_ip = ClientIp::new();
+            let peer = Peer::Ip("192.0.2.7".parse().unwrap());
+            let seen = Seen::forwarded(&client_ip, peer, &request).unwrap();
+            let found = routes.find(&seen, None);
+            let found = found.as_ref().map(|found| (found.policy, found.route.unwrap()));
+            assert_eq!(found, expected, "{method} {host} {path}");
+        };
+        check("POST", "a", "/api/login", Some(("login", "POST,PUT /api/login")));
+        check("PUT", "a", "/api//login/", Some(("login", "POST,PUT /api/login")));
+        check("GET", "a", "/api/login", Some(("api", "/api/*")));
+        check("GET", "www.shop.example:80", "/api", Some(("shop", "*.shop.example/api/*")));
+        check("DELETE", "a", "/other", Some(("delete", "DELETE /*")));
+        check("GET", "a", "/other", None);
+    }
+
+    #[test]
+    fn all_that_makes_no_sense_in_a_route_is_told() {
+        let matched = Match { path: Some("api"), methods: &["PO ST", "get"], host: Some("a b") };
+        let bad = Route::new(matched, "api", None, 1).unwrap_err();
+        let told: Vec<_> = bad.iter().map(|bad| (bad.field, bad.to_string())).collect();
+        assert_eq!(
+            told.iter().map(|(field, _)| *field).collect::<Vec<_>>(),
+            ["path", "method", "method", "host"]
+        );
+        assert_eq!(told[2].1, "`get` is no method: expected one like POST");
+    }
+}

@@ -1,0 +1,143 @@
+//! What came of it.
+
+use std::ops::Range;
+
+use super::scenario::Scenario;
+use crate::float;
+
+/// A run has settled once what is served in time stays within this much of where it ends.
+const SETTLED_WITHIN: f64 = 0.15;
+/// Over so many seconds, so that chance counts for less.
+const OVER_S: usize = 5;
+/// Fewer numbers than this say nothing about how much they vary.
+const TELLING: usize = 8;
+
+/// What is counted while a run lasts.
+pub(super) struct Meter {
+    judged_us: Range<u64>,
+    /// Served in time, by second.
+    good: Vec<u32>,
+    /// Those of them who are people.
+    people: u64,
+    latencies_us: Vec<u32>,
+    pub(super) refused: u64,
+    pub(super) refused_in_vain: u64,
+}
+
+/// What came of one run, or of several on average.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) goodput: f64,
+    pub(super) people: f64,
+    pub(super) p99_ms: f64,
+    /// How much the goodput varies from second to second, and from five seconds to five seconds.
+    pub(super) cv_1s: Option<f64>,
+    pub(super) cv_5s: Option<f64>,
+    /// `None` if it never settled.
+    pub(super) settling_s: Option<f64>,
+    pub(super) refused: f64,
+    pub(super) refused_in_vain: f64,
+    /// Served in time, by second, from before it begins to after it ends.
+    pub(super) course: Vec<f64>,
+}
+
+impl Meter {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let judged = scenario.judged_s();
+        let seconds = usize::try_from(scenario.ends_s()).unwrap_or(0);
+        Self {
+            judged_us: judged.start * 1_000_000..judged.end * 1_000_000,
+            good: vec![0; seconds],
+            people: 0,
+            latencies_us: Vec::new(),
+            refused: 0,
+            refused_in_vain: 0,
+        }
+    }
+
+    pub(super) fn served(&mut self, now_us: u64, took_us: u64, in_time: bool, is_bot: bool) {
+        let is_judged = self.judged_us.contains(&now_us);
+        let second = usize::try_from(now_us / 1_000_000).unwrap_or(usize::MAX);
+        if in_time && let Some(good) = self.good.get_mut(second) {
+            *good += 1;
+            self.people += u64::from(is_judged && !is_bot);
+        }
+        if is_judged {
+            self.latencies_us.push(u32::try_from(took_us).unwrap_or(u32::MAX));
+        }
+    }
+
+    pub(super) fn outcome(mut self, scenario: &Scenario) -> Outcome {
+        let course: Vec<f64> = self.good.iter().map(|count| f64::from(*count)).collect();
+        let judged = scenario.judged_s();
+        let lasts_s = float(judged.end - judged.start);
+        let place = |second: u64| usize::try_from(second).unwrap_or(0);
+        let good = &course[place(judged.start)..place(judged.end)];
+        // The beginning is told by how long it takes to settle.
+        let late = &good[OVER_S.min(good.len())..];
+        Outcome {
+            goodput: good.iter().sum::<f64>() / lasts_s,
+            people: float(self.people) / lasts_s,
+            p99_ms: self.p99_us() / 1000.0,
+            cv_1s: variation(late),
+            cv_5s: variation(&late.chunks_exact(OVER_S).map(mean).collect::<Vec<_>>()),
+            settling_s: settling(good).map(|second| float(second as u64)),
+            refused: float(self.refused),
+            refused_in_vain: float(self.refused_in_vain),
+            course,
+        }
+    }
+
+    fn p99_us(&mut self) -> f64 {
+        let place = self.latencies_us.len() * 99 / 100;
+        if place >= self.latencies_us.len() {
+            return 0.0;
+        }
+        f64::from(*self.latencies_us.select_nth_unstable(place).1)
+    }
+}
+
+/// From which second on the mean of five stays near the mean of the second half.
+fn settling(good: &[f64]) -> Option<usize> {
+    let end = mean(&good[good.len() / 2..]);
+    let is_near = |five: &[f64]| (mean(five) - end).abs() <= end * SETTLED_WITHIN;
+    let near: Vec<bool> = good.windows(OVER_S).map(is_near).collect();
+    let settled = near.iter().rposition(|near| !near).map_or(0, |last| last + 1);
+    (settled < near.len() / 2 && end > 0.0).then_some(settled)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / float(values.len().max(1) as u64)
+}
+
+/// The standard deviation as a part of the mean, where there is one.
+fn variation(values: &[f64]) -> Option<f64> {
+    let mean = mean(values);
+    if values.len() < TELLING || mean <= 0.0 {
+        return None;
+    }
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((squares / float(values.len() as u64 - 1)).sqrt() / mean)
+}
+
+impl Outcome {
+    /// The mean of several runs of one scenario, and the course of the first. What one of them does not have, there is no mean of: it has
+    /// settled if all have.
+    pub(super) fn mean(runs: &[Self]) -> Self {
+        let of = |value: fn(&Self) -> f64| mean(&runs.iter().map(value).collect::<Vec<_>>());
+        let of_all = |value: fn(&Self) -> Option<f64>| {
+            runs.iter().map(value).collect::<Option<Vec<_>>>().map(|values| mean(&values))
+        };
+        Self {
+            goodput: of(|run| run.goodput),
+            people: of(|run| run.people),
+            p99_ms: of(|run| run.p99_ms),
+            cv_1s: of_all(|run| run.cv_1s),
+            cv_5s: of_all(|run| run.cv_5s),
+            settling_s: of_all(|run| run.settling_s),
+            refused: of(|run| run.refused),
+            refused_in_vain: of(|run| run.refused_in_vain),
+            course: runs.first().map(|run| run.course.clone()).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `tidegate bench`: load on a server, or on the library itself, and how long each answer took.
+//!
+//! - What was typed becomes a `plan`: `keys` are who asks, a `question` is what, a `target` is where.
+//! - `own` is the server that is started where none is named; `side` is one of those that are measured.
+//! - `door` has what is spoken: one file for each protocol, which encodes, waits and decodes.
+//! - `load` drives the lines of a side, closed or by the clock (`pace`), and `tally` counts on a `histogram`.
+//! - `rounds` takes turns between the sides; `report` tells what came of it, `progress` how far it is.
+
+mod door;
+mod histogram;
+mod keys;
+mod load;
+mod own;
+mod pace;
+mod plan;
+mod progress;
+mod question;
+mod report;
+mod rounds;
+mod side;
+mod tally;
+mod target;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tidegate_core::parse_duration;
+
+use self::door::DoorKind;
+use self::keys::Distribution;
+use self::plan::Plan;
+use super::{ERROR, Failure, OK, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate bench                                    the demo over HTTP, on a server of its own
+  tidegate bench --door embedded                    what a decision costs in process
+  tidegate bench --door resp --pipeline 16 --limit 1000000/s
+  tidegate bench -c tidegate.yaml --policy login --keys 1000000 --distribution zipf
+  tidegate bench --rate 20000/s --connections 100   open loop: latency at a rate you name
+  tidegate bench --server http://127.0.0.1:8080 --requests 100000
+  tidegate bench --door unix --server unix:/run/tidegate/http.sock
+  tidegate bench --door resp --limit 1000000/s --against redis://127.0.0.1:6379   redis-cell
+  tidegate bench --door grpc --server 127.0.0.1:8081 --against 127.0.0.1:18081 \\
+      --domain edge --descriptor remote_address={}   envoyproxy/ratelimit
+
+Without --server a server is started for the run, on free ports of the loopback, and its CPU time
+is told; what a file says of `listen` does not hold there.
+It spends: asked for a policy of a server that is in use, it uses up its limits.
+With --against both are measured in turns, and the answer is a ratio with its spread.
+Ctrl-C ends the run, and prints what was measured so far. How to read the figures: docs/bench.md.
+
+Exit codes: 0 ok, 1 error or a request failed, 64 usage.";
+
+/// Put load on a server or on the library itself, and measure how long answers take.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to speak; embedded is no server at all, but the library in this process
+    #[arg(long, value_enum, default_value_t = DoorKind::Http)]
+    door: DoorKind,
+    /// The server to ask: `http://127.0.0.1:8080`, `redis://:PASSWORD@127.0.0.1:6380`, `127.0.0.1:8081` or
+    /// `unix:/run/tidegate/http.sock`; without one a server is started
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// Another server that speaks the same protocol, to measure in turns with the first: redis-cell, throttlecrab,
+    /// envoyproxy/ratelimit, another tidegate
+    #[arg(long, value_name = "URL")]
+    against: Option<String>,
+    /// The configuration of the server that is started; without one ./tidegate.yaml if there is one, else a demo
+    #[arg(short, long, value_name = "FILE", conflicts_with = "server")]
+    config: Option<PathBuf>,
+    /// The policy to ask for
+    #[arg(long, value_name = "NAME", default_value = "api")]
+    policy: String,
+    /// A limit to ask for instead of a policy: the server that is started gets it, and over resp it goes along as
+    /// CL.THROTTLE
+    #[arg(long, value_name = "LIMIT", conflicts_with_all = ["config", "policy"])]
+    limit: Option<String>,
+    /// What a request spends
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cost: u32,
+    /// Who asks: {} is the number of the key
+    #[arg(long, value_name = "TEMPLATE", default_value = "user-{}")]
+    key: String,
+    /// How many keys take turns
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    keys: u32,
+    /// How often each of them asks
+    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
+    distribution: Distribution,
+    /// How many connections are open at once, or with embedded how many ask at once [default: 50; embedded: 1]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    connections: Option<u32>,
+    /// resp: commands that are sent at once; grpc: calls under way on each connection
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pipeline: u32,
+    /// How long to measure each server, up to 1h
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = span)]
+    duration: Duration,
+    /// End after so many requests to each server, if the time has not ended it before
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
+    /// How long to ask before anything is measured; 0s for not at all
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span)]
+    warm_up: Duration,
+    /// Open loop: so many requests a second, whatever the answers do; latency counts from when each was due
+    #[arg(long, value_name = "N/s", value_parser = rate)]
+    rate: Option<u32>,
+    /// With --against: how often both have their turn
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// grpc: the domain of the descriptor
+    #[arg(long, value_name = "NAME", default_value = "tidegate")]
+    domain: String,
+    /// grpc: the descriptor to ask for; {} is the key [default: policy=POLICY,key={}]
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    descriptor: Option<String>,
+    /// Allow a server that is not on this machine: it is yours, and may be put under load
+    #[arg(long)]
+    yes_remote: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Up to an hour.
+fn span(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_hours(1);
+    let span = if text == "0" { Some(Duration::ZERO) } else { parse_duration(text) };
+    span.filter(|span| *span <= LONGEST)
+        .ok_or_else(|| "expected a duration up to 1h, like 500ms or 30s".to_owned())
+}
+
+fn rate(text: &str) -> Result<u32, String> {
+    const MOST: u32 = 10_000_000;
+    let number = text.strip_suffix("/s").unwrap_or(text).parse().ok();
+    number
+        .filter(|number| (1..=MOST).contains(number))
+        .ok_or_else(|| format!("expected requests per second from 1/s to {MOST}/s, like 5000/s"))
+}
+
+/// Measures, and prints.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let plan = Plan::of(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    let report = runtime.block_on(rounds::measure(&plan))?;
+    let mut said = Vec::new();
+    let made = if args.json { report.json(&mut said) } else { report.text(&mut said) };
+    made.map_err(|error| Failure::new(error.to_string()))?;
+    print(&said)?;
+    Ok(ExitCode::from(if report.has_errors() { ERROR } else { OK }))
+}

@@ -1,0 +1,158 @@
+//! `tidegate check`: asks a running server, and answers with the exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use hyper::body::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::client::{self, Place, Reply};
+use super::{DENIED, Failure, OK};
+use tidegate::EXACT_MAX;
+use tidegate_core::text::printable;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate check api user-42                    spend one unit
+  tidegate check upload user-42 --cost 10       spend ten, all or none
+  tidegate check api user-42 --cost 0           only look
+  tidegate check api user-42 --json             the server's answer as it is
+  tidegate check api user-42 --server http://10.0.0.7:8080
+  tidegate check api \"$USER\" && ./deploy.sh     do it only if allowed
+  tidegate check api -- -dash                   a key that begins with a dash
+
+Exit codes: 0 allowed, 2 denied, 1 error, 64 usage.";
+
+/// Ask a running server whether KEY may go ahead under POLICY.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The policy's name
+    policy: String,
+    /// Who is asking
+    key: String,
+    /// How many units to spend
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=EXACT_MAX))]
+    cost: u64,
+    /// The server to ask: its URL, or `unix:` and the path of its socket
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    server: Place,
+    /// Print the server's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is sent.
+#[derive(Serialize)]
+struct Question<'a> {
+    policy: &'a str,
+    key: &'a str,
+    cost: u64,
+}
+
+/// What is read of a decision.
+#[derive(Deserialize)]
+struct Decision {
+    allowed: bool,
+    limit: u64,
+    remaining: u64,
+    retry_after_ms: Option<u64>,
+    reset_after_ms: u64,
+    binding: String,
+}
+
+/// What is read of a problem.
+#[derive(Deserialize)]
+struct Problem {
+    detail: String,
+}
+
+/// Asks, prints, and exits with 0 if allowed and 2 if denied.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let reply = ask(args)?;
+    if reply.status != 200 {
+        return Err(problem(&reply));
+    }
+    let decision: Decision = serde_json::from_slice(&reply.body)
+        .map_err(|_| Failure::new(format!("{} does not answer like tidegate", args.server)))?;
+    print(args.json, &reply.body, &decision);
+    Ok(ExitCode::from(if decision.allowed { OK } else { DENIED }))
+}
+
+fn ask(args: &Args) -> Result<Reply, Failure> {
+    let question = Question { policy: &args.policy, key: &args.key, cost: args.cost };
+    let body = serde_json::to_vec(&question).map_err(|error| Failure::new(error.to_string()))?;
+    client::post(&args.server, "/v1/check", Bytes::from(body)).map_err(Failure::new)
+}
+
+fn problem(reply: &Reply) -> Failure {
+    let detail = serde_json::from_slice(&reply.body).map(|problem: Problem| problem.detail);
+    Failure::new(match detail {
+        Ok(detail) => printable(&detail),
+        Err(_) => format!("the server answered with status {}", reply.status),
+    })
+}
+
+fn print(json: bool, body: &[u8], decision: &Decision) {
+    let mut out = io::stdout().lock();
+    // Who closed the pipe still gets the exit code.
+    let _ = if json {
+        out.write_all(body).and_then(|()| out.write_all(b"\n"))
+    } else {
+        writeln!(out, "{}", line(decision))
+    };
+}
+
+/// One line for people.
+fn line(decision: &Decision) -> String {
+    let Decision { limit, remaining, .. } = decision;
+    let binding = printable(&decision.binding);
+    let left = format!("{remaining} of {limit} left in {binding}");
+    match (decision.allowed, decision.retry_after_ms) {
+        (true, _) => format!("allowed: {left}, all of it in {}", span(decision.reset_after_ms)),
+        (false, Some(ms)) => format!("denied: {left}, come back in {}", span(ms)),
+        (false, None) => format!("denied: {left}, and this cost will never be allowed"),
+    }
+}
+
+/// A span in at most two units: `850ms`, `1.5s`, `12min 5s`.
+fn span(ms: u64) -> String {
+    let tenths = ms.div_ceil(100);
+    // Each rounded up in its smallest unit, so that who waits that long has waited long enough.
+    let (s, min, h) = (ms.div_ceil(1_000), ms.div_ceil(60_000), ms.div_ceil(3_600_000));
+    if ms < 1_000 {
+        format!("{ms}ms")
+    } else if tenths < 600 {
+        format!("{}.{}s", tenths / 10, tenths % 10)
+    } else if s < 3_600 {
+        format!("{}min {}s", s / 60, s % 60)
+    } else if min < 1_440 {
+        format!("{}h {}min", min / 60, min % 60)
+    } else {
+        format!("{}d {}h", h / 24, h % 24)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        for (ms, text) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (1_001, "1.1s"),
+            (59_901, "1min 0s"),
+            (59_900, "59.9s"),
+            (61_000, "1min 1s"),
+            (3_599_001, "1h 0min"),
+            (3_600_001, "1h 1min"),
+            (86_399_000, "1d 0h"),
+            (90_000_000, "1d 1h"),
+        ] {
+            assert_eq!(span(ms), text);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The store as a whole: whether it can be reached, and whether the real script runs.
+
+use tidegate::{StoreError, StoreErrorKind};
+
+use super::Finding;
+use crate::doctor::connect::Refusal;
+use tidegate_core::text::printable;
+
+/// A server that did not let us in. `cli` reaches it as we tried to.
+pub(in super::super) fn not_reached(refusal: &Refusal, cli: &str) -> Finding {
+    let (seen, remedy) = match refusal {
+        Refusal::Url(why) => {
+            (format!("the URL makes no sense: {why}"), "redis://HOST:6379".to_owned())
+        }
+        Refusal::Nobody => (
+            "nothing listens there".to_owned(),
+            format!("{cli} PING    # is Redis running, at this address?"),
+        ),
+        Refusal::Silent => (
+            "no answer within 2 s".to_owned(),
+            format!("{cli} PING    # a firewall, a hung server, or TLS on one side only?"),
+        ),
+        Refusal::NeedsPassword => (
+            "it wants a password, and the URL has none".to_owned(),
+            "--store redis://USER:PASSWORD@HOST:6379".to_owned(),
+        ),
+        Refusal::Denied => (
+            "the user or password was not accepted".to_owned(),
+            format!(
+                "{cli} PING    # special characters in a URL's password are written %40 for @, %2F for /"
+            ),
+        ),
+        Refusal::Other(why) => (printable(why), format!("{cli} PING")),
+    };
+    Finding::fault("reach", seen)
+        .risk("no check can be answered by the store, and on_store_error decides")
+        .remedy(remedy)
+}
+
+/// The client of the store does not take the URL.
+pub(in super::super) fn not_opened(why: &str) -> Finding {
+    Finding::fault("script", printable(why))
+        .risk("no check can be answered by the store, and on_store_error decides")
+        .remedy("correct the URL")
+}
+
+/// The real script failed, for this algorithm.
+pub(in super::super) fn script_failed(what: &str, error: &StoreError) -> Finding {
+    let remedy = match error.kind() {
+        StoreErrorKind::Denied => "see permissions",
+        StoreErrorKind::OutOfMemory => "see maxmemory",
+        StoreErrorKind::ReadOnly | StoreErrorKind::Misconfigured | StoreErrorKind::MasterDown => {
+            "see replication and disk"
+        }
+        StoreErrorKind::ClusterDown | StoreErrorKind::Moving => "see cluster",
+        StoreErrorKind::MaxClients => "see maxclients",
+        StoreErrorKind::Unreachable
+        | StoreErrorKind::Timeout
+        | StoreErrorKind::NotSent
+        | StoreErrorKind::Disconnected => "see reach and round-trip",
+        StoreErrorKind::Busy => "redis-cli SCRIPT KILL    # somebody's script runs for too long",
+        _ => "see the other findings: permissions, cluster, replication, disk",
+    };
+    Finding::fault("script", format!("{what}: {}", printable(&error.to_string())))
+        .risk("such checks fail, and on_store_error decides")
+        .remedy(remedy)
+}

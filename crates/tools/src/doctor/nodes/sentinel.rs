@@ -1,0 +1,123 @@
+//! The primary that sentinels name, and its replicas.
+
+use std::collections::{BTreeSet, HashMap};
+
+use redis::{Cmd, cmd};
+
+use super::{Finding, Nodes, Part, place, reach, softened};
+use crate::doctor::connect::Look;
+use crate::doctor::place::host_port;
+use crate::doctor::url::Seeds;
+use tidegate_core::text::printable;
+
+/// What the sentinels said, all together.
+#[derive(Default)]
+struct Said {
+    asked: usize,
+    answered: usize,
+    primaries: BTreeSet<String>,
+    replicas: BTreeSet<String>,
+    /// Why a failover would not happen.
+    no_quorum: Option<String>,
+}
+
+pub(super) async fn find(seeds: &Seeds, name: &str, nodes: &mut Nodes) {
+    let mut said = Said { asked: seeds.hosts.len(), ..Said::default() };
+    for host in &seeds.hosts {
+        match sentinel(seeds, host).await {
+            Ok(mut look) => said.ask(&mut look, name).await,
+            Err(finding) => nodes.findings.push(softened(finding)),
+        }
+    }
+    for address in &said.primaries {
+        nodes.add(&seeds.url(address), &seeds.files, Part::Primary);
+    }
+    for address in said.replicas.difference(&said.primaries) {
+        nodes.add(&seeds.url(address), &seeds.files, Part::Replica);
+    }
+    nodes.findings.push(said.finding(name));
+}
+
+async fn sentinel(seeds: &Seeds, host: &str) -> Result<Look, Finding> {
+    reach(&place(&seeds.sentinel_url(host), &seeds.files, Part::Primary)?).await
+}
+
+impl Said {
+    async fn ask(&mut self, look: &mut Look, name: &str) {
+        self.answered += 1;
+        let about = |what: &str| -> Cmd { cmd("SENTINEL").arg(what).arg(name).clone() };
+        let primary = look.ask("SENTINEL", &about("GET-MASTER-ADDR-BY-NAME")).await;
+        let primary: Option<(String, String)> = primary.flatten();
+        self.primaries.extend(primary.map(|(ip, port)| host_port(&ip, &port)));
+        let replicas: Option<Vec<HashMap<String, String>>> =
+            look.ask("SENTINEL", &about("REPLICAS")).await;
+        let address =
+            |it: &HashMap<String, String>| Some(host_port(it.get("ip")?, it.get("port")?));
+        self.replicas.extend(replicas.iter().flatten().filter_map(address));
+        if let Some(Err(error)) = look.try_command(&about("CKQUORUM")).await {
+            self.no_quorum = Some(printable(&error.to_string()));
+        }
+    }
+
+    fn finding(&self, name: &str) -> Finding {
+        let (asked, answered, name) = (self.asked, self.answered, printable(name));
+        let primaries: Vec<_> = self.primaries.iter().map(String::as_str).collect();
+        let seen = format!("{answered} of {asked} sentinels answer");
+        let Some(primary) = primaries.first() else {
+            return Finding::fault("sentinel", format!("{seen}, and none knows `{name}`"))
+                .risk("no check can be answered by the store, and on_store_error decides")
+                .remedy(
+                    "redis-cli -h SENTINEL -p 26379 SENTINEL MASTERS    # the names they know",
+                );
+        };
+        if primaries.len() > 1 {
+            let seen = format!("{seen}, and name different primaries: {}", primaries.join(", "));
+            return Finding::fault("sentinel", seen)
+                .risk("nodes may count at both: up to one burst more per key for each")
+                .remedy("wait for a failover to end; then redis-cli -p 26379 SENTINEL RESET NAME");
+        }
+        let seen = format!("{seen}, and name {primary}");
+        if let Some(why) = &self.no_quorum {
+            return Finding::warning("sentinel", format!("{seen}; {why}"))
+                .risk("if the primary fails, nobody is promoted")
+                .remedy("start the sentinels that are missing");
+        }
+        if answered < 3 {
+            return Finding::warning("sentinel", seen)
+                .risk(
+                    "with fewer than three, one failure may leave no majority to promote a replica",
+                )
+                .remedy(
+                    "run three or more, on machines of their own, and name them all in the URL",
+                );
+        }
+        Finding::ok("sentinel", seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Severity;
+
+    #[test]
+    fn sentinels_have_to_agree() {
+        let said = |answered, primaries: &[&str], no_quorum: Option<&str>| Said {
+            asked: 3,
+            answered,
+            primaries: primaries.iter().map(|it| (*it).to_owned()).collect(),
+            replicas: BTreeSet::new(),
+            no_quorum: no_quorum.map(str::to_owned),
+        };
+        for (said, severity) in [
+            (said(3, &["a:1"], None), Severity::Ok),
+            (said(2, &["a:1"], None), Severity::Warning),
+            (said(3, &["a:1"], Some("NOQUORUM")), Severity::Warning),
+            (said(3, &["a:1", "b:1"], None), Severity::Fault),
+            (said(3, &[], None), Severity::Fault),
+            (said(0, &[], None), Severity::Fault),
+        ] {
+            assert_eq!(said.finding("main").severity, severity);
+        }
+    }
+}

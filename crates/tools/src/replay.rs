@@ -1,0 +1,153 @@
+//! `tidegate replay`: what policies would have done to recorded traffic.
+
+mod print;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::progress::Progress;
+use super::{Failure, OK};
+use tidegate_config::Config;
+use tidegate_core::text::printable;
+use tidegate_request::KeyParts;
+use tidegate_simulation::replay::{Judge, Trial, replay};
+
+/// How many lines go by between looks at the clock.
+const LOOK_EVERY: u64 = 16_384;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate replay access.log --policy api -c tidegate.yaml       one policy for every request
+  tidegate replay access.log -c tidegate.yaml                    by the routes of the file
+  tidegate replay access.log -c tidegate.yaml --policy api --key client_ip,path
+  zcat access.log.*.gz | tidegate replay - -c tidegate.yaml --json | jq '.policies[].denied'
+
+A line is in the common or combined format, or a JSON object with the names that nginx, Apache, Caddy,
+Traefik or Envoy give its fields; formats may be mixed. Time is the log's, and the decisions are those of
+a store in memory, whatever store the file names. What can be read of a request is its client, method,
+host (JSON), path, query, user agent and referer, and with JSON a field \"headers\"; a key made of
+something else falls back to client_ip, and the report says how often.
+
+Lines that cannot be read are counted, and the first few are shown. Memory is bounded: up to 200000
+denied keys are told apart, and a note says if counters had to be forgotten.
+
+Exit codes: 0 ok, 1 error or not one line could be read, 64 usage.";
+
+/// Replay an access log: what would a policy have denied, and to whom?
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The access log; - for standard input
+    #[arg(value_name = "LOG")]
+    log: PathBuf,
+    /// The configuration with policies and routes
+    #[arg(short, long, value_name = "FILE", default_value = "tidegate.yaml")]
+    config: PathBuf,
+    /// Ask this policy for every request, instead of the one of its route
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Count by these parts of a request, instead of what the route or the policy says
+    #[arg(long, value_name = "PART,…", value_delimiter = ',')]
+    key: Vec<String>,
+    /// How many of the most denied keys are listed for each policy
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Replays, and prints.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let key = match &*args.key {
+        [] => None,
+        parts => Some(
+            KeyParts::read(parts.iter().map(String::as_str))
+                .map_err(|error| Failure::usage(format!("--key: {error}")))?,
+        ),
+    };
+    let config = Config::read(&args.config)
+        .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?;
+    let Config { policies, doors: rules, .. } = &config;
+    if args.policy.is_none() && rules.routes.is_empty() {
+        let (file, names) = (args.config.display(), policies.keys().map(|name| printable(name)));
+        let names = names.collect::<Vec<_>>().join(", ");
+        return Err(Failure::new(format!(
+            "{file} has no routes: say with --policy which of its policies to ask: {names}"
+        )));
+    }
+    let judge = Judge::new(Trial {
+        policies,
+        client_ip: rules.client_ip.clone(),
+        routes: rules.routes(),
+        policy: args.policy.clone(),
+        key,
+    });
+    let judge = judge.map_err(Failure::new)?;
+    let (log, size) = open(&args.log)?;
+    let name = args.log.display();
+    let progress = Progress::start();
+    let report = replay(&judge, log, args.top, |lines, bytes| {
+        if lines.is_multiple_of(LOOK_EVERY) {
+            progress.tell(|us| how_far(lines, bytes, size, us));
+        }
+    });
+    progress.done();
+    let report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    if report.is_no_log() {
+        let unread = &report.first_unreadable;
+        let reasons = unread.iter().map(|it| format!("\n  line {}: {}", it.line, it.reason));
+        let told: String = reasons.collect();
+        let what = "not one line is an access log's: expected common, combined or JSON lines";
+        return Err(Failure::new(format!("{name}: {what}{told}")));
+    }
+    let mut said = Vec::new();
+    let print = if args.json { print::json } else { print::text };
+    print(&name.to_string(), &report, &mut said)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    super::print(&said)?;
+    Ok(ExitCode::from(OK))
+}
+
+/// How far it is after so many lines and bytes, of a log whose size may not be known.
+fn how_far(lines: u64, bytes: u64, size: u64, us: u64) -> String {
+    let part = match size {
+        0 => String::new(),
+        size => format!(", {} %", (bytes.saturating_mul(100) / size).min(100)),
+    };
+    format!("{lines} lines{part}, {} lines/s", lines.saturating_mul(1_000_000) / us.max(1))
+}
+
+/// The log, and how long it is if that is known.
+fn open(path: &Path) -> Result<(Box<dyn Read>, u64), Failure> {
+    let unread = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
+    let (mut log, size): (Box<dyn Read>, _) = if path == Path::new("-") {
+        (Box::new(io::stdin()), 0)
+    } else {
+        let file = File::open(path).map_err(unread)?;
+        let size = file.metadata().map_err(unread)?.len();
+        (Box::new(file), size)
+    };
+    let mut start = Vec::new();
+    (&mut log).take(4).read_to_end(&mut start).map_err(unread)?;
+    match unpacker(&start) {
+        Some(unpacker) => Err(Failure::new(format!(
+            "{}: it is compressed: `{unpacker} LOG | tidegate replay -` reads it",
+            path.display()
+        ))),
+        None => Ok((Box::new(io::Cursor::new(start).chain(log)), size)),
+    }
+}
+
+/// What unpacks a file that begins so.
+fn unpacker(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [0x1f, 0x8b, ..] => Some("zcat"),
+        [0x28, 0xb5, 0x2f, 0xfd] => Some("zstdcat"),
+        [b'B', b'Z', b'h', ..] => Some("bzcat"),
+        [0xfd, b'7', b'z', b'X'] => Some("xzcat"),
+        _ => None,
+    }
+}
