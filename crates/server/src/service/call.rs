@@ -8,8 +8,9 @@ use tidegate::{
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
+use crate::config::BY_REQUEST;
 use crate::doors::forward_auth::Found;
-use crate::metrics::{BY_REQUEST, DoorName, Outcome, Status};
+use crate::metrics::{DoorName, Outcome, Status};
 
 /// One request at one door: one configuration, one start. A copy, so that late answers can take it along.
 #[derive(Clone, Copy, Debug)]
