@@ -36,7 +36,6 @@ pub(crate) use self::policies::{Counters, Outcome, Status};
 use self::striped::Striped;
 pub(crate) use self::text::CONTENT_TYPE;
 pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
-pub(crate) use tidegate_config::BY_REQUEST;
 pub(crate) use tidegate_config::DoorName;
 
 use crate::store::View;
