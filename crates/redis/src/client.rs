@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::{BreakerOptions, Replicas, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -19,7 +20,7 @@ use crate::pending::{Pending, ReplyReceiver, ScriptResult, received};
 use crate::redirects::Redirects;
 use crate::script_request::ScriptRequest;
 use crate::sentinel::{self, Sentinels};
-use crate::stats::{CallTimes, Counters, RedisStats};
+use crate::stats::Counters;
 use crate::url::RedisUrl;
 
 /// Ways to Redis for requests that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
@@ -164,7 +165,7 @@ impl Client {
         self.inner.first.breakers()
     }
 
-    pub(crate) fn stats(&self) -> RedisStats {
+    pub(crate) fn stats(&self) -> NetworkStats {
         self.inner.counters.read()
     }
 

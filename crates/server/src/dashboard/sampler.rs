@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::driver::CallTimes;
 use tidegate::{Clock, SystemClock};
-use tidegate_redis::CallTimes;
 use tokio::time::MissedTickBehavior;
 
 use super::state::State;
@@ -73,5 +73,5 @@ impl Sampler {
 }
 
 fn calls(gate: &Gate) -> Option<CallTimes> {
-    gate.metrics().store()?.redis().map(|(_, times)| times)
+    gate.metrics().store()?.report().call_times
 }

@@ -7,12 +7,12 @@ use tidegate::{OnStoreError, StoreError};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::gate::Gate;
-use crate::store::{self, View};
 use crate::text::printable;
+use tidegate::driver::OpenStore;
 
 /// A store that is looked after.
 pub(super) struct Watched {
-    pub(super) view: View,
+    pub(super) opened: OpenStore,
     /// As people are told it, without secrets.
     pub(super) name: String,
 }
@@ -35,7 +35,7 @@ pub(super) async fn watch(gate: Arc<Gate>, store: Watched) {
     let mut outage: Option<Outage> = None;
     loop {
         every.tick().await;
-        let Some(trouble) = trouble(&gate, &store.view).await else {
+        let Some(trouble) = trouble(&gate, &store.opened).await else {
             if let Some(Outage { since, .. }) = outage.take().filter(|it| it.looks >= LOOKS) {
                 let away_s = since.elapsed().as_secs();
                 tracing::info!(store = store.name, away_s, "the store serves again");
@@ -53,11 +53,11 @@ pub(super) async fn watch(gate: Arc<Gate>, store: Watched) {
 
 /// Why the store does not serve, if it does not. What fails may be a right that only overrides need: a check has the last
 /// word.
-async fn trouble(gate: &Gate, store: &View) -> Option<StoreError> {
+async fn trouble(gate: &Gate, store: &OpenStore) -> Option<StoreError> {
     let engine = gate.now().engine.clone();
     let error = engine.overrides().refresh().await.err()?;
     tracing::debug!(%error, "overrides stay as they were");
-    store::reach(&*store.store()).await.err()
+    store.reach().await.err()
 }
 
 fn away(gate: &Gate, store: &str, trouble: &StoreError) {
