@@ -112,8 +112,8 @@ impl Client {
             breaker.map(|it| if let Some(more) = replicas { it.with_replicas(more) } else { it })
         };
         let pool = |_| {
-            let (topology, access) = (options.url.topology.clone(), options.access.clone());
-            Pool::start(topology, access, counters.clone(), replicas, breaker())
+            let topology = options.url.topology.clone();
+            Pool::start(topology, &options.access, counters.clone(), replicas, breaker())
         };
         let first = pool(0);
         let others = (1..replicas.map_or(1, |_| CONFIRMED_POOLS)).map(pool).collect();
@@ -197,7 +197,7 @@ enum Way {
 impl Pool {
     pub(crate) fn start(
         topology: Topology,
-        access: Access,
+        access: &Access,
         counters: Arc<Counters>,
         replicas: Option<Replicas>,
         breaker: Option<BreakerOptions>,

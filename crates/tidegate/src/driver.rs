@@ -190,7 +190,7 @@ impl StoreDrivers {
         let is_of = |scheme: &&str| {
             if scheme.ends_with("//") { url.starts_with(*scheme) } else { url == *scheme }
         };
-        let found = self.0.iter().find(|driver| driver.schemes().iter().any(|it| is_of(it)));
+        let found = self.0.iter().find(|driver| driver.schemes().iter().any(is_of));
         found.copied().ok_or_else(|| {
             let schemes = self.0.iter().flat_map(|driver| driver.schemes());
             let shown =
