@@ -34,7 +34,7 @@ impl Purpose {
     pub fn serving() -> Self {
         Self {
             key_prefix: "tg".to_owned(),
-            deadline: Duration::from_millis(20),
+            deadline: tidegate::deadline::DEFAULT,
             replays: false,
             breaker: Some(BreakerOptions::default()),
             serves: true,

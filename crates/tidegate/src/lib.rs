@@ -48,6 +48,7 @@ mod zone;
 
 #[cfg(feature = "adaptive")]
 pub mod adaptive;
+pub mod deadline;
 pub mod store_kit;
 #[cfg(feature = "tower")]
 pub mod tower;

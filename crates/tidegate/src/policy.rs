@@ -537,7 +537,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        let (least, most) = (Duration::from_millis(1), Duration::from_mins(1));
+        let (least, most) = (crate::deadline::MIN, crate::deadline::MAX);
         self.deadline = Some(deadline.clamp(least, most));
         self
     }

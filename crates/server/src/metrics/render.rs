@@ -169,7 +169,7 @@ fn redis(to: &mut impl Sink, (stats, times): (RedisStats, CallTimes)) {
     for (family, value) in [
         (the::NOSCRIPT, stats.noscript),
         (the::UNREPLICATED, stats.unreplicated),
-        (the::REDIS_QUESTIONS, stats.questions),
+        (the::REDIS_QUESTIONS, stats.requests),
         (the::REDIS_CALLS, stats.calls),
         (the::REDIS_RETRIES, stats.retries),
         (the::REDIS_TIMEOUTS, stats.timeouts + stats.not_sent),

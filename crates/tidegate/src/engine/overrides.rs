@@ -43,7 +43,7 @@ pub struct RunTimeOverrides<'e, C = SystemClock> {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate::{Engine, Limit, MemoryStore, OverrideChange, OverrideError::*, Policy, PolicyProblem, Store};
+/// use tidegate::{Engine, Limit, MemoryStore, OverrideChange, OverrideError::*, OverrideStore, Policy, PolicyProblem};
 /// use tidegate::{Timestamp, StoreErrorKind, UnderWay};
 ///
 /// let store = Arc::new(MemoryStore::default());

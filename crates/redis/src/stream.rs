@@ -3,13 +3,15 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::place::{Access, Place};
+use crate::access::Access;
+use crate::endpoint::Endpoint;
 
 /// The longest reply. A batch's is a few kilobytes, a cluster's map of single slots about two megabytes.
 const REPLY_BYTES_MAX: u64 = 4 << 20;
@@ -19,14 +21,14 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// A stream with its meter.
-pub(super) struct Wire {
+pub(crate) struct MeteredStream {
     stream: Box<dyn Stream>,
     meter: Arc<Meter>,
 }
 
 /// What went over a wire. Its two ends are polled by one task.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     written: AtomicU64,
     /// Since the last reply was complete.
     read: AtomicU64,
@@ -34,21 +36,21 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Bytes that were written so far: what comes after them has certainly not run.
-    pub(super) fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written.load(Relaxed)
     }
 
     /// A reply is complete: the next may be as long.
-    pub(super) fn reply_ends(&self) {
+    pub(crate) fn reply_ends(&self) {
         self.read.store(0, Relaxed);
     }
 }
 
-impl Wire {
-    pub(super) async fn connect(place: &Place, access: &Access) -> io::Result<Self> {
-        let stream: Box<dyn Stream> = match place {
-            Place::Unix(path) => Box::new(UnixStream::connect(path).await?),
-            Place::Tcp { host, port } => {
+impl MeteredStream {
+    pub(crate) async fn connect(endpoint: &Endpoint, access: &Access) -> io::Result<Self> {
+        let stream: Box<dyn Stream> = match endpoint {
+            Endpoint::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            Endpoint::Tcp { host, port } => {
                 let tcp = TcpStream::connect((host.as_str(), *port)).await?;
                 tcp.set_nodelay(true)?;
                 match &access.tls {
@@ -63,12 +65,12 @@ impl Wire {
         Ok(Self { stream, meter: Arc::default() })
     }
 
-    pub(super) fn meter(&self) -> Arc<Meter> {
+    pub(crate) fn meter(&self) -> Arc<Meter> {
         self.meter.clone()
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for MeteredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         task: &mut Context<'_>,
@@ -84,7 +86,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for MeteredStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         task: &mut Context<'_>,

@@ -8,16 +8,16 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The task is awake, and will look before it sleeps.
+/// The task is awake, and will poll again before it sleeps.
 const AWAKE: u8 = 1;
-/// Somebody has called since it looked.
+/// It was woken since its last poll.
 const CALLED: u8 = 2;
 
-/// So often a task looks again by itself; then others have their turn.
+/// How often a task polls again by itself before it yields.
 const LOOKS_MAX: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct Awake {
+pub(crate) struct TaskWaker {
     inner: Arc<Inner>,
     waker: Waker,
 }
@@ -28,15 +28,15 @@ struct Inner {
     task: Mutex<Waker>,
 }
 
-impl Awake {
-    pub(super) fn new() -> Self {
+impl TaskWaker {
+    pub(crate) fn new() -> Self {
         let task = Mutex::new(Waker::noop().clone());
         let inner = Arc::new(Inner { state: AtomicU8::new(AWAKE), task });
         Self { waker: Waker::from(inner.clone()), inner }
     }
 
-    /// Until `poll` has a result, or waits for something from outside. Awake from then on if it has.
-    pub(super) fn poll<T>(
+    /// Until `poll` has a result, or waits for something from outside. TaskWaker from then on if it has.
+    pub(crate) fn poll<T>(
         &self,
         task: &mut Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
@@ -58,7 +58,7 @@ impl Awake {
     }
 
     /// The task is awake for another reason, and will look.
-    pub(super) fn stay(&self) {
+    pub(crate) fn stay_awake(&self) {
         self.inner.state.fetch_or(AWAKE, AcqRel);
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         let count = Arc::<Count>::default();
         let woken = || count.0.load(Ordering::Relaxed);
         let waker = Waker::from(count.clone());
-        let (awake, mut task) = (Awake::new(), Context::from_waker(&waker));
+        let (awake, mut task) = (TaskWaker::new(), Context::from_waker(&waker));
         let (mut polls, mut kept) = (0, None);
         let asleep = awake.poll(&mut task, |inner| {
             polls += 1;
@@ -120,7 +120,7 @@ mod tests {
         kept.wake_by_ref();
         assert_eq!(woken(), 1, "called twice while asleep, it was woken once");
         assert!(awake.poll(&mut task, |_| Poll::<()>::Pending).is_pending());
-        awake.stay();
+        awake.stay_awake();
         kept.wake_by_ref();
         assert_eq!(woken(), 1, "awake for another reason");
         let endless = awake.poll(&mut task, |inner| {
