@@ -56,7 +56,7 @@ pub(crate) struct Prepared {
     draft: AdaptiveDraft,
 }
 
-/// A limit that gives way to the load, and wants refusals told apart while it does.
+/// A limit whose refusals have a status of their own while the load reduces it.
 #[derive(Debug)]
 pub(crate) struct Shedding {
     pub(crate) effective: Effective,
@@ -212,7 +212,7 @@ impl Prepared {
         })
     }
 
-    /// The limits of a policy that want refusals told apart while they give way.
+    /// The limits of a policy whose refusals have a status of their own under load.
     pub(crate) fn shedding(&self, name: &str) -> Vec<Shedding> {
         let own = |it: &&Followed| {
             it.plan.policy == name && it.plan.shed_status != StatusCode::TOO_MANY_REQUESTS

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::Guard;
+use tidegate::{Clock, SystemClock};
 
 use crate::dashboard::Feed;
-use crate::metrics::{DoorName, Metrics};
+use crate::metrics::{DoorName, Figures, Metrics, URLS_MAX};
 use crate::observed::Observed;
 use crate::service::{Call, CheckService, Draft, InForce};
 use crate::urls::ByUrl;
@@ -61,6 +62,23 @@ impl AppState {
     /// Who watches the dashboard.
     pub(crate) const fn feed(&self) -> &Feed {
         &self.feed
+    }
+
+    /// Hands over what others than the metrics count, at this instant.
+    pub(crate) fn with_figures(&self, then: &mut dyn FnMut(&Figures<'_>)) {
+        let in_force = self.in_force();
+        let follower = &in_force.follower;
+        let limits = follower.limits().into_iter();
+        let seen = self.observed.summaries(SystemClock.now()).into_iter();
+        then(&Figures {
+            upstreams: in_force.upstreams().collect(),
+            pressures: follower.pressures(),
+            effective: limits.map(|moving| (moving.label(), moving.in_force())).collect(),
+            p99_us: seen.map(|(target, summary)| (target, summary.p99_us)).collect(),
+            urls: self.urls.busiest(URLS_MAX),
+            leases: in_force.engine.lease_stats(),
+            lines_left_out: self.service.lines_left_out(),
+        });
     }
 
     /// Says from now on that the server is about to end. It serves on, except those who only watch.

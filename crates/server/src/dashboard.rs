@@ -7,12 +7,10 @@
 
 mod assets;
 mod feed;
-mod refusals;
 mod sampler;
 mod state;
 mod tick;
 
 pub(crate) use self::assets::{asset, page};
 pub(crate) use self::feed::{Feed, NoPlace, WATCHERS_MAX};
-pub(crate) use self::refusals::Refusals;
 pub(crate) use self::sampler::Sampler;

@@ -1,4 +1,4 @@
-//! The headers that tell a client about its limit, on every HTTP door.
+//! The rate limit headers of every HTTP door.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Labels {
     }
 }
 
-/// Adds what an answer tells the client.
+/// Adds the headers of an answer.
 pub(crate) fn add(
     headers: &mut HeaderMap,
     dialect: Headers,
@@ -70,8 +70,8 @@ pub(crate) fn add(
     }
 }
 
-/// What an answer tells the client about the limit that decided. Nothing where none did, because the key is allowed or
-/// blocked as such: not even when to come back. Only that where the store should have decided and did not.
+/// The headers of the limit that decided. None where an override allowed or blocked the key: no limit decided. Only
+/// `Retry-After` where the store failed and the policy denies.
 pub(crate) fn report(
     dialect: Headers,
     answer: &Answer<'_>,

@@ -1,4 +1,4 @@
-//! What the server has done, counted for Prometheus: `GET /metrics`, told in docs/metrics.md.
+//! Counters and histograms for Prometheus: `GET /metrics`, described in docs/metrics.md.
 //!
 //! A registry of our own, because a door may decide two million times a second: to record is a few additions to
 //! counters that threads do not share, without a lock, an allocation or a string. The common exporters keep every
@@ -11,11 +11,11 @@
 mod catalog;
 mod glance;
 mod histogram;
-mod load;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 mod policies;
 mod process;
+mod refusals;
 mod render;
 mod sink;
 mod striped;
@@ -33,9 +33,13 @@ use self::histogram::Histogram;
 pub(crate) use self::histogram::Times;
 use self::policies::Policies;
 pub(crate) use self::policies::{Counters, Outcome, Status};
+pub(crate) use self::refusals::{Refusals, Refused};
+pub(crate) use self::render::Figures;
+#[cfg(feature = "otlp")]
+pub(crate) use self::render::WithFigures;
 use self::striped::Striped;
 pub(crate) use self::text::CONTENT_TYPE;
-pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
+pub(crate) use self::upstreams::{URLS_MAX, UpstreamCounts, UpstreamTrouble, UpstreamView};
 pub(crate) use tidegate_config::DoorName;
 
 use tidegate::driver::OpenStore;

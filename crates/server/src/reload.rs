@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Source {
     /// The files and folders that are looked at; none for the demo.
     pub files: Vec<PathBuf>,
-    /// Reads them, with what the command line says on top; or tells everything that is wrong.
+    /// Reads them, with what the command line says on top; or all that is wrong.
     pub read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
 }
 

@@ -1,4 +1,4 @@
-//! Opens the doors over a store, as a configuration says, and closes them when told to stop.
+//! Opens the doors over a store, and closes them at the end.
 
 mod store_watch;
 
@@ -24,6 +24,8 @@ use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::exposure::Exposure;
 use crate::listen::{Address, Listener, Peer, Stream};
+#[cfg(feature = "otlp")]
+use crate::metrics::WithFigures;
 use crate::metrics::{DoorName, Metrics};
 use crate::reload::{self, Reloader, Source};
 use crate::server::{self, Bounds, Door, Ending};
@@ -106,27 +108,31 @@ async fn until_stopped(
     let exposed = exposed.map(|place| place.exposure(DoorName::Http)).transpose()?;
     app.metrics().watches(store.opened.clone());
     #[cfg(feature = "otlp")]
-    let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &app));
+    let telemetry = config.collector.as_ref().map(|url| {
+        let counted = app.clone();
+        let figures: WithFigures = Arc::new(move |then| counted.with_figures(then));
+        Telemetry::start(url, app.metrics(), &figures)
+    });
     #[cfg(feature = "otlp")]
     let telemetry = telemetry.transpose().map_err(ServeError::new)?;
-    let mut house = House::new(app.metrics().clone());
+    let mut doors_open = OpenDoors::new(app.metrics().clone());
     let (mut sampler, has_grpc) = (None, grpc.is_some());
     if let Some(place) = http {
         sampler = Some(tokio::spawn(Sampler::new(app.clone()).run()));
         welcome(&place, config.policies.keys().next());
         let http = HttpDoor::new(doors::http::router(app.clone()), HttpBounds::default());
-        house.open(DoorName::Http, place, http);
+        doors_open.open(DoorName::Http, place, http);
     }
     if let Some(place) = resp {
         welcome_resp(&place.listener, config.policies.keys().next());
         let resp = RespDoor::new(app.clone(), password, RespBounds::default());
-        house.open(DoorName::Resp, place, resp);
+        doors_open.open(DoorName::Resp, place, resp);
     }
     if let Some(place) = grpc {
         welcome_grpc(&place.listener);
         let service = Service::new(app.clone());
         let service = service.map_err(|error| ServeError::new(error.to_string()))?;
-        house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
+        doors_open.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
     if !has_grpc && !config.rls.policies().is_empty() {
         tracing::warn!(
@@ -136,8 +142,8 @@ async fn until_stopped(
     let mut keeper = None;
     if let Some(place) = passing {
         welcome_proxy(&place, config.proxy.as_ref());
-        // Whoever may see what is behind may come: there is nothing to administer.
-        house.open(DoorName::Proxy, place, ProxyDoor::new(app.clone(), HttpBounds::default()));
+        // No secret: the proxy has nothing to administer.
+        doors_open.open(DoorName::Proxy, place, ProxyDoor::new(app.clone(), HttpBounds::default()));
         keeper = Some(tokio::spawn(proxy::keep(app.clone())));
     }
     let watcher = tokio::spawn(store_watch::watch(app.clone(), store));
@@ -159,7 +165,7 @@ async fn until_stopped(
         Stop::Interrupt => Duration::ZERO,
         Stop::Terminate => app.in_force().rules.drain,
     };
-    systemd.alive_during(house.close(notice)).await;
+    systemd.alive_during(doors_open.close(notice)).await;
     if let Some(keeper) = keeper {
         keeper.abort();
     }
@@ -252,14 +258,14 @@ impl DoorPlace {
 
 /// The doors that are open.
 #[derive(Debug)]
-struct House {
+struct OpenDoors {
     metrics: Arc<Metrics>,
     /// Once they are to close: for how long newcomers are served until then.
     stop: watch::Sender<Option<Duration>>,
     servers: JoinSet<()>,
 }
 
-impl House {
+impl OpenDoors {
     fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
     }
@@ -270,7 +276,7 @@ impl House {
         let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
-            // An error means that the house is gone.
+            // An error means that nobody is left to stop it.
             let stop = async {
                 let notice = stopped.wait_for(Option::is_some).await;
                 notice.ok().and_then(|notice| *notice).unwrap_or_default()

@@ -19,9 +19,8 @@ pub(crate) use self::draft::Draft;
 pub(crate) use self::in_force::{Handle, InForce};
 pub(crate) use self::pipeline::Pipeline;
 pub(crate) use self::unanswered::Unanswered;
-use crate::dashboard::Refusals;
 use crate::logs::Events;
-use crate::metrics::{Counters, DoorName, Metrics, Outcome, Status};
+use crate::metrics::{Counters, DoorName, Metrics, Outcome, Refusals, Status};
 
 /// Answers questions by the configuration in force, and records how they ended.
 #[derive(Debug)]

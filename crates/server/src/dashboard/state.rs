@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate::{LeaseStats, MemoryStats};
 
-use super::refusals::Refused;
 use super::tick::POLICIES_MAX;
 use crate::adaptive::Moving;
 use crate::app::AppState;
-use crate::metrics::{Glance, PolicyGlance};
+use crate::metrics::{Glance, PolicyGlance, Refused};
 
 #[derive(Debug, Serialize)]
 pub(super) struct State {

@@ -21,7 +21,7 @@ use crate::metrics::DoorName;
 use crate::service::{InForce, Question, Unanswered};
 pub(crate) use tidegate_request::{Found, Routes};
 
-/// What a refusal is, whatever status the proxy wants it told with.
+/// The real status of a refusal, also where the proxy asks for another.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 
 /// Answers a proxy by the routes, or by one policy if the path names it.
@@ -70,7 +70,7 @@ async fn decide(
     }
     let status = policy.refusal_status(key);
     told.insert(STATUS, HeaderValue::from(status.as_u16()));
-    // What the proxy wants it told with, unless it wants it told as it is.
+    // The status that the proxy asks for, if it asks for another.
     let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
     Ok(refusal::response(&seen, Problem::limited(denied, &answer), told).map(Body::from))
 }

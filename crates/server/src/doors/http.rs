@@ -1,6 +1,6 @@
 //! The HTTP API. A handler reads the body, asks the service once and writes the answer.
 //!
-//! A refusal is an answer like any other, with status 200; other statuses are trouble, told as
+//! A refusal is an answer like any other, with status 200; other statuses are errors, sent as
 //! `application/problem+json`. Nothing is charged unless the answer is a 200.
 
 mod admin;
@@ -10,7 +10,6 @@ pub(crate) mod connection;
 mod door;
 mod live;
 mod openapi;
-mod operations;
 mod overrides;
 mod page;
 mod permits;
@@ -49,7 +48,7 @@ use super::{forward_auth, rls};
 use crate::app::AppState;
 use crate::headers;
 use crate::listen::Peer;
-use crate::metrics::DoorName;
+use crate::metrics::{self, DoorName};
 use crate::service::{Question, Unanswered};
 
 type Answered = Result<Response, Problem>;
@@ -84,7 +83,7 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/", get(page::page)),
         ("/assets/{build}/{file}", get(page::asset)),
         ("/healthz", get(async || "ok\n")),
-        ("/metrics", get(operations::metrics)),
+        ("/metrics", get(metrics_page)),
         ("/openapi.json", get(openapi::show)),
         ("/readyz", get(ready::ready)),
         ("/v1/acquire", post(permits::acquire)),
@@ -120,7 +119,7 @@ async fn peek(State(app): State<Arc<AppState>>, body: Body) -> Answered {
     decide(&app, body, Op::Peek).await
 }
 
-/// Gives back: by whoever may spend.
+/// Gives back: needs no more rights than a check.
 async fn refund(State(app): State<Arc<AppState>>, body: Body) -> Answered {
     decide(&app, body, Op::Refund).await
 }
@@ -150,6 +149,13 @@ async fn auth_by(
 ) -> Answered {
     let (Path(policy), (parts, body)) = (policy?, request.into_parts());
     Ok(forward_auth::answer(&app, *peer, Some(&policy), &parts, !body.is_end_stream()).await)
+}
+
+/// For Prometheus.
+async fn metrics_page(State(app): State<Arc<AppState>>) -> impl IntoResponse {
+    let mut page = String::new();
+    app.with_figures(&mut |figures| page = app.metrics().render(figures));
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
 }
 
 async fn policies(State(app): State<Arc<AppState>>) -> Response {
@@ -238,7 +244,7 @@ fn json(answer: &impl serde::Serialize) -> Response {
     json_of(0, |body| drop(serde_json::to_writer(body, answer)))
 }
 
-/// An answer whose body is written by `write`, and takes about so many bytes.
+/// An answer whose body is written by `write`, with room for `bytes`.
 fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Response {
     let mut body = Vec::with_capacity(bytes);
     write(&mut body);

@@ -4,7 +4,7 @@
 //! - [`head`] is what is sent of a request's head, and [`hops`] what ends here.
 //! - [`upstreams`] chooses among those behind; an [`upstream`] has connections in a [`pool`] and a [`health`].
 //! - A [`link`] is one connection. Whoever uses it drives it: no task stands between a request and its answer. One of
-//!   HTTP/2 is [`shared`].
+//!   HTTP/2 is shared: [`http2`].
 //! - [`upload`] and [`relay`] are bodies on their way, [`tunnel`] what becomes of an upgrade.
 //!
 //! Nothing is passed on that was not parsed, nothing is sent twice, and bodies are never gathered.
@@ -18,12 +18,12 @@ mod forwarded;
 mod head;
 mod health;
 mod hops;
+mod http2;
 mod keeper;
 mod link;
 mod pool;
 mod relay;
 mod service;
-mod shared;
 mod tls;
 mod tunnel;
 mod upload;

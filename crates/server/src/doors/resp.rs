@@ -73,7 +73,7 @@ struct DoorState {
 }
 
 impl RespDoor {
-    /// A door for whoever connects, or for those who know the password.
+    /// A door, with a password if there is one.
     pub(crate) fn new(app: Arc<AppState>, password: Option<Password>, bounds: RespBounds) -> Self {
         let (scope, opened_us) = (Scope::named("", "cl.throttle"), SystemClock.steady_us());
         let connections = AtomicU64::new(0);

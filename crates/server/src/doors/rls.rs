@@ -9,11 +9,9 @@ mod connection;
 mod decide;
 mod health;
 mod json;
-mod native;
 mod reflection;
 mod request;
 mod service;
-mod spawn;
 mod targets;
 mod wire;
 

@@ -1,8 +1,8 @@
 //! What is worth a line about decisions: refusals, and checks that the store should have decided and did not.
 //!
-//! An attack is millions of them, and a log that an attacker can fill is a second attack: so many a second are written,
+//! An attack is millions of them, and a log that an attacker can fill is a second attack: ten lines a second are written,
 //! the others are counted, and the next line says how many those were. A key is never written, only a hash of it that
-//! means nothing outside this process: lines about one caller can be told to belong together.
+//! means nothing outside this process: lines about one caller have the same hash.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

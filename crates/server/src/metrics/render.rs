@@ -1,54 +1,75 @@
-//! Everything that is counted, gathered; and the page of a scrape.
+//! The page of a scrape: everything that is counted.
+
+use std::collections::BTreeMap;
 
 use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
+use tidegate_core::adaptive::UrlSummary;
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;
-use super::load;
 use super::policies::Status;
 use super::process::Process;
 use super::sink::Sink;
 use super::text::Text;
 use super::upstreams;
-use super::{DoorName, Metrics, Relaxed, Shed};
-use crate::app::AppState;
+use super::{DoorName, Metrics, Relaxed, Shed, UpstreamView};
+
+/// What others count, at one instant.
+#[derive(Debug)]
+pub(crate) struct Figures<'a> {
+    pub(crate) upstreams: Vec<UpstreamView<'a>>,
+    /// The load pressure of each target: 0 healthy, 1 overloaded.
+    pub(crate) pressures: BTreeMap<String, f64>,
+    /// The units in force of each limit that follows the load.
+    pub(crate) effective: Vec<(String, u64)>,
+    /// How long each target took, in microseconds.
+    pub(crate) p99_us: Vec<(String, u64)>,
+    /// The busiest URLs; `None` stands for all others.
+    pub(crate) urls: Vec<(Option<String>, UrlSummary)>,
+    pub(crate) leases: LeaseStats,
+    /// How many lines of the log were left out, by event.
+    pub(crate) lines_left_out: [(&'static str, u64); 2],
+}
+
+/// Hands over the figures of now.
+#[cfg(feature = "otlp")]
+pub(crate) type WithFigures =
+    std::sync::Arc<dyn Fn(&mut dyn FnMut(&Figures<'_>)) + Send + Sync + 'static>;
 
 impl Metrics {
     /// Everything, in Prometheus' text format.
-    pub(crate) fn render(&self, app: &AppState) -> String {
+    pub(crate) fn render(&self, figures: &Figures<'_>) -> String {
         let mut text = Text::default();
-        self.gather(app, &mut text);
+        self.gather(figures, &mut text);
         text.finish()
     }
 
     /// Everything there is.
-    pub(super) fn gather(&self, app: &AppState, to: &mut impl Sink) {
-        let in_force = app.in_force();
-        let upstreams: Vec<_> = in_force.upstreams().collect();
+    pub(super) fn gather(&self, figures: &Figures<'_>, to: &mut impl Sink) {
         self.checks(to);
         self.doors(to);
         self.store_errors(to);
-        upstreams::render(to, &upstreams);
-        if !upstreams.is_empty() {
+        upstreams::render(to, &figures.upstreams);
+        if !figures.upstreams.is_empty() {
             self.shed_by_proxy(to);
         }
-        load::write(to, &app.in_force().follower);
-        upstreams::render_urls(to, &app.urls().busiest(upstreams::URLS_MAX));
+        load(to, figures);
+        upstreams::render_urls(to, &figures.urls);
         let store = self.store().map(|store| store.report()).unwrap_or_default();
         breaker(to, store.breaker);
         network(to, store.network.unwrap_or_default(), store.call_times.unwrap_or_default());
         if let Some(stats) = store.memory {
             memory(to, stats);
         }
-        leases(to, in_force.engine.lease_stats());
+        leases(to, figures.leases);
         to.family(&the::RELOADS);
         to.sample(&the::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
         to.sample(&the::RELOADS, &["error"], self.reloads.error.load(Relaxed));
         to.family(&the::RELOAD_REFUSED);
         to.sample(&the::RELOAD_REFUSED, &[], u64::from(self.reloads.refused.load(Relaxed)));
         to.family(&the::UNSAID);
-        for (event, count) in app.service().lines_left_out() {
+        for (event, count) in figures.lines_left_out {
             to.sample(&the::UNSAID, &[event], count);
         }
         to.family(&the::BUILD);
@@ -110,6 +131,22 @@ impl Metrics {
         for (trouble, count) in StoreErrorKind::ALL.iter().zip(self.store_errors.read()) {
             to.sample(&the::STORE_ERRORS, &[trouble.as_str()], count);
         }
+    }
+}
+
+/// What limits follow, and how much of them is in force.
+fn load(to: &mut impl Sink, figures: &Figures<'_>) {
+    to.family(&the::PRESSURE);
+    for (target, pressure) in &figures.pressures {
+        to.sample(&the::PRESSURE, &[target], *pressure);
+    }
+    to.family(&the::EFFECTIVE);
+    for (limit, units) in &figures.effective {
+        to.sample(&the::EFFECTIVE, &[limit], *units);
+    }
+    to.family(&the::DOWNSTREAM_P99);
+    for (target, p99_us) in &figures.p99_us {
+        to.sample(&the::DOWNSTREAM_P99, &[target], seconds(*p99_us, 1e6));
     }
 }
 

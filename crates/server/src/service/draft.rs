@@ -119,7 +119,7 @@ impl Draft {
         self.warnings.extend(keys.map(Warning::NeedsRestart));
     }
 
-    /// What doors tell about the services behind them.
+    /// What doors report about the services behind them.
     pub(crate) fn observed(&self) -> &Arc<Observed> {
         self.next.follower.observed()
     }

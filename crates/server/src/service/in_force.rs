@@ -79,7 +79,7 @@ impl<'s> Handle<'s> {
         self.slot.priority
     }
 
-    /// The status of a refusal, where a limit of the policy gives way to the load and wants that told apart.
+    /// The status of a refusal while a limit of the policy is reduced by the load, if the policy names one.
     pub(crate) fn shed_status(&self, key: Key<'_>) -> Option<StatusCode> {
         let is_less = |it: &&Shedding| {
             let units = values(key).filter_map(|key| it.effective.units_for(key)).min();
@@ -88,7 +88,7 @@ impl<'s> Handle<'s> {
         self.slot.shedding.iter().find(is_less).map(|it| it.status)
     }
 
-    /// The status of a refusal: 429, unless a limit wants another.
+    /// The status of a refusal: 429, unless the policy names another.
     pub(crate) fn refusal_status(&self, key: Key<'_>) -> StatusCode {
         self.shed_status(key).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
     }

@@ -6,7 +6,7 @@ use super::call::Timing;
 use super::{Call, CheckService, InForce, steady_us};
 use crate::metrics::DoorName;
 
-/// A pipeline has no time to read the clock for each of its questions: one of so many is timed by itself.
+/// A clock read per question would cost as much as the decision: one question of this many is timed.
 const TIMED_ONE_OF: u64 = 64;
 
 /// Questions that were read together: the clock is read once for all of them.

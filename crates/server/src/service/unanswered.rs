@@ -55,7 +55,7 @@ impl Unanswered {
         Err(Self::FailedClosed { policy, retry_after })
     }
 
-    /// What is wrong, for callers who are told in a line of text.
+    /// What is wrong, as a line of text.
     pub(crate) fn detail(&self) -> String {
         match self {
             Self::UnknownPolicy { name, closest } => {

@@ -136,7 +136,7 @@ impl<C: Clock + 'static> Engine<C> {
 /// What was decided, and what was wrong with the store where that did not.
 type Given = (StoreReply, Option<StoreErrorKind>);
 
-/// A question that outlives whoever asked it.
+/// A question that outlives its caller.
 struct Kept {
     scope: Scope,
     key: Box<[u8]>,

@@ -208,7 +208,7 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
     }
 
     /// How long a caller is asked to wait, where this error means that the policy turns everybody away while its store
-    /// fails. A failure is to be told apart from a refusal: with HTTP a 503, not a 429.
+    /// fails. A failure is no refusal: with HTTP a 503, not a 429.
     ///
     /// ```
     /// # use std::time::Duration;

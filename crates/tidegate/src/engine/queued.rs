@@ -25,7 +25,7 @@ use crate::store::{ReserveReply, ReserveRequest, Scope, Source, Store, StoreErro
 /// engine.queue(&check).now()?.keep();
 /// let second: Queued = engine.queue(&check).now()?;
 /// assert_eq!(second.reservation().delay(), Duration::from_millis(500));
-/// drop(second); // whoever asked has left
+/// drop(second); // the caller has left
 /// assert_eq!(engine.queue(&check).now()?.reservation().delay(), Duration::from_millis(500));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -116,7 +116,7 @@ impl Drop for Queued {
                 cost,
                 cancel: Some(until),
             };
-            // Under way with the call, whoever waits for it. If it fails, the turn passes unused.
+            // Sent by the call itself. If it fails, the turn passes unused.
             drop(store.reserve(&turn, clock.now()));
         }
     }

@@ -74,7 +74,7 @@ fn write_headers(out: &mut Vec<u8>, report: Option<Report>) {
     out.push(b'}');
 }
 
-/// All but the brace at the end: there may be more to tell.
+/// All fields, without the closing brace: more fields may follow.
 fn open(out: &mut Vec<u8>, answer: &Answer<'_>) {
     let decision = &answer.decision;
     put(out, if decision.allowed() { "{\"allowed\":true" } else { "{\"allowed\":false" });

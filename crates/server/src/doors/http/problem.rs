@@ -102,7 +102,7 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, "urn:tidegate:unauthorized", "Unauthorized", &detail)
     }
 
-    /// A refusal, where a status has to tell it.
+    /// A refusal, where the status says so.
     pub(crate) fn limited(status: StatusCode, answer: &Answer<'_>) -> Self {
         Self {
             status: status.as_u16(),
@@ -149,7 +149,7 @@ impl Problem {
         self.field.as_deref()
     }
 
-    /// What is wrong, for those who are told in plain text.
+    /// What is wrong, as plain text.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::link::Link;
 use super::upload::Flow;
-use super::upstreams::{Place, Proxy};
+use super::upstreams::{Proxy, RequestSlot};
 use super::watch::Watch;
 use crate::doors::http::connection::{Alarm, Held};
 
@@ -41,7 +41,7 @@ pub(crate) struct Passed {
 #[derive(Debug)]
 pub(super) struct Guards {
     pub(super) watch: Watch,
-    pub(super) _place: Place,
+    pub(super) _place: RequestSlot,
     pub(super) _line: Held,
     pub(super) _permit: Option<Permit>,
 }

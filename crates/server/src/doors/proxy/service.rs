@@ -27,7 +27,7 @@ use super::settings::HostHeader;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
 use super::upstream::{Answered, Upstream};
-use super::upstreams::{Place, Proxy};
+use super::upstreams::{Proxy, RequestSlot};
 use super::watch::Watch;
 use crate::app::AppState;
 use crate::doors::http::Problem;
@@ -98,7 +98,7 @@ struct Exchange<'a> {
     wishes: Wishes,
     /// None where an old client has not said whom it means.
     host: Option<HeaderValue>,
-    place: Place,
+    place: RequestSlot,
 }
 
 impl Exchange<'_> {

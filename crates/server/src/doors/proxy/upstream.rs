@@ -12,10 +12,10 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::failure::Failure;
 use super::health::{Admits, Health};
+use super::http2::{self, SharedConnection};
 use super::link::{Link, Unanswered};
 use super::pool::Pool;
 use super::settings::{Settings, Times};
-use super::shared::{self, Shared};
 use super::target::{Endpoint, Target};
 use super::tls::Tls;
 use super::upload::Upload;
@@ -33,7 +33,7 @@ pub(crate) struct Upstream {
     pub(super) tls: Option<Tls>,
     pub(super) pool: Pool,
     /// Instead of the pool, for HTTP/2.
-    shared: Shared,
+    shared: SharedConnection,
     pub(super) health: Health,
     under_way: AtomicUsize,
     pub(super) counts: UpstreamCounts,
@@ -53,7 +53,7 @@ impl Upstream {
             target,
             tls,
             pool: Pool::default(),
-            shared: Shared::default(),
+            shared: SharedConnection::default(),
             health: Health::default(),
             under_way: AtomicUsize::new(0),
             counts: UpstreamCounts::default(),
@@ -131,7 +131,7 @@ impl Upstream {
                 Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
             };
             tries_left -= 1;
-            match shared::exchange(sender, request, times.response).await {
+            match http2::exchange(sender, request, times.response).await {
                 Err(unanswered) if tries_left > 0 => request = unanswered.unsent()?,
                 answered => return answered,
             }

@@ -29,7 +29,7 @@ struct Crowd {
 
 /// A place among those under way, or among those who wait, until dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RequestSlot {
     crowd: Arc<Crowd>,
     of: fn(&Crowd) -> &AtomicUsize,
 }
@@ -59,17 +59,17 @@ impl Proxy {
     }
 
     /// A place for a request, unless there are too many.
-    pub(super) fn enter(&self) -> Option<Place> {
+    pub(super) fn enter(&self) -> Option<RequestSlot> {
         self.place(|crowd| &crowd.under_way, self.settings.requests_max)
     }
 
     /// A place for a request that has to wait for its turn.
-    pub(super) fn queue(&self) -> Option<Place> {
+    pub(super) fn queue(&self) -> Option<RequestSlot> {
         self.place(|crowd| &crowd.waiting, self.settings.waiting_max)
     }
 
-    fn place(&self, of: fn(&Crowd) -> &AtomicUsize, max: usize) -> Option<Place> {
-        let place = Place { crowd: self.crowd.clone(), of };
+    fn place(&self, of: fn(&Crowd) -> &AtomicUsize, max: usize) -> Option<RequestSlot> {
+        let place = RequestSlot { crowd: self.crowd.clone(), of };
         // What is one too many is dropped, and so uncounted, at once.
         (of(&self.crowd).fetch_add(1, Relaxed) < max).then_some(place)
     }
@@ -105,7 +105,7 @@ impl Proxy {
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         (self.of)(&self.crowd).fetch_sub(1, Relaxed);
     }

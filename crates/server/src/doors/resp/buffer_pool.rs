@@ -1,9 +1,9 @@
-//! Buffers that wait for whoever speaks next. A connection that says nothing holds none, so that ten thousand of them
-//! cost no more than ten.
+//! Buffers shared by the connections of a thread. A silent connection holds none, so that ten thousand of them cost no
+//! more than ten.
 
 use std::cell::RefCell;
 
-/// So many are kept per thread: what one connection needs, and one more of each.
+/// Buffers kept per thread: what one connection needs, and one more of each.
 const KEPT_MAX: usize = 4;
 /// Larger ones are not kept.
 const KEPT_BYTES_MAX: usize = 256 << 10;

@@ -9,7 +9,7 @@ use super::number;
 pub(super) const FRAME_BYTES_MAX: usize = 64 << 10;
 /// The most arguments of a command, its name included.
 pub(super) const ARGUMENTS_MAX: usize = 64;
-/// The longest line that tells a length: as many digits as make sense, and a few more.
+/// The longest line that holds a length: as many digits as make sense, and a few more.
 const LENGTH_BYTES_MAX: usize = 32;
 
 /// Bytes that are no command, and never will be: what is wrong with them.

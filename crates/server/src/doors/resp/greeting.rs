@@ -151,7 +151,7 @@ pub(super) fn checked_name(name: &[u8]) -> Result<Box<[u8]>, String> {
     Ok(name.into())
 }
 
-/// `CLIENT`: what libraries tell of themselves.
+/// `CLIENT`: names and options that libraries send when they connect.
 pub(super) fn client(context: &mut CommandContext<'_, '_>) -> Next {
     let command = context.command;
     let is = |word: &str, len: usize| command.is(1, word) && command.len() == len;

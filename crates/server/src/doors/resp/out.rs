@@ -19,7 +19,7 @@ impl Out {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error; the first word tells its kind. What came from outside has to be [`escaped`] first.
+    /// An error; the first word is its kind. What came from outside has to be [`escaped`] first.
     pub(super) fn error(&mut self, text: &str) {
         self.line(b'-', text.as_bytes());
     }
@@ -39,7 +39,7 @@ impl Out {
         self.head(b'*', len);
     }
 
-    /// So many pairs, which follow.
+    /// The head of a map: `pairs` follow.
     pub(super) fn map(&mut self, protocol: Protocol, pairs: usize) {
         match protocol {
             Protocol::Two => self.head(b'*', pairs * 2),

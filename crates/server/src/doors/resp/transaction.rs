@@ -1,5 +1,5 @@
 //! `MULTI`, `EXEC` and `DISCARD`: commands that are kept until their client says that there are no more. Most libraries
-//! wrap a pipeline so unless they are told not to.
+//! wrap a pipeline so by default.
 //!
 //! They are checked when they come, as Redis does, and answered one after another once `EXEC` has: until then nothing
 //! is charged. Kept are the bytes that were sent, so that they are answered like any other burst.

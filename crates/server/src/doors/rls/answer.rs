@@ -12,7 +12,7 @@ pub(super) struct Ruling<'a> {
     pub(super) overall: Code,
     /// In the order of the descriptors.
     pub(super) statuses: SmallVec<[Status<'a>; 2]>,
-    /// What the client is told besides.
+    /// Headers for the client.
     pub(super) headers: SmallVec<[(&'static str, u64); 1]>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Status<'a> {
     pub(super) source: Option<Source>,
 }
 
-/// A limit, as clients are told it.
+/// A limit, as clients see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shown<'a> {
     pub(super) requests_per_unit: u32,
@@ -41,7 +41,7 @@ pub(super) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// As far as Envoy can be told it.
+    /// As far as Envoy's message can express it.
     pub(super) fn from_limit(limit: &Limit, name: &'a str) -> Self {
         let period = limit.period();
         let unit = Some(period.as_secs()).filter(|_| period.subsec_nanos() == 0);

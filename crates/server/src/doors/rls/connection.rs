@@ -2,16 +2,17 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
+use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::service::Service;
-use super::spawn::Eager;
 use crate::doors::http::connection::{Line, Patient, Pieces, Waits};
 use crate::gather::Gathering;
 use crate::listen::{Peer, Stream};
@@ -59,13 +60,13 @@ const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct GrpcDoor {
     service: Service,
-    http: http2::Builder<Eager>,
+    http: http2::Builder<RunInPlace>,
     waits: Waits,
 }
 
 impl GrpcDoor {
     pub(crate) fn new(service: Service, bounds: GrpcBounds) -> Self {
-        let mut http = http2::Builder::new(Eager);
+        let mut http = http2::Builder::new(RunInPlace);
         // Without the timer the timeouts would be numbers that nobody looks at.
         http.timer(TokioTimer::new())
             .keep_alive_interval(bounds.idle)
@@ -121,6 +122,24 @@ impl Door for GrpcDoor {
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "connection ended");
+        }
+    }
+}
+
+/// Runs a call right where it was read, and makes a task of it only if it has to wait. With a store in memory no call
+/// does, and a task for each would cost as much as its decision.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunInPlace;
+
+impl<F> Executor<F> for RunInPlace
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, call: F) {
+        let mut call: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(call);
+        // Nobody has to be woken: who is not ready is polled again by its own task.
+        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            tokio::spawn(call);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What each descriptor of a request means: which counter of which policy, and what its answer is good for.
 
 use smallvec::SmallVec;
-use tidegate::{FixedWindow, Key, Limit};
+use tidegate::{CheckError, FixedWindow, Key, Limit, Op};
 
+use super::Shadow;
 use super::answer::Shown;
 use super::request::{Bad, Descriptor, Hits, OwnLimit, Request};
-use super::{Shadow, native};
 use crate::envoy::{CounterKey, Domain, Quantity, Rule, Unit};
 use crate::service::{Handle, InForce};
 
@@ -40,7 +40,7 @@ pub(super) struct Counted<'a> {
     pub(super) limit: Option<&'a Limit>,
     /// A limit instead of the policy's.
     pub(super) own: Option<Box<Limit>>,
-    /// How what is written is told; `None` where the answer tells.
+    /// The limit as it is written; `None` where only the answer knows it.
     pub(super) shown: Option<Shown<'a>>,
     pub(super) role: Role,
     /// Whether its rule is a shadow by itself, and not only because all are.
@@ -74,7 +74,7 @@ pub(super) fn resolve<'a>(
     let Some(domain) = in_force.rls.rules.domain(request.domain) else {
         let is_native = request.domain == NATIVE_DOMAIN;
         let target = |(spot, descriptor): (usize, &Descriptor<'a>)| {
-            if is_native { native::target(in_force, descriptor, spot) } else { Ok(Target::NoLimit) }
+            if is_native { by_policy(in_force, descriptor, spot) } else { Ok(Target::NoLimit) }
         };
         return request.descriptors.iter().enumerate().map(target).collect();
     };
@@ -207,6 +207,62 @@ fn with_own<'a>(
     }
 }
 
+/// A policy of the configuration, asked by Envoy without rules of its own: `policy=NAME` is the descriptor's first entry,
+/// and who is asking the others. Nothing if it names no policy. `spot` is where the descriptor stands.
+fn by_policy<'a>(
+    in_force: &'a InForce,
+    descriptor: &Descriptor<'a>,
+    spot: usize,
+) -> Result<Target<'a>, Bad> {
+    if descriptor.limit.is_some() {
+        return Err(Bad::new(format!(
+            "descriptors[{spot}].limit: the limits of this domain are those of its policies: leave it out"
+        )));
+    }
+    let Some((first, others)) = descriptor.entries.split_first() else {
+        return Ok(Target::NoLimit);
+    };
+    if first.key != "policy" {
+        return Ok(Target::NoLimit);
+    }
+    let (name, policy) = (first.value, in_force.policy(first.value));
+    // Or all whom nobody knows would share what one may have.
+    if let Some(index) = others.iter().position(|entry| entry.value.is_empty()) {
+        let (key, index) = (crate::text::printable(others[index].key), index + 1);
+        return Err(Bad::new(format!(
+            "descriptors[{spot}].entries[{index}].value: `{key}` is empty: whoever is limited needs a name"
+        )));
+    }
+    let named: SmallVec<[(&'a str, &'a [u8]); 4]> =
+        others.iter().map(|entry| (entry.key, entry.value.as_bytes())).collect();
+    let who = match &named[..] {
+        [] => Who::One(CounterKey::of(&[])),
+        [_] => Who::Named(named),
+        several if policy.is_some_and(|policy| counts_one(&policy, several)) => {
+            let values: SmallVec<[&[u8]; 4]> = several.iter().map(|(_, value)| *value).collect();
+            Who::One(CounterKey::of(&values))
+        }
+        _ => Who::Named(named),
+    };
+    Ok(Target::Counted(Counted {
+        name,
+        policy,
+        who,
+        hits: descriptor.hits,
+        limit: None,
+        own: None,
+        shown: None,
+        role: Role::Binds,
+        is_shadow: false,
+    }))
+}
+
+/// Whether a policy counts callers by one identifier, and not by names.
+fn counts_one(policy: &Handle<'_>, keys: &[(&str, &[u8])]) -> bool {
+    let error = policy.validate(Key::Named(keys), Op::Take).err();
+    matches!(error, Some(CheckError::MissingKey { key, .. }) if key == "key")
+}
+
 impl<'a> Target<'a> {
     /// The counter, if there is one or could be.
     pub(super) const fn counted(&self) -> Option<&Counted<'a>> {
@@ -223,7 +279,7 @@ impl<'a> Target<'a> {
 }
 
 impl<'a> Counted<'a> {
-    /// How the limit that decided is told: as it is written, unless an override came before that. `name` is for those
+    /// The limit that decided, for the client: as it is written, unless an override came before that. `name` is for those
     /// that are not written here.
     pub(super) fn shown_by(&self, decided: &Limit, name: &'a str) -> Shown<'a> {
         match self.shown {

@@ -32,7 +32,7 @@ pub(super) struct Admitted {
     pub(super) priority: Option<Priority>,
     /// Whether the peer's word on where it comes from is taken.
     pub(super) is_trusted: bool,
-    /// What the client is told about its limit.
+    /// The rate limit headers for the client.
     pub(super) report: Option<Report>,
     /// The place that it holds until its answer has ended.
     pub(super) permit: Option<Permit>,
@@ -75,7 +75,7 @@ pub(super) async fn admit(
     Ok(Admitted { watch, path: seen.path, priority, is_trusted, report, permit })
 }
 
-/// What somebody is told who is not even looked at, because there is too much to do.
+/// The answer to a request that is not looked at because the server is overloaded.
 pub(super) fn shed(
     in_force: &InForce,
     proxy: &Proxy,

@@ -2,8 +2,8 @@
 //!
 //! An attack is millions of refusals, and to look at who makes it must not cost more than to refuse it. So from some
 //! rate on only one of many is looked at, drawn by lot, and counts for all of them. Each policy has a few places for
-//! keys: a new one takes the place of the least, and begins with its count (the space-saving way), so that whoever is
-//! refused often is never missed. What is told are the last five to ten minutes.
+//! keys: a new one takes the place of the least, and begins with its count (the space-saving way), so that a
+//! key that is refused often is never missed. Shown are the last five to ten minutes.
 
 mod table;
 
@@ -76,7 +76,7 @@ impl Refusals {
         }
     }
 
-    /// Whether keys are told as they are, or only a hash of each. What is known is forgotten if that changes.
+    /// Whether keys are shown as they are, or only as hashes. A change forgets what is known.
     pub(crate) fn show_keys(&self, shows: bool) {
         if self.shows_keys.swap(shows, Relaxed) != shows {
             self.lock().clear();
@@ -97,7 +97,7 @@ impl Refusals {
     }
 }
 
-/// True for one of so many, at random: a fixed pattern could fall together with that of an attack.
+/// True for one of `many`, at random: an attack could match a fixed pattern.
 fn drawn_of(many: u64) -> bool {
     thread_local!(static SEED: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) });
     SEED.with(|seed| {

@@ -25,12 +25,12 @@ const HEAD_BYTES_MAX: u32 = 64 << 10;
 type Sender = http2::SendRequest<Upload>;
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedConnection {
     /// Locked while somebody connects: the others wait for the same connection.
     sender: Mutex<Option<Sender>>,
 }
 
-impl Shared {
+impl SharedConnection {
     /// The connection that there is, or another one if that has ended.
     pub(super) async fn sender(
         &self,
