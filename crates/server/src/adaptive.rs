@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use self::feeds::Fed;
 pub(crate) use self::view::Moving;
-use crate::observed::Observed;
+use crate::stats::Observed;
 use tidegate_config::plan::{self, By, Plan, Signal, Signals, Source, share_at};
 
 /// Lets limits follow. There is one, and it outlives reloads.

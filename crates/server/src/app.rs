@@ -8,9 +8,9 @@ use tidegate::{Clock, SystemClock};
 
 use crate::dashboard::Feed;
 use crate::metrics::{DoorName, Figures, Metrics, URLS_MAX};
-use crate::observed::Observed;
 use crate::service::{Call, CheckService, Draft, InForce};
-use crate::urls::ByUrl;
+use crate::stats::ByUrl;
+use crate::stats::Observed;
 
 /// The state of the server. It outlives reloads.
 #[derive(Debug)]

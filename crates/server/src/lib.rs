@@ -27,23 +27,15 @@ mod dashboard;
 #[cfg(test)]
 mod demo;
 mod doors;
-mod gather;
 mod headers;
-mod listen;
 pub mod logs;
 mod metrics;
-mod observed;
-mod patience;
-mod reload;
+mod net;
 mod run;
-mod server;
 mod service;
-mod systemd;
+mod stats;
 #[cfg(feature = "otlp")]
 mod telemetry;
-mod threshold;
-mod tls;
-mod urls;
 
 use tidegate_config as config;
 use tidegate_config::envoy;
@@ -54,8 +46,7 @@ use tidegate_simulation::replay;
 #[cfg(test)]
 use tidegate_testkit::fuzz;
 
-pub use self::reload::Source;
-pub use self::run::{ServeError, serve};
+pub use self::run::{ServeError, Source, serve};
 
 mod exact {
     pub(crate) use tidegate_config::Exact;

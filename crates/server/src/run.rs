@@ -1,6 +1,8 @@
 //! Opens the doors over a store, and closes them at the end.
 
+mod reload;
 mod store_watch;
+mod systemd;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,7 +14,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::reload::Reloader;
+pub use self::reload::Source;
 use self::store_watch::Watched;
+use self::systemd::{Notifier, Sockets};
 use crate::adaptive::Follower;
 use crate::app::AppState;
 use crate::config::{Config, Listen, Listens, SecretSource};
@@ -23,20 +28,20 @@ use crate::doors::proxy::{self, ProxyDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::exposure::Exposure;
-use crate::listen::{Address, Listener, Peer, Stream};
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
 use crate::metrics::{DoorName, Metrics};
-use crate::reload::{self, Reloader, Source};
-use crate::server::{self, Bounds, Door, Ending};
+use crate::net::tls;
+use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
+use crate::net::{Listener, Stream};
+use crate::net::{Preamble, TrustedPeers};
 use crate::service::Draft;
-use crate::systemd::{Notifier, Sockets};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
 use crate::text::printable;
-use crate::threshold::Threshold;
-use crate::tls;
 use tidegate::driver::{self, StoreDrivers, StoreOptions};
+use tidegate_config::Address;
+use tidegate_request::Peer;
 
 /// Why a server did not start, for people.
 #[derive(Debug)]
@@ -207,10 +212,10 @@ fn told(lines: &[String]) -> String {
     format!("the configuration is wrong:\n{}", lines.join("\n"))
 }
 
-fn bounds_of(door: &Listen) -> Bounds {
-    let usual = Bounds::default();
+fn bounds_of(door: &Listen) -> AcceptBounds {
+    let usual = AcceptBounds::default();
     let connections_max = door.connections_max.unwrap_or(usual.connections_max);
-    Bounds { connections_max, ..usual }
+    AcceptBounds { connections_max, ..usual }
 }
 
 /// What clients of the Redis protocol have to know.
@@ -241,14 +246,14 @@ fn exposure_of(name: DoorName, door: &Listen) -> Exposure {
 }
 
 /// Where a door is to be, and what is in front of it.
-struct DoorPlace {
+struct BoundDoor {
     listener: Listener,
-    bounds: Bounds,
-    proxy_protocol: Option<Arc<AppState>>,
+    bounds: AcceptBounds,
+    proxy_protocol: Option<TrustedPeers>,
     tls: Option<Arc<tls::Acceptor>>,
 }
 
-impl DoorPlace {
+impl BoundDoor {
     fn exposure(&self, door: DoorName) -> Result<Exposure, ServeError> {
         let address = self.listener.address();
         let address = address.map_err(|error| of_socket(door, &error))?;
@@ -270,9 +275,9 @@ impl OpenDoors {
         Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
     }
 
-    fn open(&mut self, name: DoorName, place: DoorPlace, door: impl Door + Sync) {
-        let DoorPlace { listener, bounds, proxy_protocol, tls } = place;
-        let door = Threshold { proxy_protocol, tls, door };
+    fn open(&mut self, name: DoorName, place: BoundDoor, door: impl ConnectionHandler + Sync) {
+        let BoundDoor { listener, bounds, proxy_protocol, tls } = place;
+        let door = Preamble { proxy_protocol, tls, door };
         let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
@@ -281,7 +286,7 @@ impl OpenDoors {
                 let notice = stopped.wait_for(Option::is_some).await;
                 notice.ok().and_then(|notice| *notice).unwrap_or_default()
             };
-            server::run(listener, door, bounds, stop).await;
+            accept(listener, door, bounds, stop).await;
         });
     }
 
@@ -300,10 +305,10 @@ struct Counted<D> {
     metrics: Arc<Metrics>,
 }
 
-impl<D: Door + Sync> Door for Counted<D> {
-    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
+impl<D: ConnectionHandler + Sync> ConnectionHandler for Counted<D> {
+    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
         let _connected = self.metrics.connected(self.name);
-        self.door.serve(stream, peer, ending).await;
+        self.door.serve(stream, peer, shutdown).await;
     }
 }
 
@@ -324,13 +329,13 @@ async fn open(
     protocols: &'static [&'static [u8]],
     app: &Arc<AppState>,
     sockets: &mut Sockets,
-) -> Result<Option<DoorPlace>, ServeError> {
+) -> Result<Option<BoundDoor>, ServeError> {
     let handed = sockets.take(name.as_str()).transpose();
     let handed = handed.map_err(|error| of_socket(name, &error))?;
     let Some(door) = door else {
-        let bare = |listener| DoorPlace {
+        let bare = |listener| BoundDoor {
             listener,
-            bounds: Bounds::default(),
+            bounds: AcceptBounds::default(),
             proxy_protocol: None,
             tls: None,
         };
@@ -338,14 +343,21 @@ async fn open(
     };
     let tls = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
     let tls = tls.transpose().map_err(ServeError::new)?;
-    let proxy_protocol = door.proxy_protocol.then(|| app.clone());
+    let proxy_protocol = door.proxy_protocol.then(|| trusted_proxies(app.clone()));
     let listener = if let Some(listener) = handed {
         listener
     } else {
         let bound = Listener::bind(&door.address).await;
         bound.map_err(|error| not_bound(&door.address, &error))?
     };
-    Ok(Some(DoorPlace { listener, bounds: bounds_of(door), proxy_protocol, tls }))
+    Ok(Some(BoundDoor { listener, bounds: bounds_of(door), proxy_protocol, tls }))
+}
+
+/// The networks whose PROXY protocol is believed, as the configuration in force names them.
+fn trusted_proxies(app: Arc<AppState>) -> TrustedPeers {
+    TrustedPeers(Arc::new(move |ip| {
+        app.in_force().rules.trusted_proxies.iter().any(|network| network.contains(ip))
+    }))
 }
 
 fn of_socket(name: DoorName, error: &io::Error) -> ServeError {
@@ -375,7 +387,7 @@ fn on(kind: SignalKind) -> Result<Signal, ServeError> {
     signal(kind).map_err(|error| ServeError::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(place: &DoorPlace, policy: Option<&String>) {
+fn welcome(place: &BoundDoor, policy: Option<&String>) {
     let Ok(addr) = place.listener.address() else { return };
     tracing::info!(%addr, "listening");
     let scheme = if place.tls.is_some() { "https" } else { "http" };
@@ -428,7 +440,7 @@ fn welcome_grpc(listener: &Listener) {
     say(&format!("for Envoy: gRPC on {addr}\n"));
 }
 
-fn welcome_proxy(place: &DoorPlace, settings: Option<&tidegate_config::proxy::Settings>) {
+fn welcome_proxy(place: &BoundDoor, settings: Option<&tidegate_config::proxy::Settings>) {
     let Ok(addr) = place.listener.address() else { return };
     tracing::info!(%addr, "listening for requests to pass on");
     let scheme = if place.tls.is_some() { "https" } else { "http" };

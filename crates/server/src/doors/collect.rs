@@ -106,7 +106,7 @@ mod tests {
     use tokio_stream::{Stream, StreamExt, iter, pending};
 
     use super::*;
-    use crate::patience::there;
+    use crate::net::timeout::poll_once;
 
     const ALL: usize = 64 << 10;
     const BYTES_MAX: usize = 48 << 10;
@@ -132,7 +132,7 @@ mod tests {
             let mut unfinished = StreamBody::new(pieces(sizes).chain(pending()));
             {
                 let mut collecting = pin!(collect_into(&all, &mut unfinished, BYTES_MAX));
-                assert!(there(collecting.as_mut()).await.is_pending(), "{sizes:?}");
+                assert!(poll_once(collecting.as_mut()).await.is_pending(), "{sizes:?}");
                 assert_eq!(ALL - all.available_permits(), expected, "unfinished {sizes:?}");
             }
             assert_eq!(all.available_permits(), ALL, "given up {sizes:?}");
@@ -151,7 +151,7 @@ mod tests {
         let begin = async |sizes: &[usize]| {
             let mut body = StreamBody::new(pieces(sizes).chain(pending()));
             let mut collecting = pin!(collect_into(&all, &mut body, BYTES_MAX));
-            there(collecting.as_mut()).await.map(|done| done.map(|collected| collected.len()))
+            poll_once(collecting.as_mut()).await.map(|done| done.map(|collected| collected.len()))
         };
         assert_eq!(begin(&[BYTES_MAX, 1]).await, Poll::Ready(Err(Uncollected::TooLarge)));
         assert_eq!(begin(&[BYTES_MAX]).await, Poll::Pending);

@@ -16,9 +16,9 @@ use super::refusal;
 use crate::app::AppState;
 use crate::headers;
 use crate::identity::Seen;
-use crate::listen::Peer;
 use crate::metrics::DoorName;
 use crate::service::{InForce, Question, Unanswered};
+use tidegate_request::Peer;
 pub(crate) use tidegate_request::{Found, Routes};
 
 /// The real status of a refusal, also where the proxy asks for another.

@@ -47,9 +47,9 @@ pub(crate) use self::settings::Settings;
 use super::{forward_auth, rls};
 use crate::app::AppState;
 use crate::headers;
-use crate::listen::Peer;
 use crate::metrics::{self, DoorName};
 use crate::service::{Question, Unanswered};
+use tidegate_request::Peer;
 
 type Answered = Result<Response, Problem>;
 

@@ -101,8 +101,8 @@ fn is_api(path: &str) -> bool {
 
 fn is_asset(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    ending.is_some_and(|ending| ASSETS.contains(&&*ending))
+    let shutdown = name.rsplit_once('.').map(|(_, shutdown)| shutdown.to_ascii_lowercase());
+    shutdown.is_some_and(|shutdown| ASSETS.contains(&&*shutdown))
 }
 
 #[cfg(test)]

@@ -35,8 +35,9 @@ pub(crate) use self::auth::Password;
 use self::connection::Connection;
 use self::session::Session;
 use crate::app::AppState;
-use crate::listen::{Peer, Stream};
-use crate::server::{Door, Ending};
+use crate::net::Stream;
+use crate::net::{ConnectionHandler, Shutdown};
+use tidegate_request::Peer;
 
 /// What one connection may do; how large a command may be is [`frame`]'s.
 #[derive(Clone, Copy, Debug)]
@@ -81,12 +82,12 @@ impl RespDoor {
     }
 }
 
-impl Door for RespDoor {
-    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
+impl ConnectionHandler for RespDoor {
+    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
         let door = &*self.0;
         let id = door.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let session = Session::new(id, peer, door.password.is_none());
-        if let Err(error) = Connection::new(door, stream, session).converse(&ending).await {
+        if let Err(error) = Connection::new(door, stream, session).converse(&shutdown).await {
             tracing::debug!(%error, "connection ended");
         }
     }

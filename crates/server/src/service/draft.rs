@@ -13,7 +13,7 @@ use crate::doors::proxy::Proxy;
 use crate::exposure::Exposure;
 use crate::headers::Labels;
 use crate::metrics::Counters;
-use crate::observed::Observed;
+use crate::stats::Observed;
 
 /// A configuration that is built and not yet in force. Dropped, it has changed nothing.
 #[derive(Debug)]

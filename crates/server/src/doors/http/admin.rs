@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use tidegate_config::checked_token;
 
 use super::problem::Problem;
-use crate::listen::Peer;
+use tidegate_request::Peer;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// What proxies add.

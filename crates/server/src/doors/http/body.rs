@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::problem::Problem;
 use super::request::Object;
 use crate::doors::collect::{Collected, Uncollected, collect};
-use crate::patience::within;
+use crate::net::timeout::within;
 
 /// Room for one question with many long keys.
 const QUESTION_BYTES_MAX: usize = 64 << 10;

@@ -23,9 +23,10 @@ use hyper_util::server::conn::auto;
 pub(crate) use self::line::{Held, Line};
 pub(crate) use self::patient::{Alarm, Patient, Waits};
 pub(crate) use self::pieces::Pieces;
-use crate::gather::Gathering;
-use crate::listen::{Peer, Stream};
-use crate::server::Ending;
+use crate::net::Shutdown;
+use crate::net::Stream;
+use crate::net::WriteCoalescer;
+use tidegate_request::Peer;
 
 /// What one connection may do.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +85,7 @@ pub(crate) trait Answers: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 
     /// What is left to do once no more HTTP is spoken.
-    fn afterwards(&self, _: Ending) -> impl Future<Output = ()> + Send {
+    fn afterwards(&self, _: Shutdown) -> impl Future<Output = ()> + Send {
         async {}
     }
 }
@@ -115,16 +116,16 @@ pub(crate) async fn serve<A: Answers>(
     answers: A,
     stream: Stream,
     peer: Peer,
-    ending: Ending,
+    shutdown: Shutdown,
 ) {
     let line = Arc::new(Line::default());
     let caller = Caller { peer, is_tls: stream.is_tls(), line: line.clone() };
     let waits = Waits { head: bounds.head_timeout, write: bounds.write_timeout };
     let patient = Patient::new(stream, line.clone(), waits);
     // HTTP/1.1 has one answer at a time.
-    let stream = Gathering::only_if(patient, Patient::is_http2);
+    let stream = WriteCoalescer::only_if(patient, Patient::is_http2);
     // One count of references per request, not one for each of these.
-    let session = Arc::new(Session { answers, caller, ending: ending.clone() });
+    let session = Arc::new(Session { answers, caller, shutdown: shutdown.clone() });
     let lasting = session.clone();
     let service = service_fn(move |request| {
         let session = session.clone();
@@ -136,24 +137,24 @@ pub(crate) async fn serve<A: Answers>(
     let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
     let mut stalled = pin!(line.stalled(bounds.write_timeout));
     let mut seen = 0;
-    let (mut is_farewell, mut is_closing) = (false, false);
+    let (mut is_draining, mut is_closing) = (false, false);
     let ended = loop {
         let stop = async {
-            if is_farewell {
-                ending.closing().await;
+            if is_draining {
+                shutdown.closing().await;
             } else {
-                ending.farewell().await;
+                shutdown.draining().await;
             }
         };
         tokio::select! {
             biased;
-            ended = stream.turns(connection.as_mut()) => break ended,
+            ended = stream.drive(connection.as_mut()) => break ended,
             () = stop, if !is_closing => {
                 // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
-                if is_farewell || line.is_http2() {
+                if is_draining || line.is_http2() {
                     connection.as_mut().graceful_shutdown();
                 }
-                (is_farewell, is_closing) = (true, is_farewell);
+                (is_draining, is_closing) = (true, is_draining);
             }
             () = idle.as_mut(), if !is_closing => {
                 if line.is_idle_since(&mut seen) {
@@ -169,14 +170,14 @@ pub(crate) async fn serve<A: Answers>(
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
     }
-    lasting.answers.afterwards(ending).await;
+    lasting.answers.afterwards(shutdown).await;
 }
 
 /// What the requests of one connection share.
 struct Session<A> {
     answers: A,
     caller: Caller,
-    ending: Ending,
+    shutdown: Shutdown,
 }
 
 impl<A: Answers> Session<A> {
@@ -185,7 +186,7 @@ impl<A: Answers> Session<A> {
         let version = request.version();
         let mut response = self.answers.answer(request, &self.caller).await;
         let is_http2 = version == Version::HTTP_2;
-        let is_last = self.ending.is_farewell() && !is_http2;
+        let is_last = self.shutdown.is_draining() && !is_http2;
         if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }

@@ -10,9 +10,10 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 
 use super::connection::{Answers, Caller, HttpBounds, builder, serve};
-use crate::listen::{Peer, Stream};
 use crate::logs::trace::Trace;
-use crate::server::{Door, Ending};
+use crate::net::Stream;
+use crate::net::{ConnectionHandler, Shutdown};
+use tidegate_request::Peer;
 
 /// A router behind HTTP.
 #[derive(Clone, Debug)]
@@ -34,10 +35,10 @@ impl HttpDoor {
     }
 }
 
-impl Door for HttpDoor {
-    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
+impl ConnectionHandler for HttpDoor {
+    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
         let Self { router, http, bounds } = self;
-        serve(&http, bounds, router, stream, peer, ending).await;
+        serve(&http, bounds, router, stream, peer, shutdown).await;
     }
 }
 

@@ -17,8 +17,8 @@ use super::problem::Problem;
 use super::{Answered, Api, body, json};
 use crate::config::network_of_key;
 use crate::exact::Exact;
-use crate::listen::Peer;
 use crate::service::InForce;
+use tidegate_request::Peer;
 
 /// What a key gets: one of the first three.
 #[derive(Deserialize)]

@@ -14,8 +14,8 @@ use tidegate::{Clock, SystemClock};
 use super::problem::Problem;
 use super::request::Text;
 use super::{Answered, Api, body, json};
-use crate::listen::Peer;
-use crate::observed::{Summary, TooManyTargets};
+use crate::stats::{Summary, TooManyTargets};
+use tidegate_request::Peer;
 
 /// The longest name of a target.
 const NAME_BYTES_MAX: usize = 100;

@@ -14,9 +14,10 @@ use super::tunnel::Tunnel;
 use crate::app::AppState;
 use crate::doors::http::HttpBounds;
 use crate::doors::http::connection::{Answers, Caller, builder, serve};
-use crate::listen::{Peer, Stream};
 use crate::logs::trace::Trace;
-use crate::server::{Door, Ending};
+use crate::net::Stream;
+use crate::net::{ConnectionHandler, Shutdown};
+use tidegate_request::Peer;
 
 /// The proxy behind HTTP.
 #[derive(Clone, Debug)]
@@ -32,11 +33,11 @@ impl ProxyDoor {
     }
 }
 
-impl Door for ProxyDoor {
-    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
+impl ConnectionHandler for ProxyDoor {
+    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
         let Self { app, http, bounds } = self;
         let answers = ProxyAnswers { app, tunnel: Mutex::default() };
-        serve(&http, bounds, answers, stream, peer, ending).await;
+        serve(&http, bounds, answers, stream, peer, shutdown).await;
     }
 }
 
@@ -64,10 +65,10 @@ impl Answers for ProxyAnswers {
         passed.response
     }
 
-    async fn afterwards(&self, ending: Ending) {
+    async fn afterwards(&self, shutdown: Shutdown) {
         let tunnel = self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(tunnel) = tunnel {
-            tunnel.run(ending).await;
+            tunnel.run(shutdown).await;
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use axum::http::HeaderMap;
 use axum::http::header::{FORWARDED, HeaderName, HeaderValue};
 
-use crate::listen::Peer;
+use tidegate_request::Peer;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use super::failure::Failure;
 use super::link::{Unanswered, in_time};
 use super::upload::Upload;
-use crate::listen::Stream;
+use crate::net::Stream;
 
 /// How often, and for how long, the upstream is asked whether it is still there.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));

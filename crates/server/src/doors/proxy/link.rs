@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::failure::Failure;
 use super::upload::{Flow, Upload};
-use crate::listen::Stream;
+use crate::net::Stream;
 
 /// How large an answer's head may be, and how much of a body is read ahead.
 const BUFFER_BYTES_MAX: usize = 64 << 10;

@@ -10,8 +10,8 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::listen::Stream;
-use crate::tls::certificates;
+use crate::net::Stream;
+use crate::net::tls::certificates;
 
 /// How connections to upstreams are made secret.
 #[derive(Clone)]

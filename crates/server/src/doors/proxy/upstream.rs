@@ -19,8 +19,8 @@ use super::settings::{Settings, Times};
 use super::target::{Endpoint, Target};
 use super::tls::Tls;
 use super::upload::Upload;
-use crate::listen::Stream;
 use crate::metrics::{UpstreamCounts, UpstreamView};
+use crate::net::Stream;
 
 /// The first may cross the upstream's farewell on its way, the second find the connection closed behind it.
 const SHARED_TRIES_MAX: u32 = 3;

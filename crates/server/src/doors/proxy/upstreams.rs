@@ -8,7 +8,7 @@ use tidegate::adaptive::Priority;
 use super::settings::{Balance, Settings};
 use super::tls::Tls;
 use super::upstream::{Load, Upstream};
-use crate::observed::Observed;
+use crate::stats::Observed;
 
 /// The proxy's part of a configuration, built.
 #[derive(Debug)]

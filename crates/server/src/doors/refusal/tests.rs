@@ -2,7 +2,7 @@ use axum::http::Request;
 
 use super::*;
 use crate::identity::ClientIp;
-use crate::listen::Peer;
+use tidegate_request::Peer;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 

@@ -13,9 +13,9 @@ use super::out::Out;
 use super::pipeline::{self, LateAnswers, Pause, Pipeline};
 use super::session::Session;
 use super::{DoorState, buffer_pool};
-use crate::listen::Stream;
 use crate::metrics::DoorName;
-use crate::server::Ending;
+use crate::net::Shutdown;
+use crate::net::Stream;
 use crate::service;
 
 /// A first output buffer: a pipeline of a hundred checks.
@@ -47,8 +47,8 @@ impl<'h> Connection<'h> {
     }
 
     /// Answers until the client leaves, is hung up on, or the server ends.
-    pub(super) async fn converse(mut self, ending: &Ending) -> io::Result<()> {
-        let mut closing = pin!(ending.closing());
+    pub(super) async fn converse(mut self, shutdown: &Shutdown) -> io::Result<()> {
+        let mut closing = pin!(shutdown.closing());
         loop {
             let read = tokio::select! {
                 read = self.hear() => read?,

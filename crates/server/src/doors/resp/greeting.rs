@@ -3,7 +3,7 @@
 use super::command::{CommandContext, Next};
 use super::out::escaped;
 use super::session::{Protocol, Session};
-use crate::listen::Peer;
+use tidegate_request::Peer;
 
 /// Of the Redis whose commands these are: clients take it for what they may say.
 pub(super) const REDIS_VERSION: &str = "7.0.0";

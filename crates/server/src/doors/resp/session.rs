@@ -2,7 +2,7 @@
 
 use super::throttle::Limits;
 use super::transaction::Transaction;
-use crate::listen::Peer;
+use tidegate_request::Peer;
 
 /// Which version of the protocol a client reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

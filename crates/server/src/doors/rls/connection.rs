@@ -14,9 +14,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::service::Service;
 use crate::doors::http::connection::{Line, Patient, Pieces, Waits};
-use crate::gather::Gathering;
-use crate::listen::{Peer, Stream};
-use crate::server::{Door, Ending};
+use crate::net::Stream;
+use crate::net::WriteCoalescer;
+use crate::net::{ConnectionHandler, Shutdown};
+use tidegate_request::Peer;
 
 /// What one connection may do.
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +85,9 @@ impl GrpcDoor {
     }
 }
 
-impl Door for GrpcDoor {
-    async fn serve(self, stream: Stream, _: Peer, ending: Ending) {
-        let service = self.service.for_connection(ending.clone());
+impl ConnectionHandler for GrpcDoor {
+    async fn serve(self, stream: Stream, _: Peer, shutdown: Shutdown) {
+        let service = self.service.for_connection(shutdown.clone());
         let line = Arc::new(Line::default());
         let watched = line.clone();
         let service = service_fn(move |request| {
@@ -95,22 +96,26 @@ impl Door for GrpcDoor {
         });
         // Pings find out whether a peer is there, but only once it has begun to speak.
         let patient = Patient::new(stream, line.clone(), self.waits);
-        let stream = Gathering::new(patient);
+        let stream = WriteCoalescer::new(patient);
         let io = TokioIo::new(stream.clone());
         let mut connection = pin!(self.http.serve_connection(io, service));
         let ended = async {
             // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
             // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
             let leave = async {
-                if ending.is_farewell() { ending.closing().await } else { ending.farewell().await }
+                if shutdown.is_draining() {
+                    shutdown.closing().await
+                } else {
+                    shutdown.draining().await
+                }
             };
             tokio::select! {
-                ended = stream.turns(connection.as_mut()) => ended,
+                ended = stream.drive(connection.as_mut()) => ended,
                 () = leave => {
                     connection.as_mut().graceful_shutdown();
                     tokio::select! {
-                        ended = stream.turns(connection) => ended,
-                        () = closing_in_silence(&ending, &line) => Ok(()),
+                        ended = stream.drive(connection) => ended,
+                        () = closing_in_silence(&shutdown, &line) => Ok(()),
                     }
                 }
             }
@@ -146,8 +151,8 @@ where
 
 /// Ready when a connection is to be closed that has not begun to speak: nothing is under way on it, and hyper would
 /// still wait for it.
-async fn closing_in_silence(ending: &Ending, line: &Line) {
-    ending.closing().await;
+async fn closing_in_silence(shutdown: &Shutdown, line: &Line) {
+    shutdown.closing().await;
     if line.is_http2() {
         pending::<()>().await;
     }

@@ -7,7 +7,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::server::{ServerStreamingService, UnaryService};
 use tonic::{Request, Response, Status};
 
-use crate::server::Ending;
+use crate::net::Shutdown;
 
 /// The whole server, our service, and what envoyproxy/ratelimit calls it.
 const SERVICES: [&str; 3] = ["", super::reflection::SERVICE, "ratelimit"];
@@ -35,11 +35,11 @@ enum ServingStatus {
 
 /// Answers once.
 #[derive(Debug)]
-pub(super) struct Check(pub(super) Ending);
+pub(super) struct Check(pub(super) Shutdown);
 
 /// Answers again when the answer changes.
 #[derive(Debug)]
-pub(super) struct Watch(pub(super) Ending);
+pub(super) struct Watch(pub(super) Shutdown);
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
 
@@ -63,16 +63,16 @@ impl ServerStreamingService<HealthCheckRequest> for Watch {
     type Future = Answer<Self::ResponseStream>;
 
     fn call(&mut self, request: Request<HealthCheckRequest>) -> Self::Future {
-        let (ending, known) = (self.0.clone(), is_known(&request));
+        let (shutdown, known) = (self.0.clone(), is_known(&request));
         Box::pin(async move {
             let (say, told) = mpsc::channel(1);
             tokio::spawn(async move {
-                let first = if known { status(&ending) } else { ServingStatus::ServiceUnknown };
+                let first = if known { status(&shutdown) } else { ServingStatus::ServiceUnknown };
                 if say.send(Ok(said(first))).await.is_err() {
                     return;
                 }
                 tokio::select! {
-                    () = ending.farewell() => {}
+                    () = shutdown.draining() => {}
                     () = say.closed() => return,
                 }
                 // The end of the stream follows: who watches would hold the connection open otherwise.
@@ -89,8 +89,8 @@ fn is_known(request: &Request<HealthCheckRequest>) -> bool {
     SERVICES.contains(&request.get_ref().service.as_str())
 }
 
-fn status(ending: &Ending) -> ServingStatus {
-    if ending.is_farewell() { ServingStatus::NotServing } else { ServingStatus::Serving }
+fn status(shutdown: &Shutdown) -> ServingStatus {
+    if shutdown.is_draining() { ServingStatus::NotServing } else { ServingStatus::Serving }
 }
 
 fn said(status: ServingStatus) -> HealthCheckResponse {

@@ -20,8 +20,8 @@ use super::reflection::{Reflection, SchemaError};
 use crate::app::AppState;
 use crate::doors::collect::{Collected, Uncollected, collect};
 use crate::logs::trace::Trace;
-use crate::patience::within;
-use crate::server::Ending;
+use crate::net::Shutdown;
+use crate::net::timeout::within;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
@@ -46,7 +46,7 @@ pub(crate) struct Service {
 #[derive(Debug)]
 pub(super) struct ServiceOfConnection {
     shared: Service,
-    ending: Ending,
+    shutdown: Shutdown,
 }
 
 impl Service {
@@ -54,8 +54,8 @@ impl Service {
         Ok(Self { app, reflection: Arc::new(Reflection::new()?) })
     }
 
-    pub(super) fn for_connection(self, ending: Ending) -> Arc<ServiceOfConnection> {
-        Arc::new(ServiceOfConnection { shared: self, ending })
+    pub(super) fn for_connection(self, shutdown: Shutdown) -> Arc<ServiceOfConnection> {
+        Arc::new(ServiceOfConnection { shared: self, shutdown })
     }
 }
 
@@ -96,18 +96,18 @@ impl ServiceOfConnection {
 
     async fn answer_other(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
-        let ending = self.ending.clone();
+        let shutdown = self.shutdown.clone();
         match path {
             HEALTH_CHECK => {
                 let mut grpc =
                     Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
-                let answer = within(CALL_TIMEOUT, grpc.unary(Check(ending), request)).await;
+                let answer = within(CALL_TIMEOUT, grpc.unary(Check(shutdown), request)).await;
                 answer.unwrap_or_else(too_slow)
             }
             HEALTH_WATCH => {
                 let mut grpc =
                     Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
-                let answer = within(CALL_TIMEOUT, grpc.server_streaming(Watch(ending), request));
+                let answer = within(CALL_TIMEOUT, grpc.server_streaming(Watch(shutdown), request));
                 answer.await.unwrap_or_else(too_slow)
             }
             path => {

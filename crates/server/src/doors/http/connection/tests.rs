@@ -15,14 +15,15 @@ use super::super::{HttpDoor, router};
 use super::*;
 use crate::app::AppState;
 use crate::demo;
-use crate::listen::{Address, Listener};
-use crate::server::{self, Bounds, Door};
-use crate::tls::clogged;
+use crate::net::Listener;
+use crate::net::tls::clogged;
+use crate::net::{AcceptBounds, ConnectionHandler, accept};
+use tidegate_config::Address;
 
-const SHORT: (Bounds, HttpBounds) = (
-    Bounds {
+const SHORT: (AcceptBounds, HttpBounds) = (
+    AcceptBounds {
         connections_max: 2,
-        farewell: Duration::from_millis(50),
+        notice: Duration::from_millis(50),
         drain: Duration::from_secs(5),
     },
     HttpBounds {
@@ -40,13 +41,13 @@ struct Running {
     done: JoinHandle<()>,
 }
 
-async fn start(router: Router, (bounds, http): (Bounds, HttpBounds)) -> Running {
+async fn start(router: Router, (bounds, http): (AcceptBounds, HttpBounds)) -> Running {
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
     let door = HttpDoor::new(router, http);
-    let done = tokio::spawn(server::run(listener, door, bounds, stopped));
+    let done = tokio::spawn(accept(listener, door, bounds, stopped));
     Running { addr, stop, done }
 }
 
@@ -152,7 +153,7 @@ async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
     let long = Duration::from_secs(5);
     let server = start(
         hello(),
-        (Bounds { farewell: long, ..SHORT.0 }, HttpBounds { head_timeout: long, ..SHORT.1 }),
+        (AcceptBounds { notice: long, ..SHORT.0 }, HttpBounds { head_timeout: long, ..SHORT.1 }),
     )
     .await;
     let mut kept = TcpStream::connect(server.addr).await.unwrap();
@@ -178,7 +179,8 @@ async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
 async fn a_request_that_never_finishes_does_not_keep_the_server_up() {
     let (router, _gate, mut reached) = gated();
     let server =
-        start(router, (Bounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1)).await;
+        start(router, (AcceptBounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1))
+            .await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     reached.recv().await.unwrap();
@@ -212,7 +214,7 @@ async fn is_closed(stream: &mut TcpStream) {
 
 #[tokio::test]
 async fn a_connection_may_idle_longer_than_a_head_may_take() {
-    let server = start(hello(), (Bounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
+    let server = start(hello(), (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
     let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
     is_closed(&mut slow).await; // and with it as much time has passed
@@ -222,7 +224,7 @@ async fn a_connection_may_idle_longer_than_a_head_may_take() {
 #[tokio::test]
 async fn a_body_that_came_later_than_its_head_is_no_head_of_the_next() {
     let router = hello().route("/post", post(async |_: String| "hello"));
-    let server = start(router, (Bounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
+    let server = start(router, (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
     let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
     let head =
         b"POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
@@ -251,7 +253,7 @@ async fn a_connection_does_not_idle_for_ever() {
 async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
     let large = get(async || vec![b'x'; 64 << 20]);
     let router = hello().route("/large", large);
-    let bounds = Bounds { connections_max: 1, ..SHORT.0 };
+    let bounds = AcceptBounds { connections_max: 1, ..SHORT.0 };
     let write_timeout = Duration::from_millis(50);
     let server = start(router, (bounds, HttpBounds { write_timeout, ..SHORT.1 })).await;
     let mut deaf = TcpStream::connect(server.addr).await.unwrap();
@@ -368,7 +370,7 @@ async fn reconnects(addr: SocketAddr) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_resets_nobody_who_was_let_in() {
     let (bounds, http) = SHORT;
-    let server = start(hello(), (Bounds { connections_max: 100, ..bounds }, http)).await;
+    let server = start(hello(), (AcceptBounds { connections_max: 100, ..bounds }, http)).await;
     let clients: Vec<_> = (0..8).map(|_| tokio::spawn(reconnects(server.addr))).collect();
     tokio::task::yield_now().await;
     server.stop.send(()).unwrap();
@@ -383,7 +385,7 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     let app = AppState::new(demo::draft());
     let (stream, client) = clogged::connection().await;
     let door = HttpDoor::new(router(app.clone()), HttpBounds::default());
-    tokio::spawn(door.serve(stream, Peer::Unix, Ending::never()));
+    tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
     let body = r#"{"policy":"login","key":"ann","cost":5}"#;
     let head = format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {}", body.len());
     let said = client.hears(&app, &format!("{head}\r\n\r\n{body}")).await;

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use super::super::Answered;
 use super::super::problem::Problem;
-use crate::patience::within;
+use crate::net::timeout::within;
 
 /// One for whoever plays, and one more.
 static TURNS: Semaphore = Semaphore::const_new(2);

@@ -18,9 +18,9 @@ use crate::doors::http::Problem;
 use crate::doors::refusal;
 use crate::headers;
 use crate::identity::{Path, Seen};
-use crate::listen::Peer;
 use crate::metrics::{DoorName, Shed};
 use crate::service::{Call, InForce, Question, Unanswered};
+use tidegate_request::Peer;
 
 /// A request that may pass, and has a place behind.
 pub(super) struct Admitted {

@@ -12,9 +12,11 @@ use super::{Connection, Session};
 use crate::app::AppState;
 use crate::demo;
 use crate::doors::resp::{RespBounds, RespDoor};
-use crate::listen::{Address, Listener, Peer};
-use crate::server::{self, Bounds, Door, Ending};
-use crate::tls::clogged;
+use crate::net::Listener;
+use crate::net::tls::clogged;
+use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
+use tidegate_config::Address;
+use tidegate_request::Peer;
 
 const SHORT: Duration = Duration::from_millis(50);
 /// Far more than anything here takes, also on a busy machine.
@@ -32,8 +34,8 @@ async fn start(bounds: RespBounds) -> Running {
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
     let door = RespDoor::new(AppState::new(demo::draft()), None, bounds);
-    let short = Bounds { connections_max: 10, farewell: SHORT, drain: LONG };
-    let done = tokio::spawn(server::run(listener, door, short, stopped));
+    let short = AcceptBounds { connections_max: 10, notice: SHORT, drain: LONG };
+    let done = tokio::spawn(accept(listener, door, short, stopped));
     Running { addr, stop, done }
 }
 
@@ -141,7 +143,7 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     let app = AppState::new(demo::draft());
     let (stream, client) = clogged::connection().await;
     let door = RespDoor::new(app.clone(), None, patient());
-    tokio::spawn(door.serve(stream, Peer::Unix, Ending::never()));
+    tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
     let said = client.hears(&app, "TG.CHECK login ann 5\r\n").await;
     assert!(said.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{said}");
 }

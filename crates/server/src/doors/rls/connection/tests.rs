@@ -10,8 +10,9 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::app::AppState;
 use crate::demo;
-use crate::listen::{Address, Listener};
-use crate::server::{self, Bounds};
+use crate::net::Listener;
+use crate::net::{AcceptBounds, accept};
+use tidegate_config::Address;
 
 const SHORT: Duration = Duration::from_millis(50);
 /// Far more than anything here takes, also on a busy machine.
@@ -32,8 +33,8 @@ async fn start(waits: Waits) -> Running {
     let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
     let service = Service::new(AppState::new(demo::draft())).unwrap();
     let door = GrpcDoor::new(service, GrpcBounds { waits, ..GrpcBounds::default() });
-    let bounds = Bounds { connections_max: 10, farewell: SHORT, drain: 10 * LONG };
-    let done = tokio::spawn(server::run(listener, door, bounds, stopped));
+    let bounds = AcceptBounds { connections_max: 10, notice: SHORT, drain: 10 * LONG };
+    let done = tokio::spawn(accept(listener, door, bounds, stopped));
     Running { addr, stop, done }
 }
 

@@ -1,17 +1,19 @@
 use proptest::prelude::*;
 
+use tidegate::Cidr;
+
 use super::*;
 
 const PROXY: &str = "10.0.0.1";
 
 /// Reads from `sent`: the peer, and what is left for the door.
 fn read(peer: &str, sent: &[u8]) -> Result<(Peer, Vec<u8>), String> {
-    let trusted = ["10.0.0.0/8".parse().unwrap()];
+    let trusted: Cidr = "10.0.0.0/8".parse().unwrap();
     let peer = Peer::Ip(peer.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let mut rest = sent;
-        let read = super::read(&mut rest, peer, &trusted).await;
+        let read = super::read(&mut rest, peer, &|ip| trusted.contains(ip)).await;
         read.map(|peer| (peer, rest.to_vec())).map_err(|error| error.to_string())
     })
 }

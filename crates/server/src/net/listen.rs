@@ -14,7 +14,7 @@ use tokio_rustls::TlsStream;
 pub(crate) use tidegate_config::Address;
 pub(crate) use tidegate_request::Peer;
 
-use crate::patience::within;
+use crate::net::timeout::within;
 
 /// Gives connections.
 #[derive(Debug)]
@@ -95,10 +95,10 @@ impl Listener {
 
     /// Lets nobody begin to connect any more, while those who have begun can still be accepted: to close a listener
     /// resets whoever is in its queue, and they would have to guess whether they were heard.
-    pub(crate) fn hush(&mut self) {
+    pub(crate) fn stop_accepting(&mut self) {
         match self {
             // Whoever knocks now hears nothing, knocks again a second later, and is refused.
-            Self::Tcp(listener) => ignore_knocks(listener),
+            Self::Tcp(listener) => drop_new_handshakes(listener),
             // Who is not accepted waits for whoever comes after us.
             Self::InheritedTcp(_) => {}
             Self::Unix(_, file) => file.remove(),
@@ -124,7 +124,7 @@ impl Listener {
 /// Has the kernel drop every `SYN`; all else passes, such as the end of a handshake. Where it cannot, a handshake at the
 /// wrong instant is reset.
 #[cfg(target_os = "linux")]
-fn ignore_knocks(listener: &TcpListener) {
+fn drop_new_handshakes(listener: &TcpListener) {
     use socket2::{SockFilter, SockRef};
     // A filter sees a segment from its TCP header on: the flags are in byte 13, and SYN is 2.
     let filter = [
@@ -137,7 +137,7 @@ fn ignore_knocks(listener: &TcpListener) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ignore_knocks(_: &TcpListener) {}
+fn drop_new_handshakes(_: &TcpListener) {}
 
 /// A process that was killed leaves its socket's file behind, and nobody can bind it again. One that somebody answers
 /// at is left alone, and so is a file that is no socket.

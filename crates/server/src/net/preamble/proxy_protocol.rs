@@ -4,10 +4,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use tidegate::Cidr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::listen::Peer;
+use tidegate_request::Peer;
 
 /// How version 2 begins.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -21,10 +20,10 @@ const REST_BYTES_MAX: usize = 4096;
 pub(super) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     peer: Peer,
-    trusted: &[Cidr],
+    trusts: &(dyn Fn(IpAddr) -> bool + Send + Sync),
 ) -> io::Result<Peer> {
     if let Peer::Ip(ip) = peer
-        && !trusted.iter().any(|network| network.contains(ip))
+        && !trusts(ip)
     {
         warn_of_stranger(ip);
         return Err(bad("the PROXY protocol is not believed from this peer"));

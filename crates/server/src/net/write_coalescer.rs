@@ -1,4 +1,4 @@
-//! The writes of one turn, gathered into one.
+//! The writes of one turn, coalesced into one.
 //!
 //! HTTP/2 flushes what it has whenever it looks for the next request. Sixty requests that came in one read would be
 //! answered by sixty writes, and a write costs more than a decision. So a flush only means that there is something to
@@ -12,15 +12,15 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is gathered at most. More than that goes out at once, as fast as the other end takes it.
-const GATHERED_BYTES_MAX: usize = 8 << 10;
+/// What is coalesced at most. More than that goes out at once, as fast as the other end takes it.
+const COALESCED_BYTES_MAX: usize = 8 << 10;
 
-/// A stream whose writes wait for the end of their [turn](Gathering::turns).
+/// A stream whose writes wait for the end of their [turn](WriteCoalescer::drive).
 #[derive(Debug)]
-pub(crate) struct Gathering<S>(Arc<Mutex<Gathered<S>>>);
+pub(crate) struct WriteCoalescer<S>(Arc<Mutex<Coalesced<S>>>);
 
 #[derive(Debug)]
-struct Gathered<S> {
+struct Coalesced<S> {
     stream: S,
     /// What was written, from `sent` on.
     waiting: Vec<u8>,
@@ -28,34 +28,34 @@ struct Gathered<S> {
     /// Why it could not be sent, until somebody asks.
     failed: Option<io::Error>,
     /// Whether there is anything to gain.
-    gathers: fn(&S) -> bool,
+    coalesces: fn(&S) -> bool,
 }
 
-impl<S> Clone for Gathering<S> {
+impl<S> Clone for WriteCoalescer<S> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Gathering<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> WriteCoalescer<S> {
     pub(crate) fn new(stream: S) -> Self {
         Self::only_if(stream, |_| true)
     }
 
-    /// A stream that gathers nothing until it turns out to be one where that is worth it.
-    pub(crate) fn only_if(stream: S, gathers: fn(&S) -> bool) -> Self {
+    /// A stream that coalesces nothing until it turns out to be one where that is worth it.
+    pub(crate) fn only_if(stream: S, coalesces: fn(&S) -> bool) -> Self {
         let (waiting, sent, failed) = (Vec::new(), 0, None);
-        Self(Arc::new(Mutex::new(Gathered { stream, waiting, sent, failed, gathers })))
+        Self(Arc::new(Mutex::new(Coalesced { stream, waiting, sent, failed, coalesces })))
     }
 
     /// Drives a connection over this stream, and sends after every turn what it has written.
-    pub(crate) async fn turns<C: Future>(&self, mut connection: Pin<&mut C>) -> C::Output {
+    pub(crate) async fn drive<C: Future>(&self, mut connection: Pin<&mut C>) -> C::Output {
         poll_fn(|cx| {
             let turn = connection.as_mut().poll(cx);
-            let mut gathered = self.gathered();
-            if let Poll::Ready(Err(error)) = gathered.send(cx) {
+            let mut coalesced = self.coalesced();
+            if let Poll::Ready(Err(error)) = coalesced.send(cx) {
                 // The connection has to hear of it, and might never write or read again by itself.
-                gathered.failed = Some(error);
+                coalesced.failed = Some(error);
                 cx.waker().wake_by_ref();
             }
             turn
@@ -64,12 +64,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gathering<S> {
     }
 
     /// Held for one call only, and never by two: the connection and its turns are one task.
-    fn gathered(&self) -> MutexGuard<'_, Gathered<S>> {
+    fn coalesced(&self) -> MutexGuard<'_, Coalesced<S>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: AsyncWrite + Unpin> Gathered<S> {
+impl<S: AsyncWrite + Unpin> Coalesced<S> {
     /// Sends all that waits.
     fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {
@@ -88,11 +88,11 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
     }
 
     fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let is_gathered = (self.gathers)(&self.stream) && bytes.len() <= GATHERED_BYTES_MAX;
-        if !is_gathered || self.waiting.len() + bytes.len() > GATHERED_BYTES_MAX {
+        let is_coalesced = (self.coalesces)(&self.stream) && bytes.len() <= COALESCED_BYTES_MAX;
+        if !is_coalesced || self.waiting.len() + bytes.len() > COALESCED_BYTES_MAX {
             ready!(self.send(cx))?;
         }
-        if !is_gathered {
+        if !is_coalesced {
             return Pin::new(&mut self.stream).poll_write(cx, bytes);
         }
         self.waiting.extend_from_slice(bytes);
@@ -104,44 +104,44 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathering<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WriteCoalescer<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut gathered = self.gathered();
-        gathered.has_failed()?;
-        Pin::new(&mut gathered.stream).poll_read(cx, buf)
+        let mut coalesced = self.coalesced();
+        coalesced.has_failed()?;
+        Pin::new(&mut coalesced.stream).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gathering<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteCoalescer<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut gathered = self.gathered();
-        gathered.has_failed()?;
-        gathered.write(cx, buf)
+        let mut coalesced = self.coalesced();
+        coalesced.has_failed()?;
+        coalesced.write(cx, buf)
     }
 
-    /// At the end of the turn, if it was gathered.
+    /// At the end of the turn, if it was coalesced.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut gathered = self.gathered();
-        gathered.has_failed()?;
-        if gathered.waiting.is_empty() {
-            return Pin::new(&mut gathered.stream).poll_flush(cx);
+        let mut coalesced = self.coalesced();
+        coalesced.has_failed()?;
+        if coalesced.waiting.is_empty() {
+            return Pin::new(&mut coalesced.stream).poll_flush(cx);
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut gathered = self.gathered();
-        gathered.has_failed()?;
-        ready!(gathered.send(cx))?;
-        Pin::new(&mut gathered.stream).poll_shutdown(cx)
+        let mut coalesced = self.coalesced();
+        coalesced.has_failed()?;
+        ready!(coalesced.send(cx))?;
+        Pin::new(&mut coalesced.stream).poll_shutdown(cx)
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// Writes so many answers of a hundred bytes, then waits for more to do.
-    async fn answers(mut stream: Gathering<Wire>, count: usize) -> io::Result<usize> {
+    async fn answers(mut stream: WriteCoalescer<Wire>, count: usize) -> io::Result<usize> {
         for _ in 0..count {
             stream.write_all(&[b'.'; 100]).await?;
             stream.flush().await?;
@@ -213,38 +213,38 @@ mod tests {
     }
 
     /// What a turn of a connection comes to.
-    fn turn<C: Future>(stream: &Gathering<Wire>, connection: Pin<&mut C>) -> Poll<C::Output> {
-        pin!(stream.turns(connection)).poll(&mut Context::from_waker(Waker::noop()))
+    fn turn<C: Future>(stream: &WriteCoalescer<Wire>, connection: Pin<&mut C>) -> Poll<C::Output> {
+        pin!(stream.drive(connection)).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn the_answers_of_a_turn_leave_in_one_write() {
         for (stream, expected) in [
-            (Gathering::new(wire(usize::MAX)), vec![300]),
-            (Gathering::only_if(wire(usize::MAX), |_| false), vec![100; 3]),
+            (WriteCoalescer::new(wire(usize::MAX)), vec![300]),
+            (WriteCoalescer::only_if(wire(usize::MAX), |_| false), vec![100; 3]),
         ] {
             let mut connection = pin!(answers(stream.clone(), 3));
             assert!(turn(&stream, connection.as_mut()).is_pending());
-            assert_eq!(stream.gathered().stream.writes, expected);
+            assert_eq!(stream.coalesced().stream.writes, expected);
         }
     }
 
     #[test]
     fn who_takes_nothing_has_little_kept_for_it() {
-        let stream = Gathering::new(wire(50));
+        let stream = WriteCoalescer::new(wire(50));
         let mut connection = pin!(answers(stream.clone(), 1000));
         for _ in 0..3 {
             assert!(turn(&stream, connection.as_mut()).is_pending());
         }
-        assert!(stream.gathered().waiting.len() <= GATHERED_BYTES_MAX);
-        stream.gathered().stream.room = usize::MAX;
+        assert!(stream.coalesced().waiting.len() <= COALESCED_BYTES_MAX);
+        stream.coalesced().stream.room = usize::MAX;
         assert!(turn(&stream, connection.as_mut()).is_pending());
-        assert_eq!(stream.gathered().stream.writes.iter().sum::<usize>(), 100_000);
+        assert_eq!(stream.coalesced().stream.writes.iter().sum::<usize>(), 100_000);
     }
 
     #[test]
     fn a_write_that_fails_ends_the_connection() {
-        let stream = Gathering::new(Wire { is_broken: true, ..wire(0) });
+        let stream = WriteCoalescer::new(Wire { is_broken: true, ..wire(0) });
         let mut connection = pin!(answers(stream.clone(), 1));
         assert!(turn(&stream, connection.as_mut()).is_pending());
         let Poll::Ready(Err(error)) = turn(&stream, connection.as_mut()) else {

@@ -6,7 +6,7 @@ use std::io;
 
 use listenfd::ListenFd;
 
-use crate::listen::{Inherited, Listener};
+use crate::net::{Inherited, Listener};
 
 /// The doors that a socket can be for.
 const DOORS: [&str; 3] = ["http", "grpc", "resp"];

@@ -9,13 +9,13 @@ use std::time::Duration;
 /// store in memory, costs no timer.
 pub(crate) async fn within<F: Future>(at_most: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    match there(future.as_mut()).await {
+    match poll_once(future.as_mut()).await {
         Poll::Ready(done) => Some(done),
         Poll::Pending => tokio::time::timeout(at_most, future).await.ok(),
     }
 }
 
 /// Looks once whether a future is ready.
-pub(crate) async fn there<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|task| Poll::Ready(future.as_mut().poll(task))).await
 }

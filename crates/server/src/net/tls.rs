@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use tidegate_config::TlsFiles;
 
-use crate::listen::Stream;
+use crate::net::Stream;
 
 /// How long to go without looking at the files.
 const LOOK_EVERY_US: u64 = 2_000_000;

@@ -12,63 +12,69 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::listen::{Listener, Peer, Stream};
+use crate::net::{Listener, Stream};
+use tidegate_request::Peer;
 
 /// How long those who were at the door when it closed have to come in: a round trip, and to be accepted.
 const HANDSHAKE: Duration = Duration::from_millis(100);
 
 /// The bounds of a listener.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct AcceptBounds {
     /// How many connections are served at once; the next one waits to be accepted.
     pub(crate) connections_max: usize,
     /// How long those who are connected have, once the server is told to stop, to get an answer that says that it
     /// is the last; and as long again once nobody can connect any more.
-    pub(crate) farewell: Duration,
+    pub(crate) notice: Duration,
     /// How long requests in flight have after that.
     pub(crate) drain: Duration,
 }
 
-impl Default for Bounds {
+impl Default for AcceptBounds {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
-            farewell: Duration::from_secs(1),
+            notice: Duration::from_secs(1),
             drain: Duration::from_secs(10),
         }
     }
 }
 
 /// What the outside speaks to, one connection at a time.
-pub(crate) trait Door: Clone + Send + 'static {
-    /// Serves a connection to its end, or until `ending` says so.
-    fn serve(self, stream: Stream, peer: Peer, ending: Ending) -> impl Future<Output = ()> + Send;
+pub(crate) trait ConnectionHandler: Clone + Send + 'static {
+    /// Serves a connection to its end, or until `shutdown` says so.
+    fn serve(
+        self,
+        stream: Stream,
+        peer: Peer,
+        shutdown: Shutdown,
+    ) -> impl Future<Output = ()> + Send;
 }
 
 /// How far the end of the server has come, for those who serve a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Ending {
+pub(crate) struct Shutdown {
     phase: watch::Receiver<Phase>,
     /// The same for those who ask with every answer, and have no time for a lock.
-    is_farewell: Arc<AtomicBool>,
+    is_draining: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 enum Phase {
     Serving,
-    Farewell,
+    Draining,
     Closing,
 }
 
-impl Ending {
+impl Shutdown {
     /// Whether clients are to be told, where the protocol can, that they should connect elsewhere.
-    pub(crate) fn is_farewell(&self) -> bool {
-        self.is_farewell.load(Ordering::Relaxed)
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
     }
 
     /// Ready when that begins.
-    pub(crate) async fn farewell(&self) {
-        self.reaches(Phase::Farewell).await;
+    pub(crate) async fn draining(&self) {
+        self.reaches(Phase::Draining).await;
     }
 
     /// Ready when a connection is to be closed: at once if nothing is under way on it, else after that.
@@ -84,9 +90,9 @@ impl Ending {
     /// One that does not come, for connections that no server accepted.
     #[cfg(test)]
     pub(crate) fn never() -> Self {
-        let (phase, ending) = watch::channel(Phase::Serving);
+        let (phase, shutdown) = watch::channel(Phase::Serving);
         std::mem::forget(phase);
-        Self { phase: ending, is_farewell: Arc::default() }
+        Self { phase: shutdown, is_draining: Arc::default() }
     }
 }
 
@@ -97,49 +103,49 @@ impl Ending {
 /// A connection that is kept alive cannot simply be closed: its next request may be on its way. So first every
 /// answer says that it is the last, and new connections are still served; then nobody new is let in, and the listener
 /// goes once those who were at the door are inside; then what is left is idle, and is closed.
-pub(crate) async fn run(
+pub(crate) async fn accept(
     mut listener: Listener,
-    door: impl Door,
-    bounds: Bounds,
+    door: impl ConnectionHandler,
+    bounds: AcceptBounds,
     stop: impl Future<Output = Duration>,
 ) {
-    let (phase, ending) = watch::channel(Phase::Serving);
+    let (phase, shutdown) = watch::channel(Phase::Serving);
     let slots = Arc::new(Semaphore::new(bounds.connections_max));
-    let is_farewell = Arc::new(AtomicBool::new(false));
-    let ending = Ending { phase: ending, is_farewell: is_farewell.clone() };
-    let mut hall = Hall { door, slots, ending, connections: JoinSet::new() };
+    let is_draining = Arc::new(AtomicBool::new(false));
+    let shutdown = Shutdown { phase: shutdown, is_draining: is_draining.clone() };
+    let mut connections = Connections { door, slots, shutdown, tasks: JoinSet::new() };
     let mut stop = pin!(stop);
     let notice = loop {
         tokio::select! {
             notice = &mut stop => break notice,
-            () = hall.next(&listener) => {}
+            () = connections.next(&listener) => {}
         }
     };
-    is_farewell.store(true, Ordering::Relaxed);
-    phase.send_replace(Phase::Farewell);
+    is_draining.store(true, Ordering::Relaxed);
+    phase.send_replace(Phase::Draining);
     // Whoever connects now is served, and told to go elsewhere.
-    hall.serve_for(&listener, notice).await;
-    hall.serve_until_empty(&listener, bounds.farewell.saturating_sub(notice)).await;
-    listener.hush();
-    hall.serve_for(&listener, HANDSHAKE).await;
+    connections.serve_for(&listener, notice).await;
+    connections.serve_until_empty(&listener, bounds.notice.saturating_sub(notice)).await;
+    listener.stop_accepting();
+    connections.serve_for(&listener, HANDSHAKE).await;
     drop(listener);
-    hall.emptied(bounds.farewell).await;
+    connections.emptied(bounds.notice).await;
     phase.send_replace(Phase::Closing);
-    hall.emptied(bounds.drain).await;
-    if !hall.connections.is_empty() {
-        tracing::warn!(in_flight = hall.connections.len(), "stopped with requests unfinished");
+    connections.emptied(bounds.drain).await;
+    if !connections.tasks.is_empty() {
+        tracing::warn!(in_flight = connections.tasks.len(), "stopped with requests unfinished");
     }
 }
 
 /// Those who are connected.
-struct Hall<D> {
+struct Connections<D> {
     door: D,
     slots: Arc<Semaphore>,
-    ending: Ending,
-    connections: JoinSet<()>,
+    shutdown: Shutdown,
+    tasks: JoinSet<()>,
 }
 
-impl<D: Door> Hall<D> {
+impl<D: ConnectionHandler> Connections<D> {
     /// Lets one more in, or sees one off. Cancelled, it has done neither.
     async fn next(&mut self, listener: &Listener) {
         let slots = self.slots.clone();
@@ -151,22 +157,22 @@ impl<D: Door> Hall<D> {
         tokio::select! {
             (slot, accepted) = accepted => match accepted {
                 Ok((stream, peer)) => {
-                    let serving = self.door.clone().serve(stream, peer, self.ending.clone());
-                    self.connections.spawn(async move {
+                    let serving = self.door.clone().serve(stream, peer, self.shutdown.clone());
+                    self.tasks.spawn(async move {
                         serving.await;
                         drop(slot);
                     });
                 }
                 Err(error) => pause_after(&error).await,
             },
-            Some(_) = self.connections.join_next() => {}
+            Some(_) = self.tasks.join_next() => {}
         }
     }
 
     /// Serves whoever is there and whoever comes, until nobody is left, or for `at_most`.
     async fn serve_until_empty(&mut self, listener: &Listener, at_most: Duration) {
         let served = async {
-            while !self.connections.is_empty() {
+            while !self.tasks.is_empty() {
                 self.next(listener).await;
             }
         };
@@ -184,7 +190,7 @@ impl<D: Door> Hall<D> {
 
     /// Ready when nobody is left, or after `at_most`.
     async fn emptied(&mut self, at_most: Duration) {
-        let empty = async { while self.connections.join_next().await.is_some() {} };
+        let empty = async { while self.tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(at_most, empty).await;
     }
 }
