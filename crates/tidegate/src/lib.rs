@@ -61,11 +61,11 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use effective::Effective;
 pub use engine::{
     Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, Key, OverrideError,
-    PolicyView, Queued, RunTimeOverrides, Together,
+    PolicyHandle, PolicyView, Question, Queued, RunTimeOverrides, Together,
 };
 pub use limiter::Limiter;
 pub use permit::{Acquired, BadPermitId, Permit, PermitId};
-pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
+pub use policy::{Member, OnStoreError, Override, Policy, PolicyKind, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
 #[cfg(feature = "breaker")]
@@ -81,9 +81,9 @@ pub use store::{
     StoreExtensions, StoreReply, StoreRequest, StoredOverride, TickReadings, Unconfirmed,
 };
 pub use tidegate_core::{
-    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,
-    Limit, LimitError, Mode, Quota, Reservation, Return, SlidingLog, SlidingWindow, Timestamp,
-    Verdict, Wanted, Zone, parse_duration,
+    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, GrantRequest, LeakyBucket,
+    LeaseError, Limit, LimitError, Mode, Quota, Reservation, Return, SlidingLog, SlidingWindow,
+    Timestamp, Verdict, Zone, parse_duration,
 };
 #[cfg(feature = "tokio")]
 pub use wait::NeverReady;
