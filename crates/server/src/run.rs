@@ -19,28 +19,29 @@ pub use self::reload::Source;
 use self::store_watch::Watched;
 use self::systemd::{Notifier, Sockets};
 use crate::adaptive::Follower;
-use crate::app::AppState;
-use crate::config::{Config, Listen, Listens, SecretSource};
-use crate::dashboard::Sampler;
-use crate::doors;
-use crate::doors::http::{HttpBounds, HttpDoor};
-use crate::doors::proxy::{self, ProxyDoor};
+use crate::dashboard::{Feed, Sampler};
+use crate::doors::grpc::{GrpcBounds, GrpcDoor, Service};
+use crate::doors::http::{self, HttpDoor};
+use crate::doors::proxy::ProxyDoor;
 use crate::doors::resp::{Password, RespBounds, RespDoor};
-use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
-use crate::exposure::Exposure;
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
 use crate::metrics::{DoorName, Metrics};
+use crate::net::http::HttpBounds;
 use crate::net::tls;
 use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
 use crate::net::{Listener, Stream};
 use crate::net::{Preamble, TrustedPeers};
+use crate::service::AppState;
 use crate::service::Draft;
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
-use crate::text::printable;
+use crate::upstreams::{self, Proxy};
 use tidegate::driver::{self, StoreDrivers, StoreOptions};
 use tidegate_config::Address;
+use tidegate_config::Exposure;
+use tidegate_config::{Config, Listen, Listens, SecretSource};
+use tidegate_core::text::printable;
 use tidegate_request::Peer;
 
 /// Why a server did not start, for people.
@@ -85,7 +86,7 @@ async fn until_stopped(
     let (draft, store) = built(&config, stores)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let Listens { http, grpc, resp, proxy: passing } = &config.listen;
-    let app = AppState::new(draft);
+    let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
     let may_be_open =
         |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &app)) {
             Err(why) if !insecure_bind => Err(ServeError::new(why)),
@@ -123,9 +124,9 @@ async fn until_stopped(
     let mut doors_open = OpenDoors::new(app.metrics().clone());
     let (mut sampler, has_grpc) = (None, grpc.is_some());
     if let Some(place) = http {
-        sampler = Some(tokio::spawn(Sampler::new(app.clone()).run()));
+        sampler = Some(tokio::spawn(Sampler::new(app.clone(), feed.clone()).run()));
         welcome(&place, config.policies.keys().next());
-        let http = HttpDoor::new(doors::http::router(app.clone()), HttpBounds::default());
+        let http = HttpDoor::new(http::router(app.clone(), feed.clone()), HttpBounds::default());
         doors_open.open(DoorName::Http, place, http);
     }
     if let Some(place) = resp {
@@ -149,7 +150,7 @@ async fn until_stopped(
         welcome_proxy(&place, config.proxy.as_ref());
         // No secret: the proxy has nothing to administer.
         doors_open.open(DoorName::Proxy, place, ProxyDoor::new(app.clone(), HttpBounds::default()));
-        keeper = Some(tokio::spawn(proxy::keep(app.clone())));
+        keeper = Some(tokio::spawn(upstreams::keep(upstreams_in_force(app.clone()))));
     }
     let watcher = tokio::spawn(store_watch::watch(app.clone(), store));
     let deadline = config.store.deadline;
@@ -159,6 +160,7 @@ async fn until_stopped(
     systemd.ready();
     let signal = systemd.alive_during(stop(interrupt, terminate)).await;
     app.drain();
+    feed.close();
     systemd.stopping();
     reloader.abort();
     watcher.abort();
@@ -231,7 +233,7 @@ fn password_of(door: &Listen) -> Result<Option<Password>, ServeError> {
 fn has_secret(door: DoorName, config: &Config, app: &AppState) -> bool {
     let Listens { grpc, resp, .. } = &config.listen;
     match door {
-        DoorName::Http => app.in_force().http.admin.has_token(),
+        DoorName::Http => app.in_force().http.admin.is_set(),
         DoorName::Grpc => {
             let tls = grpc.as_ref().and_then(|door| door.tls.as_ref());
             tls.is_some_and(|tls| tls.client_ca.is_some())
@@ -351,6 +353,11 @@ async fn open(
         bound.map_err(|error| not_bound(&door.address, &error))?
     };
     Ok(Some(BoundDoor { listener, bounds: bounds_of(door), proxy_protocol, tls }))
+}
+
+/// The upstreams that the configuration in force names.
+fn upstreams_in_force(app: Arc<AppState>) -> impl Fn() -> Option<Arc<Proxy>> {
+    move || app.in_force().proxy.clone()
 }
 
 /// The networks whose PROXY protocol is believed, as the configuration in force names them.

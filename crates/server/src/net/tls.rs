@@ -158,6 +158,4 @@ fn told(path: &Path, what: &(impl fmt::Display + ?Sized)) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod clogged;
-#[cfg(test)]
 mod tests;

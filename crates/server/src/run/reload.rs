@@ -13,10 +13,10 @@ use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
 use self::identity::Identity;
-use crate::app::AppState;
-use crate::config::Config;
-use crate::exposure::Exposure;
+use crate::service::AppState;
 use crate::service::Draft;
+use tidegate_config::Config;
+use tidegate_config::Exposure;
 
 /// How often the file is looked at. One that changes is taken once it has rested for as long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

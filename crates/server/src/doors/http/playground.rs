@@ -13,9 +13,9 @@ use axum::body::Body;
 use axum::routing::{MethodRouter, get, post};
 
 use self::experiment::Experiment;
-use super::problem::Problem;
 use super::{Answered, Api, body, json};
-use crate::simulation::{Unfit, algorithms, boundary, clock_skew, race, sync_lag};
+use crate::doors::shared::Problem;
+use tidegate_simulation::{Unfit, algorithms, boundary, clock_skew, race, sync_lag};
 
 pub(super) fn routes() -> [(&'static str, MethodRouter<Api>); 8] {
     [

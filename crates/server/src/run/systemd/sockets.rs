@@ -49,7 +49,7 @@ fn door(name: &str, count: usize) -> Result<&'static str, String> {
         None if count == 1 => Ok("http"),
         None => Err(format!(
             "a socket called `{}` was handed over, and no door is: say FileDescriptorName=http, grpc or resp",
-            crate::text::printable(name)
+            tidegate_core::text::printable(name)
         )),
     }
 }

@@ -8,15 +8,15 @@ use axum::extract::State;
 use serde::Deserialize;
 use tidegate::Policy;
 
-use super::super::problem::Problem;
-use super::super::request::Text;
 use super::super::{Answered, body, json};
 use super::turn;
-use crate::app::AppState;
-use crate::config::{self, Config, DoorRules};
-use crate::identity::KeyParts;
-use crate::replay::{Judge, Report, Trial, replay};
+use crate::doors::shared::Problem;
+use crate::doors::shared::request::Text;
+use crate::service::AppState;
 use crate::service::InForce;
+use tidegate_config::{Config, DoorRules};
+use tidegate_request::KeyParts;
+use tidegate_simulation::replay::{Judge, Report, Trial, replay};
 
 /// What a policy is called that was only written down here.
 const TRIED: &str = "tried";
@@ -133,8 +133,8 @@ fn written(text: &str) -> Result<Config, Problem> {
 }
 
 /// Without the names that we have put around it.
-fn at_its_place(problem: &config::Problem) -> String {
-    let config::Problem { place, message } = problem;
+fn at_its_place(problem: &tidegate_config::Problem) -> String {
+    let tidegate_config::Problem { place, message } = problem;
     let around = format!("policies.{TRIED}");
     let message = message.strip_prefix(&around).unwrap_or(message);
     let message = message.trim_start_matches(['.', ':', ' ']);
