@@ -46,19 +46,19 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Args),
-    Bench(bench::Args),
-    Check(check::Args),
-    Completions(completions::Args),
+    Bench(bench::BenchArgs),
+    Check(check::CheckArgs),
+    Completions(completions::CompletionsArgs),
     Config(config::Args),
-    Cost(cost::Args),
-    Doctor(doctor::Args),
+    Cost(cost::CostArgs),
+    Doctor(doctor::DoctorArgs),
     Proxy(proxy::Args),
-    Ready(ready::Args),
+    Ready(ready::ReadyArgs),
     Man(completions::ManArgs),
-    Replay(replay::Args),
-    Simulate(simulate::Args),
+    Replay(replay::ReplayArgs),
+    Simulate(simulate::SimulateArgs),
     Validate(validate::Args),
-    Vectors(vectors::Args),
+    Vectors(vectors::VectorsArgs),
 }
 
 impl Cli {

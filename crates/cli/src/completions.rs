@@ -19,7 +19,7 @@ Examples:
 /// Print completions for a shell.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
@@ -35,7 +35,7 @@ Examples:
 pub(crate) struct ManArgs {}
 
 /// Prints completions.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
     let mut said = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tidegate", &mut said);
     print(&said)?;

@@ -1,4 +1,4 @@
-//! One HTTP request to a running server, over TCP or a Unix socket: connect, ask, read, within one timeout.
+//! One HTTP request to a running server, over TCP or a Unix socket, within one timeout.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,19 +14,21 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::failure::{Failure, block_on};
+
 /// For the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Far more than any answer has.
+/// Far more than any reply has.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum ServerAddress {
     Tcp(Uri),
     Unix(PathBuf),
 }
 
-impl FromStr for Place {
+impl FromStr for ServerAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -40,7 +42,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(uri) => uri.fmt(f),
@@ -49,74 +51,71 @@ impl fmt::Display for Place {
     }
 }
 
-/// What came back.
+/// A connection of either kind. Boxed, so that the HTTP client is compiled only once.
+pub(super) type Stream = Box<dyn Duplex>;
+
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Duplex for T {}
+
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) body: Bytes,
 }
 
-/// Gets a path. The error says why there is no reply.
-pub(super) fn get(server: &Place, path: &str) -> Result<Reply, String> {
-    ask(server, request(server, "GET", path, Bytes::new())?)
+pub(super) fn get(server: &ServerAddress, path: &str) -> Result<Reply, Failure> {
+    send(server, "GET", path, Bytes::new())
 }
 
-/// Posts JSON to a path. The error says why there is no reply.
-pub(super) fn post(server: &Place, path: &str, body: Bytes) -> Result<Reply, String> {
-    ask(server, request(server, "POST", path, body)?)
+/// Posts JSON.
+pub(super) fn post(server: &ServerAddress, path: &str, body: Bytes) -> Result<Reply, Failure> {
+    send(server, "POST", path, body)
 }
 
-fn ask(server: &Place, request: Request<Full<Bytes>>) -> Result<Reply, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    runtime.block_on(async {
-        let done = tokio::time::timeout(TIMEOUT, reach(server, request)).await;
-        done.unwrap_or_else(|_| Err(format!("{server} did not answer within {TIMEOUT:?}")))
+fn send(server: &ServerAddress, method: &str, path: &str, body: Bytes) -> Result<Reply, Failure> {
+    let request = request(server, method, path, body)?;
+    block_on(async {
+        let done = tokio::time::timeout(TIMEOUT, exchange(server, request)).await;
+        let late = |_| Err(format!("{server} did not answer within {TIMEOUT:?}"));
+        done.unwrap_or_else(late).map_err(Failure::new)
     })
 }
 
-async fn reach(server: &Place, request: Request<Full<Bytes>>) -> Result<Reply, String> {
-    let unreached = |error| {
+async fn exchange(server: &ServerAddress, request: Request<Full<Bytes>>) -> Result<Reply, String> {
+    let stream = connect(server).await.map_err(|error| {
         format!("cannot reach a server at {server} ({error}). Start one with `tidegate serve`")
-    };
-    let answered = match server {
-        Place::Tcp(uri) => {
-            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-            let address = (host, uri.port_u16().unwrap_or(80));
-            exchange(TcpStream::connect(address).await.map_err(unreached)?, request).await
-        }
-        Place::Unix(path) => {
-            exchange(UnixStream::connect(path).await.map_err(unreached)?, request).await
-        }
-    };
-    answered.map_err(|error| format!("{server} broke off ({error})"))
-}
-
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Result<Reply, String> {
-    let broken = |error: hyper::Error| error.to_string();
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    })?;
+    let broken = |error: &dyn fmt::Display| format!("{server} broke off ({error})");
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| broken(&error))?;
     tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(broken)?;
+    let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), REPLY_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
-    Ok(Reply { status, body })
+    Ok(Reply { status, body: body.map_err(|error| broken(&error))?.to_bytes() })
+}
+
+async fn connect(server: &ServerAddress) -> std::io::Result<Stream> {
+    Ok(match server {
+        ServerAddress::Tcp(uri) => {
+            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+            Box::new(TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await?)
+        }
+        ServerAddress::Unix(path) => Box::new(UnixStream::connect(path).await?),
+    })
 }
 
 fn request(
-    server: &Place,
+    server: &ServerAddress,
     method: &str,
     path: &str,
     body: Bytes,
-) -> Result<Request<Full<Bytes>>, String> {
+) -> Result<Request<Full<Bytes>>, Failure> {
     let (base, host) = match server {
-        Place::Tcp(uri) => {
+        ServerAddress::Tcp(uri) => {
             (uri.path().trim_end_matches('/'), uri.authority().map(Authority::as_str))
         }
-        Place::Unix(_) => ("", Some("localhost")),
+        ServerAddress::Unix(_) => ("", Some("localhost")),
     };
     Request::builder()
         .method(method)
@@ -124,5 +123,5 @@ fn request(
         .header(HOST, host.unwrap_or_default())
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(body))
-        .map_err(|error| format!("{server} is no usable URL ({error})"))
+        .map_err(|error| Failure::new(format!("{server} is no usable URL ({error})")))
 }

@@ -52,7 +52,7 @@ Exit codes: 0 no fault, 1 a fault or an error, 64 usage.";
 /// Look for what is wrong with a store, and say what to do about it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DoctorArgs {
     /// The configuration whose store to look at
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["store", "key_prefix"])]
     config: Option<PathBuf>,
@@ -71,7 +71,7 @@ pub struct Args {
     json: bool,
 }
 
-impl Args {
+impl DoctorArgs {
     /// With what the configuration says, if there is one.
     fn configured(&self) -> Result<Self, Failure> {
         let Some(file) = &self.config else { return Ok(self.clone()) };
@@ -99,7 +99,7 @@ impl Wants {
 }
 
 /// Looks, prints, and exits with 1 on a fault.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let findings = runtime.block_on(examine(&args.configured()?))?;
@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if worst == Some(Severity::Fault) { ERROR } else { OK }))
 }
 
-async fn examine(args: &Args) -> Result<Vec<Finding>, Failure> {
+async fn examine(args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let url = stores::plain(&args.store);
     if url == "memory:" {
         let seen = "the state is in each process's own memory: there is nothing to connect to";

@@ -43,7 +43,7 @@ Exit codes: 0 as expected, 1 on a difference or an error, 64 usage.";
 /// Replay cases through a store: one JSON line per step, differences on stderr.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct VectorsArgs {
     /// Files of cases
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -63,12 +63,12 @@ struct Tally {
 }
 
 /// Replays every file.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(args: &VectorsArgs) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::new(error.to_string()))?.block_on(replay_all(args))
 }
 
-async fn replay_all(args: &Args) -> Result<ExitCode, Failure> {
+async fn replay_all(args: &VectorsArgs) -> Result<ExitCode, Failure> {
     let store = open(&args.store).await?;
     let mut out = Printer::new(io::stdout().lock());
     let mut tally = Tally::default();

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use super::finding::{Finding, Severity};
 use crate::Failure;
-use crate::terminal::wants_color;
+use crate::wants_color;
 
 /// Columns of text beside the first two columns.
 const WIDTH: usize = 84;

@@ -15,7 +15,7 @@ use super::turn;
 use crate::config::{self, Config, DoorRules};
 use crate::gate::{Gate, Snapshot};
 use crate::identity::KeyParts;
-use crate::replay::{Judge, Report, Trial, replay};
+use crate::replay::{ReplayReport as Report, ReplaySettings, Replayer, replay};
 
 /// What a policy is called that was only written down here.
 const TRIED: &str = "tried";
@@ -68,7 +68,7 @@ fn tried(snapshot: &Snapshot, body: &[u8]) -> Result<hyper::Response<Bytes>, Pro
 }
 
 impl Wanted<'_> {
-    fn judge(&self, snapshot: &Snapshot) -> Result<Judge, Problem> {
+    fn judge(&self, snapshot: &Snapshot) -> Result<Replayer, Problem> {
         let key = self.key()?;
         let unfit = |why: String| Problem::bad_json("policy", &why);
         match (&self.policy, &self.policy_text) {
@@ -78,17 +78,17 @@ impl Wanted<'_> {
             (None, Some(Text(text))) => {
                 let Config { policies, doors: rules, .. } = &written(text)?;
                 let policy = Some(TRIED.to_owned());
-                Judge::new(trial(policies, rules, policy, key))
+                Replayer::new(trial(policies, rules, policy, key))
                     .map_err(|why| Problem::bad_json("policy_text", &why))
             }
             (Some(Text(name)), None) => {
                 let policies = &only(snapshot, name)?;
                 let (rules, policy) = (&snapshot.rules, Some(name.to_string()));
-                Judge::new(trial(policies, rules, policy, key)).map_err(unfit)
+                Replayer::new(trial(policies, rules, policy, key)).map_err(unfit)
             }
             (None, None) => {
                 let (policies, rules) = (&*snapshot.written, &snapshot.rules);
-                Judge::new(trial(policies, rules, None, key)).map_err(unfit)
+                Replayer::new(trial(policies, rules, None, key)).map_err(unfit)
             }
         }
     }
@@ -111,8 +111,8 @@ fn trial<'a>(
     rules: &DoorRules,
     policy: Option<String>,
     key: Option<KeyParts>,
-) -> Trial<'a> {
-    Trial { policies, client_ip: rules.client_ip.clone(), routes: rules.routes(), policy, key }
+) -> ReplaySettings<'a> {
+    ReplaySettings { policies, client_ip: rules.client_ip.clone(), routes: rules.routes(), policy, key }
 }
 
 /// The policy of a text, alone in a configuration.

@@ -1,40 +1,39 @@
-//! What was decided, by policy and key, in bounded memory.
+//! Counts by policy and key, in bounded memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 use serde::Serialize;
 
-use super::judge::Ruling;
-use super::record::{Instant, Unread, told};
+use super::record::{LineError, LogTime, rfc_3339_utc};
+use super::replayer::Outcome;
 use super::timeline::Timeline;
 use tidegate_core::text::printable;
 
-/// Keys that were denied and are told apart, of all policies together: about 50 MB. Those that come later are counted
-/// together.
+/// Denied keys that are counted one by one, of all policies together: about 50 MB. Later ones are counted together.
 const KEYS_MAX: usize = 200_000;
-/// The longest key that is kept as it is.
+/// The longest key that is kept whole.
 const KEY_LEN_MAX: usize = 200;
 /// How many unreadable lines are shown.
 const SHOWN_MAX: usize = 5;
-/// How far lines may be out of order: servers write a line when its request ends.
+/// How far lines may be out of order, because servers log a request when it ends.
 const STEP_BACK_US: u64 = 60_000_000;
 
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct ReplayCounts {
     pub(super) lines: u64,
     pub(super) unlimited: u64,
     pub(super) unreadable: u64,
     pub(super) shown: Vec<Unreadable>,
     pub(super) span: Option<(u64, u64)>,
-    pub(super) is_fine: bool,
-    /// Lines that are much older than one before them.
+    pub(super) has_fraction: bool,
+    /// Lines that are much older than an earlier one.
     pub(super) stepped_back: u64,
-    /// Requests whose key should have been made of headers.
-    pub(super) guessed: u64,
-    /// Counters that the store had no room for.
-    pub(super) forgotten: u64,
-    pub(super) policies: BTreeMap<String, PolicyTally>,
+    /// Requests whose key needs headers that the log does not have.
+    pub(super) lacks_headers: u64,
+    /// Live counters that the store evicted.
+    pub(super) evicted: u64,
+    pub(super) policies: BTreeMap<String, PolicyCounts>,
     pub(super) timeline: Timeline,
     keys: usize,
     hasher: RandomState,
@@ -47,10 +46,10 @@ pub struct Unreadable {
 }
 
 #[derive(Default)]
-pub(super) struct PolicyTally {
+pub(super) struct PolicyCounts {
     pub(super) requests: u64,
     pub(super) denied: u64,
-    /// By keys that are not told apart.
+    /// Denials of keys beyond `KEYS_MAX`.
     pub(super) others: u64,
     keys: HashMap<Box<[u8]>, Denials>,
 }
@@ -71,50 +70,50 @@ pub struct DeniedKey {
     pub last: String,
 }
 
-impl Tally {
-    pub(super) fn unreadable(&mut self, why: &Unread) {
+impl ReplayCounts {
+    pub(super) fn unreadable(&mut self, why: &LineError) {
         self.unreadable += 1;
         if self.shown.len() < SHOWN_MAX {
             self.shown.push(Unreadable { line: self.lines, reason: why.to_string() });
         }
     }
 
-    pub(super) fn at(&mut self, at: Instant) {
+    pub(super) fn at(&mut self, at: LogTime) {
         let (first, last) = self.span.unwrap_or((at.us, at.us));
         self.stepped_back += u64::from(at.us + STEP_BACK_US < last);
         self.span = Some((first.min(at.us), last.max(at.us)));
-        self.is_fine |= at.is_fine;
+        self.has_fraction |= at.has_fraction;
     }
 
-    pub(super) fn ruled(&mut self, at: Instant, ruling: Ruling<'_>) {
-        let Ruling { policy, key, denied, guessed } = ruling;
-        self.guessed += u64::from(guessed);
+    pub(super) fn decided(&mut self, at: LogTime, outcome: Outcome<'_>) {
+        let Outcome { policy, key, denied, lacks_headers } = outcome;
+        self.lacks_headers += u64::from(lacks_headers);
         self.timeline.add(at.us, denied);
         if !self.policies.contains_key(policy) {
-            self.policies.insert(policy.to_owned(), PolicyTally::default());
+            self.policies.insert(policy.to_owned(), PolicyCounts::default());
         }
-        let Some(tally) = self.policies.get_mut(policy) else { return };
-        tally.requests += 1;
+        let Some(counts) = self.policies.get_mut(policy) else { return };
+        counts.requests += 1;
         if !denied {
             return;
         }
-        tally.denied += 1;
+        counts.denied += 1;
         let key = bounded(key, &self.hasher);
-        if let Some(denials) = tally.keys.get_mut(&*key) {
+        if let Some(denials) = counts.keys.get_mut(&*key) {
             denials.count += 1;
             denials.first_us = denials.first_us.min(at.us);
             denials.last_us = denials.last_us.max(at.us);
         } else if self.keys < KEYS_MAX {
             self.keys += 1;
             let denials = Denials { count: 1, first_us: at.us, last_us: at.us };
-            tally.keys.insert(key.into_boxed_slice(), denials);
+            counts.keys.insert(key.into_boxed_slice(), denials);
         } else {
-            tally.others += 1;
+            counts.others += 1;
         }
     }
 }
 
-/// A key that is too long, cut off, with a hash that tells it from others that begin alike.
+/// Truncates a key that is too long, and adds a hash to keep it distinct.
 fn bounded(mut key: Vec<u8>, hasher: &RandomState) -> Vec<u8> {
     if key.len() > KEY_LEN_MAX {
         let hash = hasher.hash_one(&key);
@@ -124,20 +123,20 @@ fn bounded(mut key: Vec<u8>, hasher: &RandomState) -> Vec<u8> {
     key
 }
 
-impl PolicyTally {
+impl PolicyCounts {
     pub(super) fn keys_denied(&self) -> usize {
         self.keys.len()
     }
 
-    /// Those that were denied most, the first by name among equals.
+    /// The most denied keys; equal ones sorted by name.
     pub(super) fn most_denied(&self, count: usize) -> Vec<DeniedKey> {
         let mut keys: Vec<_> = self.keys.iter().collect();
         keys.sort_unstable_by(|a, b| b.1.count.cmp(&a.1.count).then_with(|| a.0.cmp(b.0)));
         let denied = |key: &[u8], denials: &Denials| DeniedKey {
             key: printable(&String::from_utf8_lossy(key)),
             denied: denials.count,
-            first: told(denials.first_us),
-            last: told(denials.last_us),
+            first: rfc_3339_utc(denials.first_us),
+            last: rfc_3339_utc(denials.last_us),
         };
         keys.into_iter().take(count).map(|(key, denials)| denied(key, denials)).collect()
     }
@@ -147,31 +146,31 @@ impl PolicyTally {
 mod tests {
     use super::*;
 
-    fn denied(key: impl Into<Vec<u8>>) -> Ruling<'static> {
-        Ruling { policy: "api", key: key.into(), denied: true, guessed: false }
+    fn denied(key: impl Into<Vec<u8>>) -> Outcome<'static> {
+        Outcome { policy: "api", key: key.into(), denied: true, lacks_headers: false }
     }
 
-    const NOW: Instant = Instant { us: 1_700_000_000_000_000, is_fine: false };
+    const NOW: LogTime = LogTime { us: 1_700_000_000_000_000, has_fraction: false };
 
     #[test]
     fn memory_is_bounded_whatever_keys_come() {
-        let mut tally = Tally::default();
+        let mut counts = ReplayCounts::default();
         for number in 0..KEYS_MAX + 10 {
-            tally.ruled(NOW, denied(number.to_string()));
+            counts.decided(NOW, denied(number.to_string()));
         }
-        tally.ruled(NOW, denied("7"));
-        let api = &tally.policies["api"];
+        counts.decided(NOW, denied("7"));
+        let api = &counts.policies["api"];
         assert_eq!((api.keys_denied(), api.others), (KEYS_MAX, 10));
         assert_eq!((api.most_denied(1)[0].key.as_str(), api.most_denied(1)[0].denied), ("7", 2));
     }
 
     #[test]
-    fn long_keys_are_cut_off_and_still_told_apart() {
-        let mut tally = Tally::default();
+    fn long_keys_are_truncated_and_stay_distinct() {
+        let mut counts = ReplayCounts::default();
         for end in ["a", "b", "b"] {
-            tally.ruled(NOW, denied("x".repeat(5000) + end));
+            counts.decided(NOW, denied("x".repeat(5000) + end));
         }
-        let most = tally.policies["api"].most_denied(9);
+        let most = counts.policies["api"].most_denied(9);
         assert_eq!(most.iter().map(|key| key.denied).collect::<Vec<_>>(), [2, 1]);
         assert!(most.iter().all(|key| key.key.len() < 300), "{most:?}");
     }

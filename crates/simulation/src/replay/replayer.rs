@@ -1,4 +1,4 @@
-//! What the policies would have said: the engine over a store in memory, on the time of the log.
+//! The engine over a store in memory, with the clock of the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,53 +6,52 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::{Check, CheckError, Engine, Key, ManualClock, MemoryStore, Op, Policy, Timestamp};
 
-use super::record::{Record, Unread};
+use super::record::{LineError, Record};
 use tidegate_core::text::unknown_policy;
 use tidegate_request::{ClientIp, CountedBy, KeyParts, Recorded, Routes, Seen};
 
-pub struct Judge {
+pub struct Replayer {
     engine: Engine<ManualClock>,
     store: Arc<MemoryStore>,
     clock: ManualClock,
     routes: Routes,
     client_ip: ClientIp,
-    /// Asked for every request, instead of that of its route.
+    /// Checked for every request, instead of that of its route.
     policy: Option<String>,
-    /// Counted by, instead of what the route or the policy says.
+    /// Replaces the key of the route or the policy.
     key: Option<CountedBy>,
     /// Whether the policy delays instead of refusing.
     delays: bool,
 }
 
-/// What becomes of a request.
+/// The decision on one request.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Ruling<'a> {
+pub(super) struct Outcome<'a> {
     pub(super) policy: &'a str,
     pub(super) key: Vec<u8>,
     pub(super) denied: bool,
-    /// Whether the key is made of headers, and the log has none of them.
-    pub(super) guessed: bool,
+    /// Whether the key needs headers that the log does not have.
+    pub(super) lacks_headers: bool,
 }
 
-/// What is to be tried.
-pub struct Trial<'a> {
+pub struct ReplaySettings<'a> {
     pub policies: &'a BTreeMap<String, Policy>,
     pub client_ip: ClientIp,
     pub routes: Routes,
-    /// Asked for every request, instead of that of its route.
+    /// Checked for every request, instead of that of its route.
     pub policy: Option<String>,
-    /// Counted by, instead of what the route or the policy says.
+    /// Replaces the key of the route or the policy.
     pub key: Option<KeyParts>,
 }
 
-impl Judge {
-    /// Says what cannot be tried, and why.
-    pub fn new(trial: Trial<'_>) -> Result<Self, String> {
-        Self::over(MemoryStore::default(), trial)
+impl Replayer {
+    /// The error is for people.
+    pub fn new(settings: ReplaySettings<'_>) -> Result<Self, String> {
+        Self::over(MemoryStore::default(), settings)
     }
 
-    fn over(store: MemoryStore, trial: Trial<'_>) -> Result<Self, String> {
-        let Trial { policies, client_ip, routes, policy, key } = trial;
+    fn over(store: MemoryStore, settings: ReplaySettings<'_>) -> Result<Self, String> {
+        let ReplaySettings { policies, client_ip, routes, policy, key } = settings;
         let clock = ManualClock::default();
         let store = Arc::new(store);
         let builder = Engine::builder().clock(clock.clone()).store(store.clone());
@@ -70,7 +69,7 @@ impl Judge {
             let key = if names.is_empty() { Key::One(b"anybody") } else { Key::Named(&names) };
             let check = Check { policy, key, cost: 1 };
             let names = policies.keys().map(String::as_str);
-            engine.validate(&check, Op::Take).map_err(|error| unaskable(&error, names))?;
+            engine.validate(&check, Op::Take).map_err(|error| explain(&error, names))?;
         }
         if policy.is_none() && routes.is_empty() {
             return Err("the configuration has no routes: say which `policy`".to_owned());
@@ -79,18 +78,18 @@ impl Judge {
         Ok(Self { engine, store, clock, routes, client_ip, policy, key, delays })
     }
 
-    /// Whether headers are worth reading: they take longer than the rest of a line.
+    /// Whether a key needs headers: reading them takes longer than the rest of a line.
     pub(super) fn reads_headers(&self) -> bool {
         self.key.as_ref().map_or_else(|| self.routes.reads_headers(), CountedBy::reads_headers)
     }
 
-    /// How many counters were forgotten while they mattered, because there was no room for more.
-    pub(super) fn forgotten(&self) -> u64 {
+    /// How many live counters the store had to evict.
+    pub(super) fn evicted(&self) -> u64 {
         self.store.stats().given_up
     }
 
     /// Decides a request at its time; `None` if no route limits it.
-    pub(super) fn rule(&self, record: &Record<'_>) -> Result<Option<Ruling<'_>>, Unread> {
+    pub(super) fn decide(&self, record: &Record<'_>) -> Result<Option<Outcome<'_>>, LineError> {
         let recorded = Recorded {
             client: record.client,
             method: &record.method,
@@ -99,7 +98,7 @@ impl Judge {
             headers: headers(record),
         };
         let seen = Seen::recorded(&self.client_ip, recorded)
-            .map_err(|doubt| Unread::Request(doubt.to_string()))?;
+            .map_err(|doubt| LineError::Request(doubt.to_string()))?;
         let Some(found) = self.routes.find(&seen, self.policy.as_deref()) else { return Ok(None) };
         let (by, key) = match &self.key {
             Some(by) => (by, by.of(&seen, found.route)),
@@ -108,24 +107,24 @@ impl Judge {
         self.clock.set(Timestamp::from_micros(record.at.us));
         let named = key.named();
         let check = Check { policy: found.policy, key: key.key(&named), cost: found.cost };
-        let denied = self.denies(&check).map_err(|error| Unread::Request(error.to_string()))?;
-        // Browsers send far more than an agent and where they came from.
-        let guessed = by.reads_unlogged_headers() && seen.headers.len() <= 2;
-        Ok(Some(Ruling { policy: found.policy, key: key.shown(), denied, guessed }))
+        let denied = self.denies(&check).map_err(|error| LineError::Request(error.to_string()))?;
+        // Logs have at most the agent and the referer; browsers send far more.
+        let lacks_headers = by.reads_unlogged_headers() && seen.headers.len() <= 2;
+        Ok(Some(Outcome { policy: found.policy, key: key.shown(), denied, lacks_headers }))
     }
 
-    /// A policy that is only tried out would not have refused, but says what it would have done: that is the question.
+    /// A policy in shadow mode counts as denying where it would have denied.
     fn denies(&self, check: &Check<'_>) -> Result<bool, CheckError> {
         if self.delays {
-            let place = self.engine.reserve(check).now()?;
-            return Ok(!place.accepted() || place.shadow_denied());
+            let reservation = self.engine.reserve(check).now()?;
+            return Ok(!reservation.accepted() || reservation.shadow_denied());
         }
         let answer = self.engine.ask(check, Op::Take).now()?;
         Ok(!answer.decision.allowed() || answer.shadow_denied)
     }
 }
 
-fn unaskable<'a>(error: &CheckError, known: impl Iterator<Item = &'a str>) -> String {
+fn explain<'a>(error: &CheckError, known: impl Iterator<Item = &'a str>) -> String {
     match error {
         CheckError::UnknownPolicy(name) => unknown_policy(name, known),
         CheckError::NeedsAcquire(_) => {
@@ -142,7 +141,7 @@ fn headers(record: &Record<'_>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in &record.headers {
         let name = HeaderName::try_from(&**name);
-        // What could not have been sent is not there.
+        // Invalid headers are left out.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
             headers.append(name, value);
         }
@@ -156,29 +155,29 @@ mod tests {
     use super::*;
     use tidegate_config::Config;
 
-    /// What is noted of so many clients who come twice each and may once a day, with a megabyte for their counters.
+    /// The notes on a log in which each client comes twice and may once a day, with a megabyte for the counters.
     fn notes(clients: u32) -> String {
         let config = Config::parse("policies: { api: sliding-log 1/day }", &|_| None).unwrap();
-        let trial = Trial {
+        let settings = ReplaySettings {
             policies: &config.policies,
             client_ip: config.doors.client_ip.clone(),
             routes: config.doors.routes(),
             policy: Some("api".to_owned()),
             key: None,
         };
-        let judge = Judge::over(MemoryStore::with_max_bytes(0), trial).unwrap();
+        let replayer = Replayer::over(MemoryStore::with_max_bytes(0), settings).unwrap();
         let line = |client: u32| {
             let client = std::net::Ipv4Addr::from(client);
             format!("{client} - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n")
         };
         let once: String = (0..clients).map(line).collect();
-        let report = replay(&judge, (once.clone() + &once).as_bytes(), 1, |_, _| ()).unwrap();
+        let report = replay(&replayer, (once.clone() + &once).as_bytes(), 1, |_, _| ()).unwrap();
         assert_eq!(report.policies[0].denied < clients.into(), report.notes.len() > 1);
         report.notes.concat()
     }
 
     #[test]
-    fn counters_that_found_no_room_are_told() {
+    fn the_report_says_if_counters_were_evicted() {
         assert!(!notes(100).contains("forgotten"));
         assert!(notes(50_000).contains("counters were forgotten"));
     }

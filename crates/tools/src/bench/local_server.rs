@@ -1,4 +1,4 @@
-//! A server of our own: another process, so that what it uses is its own, on free ports of the loopback.
+//! A server that is started for the run: another process, so that its CPU time is its own, on free loopback ports.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -12,36 +12,34 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::door::DoorKind;
+use super::door::Door;
 use crate::Failure;
 
-/// For the server to say where it listens.
+/// For the server to print where it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// What a limit is called that was typed.
+/// The name of the policy that is made of `--limit`.
 pub(super) const POLICY: &str = "bench";
 
-/// Ended when dropped.
+/// Killed when dropped.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct LocalServer {
     child: Child,
     folder: PathBuf,
-    /// Where it is reached.
     pub(super) url: String,
 }
 
-/// What it serves.
 #[derive(Clone, Debug)]
-pub(super) enum Serves {
-    /// A file, or whatever `tidegate serve` takes without one.
+pub(super) enum PolicySource {
+    /// A file, or the default of `tidegate serve`.
     Config(Option<PathBuf>),
     Limit(String),
 }
 
-impl Own {
-    pub(super) async fn start(door: DoorKind, serves: &Serves) -> Result<Self, Failure> {
+impl LocalServer {
+    pub(super) async fn start(door: Door, policies: &PolicySource) -> Result<Self, Failure> {
         let cannot = |why: String| Failure::new(format!("cannot start a server to measure: {why}"));
         let folder = folder().map_err(|error| cannot(error.to_string()))?;
-        let child = spawn(door, serves, &folder);
+        let child = spawn(door, policies, &folder);
         let mut child = match child {
             Ok(child) => child,
             Err(error) => {
@@ -50,38 +48,38 @@ impl Own {
             }
         };
         let stdout = child.stdout.take();
-        let mut own = Self { child, folder, url: String::new() };
-        let (tell, told) = oneshot::channel();
+        let mut server = Self { child, folder, url: String::new() };
+        let (sender, url) = oneshot::channel();
         std::thread::spawn(move || {
             let lines = stdout.map(BufReader::new).into_iter().flat_map(BufRead::lines);
-            let found = lines.map_while(Result::ok).find_map(|line| place(door, &line));
-            // Who waited for it may have given up.
-            let _ = tell.send(found);
+            let found = lines.map_while(Result::ok).find_map(|line| listen_url(door, &line));
+            // The receiver may have timed out.
+            let _ = sender.send(found);
         });
-        match timeout(START_TIMEOUT, told).await {
+        match timeout(START_TIMEOUT, url).await {
             Ok(Ok(Some(url))) => {
-                own.url = url;
-                Ok(own)
+                server.url = url;
+                Ok(server)
             }
-            // It has said why itself.
+            // It has printed why.
             Ok(_) => Err(cannot("it has ended".to_owned())),
             Err(_) => Err(cannot(format!("it does not listen after {START_TIMEOUT:?}"))),
         }
     }
 
-    /// Processor time so far, of all its threads; nothing where the kernel does not tell. `/proc/PID/stat` counts in
-    /// hundredths of a second, too coarse for a short run.
+    /// CPU time of all its threads so far, where the kernel has `schedstat`. `/proc/PID/stat` counts in hundredths of a
+    /// second, too coarse for a short run.
     pub(super) fn cpu(&self) -> Option<Duration> {
         let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
         let ns = threads.filter_map(|thread| {
-            let told = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-            told.split(' ').next()?.parse::<u64>().ok()
+            let stat = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            stat.split(' ').next()?.parse::<u64>().ok()
         });
         Some(Duration::from_nanos(ns.sum())).filter(|cpu| !cpu.is_zero())
     }
 }
 
-impl Drop for Own {
+impl Drop for LocalServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -89,8 +87,8 @@ impl Drop for Own {
     }
 }
 
-/// A folder that nobody else can have made, or look into. Its name is drawn: a process number comes again, in a
-/// container every time, and a run that was killed leaves its folder behind.
+/// A new private folder. Its name is random, because process numbers repeat, in containers every time, and a killed
+/// run leaves its folder behind.
 fn folder() -> std::io::Result<PathBuf> {
     let name = format!("tidegate-bench-{:016x}", RandomState::new().hash_one(()));
     let folder = std::env::temp_dir().join(name);
@@ -98,36 +96,36 @@ fn folder() -> std::io::Result<PathBuf> {
     Ok(folder)
 }
 
-fn spawn(door: DoorKind, serves: &Serves, folder: &Path) -> std::io::Result<Child> {
+fn spawn(door: Door, policies: &PolicySource, folder: &Path) -> std::io::Result<Child> {
     let any = "127.0.0.1:0";
     let socket = format!("unix:{}", folder.join("http.sock").display());
-    let http = if door == DoorKind::Unix { socket.as_str() } else { any };
+    let http = if door == Door::Unix { socket.as_str() } else { any };
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["serve", "--only-typed-doors", "--listen", http, "--resp", any, "--grpc", any]);
-    match serves {
-        Serves::Config(None) => {}
-        Serves::Config(Some(file)) => {
+    match policies {
+        PolicySource::Config(None) => {}
+        PolicySource::Config(Some(file)) => {
             command.arg("-c").arg(file);
         }
-        Serves::Limit(limit) => {
+        PolicySource::Limit(limit) => {
             let file = folder.join("bench.yaml");
             let quoted = serde_json::to_string(limit)?;
             fs::write(&file, format!("policies: {{ {POLICY}: {quoted} }}\n"))?;
             command.arg("-c").arg(file);
         }
     }
-    // In a group of its own: a Ctrl-C is for us, who want its last answers.
+    // A group of its own: Ctrl-C must not end it before its last replies.
     command.process_group(0);
     command.env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
 }
 
-/// Where a door listens, if that is what a line says.
-fn place(door: DoorKind, line: &str) -> Option<String> {
+/// The URL of a door, if the line has it.
+fn listen_url(door: Door, line: &str) -> Option<String> {
     let url = match door {
-        DoorKind::Http | DoorKind::Unix => line.strip_prefix("tidegate listens on ")?,
-        DoorKind::Resp => line.strip_prefix("and the Redis protocol on ")?.split(":  ").next()?,
-        DoorKind::Grpc => line.strip_prefix("for Envoy: gRPC on ")?,
-        DoorKind::Embedded => return None,
+        Door::Http | Door::Unix => line.strip_prefix("tidegate listens on ")?,
+        Door::Resp => line.strip_prefix("and the Redis protocol on ")?.split(":  ").next()?,
+        Door::Grpc => line.strip_prefix("for Envoy: gRPC on ")?,
+        Door::Embedded => return None,
     };
     Some(url.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Who decides: the controllers that are compared, and the limit that each keeps in force.
+//! The controllers that are compared, and the limit that each sets.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use tidegate_core::adaptive::{
 };
 use tidegate_core::{Gcra, Limit, State, Timestamp};
 
-use super::plant::WORKERS;
+use super::backend::WORKERS;
 use super::scenario::CAPACITY;
-use crate::Unfit;
+use crate::InputError;
 
-/// What AIMD adds while all is well, and from when on it halves.
+/// What AIMD adds while the backend is healthy, and the readings at which it halves.
 const AIMD_ADDS: u64 = CAPACITY / 20;
 const AIMD_WAIT_MS: f64 = 100.0;
 const AIMD_ERRORS: f64 = 0.05;
 
-/// Who decides.
+/// What sets the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum ControllerKind {
     None,
     Static,
     Raw,
@@ -30,7 +30,7 @@ pub(super) enum Way {
     Classes,
 }
 
-impl Way {
+impl ControllerKind {
     pub(super) const ALL: [Self; 8] = [
         Self::None,
         Self::Static,
@@ -56,7 +56,7 @@ impl Way {
     }
 }
 
-/// What is known at a tick.
+/// The readings at a tick.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signal {
     pub(super) cpu: Reading,
@@ -65,28 +65,28 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// The same, had a probe read this, and whoever looks at responses that.
+    /// Replaces the reading of the probe, and those of the responses.
     pub(super) fn read_as(self, probe: Reading, responses: Reading) -> Self {
         let seen = Seen { queue_wait: responses, errors: responses, ..Seen::default() };
         Self { cpu: probe, seen, ..self }
     }
 }
 
-/// A limit in force, and who sets it.
-pub(super) struct Gate {
+/// The limit in force, and what sets it.
+pub(super) struct Admission {
     declared: Limit,
     /// For people, and for bots.
     in_force: Option<[Limit; 2]>,
     state: State,
     cap: Option<Cap>,
     has_classes: bool,
-    mind: Mind,
+    source: LimitSource,
 }
 
-/// What people and bots are, where there are classes.
+/// The priorities of people and bots, with classes.
 const CLASSES: [Priority; 2] = [Priority::Critical, Priority::BestEffort];
 
-enum Mind {
+enum LimitSource {
     Fixed,
     /// The production code, on one of the two signals.
     Cpu(Controller),
@@ -94,38 +94,37 @@ enum Mind {
     Aimd(u64),
 }
 
-impl Gate {
-    pub(super) fn new(way: Way, limit: u64) -> Result<Self, Unfit> {
-        let unfit = |error: &dyn std::fmt::Display| Unfit::new("limit", error.to_string());
-        let units = if way == Way::Static { CAPACITY * 9 / 10 } else { limit };
+impl Admission {
+    pub(super) fn new(kind: ControllerKind, limit: u64) -> Result<Self, InputError> {
+        let invalid = |error: &dyn std::fmt::Display| InputError::new("limit", error.to_string());
+        let units = if kind == ControllerKind::Static { CAPACITY * 9 / 10 } else { limit };
         let declared: Limit = Gcra::new(units, Duration::from_secs(1), units)?.into();
-        let controller = |settings| Controller::new(settings, limit).map_err(|it| unfit(&it));
-        let mind = match way {
-            Way::None | Way::Static => Mind::Fixed,
-            Way::Raw => Mind::Cpu(controller(raw())?),
-            Way::Pressure => Mind::Cpu(controller(one(Chain::pressure("cpu")))?),
-            Way::Aimd => Mind::Aimd(limit),
-            Way::Default | Way::Gradient | Way::Classes => {
-                Mind::Queue(controller(Settings::default())?)
+        let controller = |settings| Controller::new(settings, limit).map_err(|it| invalid(&it));
+        let source = match kind {
+            ControllerKind::None | ControllerKind::Static => LimitSource::Fixed,
+            ControllerKind::Raw => LimitSource::Cpu(controller(raw())?),
+            ControllerKind::Pressure => LimitSource::Cpu(controller(one(Chain::pressure("cpu")))?),
+            ControllerKind::Aimd => LimitSource::Aimd(limit),
+            ControllerKind::Default | ControllerKind::Gradient | ControllerKind::Classes => {
+                LimitSource::Queue(controller(Settings::default())?)
             }
         };
-        let cap = match way {
-            Way::Default | Way::Classes => Some(Cap::fixed(WORKERS)),
-            Way::Gradient => Some(Cap::gradient(WORKERS)),
+        let cap = match kind {
+            ControllerKind::Default | ControllerKind::Classes => Some(Cap::fixed(WORKERS)),
+            ControllerKind::Gradient => Some(Cap::gradient(WORKERS)),
             _ => None,
         };
-        let cap = cap.transpose().map_err(|it| unfit(&it))?;
-        let in_force = (way != Way::None).then(|| [declared.clone(), declared.clone()]);
-        let has_classes = way == Way::Classes;
-        Ok(Self { declared, in_force, state: State::Empty, cap, has_classes, mind })
+        let cap = cap.transpose().map_err(|it| invalid(&it))?;
+        let in_force = (kind != ControllerKind::None).then(|| [declared.clone(), declared.clone()]);
+        let has_classes = kind == ControllerKind::Classes;
+        Ok(Self { declared, in_force, state: State::Empty, cap, has_classes, source })
     }
 
     pub(super) fn admits(&mut self, now: Timestamp, in_flight: u64, is_bot: bool) -> bool {
         let class = usize::from(is_bot);
         let places = self.cap.map(|cap| cap.places());
-        let places =
-            if self.has_classes { places.map(|it| CLASSES[class].places(it)) } else { places };
-        // Who has no place is not charged.
+        let places = places.map(|it| if self.has_classes { CLASSES[class].places(it) } else { it });
+        // A request above the cap is not charged.
         places.is_none_or(|places| in_flight < places)
             && self
                 .in_force
@@ -135,10 +134,10 @@ impl Gate {
 
     pub(super) fn tick(&mut self, signal: &Signal, now: Timestamp) {
         let Seen { queue_wait, errors, .. } = signal.seen;
-        let units = match &mut self.mind {
-            Mind::Fixed => return,
-            Mind::Cpu(controller) => [controller.step(&[signal.cpu], now).limit; 2],
-            Mind::Queue(controller) => {
+        let units = match &mut self.source {
+            LimitSource::Fixed => return,
+            LimitSource::Cpu(controller) => [controller.step(&[signal.cpu], now).limit; 2],
+            LimitSource::Queue(controller) => {
                 let output = controller.step(&[queue_wait, errors], now);
                 if self.has_classes {
                     CLASSES.map(|class| output.of_priority(class, self.declared.units()))
@@ -146,7 +145,7 @@ impl Gate {
                     [output.limit; 2]
                 }
             }
-            Mind::Aimd(units) => {
+            LimitSource::Aimd(units) => {
                 *units = aimd(*units, &signal.seen).clamp(1, self.declared.units());
                 [*units; 2]
             }
@@ -166,21 +165,23 @@ impl Gate {
         cap.step(CapSample { latency_ms, baseline_ms, in_flight, is_stale });
     }
 
-    /// The pressure that is in force, for whoever measures.
+    /// The pressure that is in force.
     pub(super) fn pressure(&self) -> f64 {
-        match &self.mind {
-            Mind::Cpu(controller) | Mind::Queue(controller) => controller.output().pressure,
-            Mind::Fixed | Mind::Aimd(_) => 0.0,
+        match &self.source {
+            LimitSource::Cpu(controller) | LimitSource::Queue(controller) => {
+                controller.output().pressure
+            }
+            LimitSource::Fixed | LimitSource::Aimd(_) => 0.0,
         }
     }
 }
 
-/// Settings of one chain, which are valid.
+/// Valid settings with one chain.
 fn one(chain: Chain) -> Settings {
     Settings::of([chain]).unwrap_or_default()
 }
 
-/// What is read counts at once, as many do it.
+/// Each reading takes effect at once, without smoothing.
 fn raw() -> Settings {
     let chain = Chain::pressure("cpu").smoothing(Smoothing::NONE).hysteresis(Hysteresis::NONE);
     one(chain).warm_up(WarmUp::NONE)
