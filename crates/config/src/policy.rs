@@ -1,7 +1,6 @@
 //! From a policy as it is written to one of the library.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use tidegate::{BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed};
 
@@ -66,7 +65,7 @@ fn with_options(
         policy = policy.replicas(self::replicas(replicas, &spot.of("replicas"), found)?);
     }
     if let Some(deadline) = &options.deadline {
-        let within = span_within(deadline, Duration::from_millis(1), Duration::from_mins(1));
+        let within = span_within(deadline, tidegate::deadline::MIN, tidegate::deadline::MAX);
         policy = policy.deadline(spot.of("deadline").note(within, found)?);
     }
     let deny_cache = options.deny_cache.unwrap_or(true);
@@ -153,7 +152,7 @@ fn replicas(text: &text::Replicas, spot: &Spot<'_>, found: &mut Vec<Problem>) ->
         replicas.wait = wait;
     }
     if let Some(timeout) = &text.timeout {
-        let within = span_within(timeout, Duration::from_millis(1), Duration::from_mins(1));
+        let within = span_within(timeout, tidegate::deadline::MIN, tidegate::deadline::MAX);
         replicas.timeout = spot.of("timeout").note(within, found)?;
     }
     if text.unconfirmed == Some(text::Unconfirmed::Deny) {

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tidegate::{BreakerOptions, RedisOptions, RedisStore};
+use tidegate::{BreakerOptions, deadline};
+use tidegate_redis::{RedisOptions, RedisStore};
 
 use super::amount::{span, span_within};
 use super::node::Spot;
@@ -23,13 +24,11 @@ pub struct StoreChoice {
     pub nodes: Option<NonZeroU32>,
 }
 
-pub(crate) const DEADLINE: Duration = Duration::from_millis(20);
-
 impl StoreChoice {
     pub fn by_url(url: impl Into<String>) -> Self {
         Self {
             url: SecretSource::Given(Secret(url.into())),
-            deadline: DEADLINE,
+            deadline: deadline::DEFAULT,
             breaker: Some(BreakerOptions::default()),
             nodes: None,
         }
@@ -82,9 +81,9 @@ fn with_options(options: &StoreOptions, spot: &Spot<'_>, found: &mut Vec<Problem
             found.push(spot.of(field).problem(message));
         }
     }
-    if let Some(deadline) = &options.deadline {
-        let within = span_within(deadline, Duration::from_millis(1), Duration::from_secs(10));
-        choice.deadline = spot.of("deadline").note(within, found).unwrap_or(DEADLINE);
+    if let Some(given) = &options.deadline {
+        let within = span_within(given, deadline::MIN, deadline::MAX);
+        choice.deadline = spot.of("deadline").note(within, found).unwrap_or(deadline::DEFAULT);
     }
     choice.breaker = match &options.breaker {
         None | Some(text::Breaker::Switch(true)) => Some(BreakerOptions::default()),

@@ -97,7 +97,7 @@ impl Zone {
     }
 
     /// A zone whose offset changes: `first_seconds` until the first transition. The core carries no time
-    /// zone data; whoever does passes it as this plain table.
+    /// zone data: callers that have it pass it as this plain table.
     ///
     /// ```
     /// # use tidegate_core::{LimitError, Transition, Zone};
@@ -115,6 +115,14 @@ impl Zone {
         }
         let first = i64::from(first_seconds);
         Ok(Self(Rules::Changing { first, transitions: transitions.into() }))
+    }
+
+    /// The fixed offset in minutes; `None` where the offset changes.
+    pub(crate) fn offset_minutes(&self) -> Option<i64> {
+        match &self.0 {
+            Rules::Fixed { seconds } => Some(seconds / 60),
+            Rules::Changing { .. } => None,
+        }
     }
 
     /// The offset in force at an instant, in seconds.

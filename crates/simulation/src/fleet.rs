@@ -52,7 +52,7 @@ pub struct FleetRow {
 
 /// Runs one fleet with each of the three strategies, on checks at random.
 pub fn run(settings: &FleetSettings, limit: &Limit) -> Result<[FleetRow; 3], LeaseError> {
-    let naive = Naive::new(limit, Terms::of([limit])?.ttl());
+    let naive = Naive::new(limit, Terms::from_limits([limit])?.ttl());
     let random = || arrivals::random(settings, limit);
     let [strict, lease] = strict_and_leased(settings, limit, random)?;
     Ok([strict, lease, simulate("naive", settings, (limit, limit), &naive, random())])
@@ -72,7 +72,7 @@ fn strict_and_leased(
     limit: &Limit,
     arrivals: impl Fn() -> Arrivals,
 ) -> Result<[FleetRow; 2], LeaseError> {
-    let terms = Terms::of([limit])?;
+    let terms = Terms::from_limits([limit])?;
     let kept = limit.leased(terms.ttl())?;
     Ok([
         simulate("strict", settings, (limit, limit), &Strict, arrivals()),

@@ -16,7 +16,6 @@ mod print;
 mod rights;
 mod scan;
 mod script;
-mod url;
 mod watch;
 
 use std::hash::{BuildHasher, RandomState};
@@ -27,10 +26,10 @@ use self::connect::Refusal;
 use self::facts::Part;
 use self::finding::{Finding, Severity};
 use self::place::Place;
-use self::url::Target;
 use super::{ERROR, Failure, OK};
 use tidegate_config::Config;
 use tidegate_config::stores;
+use tidegate_redis::{RedisUrl, Topology};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -119,12 +118,18 @@ async fn examine(args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     }
     let id = format!("{:08x}", RandomState::new().hash_one(()) >> 32);
     let wants = Wants { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
-    let target = Target::read(url);
+    let not_reached = |why| vec![checks::not_reached(&Refusal::Url(why), "redis-cli")];
+    let parsed = match RedisUrl::parse(url) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            return Ok(not_reached(format!("store {}: {error}", stores::shown(url))));
+        }
+    };
     let store = script::open(url, &wants.key_prefix);
-    if let (Target::One { .. }, Err(why)) = (&target, &store) {
-        return Ok(vec![checks::not_reached(&Refusal::Url(why.clone()), "redis-cli")]);
+    if let (Topology::Single(_), Err(why)) = (&parsed.topology, &store) {
+        return Ok(not_reached(why.clone()));
     }
-    let nodes::Nodes { places, mut findings } = nodes::find(&target).await;
+    let nodes::Nodes { places, mut findings } = nodes::find(&parsed).await;
     let mut reached = false;
     for place in &places {
         let (of_node, answers) = examine_node(place, &wants).await;

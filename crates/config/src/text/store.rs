@@ -27,7 +27,7 @@ pub struct StoreOptions {
     /// A file that holds the URL, for one with a password. Instead of `url`.
     #[schemars(example = "/run/secrets/redis-url")]
     pub url_file: Option<String>,
-    /// How long a decision may take, 1ms to 10s. Default: 20ms.
+    /// How long a decision may take, 1ms to 1min. Default: 20ms.
     pub deadline: Option<Span>,
     /// Whether a store that fails is left alone until it answers again, or when. Default: true.
     pub breaker: Option<Breaker>,

@@ -2,13 +2,15 @@
 
 mod effective;
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::divisor::Divisor;
 use super::pace::{Pace, check_rate, product_fits};
+use super::{LimitAlgorithm, Return, share_of, write_numbers};
 use crate::decision::{Decision, Retry};
-use crate::error::LimitError;
-use crate::lease::Return;
+use crate::error::{LeaseError, LimitError};
+use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Arrival, Change, State};
 use crate::time::{Timestamp, micros_up};
 
@@ -47,25 +49,61 @@ pub struct Gcra {
     units: Divisor,
 }
 
-/// What [`Gcra::decide_whole`] leaves behind.
+/// What [`Gcra::decide_micros`] leaves behind.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::{Gcra, Timestamp, WholeArrival};
+/// use tidegate_core::{Gcra, Timestamp, MicrosArrival};
 ///
 /// let limit = Gcra::new(2, Duration::from_secs(1), 2)?;
 /// let now = Timestamp::from_micros(1_700_000_000_000_000);
-/// let next = limit.decide_whole(0, now, 2).map(|(_, next)| next);
-/// assert_eq!(next, Some(WholeArrival { arrival_us: now.as_micros() + 1_000_000, spent: true }));
+/// let next = limit.decide_micros(0, now, 2).map(|(_, next)| next);
+/// assert_eq!(next, Some(MicrosArrival { arrival_us: now.as_micros() + 1_000_000, spent: true }));
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct WholeArrival {
+pub struct MicrosArrival {
     /// The arrival, in µs since the Unix epoch; the one there was if there is nothing to write.
     pub arrival_us: u64,
     /// Whether nothing is left.
     pub spent: bool,
 }
+
+pub(crate) const GCRA: Grammar<Gcra> = Grammar {
+    description: Description {
+        name: "gcra",
+        summary: "An even pace with a burst; the default.",
+        fields: &[Field::Limit, Field::Burst],
+    },
+    build: |spec, _| {
+        let (limit, period) = spec.rate(Field::Limit)?;
+        let burst = spec.burst.unwrap_or(limit);
+        Gcra::new(limit, period, burst).map_err(|error| spec.invalid(error))
+    },
+    spec: |limit| LimitSpec {
+        limit: Some(limit.rate()),
+        burst: Some(limit.burst),
+        ..LimitSpec::default()
+    },
+};
+
+pub(crate) const TOKEN_BUCKET: Grammar<Gcra> = Grammar {
+    description: Description {
+        name: "token-bucket",
+        summary: "The same, written as a bucket with a capacity and a refill.",
+        fields: &[Field::Capacity, Field::Refill],
+    },
+    build: |spec, _| {
+        let (refill, period) = spec.rate(Field::Refill)?;
+        let capacity = spec.capacity.unwrap_or(refill);
+        Gcra::token_bucket(capacity, refill, period).map_err(|error| spec.invalid(error))
+    },
+    spec: |limit| LimitSpec {
+        refill: Some(limit.rate()),
+        capacity: Some(limit.burst),
+        ..LimitSpec::default()
+    },
+};
 
 impl Gcra {
     /// `limit` units per `period`, at most `burst` at once.
@@ -159,19 +197,19 @@ impl Gcra {
     /// # use tidegate_core::{Gcra, Timestamp};
     /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
     /// let second = Duration::from_secs(1);
-    /// let answer = Gcra::new(2, second, 2)?.decide_whole(0, now, 1);
+    /// let answer = Gcra::new(2, second, 2)?.decide_micros(0, now, 1);
     /// assert!(answer.is_some_and(|(decision, next)| decision.allowed() && !next.spent));
     /// // A third of a second is no whole number of microseconds.
-    /// assert_eq!(Gcra::new(3, second, 2)?.decide_whole(0, now, 1), None);
+    /// assert_eq!(Gcra::new(3, second, 2)?.decide_micros(0, now, 1), None);
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
     #[inline]
-    pub fn decide_whole(
+    pub fn decide_micros(
         &self,
         arrival_us: u64,
         now: Timestamp,
         cost: u64,
-    ) -> Option<(Decision, WholeArrival)> {
+    ) -> Option<(Decision, MicrosArrival)> {
         if !self.pace.is_whole() {
             return None;
         }
@@ -180,7 +218,7 @@ impl Gcra {
         // What lies in the past and is not spent from stays where it is.
         let arrival_us = if units == 0 { arrival_us } else { now.as_micros() + units };
         let spent = self.tolerance.saturating_sub(units) < self.pace.interval;
-        Some((decision, WholeArrival { arrival_us, spent }))
+        Some((decision, MicrosArrival { arrival_us, spent }))
     }
 
     /// The kernel: how far ahead the key is afterwards, in units of 1/scale tick.
@@ -202,48 +240,92 @@ impl Gcra {
         (Decision::refuse(self.burst, self.units.divide(room), retry, micros(ahead)), ahead)
     }
 
-    /// The numbers a script needs, and how many of them: the last only where it is not the one before.
-    pub(crate) const fn script(&self) -> ([u64; 6], usize) {
-        let Pace { interval, scale, tick_us } = self.pace;
-        let count = if self.most == self.tolerance { 5 } else { 6 };
-        ([interval, scale, tick_us, self.burst, self.tolerance, self.most], count)
+    fn rate(&self) -> Amount {
+        Amount::Rate(self.limit, Period::from_rate(self.period()))
+    }
+}
+
+impl LimitAlgorithm for Gcra {
+    fn units(&self) -> u64 {
+        self.limit
     }
 
-    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+    fn period(&self) -> Duration {
+        self.period()
+    }
+
+    fn ceiling(&self) -> u64 {
+        self.burst
+    }
+
+    fn state_letter(&self) -> char {
+        'a'
+    }
+
+    /// The last number only where it is not the one before.
+    fn write_script(&self, _: Timestamp, out: &mut String) {
+        let Pace { interval, scale, tick_us } = self.pace;
+        let numbers = [interval, scale, tick_us, self.burst, self.tolerance, self.most];
+        let count = if self.most == self.tolerance { 5 } else { 6 };
+        write_numbers(out, "gcra", &numbers[..count]);
+    }
+
+    fn effective(&self, units: u64) -> Self {
+        self.with_units(units)
+    }
+
+    fn remembers(&self, before: &Self) -> bool {
+        self.covers(before)
+    }
+
+    /// As many units over a longer time: a share keeps its fraction.
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        let burst = share_of(self.burst, nodes);
+        let longer = Self::new(self.limit, self.period().saturating_mul(nodes.get()), burst);
+        // Where so long a period has no exact form, fewer units in the same time have one.
+        let fewer = || Self::new(share_of(self.limit, nodes), self.period(), burst);
+        longer.or_else(|_| fewer()).unwrap_or(*self)
+    }
+
+    fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
         let (decision, next) = self.decide(state.arrival(), now, cost);
         (decision, Change::arrival(next))
     }
 
-    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+    fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
         let ahead = self.pace.ahead(state.arrival(), now, self.most).units;
         let credit = amount.min(self.burst) * self.pace.interval;
         Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
     }
 
     /// A quarter of the time of a burst, so that three quarters of it are left.
-    pub(crate) const fn lease_ttl_us(&self) -> u64 {
-        self.tolerance / 4 / self.pace.scale * self.pace.tick_us
+    fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
+        Ok(self.tolerance / 4 / self.pace.scale * self.pace.tick_us)
     }
 
     /// The whole µs in the time of one unit.
-    pub(crate) const fn unit_us(&self) -> u64 {
+    fn unit_us(&self) -> u64 {
         self.pace.interval / self.pace.scale * self.pace.tick_us
     }
 
-    /// The tolerance less `ttl`, which need not leave a multiple of the interval. `None` if no unit is left.
-    pub(crate) fn leased(&self, ttl_us: u64) -> Option<Self> {
-        let less = self.pace.units_up(ttl_us, self.tolerance)?;
+    /// The tolerance less `ttl`, which need not leave a multiple of the interval.
+    fn leased(&self, ttl_us: u64) -> Result<Self, LeaseError> {
+        let too_small = LeaseError::BurstTooSmall { burst: self.burst };
+        let less = self.pace.units_up(ttl_us, self.tolerance).ok_or(too_small)?;
         let tolerance = self.tolerance - less;
         let burst = self.units.divide(tolerance);
         // Debt of a higher rate stays debt; without any, nothing gets further ahead than the tolerance.
         let most = if self.most == self.tolerance { tolerance } else { self.most };
-        (burst > 0).then_some(Self { burst, tolerance, most, ..*self })
+        if burst == 0 {
+            return Err(too_small);
+        }
+        Ok(Self { burst, tolerance, most, ..*self })
     }
 
     /// Credits what the units would still weigh had nobody else come: their time less their age. Time passes
     /// for all that is ahead at once, so a charge of long ago may have run off already; to credit it in full
     /// would let the same units be spent twice.
-    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+    fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
         let Some(aged) = self.pace.units_up(back.aged_us(now), self.tolerance) else {
             return Change::KEEP;
         };

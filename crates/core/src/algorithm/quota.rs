@@ -1,13 +1,17 @@
 //! Quota: a budget with a civil edge.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::lease::window_ttl_us;
 use super::window::{self, Edges};
-use super::{FixedWindow, SlidingWindow};
+use super::{FixedWindow, LimitAlgorithm, Return, SlidingWindow, Term, share_of, write_numbers};
 use crate::calendar::{Every, Zone};
 use crate::decision::Decision;
-use crate::error::LimitError;
-use crate::lease::{Return, Term, window_ttl_us};
+use crate::error::{LeaseError, LimitError};
+use crate::spec::{
+    Amount, Description, Field, FieldError, Grammar, LimitSpec, Period, Written, Zones,
+};
 use crate::state::{Change, State};
 use crate::time::{EXACT_MAX, Timestamp};
 
@@ -42,6 +46,23 @@ enum Cadence {
     Fixed(FixedWindow),
     Rolling(SlidingWindow),
 }
+
+pub(crate) const GRAMMAR: Grammar<Quota> = Grammar {
+    description: Description {
+        name: "quota",
+        summary: "A budget for a day, a week, a month or any period.",
+        fields: &[
+            Field::Limit,
+            Field::Every,
+            Field::TimeZone,
+            Field::UtcOffset,
+            Field::Rolling,
+            Field::Buckets,
+        ],
+    },
+    build: Quota::from_spec,
+    spec: Quota::spec,
+};
 
 impl Quota {
     /// `limit` per calendar day, week or month of `zone`.
@@ -94,15 +115,6 @@ impl Quota {
         Ok(Self { cadence: Cadence::Rolling(SlidingWindow::new(limit, period, buckets)?) })
     }
 
-    /// The same with another limit.
-    pub(crate) fn renumbered(&self, limit: u64) -> Result<Self, LimitError> {
-        match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => Self::calendar(limit, *every, zone.clone()),
-            Cadence::Fixed(window) => Self::fixed(limit, window.period()),
-            Cadence::Rolling(window) => Self::rolling(limit, window.period(), window.buckets()),
-        }
-    }
-
     /// Units per period.
     pub const fn limit(&self) -> u64 {
         match &self.cadence {
@@ -141,16 +153,70 @@ impl Quota {
         Self { cadence }
     }
 
-    /// Whether it is a sliding window.
-    pub(crate) const fn is_rolling(&self) -> bool {
-        matches!(self.cadence, Cadence::Rolling(_))
+    fn from_spec(spec: &LimitSpec, zones: Zones<'_>) -> Result<Self, FieldError> {
+        let (limit, period) = spec.budget()?;
+        let rolling = spec.rolling.unwrap_or(false);
+        if spec.buckets.is_some() && !rolling {
+            return Err(FieldError::goes_with(Field::Buckets, "`rolling` only"));
+        }
+        let built = match period {
+            Period::Calendar(every) if !rolling => {
+                Self::calendar(limit, every, spec.zone(zones)?.unwrap_or(Zone::UTC))
+            }
+            _ if spec.time_zone.is_some() || spec.utc_offset.is_some() => {
+                let zone =
+                    if spec.time_zone.is_some() { Field::TimeZone } else { Field::UtcOffset };
+                let calendar = "a calendar day, week or month that is not rolling";
+                return Err(FieldError::goes_with(zone, calendar));
+            }
+            Period::Calendar(every) => Self::rolling(limit, every.nominal(), buckets(spec)),
+            Period::Length(length) if rolling => Self::rolling(limit, length, buckets(spec)),
+            Period::Length(length) => Self::fixed(limit, length),
+        };
+        built.map_err(|error| spec.invalid(error))
     }
 
-    /// The numbers a script needs, and what reads them.
-    pub(crate) fn script(&self, around: Timestamp) -> (&'static str, Vec<u64>) {
+    fn spec(&self) -> LimitSpec {
+        let limit = Some(Amount::Count(self.limit()));
+        let every = self.every().map_or(Period::Length(self.period()), Period::Calendar);
+        let spec = LimitSpec { limit, every: Some(Written::Value(every)), ..LimitSpec::default() };
         match &self.cadence {
-            Cadence::Fixed(window) => ("window", window.script().into()),
-            Cadence::Rolling(window) => ("slots", window.script().into()),
+            Cadence::Calendar { zone, .. } => match zone.offset_minutes() {
+                Some(0) => spec,
+                Some(minutes) => LimitSpec { utc_offset: Some(Written::Value(minutes)), ..spec },
+                None => LimitSpec { time_zone: Some(Written::Value(zone.clone())), ..spec },
+            },
+            Cadence::Fixed(_) => spec,
+            Cadence::Rolling(window) => {
+                LimitSpec { rolling: Some(true), buckets: Some(window.buckets()), ..spec }
+            }
+        }
+    }
+}
+
+impl LimitAlgorithm for Quota {
+    const FOLLOWS_LOAD: bool = false;
+
+    fn units(&self) -> u64 {
+        self.limit()
+    }
+
+    fn period(&self) -> Duration {
+        self.period()
+    }
+
+    fn state_letter(&self) -> char {
+        match &self.cadence {
+            Cadence::Calendar { .. } => 'w',
+            Cadence::Fixed(window) => window.state_letter(),
+            Cadence::Rolling(window) => window.state_letter(),
+        }
+    }
+
+    fn write_script(&self, around: Timestamp, out: &mut String) {
+        match &self.cadence {
+            Cadence::Fixed(window) => window.write_script(around, out),
+            Cadence::Rolling(window) => window.write_script(around, out),
             Cadence::Calendar { limit, every, zone } => {
                 // Past the end of time all edges are one, and a script asks for those around its own now.
                 let exact = |edge: i64| edge.max(0).cast_unsigned().min(EXACT_MAX);
@@ -160,12 +226,20 @@ impl Quota {
                     edge = every.edge_after(zone, edge);
                     numbers.push(exact(edge));
                 }
-                ("edges", numbers)
+                write_numbers(out, "edges", &numbers);
             }
         }
     }
 
-    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+    fn has_edges(&self) -> bool {
+        self.every().is_some()
+    }
+
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        self.with_limit(share_of(self.limit(), nodes))
+    }
+
+    fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
         match &self.cadence {
             Cadence::Calendar { limit, every, zone } => {
                 let edges = edges(*every, zone, now);
@@ -177,7 +251,7 @@ impl Quota {
         }
     }
 
-    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+    fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
         match &self.cadence {
             Cadence::Calendar { every, zone, .. } => {
                 let edges = edges(*every, zone, now);
@@ -188,14 +262,14 @@ impl Quota {
         }
     }
 
-    pub(crate) fn lease_ttl_us(&self) -> u64 {
+    fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
         match &self.cadence {
             Cadence::Rolling(window) => window.lease_ttl_us(),
-            _ => window_ttl_us(self.period()),
+            _ => Ok(window_ttl_us(self.period())),
         }
     }
 
-    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
+    fn term(&self, state: &State, now: Timestamp) -> Term {
         match &self.cadence {
             Cadence::Calendar { every, zone, .. } => {
                 window::term(edges(*every, zone, now), state.window(), now)
@@ -205,7 +279,7 @@ impl Quota {
         }
     }
 
-    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+    fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
         match &self.cadence {
             Cadence::Calendar { every, zone, .. } => {
                 let granted_end = edges(*every, zone, back.granted_at).end;
@@ -216,6 +290,10 @@ impl Quota {
             Cadence::Rolling(window) => window.give_back(state, now, back),
         }
     }
+}
+
+fn buckets(spec: &LimitSpec) -> u64 {
+    spec.buckets.unwrap_or(SlidingWindow::DEFAULT_BUCKETS)
 }
 
 fn edges(every: Every, zone: &Zone, now: Timestamp) -> Edges {

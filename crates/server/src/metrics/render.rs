@@ -1,8 +1,7 @@
 //! Everything that is counted, gathered; and the page of a scrape.
 
-use tidegate::{
-    BreakerState, CallTimes, LeaseStats, MemoryStats, RedisStats, Source, StoreErrorKind,
-};
+use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
+use tidegate_redis::{CallTimes, RedisStats};
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;
@@ -133,7 +132,7 @@ fn redis(to: &mut impl Sink, (stats, times): (RedisStats, CallTimes)) {
     for (family, value) in [
         (the::NOSCRIPT, stats.noscript),
         (the::UNREPLICATED, stats.unreplicated),
-        (the::REDIS_QUESTIONS, stats.questions),
+        (the::REDIS_QUESTIONS, stats.requests),
         (the::REDIS_CALLS, stats.calls),
         (the::REDIS_RETRIES, stats.retries),
         (the::REDIS_TIMEOUTS, stats.timeouts + stats.not_sent),

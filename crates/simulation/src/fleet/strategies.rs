@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::{
-    Change, Grant, Lessee, Limit, Message, Return, State, Step, Terms, Wanted, grant,
+    Change, Grant, GrantRequest, LeaseHolder, Limit, Message, Return, State, Step, Terms, grant,
 };
 
 use super::arrivals::NodeKey;
@@ -126,7 +126,7 @@ pub(super) struct Leased {
 
 #[derive(Clone)]
 pub(super) struct LeasedKey {
-    lessee: Lessee,
+    lessee: LeaseHolder,
     /// How many checks wait, each with cost 1.
     waiting: u64,
     /// How many of them waited when the request was sent.
@@ -137,7 +137,7 @@ pub(super) struct LeasedKey {
 }
 
 pub(super) enum LeasePayload {
-    Ask { request: u64, wanted: Wanted },
+    Ask { request: u64, wanted: GrantRequest },
     Return(Return),
     Granted { request: u64, decided_us: u64, grant: Grant },
     GiveUp { request: u64 },
@@ -199,7 +199,7 @@ impl Strategy for Leased {
 
     fn fresh(&self) -> LeasedKey {
         LeasedKey {
-            lessee: Lessee::new(self.terms),
+            lessee: LeaseHolder::new(self.terms),
             waiting: 0,
             asked_for: 0,
             request: 0,

@@ -37,7 +37,7 @@ pub(super) fn run(
         rng: Rng::new(seed, 0),
         admission: Admission::new(kind, limit)?,
         backend: Backend::new(seed, scenario.speed(0)),
-        observed: Observed::of_pool(WORKERS),
+        observed: Observed::with_pool(WORKERS),
         late: VecDeque::new(),
         meter: Meter::new(scenario),
     };

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
-use tidegate_core::adaptive::{Gathered, NodeReading, Reading, Settings, State};
+use tidegate_core::adaptive::{FleetReadings, NodeReading, Reading, Settings, State};
 
 use super::TICK;
 use super::governor::Governor;
 use crate::reply::Reply;
-use crate::store::{KeptState, ReadingReport, StateUpdate, Store, StoreError, TickReadings};
+use crate::store::{
+    Coordination, KeptState, ReadingReport, StateUpdate, Store, StoreError, TickReadings,
+};
 
 pub(super) struct Sharing {
     store: Arc<dyn Store>,
@@ -61,7 +63,7 @@ impl Sharing {
         let (scope, readings) = (scope_of(governor), governor.readings(cpu));
         let text = write(&readings);
         let telling = ReadingReport { scope: &scope, tick: TICK, node: self.node, reading: &text };
-        let reply = self.store.tell_readings(&telling, now);
+        let reply = self.store.extensions().report_reading(&telling, now);
         Asked { governor, scope, readings, reply }
     }
 
@@ -83,7 +85,7 @@ impl Sharing {
         let next = governor.stepped(kept.clone().map(|(state, _)| state), &gathered, at);
         let text = hex(&next.to_bytes());
         let keeping = StateUpdate { scope, tick: told.tick, before, text: &text };
-        match self.store.keep_state(&keeping, now).await {
+        match self.store.extensions().keep_state(&keeping, now).await {
             Ok(true) => Some((next, told.tick)),
             // Another one was first: what it kept is read in the next tick, and what was kept before holds until then.
             Ok(false) => kept,
@@ -114,7 +116,7 @@ fn scope_of(governor: &Governor) -> String {
 /// The readings of one tick by node, as one for each chain: of all nodes the one in the middle.
 fn gather(readings: &[(u64, String)], settings: &Settings, tick: u64) -> Vec<Reading> {
     let chains = settings.chains();
-    let mut gathered = vec![Gathered::default(); chains.len()];
+    let mut gathered = vec![FleetReadings::default(); chains.len()];
     for (node, text) in readings {
         let Some(told) = read(text).filter(|told| told.len() == chains.len()) else { continue };
         for (gathered, (reading, weight)) in gathered.iter_mut().zip(told) {

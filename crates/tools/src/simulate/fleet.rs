@@ -100,7 +100,7 @@ pub(super) fn run(args: &FleetArgs) -> Result<ExitCode, Failure> {
     let not_leasable = |error: LeaseError| Failure::usage(format!("--limit: {error}"));
     let limit = Limit::try_from(&*args.limit);
     let limit = limit.map_err(|error| Failure::usage(format!("--limit: {error}")))?;
-    let terms = Terms::of([&limit]).map_err(not_leasable)?;
+    let terms = Terms::from_limits([&limit]).map_err(not_leasable)?;
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
         rows.extend(fleet::run(&args.setting(nodes, &limit)?, &limit).map_err(not_leasable)?);

@@ -1,0 +1,111 @@
+//! The script: one constant text, and how it is called for a batch of requests.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Script, Value};
+use tidegate::{StoreError, StoreErrorKind};
+use tidegate_core::Timestamp;
+
+use crate::script_reply::{Numbers, ScriptReply};
+use crate::script_request::{ScriptKind, ScriptRequest};
+
+/// All files, in the order they need each other; see `lua/prelude.lua` for the function around most of them.
+pub(crate) const SOURCE: &str = concat!(
+    include_str!("lua/fast.lua"),
+    include_str!("lua/prelude.lua"),
+    include_str!("lua/gcra.lua"),
+    include_str!("lua/one.lua"),
+    "local function define(name)\n",
+    include_str!("lua/leaky_bucket.lua"),
+    include_str!("lua/window.lua"),
+    include_str!("lua/sliding_window.lua"),
+    include_str!("lua/sliding_log.lua"),
+    include_str!("lua/concurrency.lua"),
+    include_str!("lua/many.lua"),
+    include_str!("lua/each.lua"),
+    include_str!("lua/operations.lua"),
+    "return algorithms[name] or error('ERR tidegate: unknown algorithm', 0)\nend\n",
+    include_str!("lua/check.lua"),
+);
+
+const NODES: &str = include_str!("lua/nodes.lua");
+
+const OVERRIDES: &str = include_str!("lua/overrides.lua");
+
+const ADAPTIVE: &str = include_str!("lua/adaptive.lua");
+
+/// What `EVALSHA` calls it.
+static HASH: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
+
+/// How the script is named in a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CallBy {
+    /// `EVALSHA`: Redis has it.
+    Hash,
+    /// `EVAL`: Redis may not have it.
+    Source,
+}
+
+/// One call for all requests, which are for one script, in one slot and of one time.
+pub(crate) fn call<'a>(
+    requests: impl Iterator<Item = &'a ScriptRequest> + Clone,
+    by: CallBy,
+) -> Cmd {
+    let keys = requests.clone().map(|request| request.keys.len()).sum::<usize>();
+    let mut cmd = Cmd::new();
+    let text = requests.clone().next().map_or(ScriptKind::Check, |request| request.script);
+    match (text, by) {
+        (ScriptKind::Check, CallBy::Hash) => cmd.arg("EVALSHA").arg(HASH.as_str()),
+        (ScriptKind::Check, CallBy::Source) => cmd.arg("EVAL").arg(SOURCE),
+        (ScriptKind::Nodes, _) => cmd.arg("EVAL").arg(NODES),
+        (ScriptKind::Overrides, _) => cmd.arg("EVAL").arg(OVERRIDES),
+        (ScriptKind::Adaptive, _) => cmd.arg("EVAL").arg(ADAPTIVE),
+    };
+    cmd.arg(keys);
+    for key in requests.clone().flat_map(|request| &request.keys) {
+        cmd.arg(key.as_slice());
+    }
+    match requests.clone().next().and_then(|request| request.now) {
+        Some(now) => cmd.arg(now.as_micros()),
+        None => cmd.arg(""),
+    };
+    for request in requests {
+        cmd.arg(request.text.as_str());
+    }
+    cmd
+}
+
+/// The answers, in the order of the requests. An outer error is of the call as a whole.
+pub(crate) fn read<'a>(
+    requests: impl Iterator<Item = &'a ScriptRequest>,
+    reply: Value,
+) -> Result<Vec<Result<ScriptReply, StoreError>>, StoreError> {
+    let Value::Array(values) = reply else {
+        return Err(StoreError::new(StoreErrorKind::Protocol, "the script's reply is no list"));
+    };
+    let mut numbers = values.into_iter();
+    let now = match Numbers::next(&mut numbers) {
+        Some(Ok(us)) => Timestamp::from_micros(us.max(0).cast_unsigned()),
+        _ => {
+            return Err(StoreError::new(
+                StoreErrorKind::Protocol,
+                "the script's reply has no time",
+            ));
+        }
+    };
+    requests.map(|request| request.expects.read(&mut numbers, now)).collect()
+}
+
+impl Numbers for std::vec::IntoIter<Value> {
+    fn next(&mut self) -> Option<Result<i64, String>> {
+        Some(match Iterator::next(self)? {
+            Value::Int(number) => Ok(number),
+            // Digits are a number that is too large for the script's.
+            Value::BulkString(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                text.parse().map_err(|_| text.into_owned())
+            }
+            other => Err(format!("{other:?}")),
+        })
+    }
+}
