@@ -12,7 +12,6 @@ mod door;
 mod endpoint;
 mod error;
 mod grpc;
-mod histogram;
 mod http;
 mod keys;
 mod load;

@@ -10,9 +10,8 @@ use serde::Serialize;
 use self::ratio::Ratios;
 use super::config::BenchConfig;
 use super::error::ErrorKind;
-use super::histogram::Histogram;
 use super::rounds::Measured;
-use super::stats::Stats;
+use super::stats::{Latencies, Stats};
 use tidegate_simulation::float;
 
 #[derive(Debug, Serialize)]
@@ -144,12 +143,12 @@ fn us(ns: u64) -> f64 {
 }
 
 impl Latency {
-    fn from_times(times: &Histogram) -> Option<Self> {
-        let (min, max) = times.ends_ns()?;
-        let at = |permille| times.quantile_ns(permille).map(us);
+    fn from_times(times: &Latencies) -> Option<Self> {
+        let (min, max) = times.range()?;
+        let at = |permille| times.quantile(permille).map(us);
         Some(Self {
             min: us(min),
-            mean: us(times.mean_ns()?),
+            mean: us(times.mean()?),
             p50: at(500)?,
             p90: at(900)?,
             p99: at(990)?,
@@ -160,7 +159,7 @@ impl Latency {
 }
 
 /// Bars with bounds 1, 2, 5, 10 and so on, from the shortest latency to the longest.
-fn bars(times: &Histogram) -> Vec<Bar> {
+fn bars(times: &Latencies) -> Vec<Bar> {
     // The last bound is above the range of the histogram.
     let edges = (0..13).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
     let edges: Vec<u64> = std::iter::once(0).chain(edges).collect();
@@ -182,13 +181,13 @@ mod tests {
 
     #[test]
     fn the_bars_hold_everything() {
-        let mut times = Histogram::default();
+        let mut times = Latencies::default();
         for ns in [0, 1, 17, 1_500, 90_000, 90_001, 3_000_000_000, u64::MAX] {
-            times.add(ns, 3);
+            times.record(ns, 3);
         }
         let bars = bars(&times);
         assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), times.count());
         assert!(bars.windows(2).all(|pair| pair[0].to_us.to_bits() == pair[1].from_us.to_bits()));
-        assert!(super::bars(&Histogram::default()).is_empty());
+        assert!(super::bars(&Latencies::default()).is_empty());
     }
 }

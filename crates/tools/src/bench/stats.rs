@@ -5,14 +5,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::client::BatchResult;
 use super::error::{ErrorKind, RequestError};
-use super::histogram::Histogram;
+use tidegate_core::Histogram;
+
+/// Nanoseconds to three digits, up to 2^42 ns, which is more than an hour.
+pub(super) type Latencies = Histogram<10, 42>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stats {
     pub(super) allowed: u64,
     pub(super) denied: u64,
     /// Latencies of decisions, without errors.
-    pub(super) times: Histogram,
+    pub(super) times: Latencies,
     /// How many, and the first message.
     pub(super) errors: BTreeMap<ErrorKind, (u64, String)>,
 }
@@ -22,7 +25,7 @@ impl Stats {
     pub(super) fn answered(&mut self, result: BatchResult, ns: u64) {
         self.allowed += result.allowed;
         self.denied += result.denied;
-        self.times.add(ns, result.allowed + result.denied);
+        self.times.record(ns, result.allowed + result.denied);
         if let Some((count, error)) = result.refused {
             self.failed(error, count);
         }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::IntoConnectionInfo;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 
 use super::door::Door;
@@ -15,6 +14,7 @@ use tidegate_config::Address;
 use crate::Failure;
 use crate::client::Stream;
 use tidegate_core::text::printable;
+use tidegate_redis::RedisUrl;
 
 /// For one connection to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,12 +53,10 @@ impl fmt::Debug for Credentials {
 impl Credentials {
     fn read(url: &str) -> Result<Self, String> {
         // The error could contain the password.
-        let info = url.into_connection_info();
-        let info = info.map_err(|_| "expected redis://USER:PASSWORD@HOST:PORT".to_owned())?;
-        let settings = info.redis_settings();
-        let password = settings.password().ok_or("a user needs a password: user:password@…")?;
-        let words = settings.username().into_iter().chain([password]);
-        Ok(Self(words.map(str::to_owned).collect()))
+        let login = RedisUrl::parse(url).map(|url| url.login);
+        let login = login.map_err(|_| "expected redis://USER:PASSWORD@HOST:PORT".to_owned())?;
+        let login = login.ok_or("a user needs a password: user:password@…")?;
+        Ok(Self(login.user.into_iter().chain([login.password]).collect()))
     }
 }
 

@@ -34,8 +34,8 @@ impl Ratios {
         Some(Self {
             rounds: ours.len().min(theirs.len()),
             per_second: ratio(|it| Some(float(it.stats.times.count()) / it.took.as_secs_f64()))?,
-            p50: ratio(|it| it.stats.times.quantile_ns(500).map(float))?,
-            p99: ratio(|it| it.stats.times.quantile_ns(990).map(float))?,
+            p50: ratio(|it| it.stats.times.quantile(500).map(float))?,
+            p99: ratio(|it| it.stats.times.quantile(990).map(float))?,
         })
     }
 }
