@@ -1,11 +1,8 @@
 //! What a restart forgets, and what writing it down costs.
 
-use super::{Facts, Finding, counted};
+use super::{Check, Facts, Finding, counted};
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let all = [kept(facts), writable(facts), rewrites(facts), delayed(facts)];
-    all.into_iter().flatten().collect()
-}
+pub(super) const CHECKS: &[Check] = &[kept, writable, rewrites, delayed];
 
 fn appends(facts: &Facts) -> Option<bool> {
     match facts.config.text("appendonly") {

@@ -1,11 +1,10 @@
-//! The clocks of this machine, for measuring.
+//! The clocks of this machine.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A stopwatch.
-pub(super) struct Watch(Instant);
+pub(super) struct Stopwatch(Instant);
 
-impl Watch {
+impl Stopwatch {
     #[allow(clippy::disallowed_methods, reason = "what is measured are real round trips")]
     pub(super) fn start() -> Self {
         Self(Instant::now())

@@ -1,4 +1,4 @@
-//! A connection for looking around: patient, and it tells apart a server that says no from one that is gone.
+//! A connection with a long timeout, which distinguishes a server that refuses a command from one that is gone.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,61 +9,61 @@ use redis::{
     RedisError, TlsCertificates,
 };
 
-use super::place::Place;
+use super::server::RedisServer;
 use tidegate_core::text::printable;
 use tidegate_redis::TlsFiles;
 
 /// For a connection, and for a reply.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a server did not let us in.
+/// Why there is no connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Refusal {
+pub(super) enum ConnectError {
     /// The URL names no server.
     Url(String),
     /// The connection was refused, or there is no such socket.
-    Nobody,
+    Refused,
     /// No answer in time.
-    Silent,
+    TimedOut,
     NeedsPassword,
     /// The user or password was not accepted.
     Denied,
     Other(String),
 }
 
-/// A connection. Once it is lost, every question is answered with nothing.
-pub(super) struct Look {
-    connection: MultiplexedConnection,
-    /// Commands that the server did not let us use.
+/// Once the connection is lost, every command returns `None`.
+pub(super) struct Connection {
+    inner: MultiplexedConnection,
+    /// Commands that the user may not run.
     pub(super) forbidden: Vec<&'static str>,
     /// Why the connection was lost.
     pub(super) lost: Option<String>,
 }
 
-impl Look {
-    pub(super) async fn at(place: &Place) -> Result<Self, Refusal> {
-        let patient = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
-        let client = client(place)?;
-        let connected = client.get_multiplexed_async_connection_with_config(&patient).await;
-        let mut connection = connected.map_err(|error| refusal(&error))?;
+impl Connection {
+    pub(super) async fn open(server: &RedisServer) -> Result<Self, ConnectError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(TIMEOUT))
+            .set_response_timeout(Some(TIMEOUT));
+        let client = client(server)?;
+        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connected.map_err(|error| connect_error(&error))?;
         let pong: Result<redis::Value, _> = redis::cmd("PING").query_async(&mut connection).await;
         match pong {
-            // It is there, and what it says here is said again where it matters.
+            // It answers; a check reports this state.
             Err(error)
                 if matches!(
                     error.code(),
                     Some("LOADING" | "BUSY" | "NOPERM" | "MASTERDOWN" | "MISCONF")
                 ) => {}
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => return Err(connect_error(&error)),
             Ok(_) => {}
         }
-        Ok(Self { connection, forbidden: Vec::new(), lost: None })
+        Ok(Self { inner: connection, forbidden: Vec::new(), lost: None })
     }
 
-    /// The answer, or nothing where the server does not give one; then `name` is remembered as forbidden.
-    pub(super) async fn ask<T: FromRedisValue>(
+    /// The reply; an error reply adds `name` to the forbidden commands.
+    pub(super) async fn query<T: FromRedisValue>(
         &mut self,
         name: &'static str,
         cmd: &Cmd,
@@ -71,12 +71,12 @@ impl Look {
         if self.lost.is_some() {
             return None;
         }
-        let reply = cmd.query_async(&mut self.connection).await;
+        let reply = cmd.query_async(&mut self.inner).await;
         self.take(name, reply)
     }
 
     /// The same for several commands at once.
-    pub(super) async fn ask_all<T: FromRedisValue>(
+    pub(super) async fn query_all<T: FromRedisValue>(
         &mut self,
         name: &'static str,
         pipeline: &Pipeline,
@@ -84,16 +84,16 @@ impl Look {
         if self.lost.is_some() {
             return None;
         }
-        let reply = pipeline.query_async(&mut self.connection).await;
+        let reply = pipeline.query_async(&mut self.inner).await;
         self.take(name, reply)
     }
 
-    /// What the server says to a command, be it an error; nothing if the connection is lost.
+    /// The reply, which may be an error; `None` if the connection is lost.
     pub(super) async fn try_command(&mut self, cmd: &Cmd) -> Option<Result<(), RedisError>> {
         if self.lost.is_some() {
             return None;
         }
-        let reply: Result<redis::Value, _> = cmd.query_async(&mut self.connection).await;
+        let reply: Result<redis::Value, _> = cmd.query_async(&mut self.inner).await;
         match reply {
             Err(error) if is_lost(&error) => {
                 self.lost = Some(error.to_string());
@@ -120,11 +120,11 @@ impl Look {
     }
 }
 
-fn client(place: &Place) -> Result<Client, Refusal> {
-    let TlsFiles { ca, cert, key } = place.files.clone().unwrap_or_default();
+fn client(server: &RedisServer) -> Result<Client, ConnectError> {
+    let TlsFiles { ca, cert, key } = server.files.clone().unwrap_or_default();
     let read = |file: PathBuf| {
         let shown = printable(&file.display().to_string());
-        let why = |error| Refusal::Url(format!("cannot read {shown}: {error}"));
+        let why = |error| ConnectError::Url(format!("cannot read {shown}: {error}"));
         std::fs::read(file).map_err(why)
     };
     let root_cert = ca.map(read).transpose()?;
@@ -135,27 +135,27 @@ fn client(place: &Place) -> Result<Client, Refusal> {
         _ => None,
     };
     let made = if root_cert.is_some() || client_tls.is_some() {
-        Client::build_with_tls(place.info.clone(), TlsCertificates { client_tls, root_cert })
+        Client::build_with_tls(server.info.clone(), TlsCertificates { client_tls, root_cert })
     } else {
-        Client::open(place.info.clone())
+        Client::open(server.info.clone())
     };
-    made.map_err(|error| refusal(&error))
+    made.map_err(|error| connect_error(&error))
 }
 
 fn is_lost(error: &RedisError) -> bool {
     error.is_io_error() || error.is_unrecoverable_error()
 }
 
-fn refusal(error: &RedisError) -> Refusal {
+fn connect_error(error: &RedisError) -> ConnectError {
     if error.is_timeout() {
-        Refusal::Silent
+        ConnectError::TimedOut
     } else if error.is_connection_refusal() {
-        Refusal::Nobody
+        ConnectError::Refused
     } else if error.code() == Some("NOAUTH") {
-        Refusal::NeedsPassword
+        ConnectError::NeedsPassword
     } else if error.kind() == ErrorKind::AuthenticationFailed || error.code() == Some("WRONGPASS") {
-        Refusal::Denied
+        ConnectError::Denied
     } else {
-        Refusal::Other(error.to_string())
+        ConnectError::Other(error.to_string())
     }
 }

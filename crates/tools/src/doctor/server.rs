@@ -1,13 +1,13 @@
-//! Where one server is, shown without its password.
+//! One server of the store: how to connect to it, and how to show it without its password.
 
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use tidegate_redis::{Endpoint, Login, RedisUrl, TlsFiles};
 
-use super::facts::Part;
+use super::facts::Role;
 
-/// As `redis-cli` wants them.
+/// The options of `redis-cli`.
 fn cli_options(files: &TlsFiles) -> String {
     let option = |name: &str, file: &Option<PathBuf>| {
         file.as_ref().map_or(String::new(), |file| format!(" --{name} {}", file.display()))
@@ -16,41 +16,40 @@ fn cli_options(files: &TlsFiles) -> String {
     format!(" --tls{ca}{cert}{}", option("key", &files.key))
 }
 
-/// One server to look at.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct RedisServer {
     pub(super) info: ConnectionInfo,
     pub(super) files: Option<TlsFiles>,
-    pub(super) part: Part,
+    pub(super) role: Role,
     /// Its address, for people.
     pub(super) name: String,
-    /// How `redis-cli` reaches it: it asks for the password.
+    /// The `redis-cli` command for it, which asks for the password.
     pub(super) cli: String,
 }
 
-/// How a server is entered.
+/// The login, database and TLS files for a server.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct Access<'a> {
     login: Option<&'a Login>,
     db: u32,
     files: Option<&'a TlsFiles>,
 }
 
-impl<'a> Entry<'a> {
-    /// Into the servers that keep the state.
+impl<'a> Access<'a> {
+    /// For the servers that keep the state.
     pub(super) fn to_redis(url: &'a RedisUrl) -> Self {
         Self { login: url.login.as_ref(), db: url.db, files: url.tls.as_ref() }
     }
 
-    /// Into the sentinels, with their own login.
+    /// For the sentinels, which have their own login.
     pub(super) fn to_sentinels(url: &'a RedisUrl, login: Option<&'a Login>) -> Self {
         Self { login, db: 0, files: url.tls.as_ref() }
     }
 }
 
-impl Place {
-    pub(super) fn new(endpoint: &Endpoint, entry: Entry<'_>, part: Part) -> Result<Self, String> {
-        let Entry { login, db, files } = entry;
+impl RedisServer {
+    pub(super) fn new(endpoint: &Endpoint, entry: Access<'_>, role: Role) -> Result<Self, String> {
+        let Access { login, db, files } = entry;
         let (address, mut cli) = match endpoint {
             Endpoint::Tcp { host, port } => {
                 let (host, port) = (host.clone(), *port);
@@ -79,10 +78,10 @@ impl Place {
         }
         let info = address.into_connection_info().map_err(|error| error.to_string())?;
         let (info, name) = (info.set_redis_settings(settings), endpoint.to_string());
-        Ok(Self { info, files: files.cloned(), part, name, cli })
+        Ok(Self { info, files: files.cloned(), role, name, cli })
     }
 
-    /// Whether what is sent can be read on the way.
+    /// Whether others on the network can read what is sent.
     pub(super) fn is_in_clear(&self) -> bool {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) => {
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_shown_without_its_password() {
+    fn a_server_is_shown_without_its_password() {
         for (url, name, cli) in [
             ("redis://h", "h:6379", "redis-cli -h h -p 6379"),
             ("redis://:secret@h:1", "h:1", "redis-cli -h h -p 1 --askpass"),
@@ -115,7 +114,7 @@ mod tests {
         ] {
             let url = RedisUrl::parse(url).unwrap();
             let Topology::Single(endpoint) = &url.topology else { panic!("one server") };
-            let place = Place::new(endpoint, Entry::to_redis(&url), Part::Whole).unwrap();
+            let place = RedisServer::new(endpoint, Access::to_redis(&url), Role::Single).unwrap();
             assert_eq!((place.name.as_str(), place.cli.as_str()), (name, cli));
         }
     }

@@ -1,10 +1,10 @@
-//! Whether the user may do what the scripts do. Each command is sent as it is: a script that may not run one does
-//! not say which, and to ask with `ACL DRYRUN` takes an administrator.
+//! Whether the user may run the commands of the scripts. Each is sent by itself: a script that may not run one does not
+//! say which, and `ACL DRYRUN` takes an administrator.
 
 use redis::{Cmd, cmd};
 
-use super::connect::Look;
-use super::facts::Rights;
+use super::connection::Connection;
+use super::facts::Permissions;
 
 /// A command as access lists name it, and its arguments; `K` is a key that does not exist. Where a command would
 /// write, its arguments make no sense: permissions come first. The scripts of the library are the source of this
@@ -37,34 +37,38 @@ const COMMANDS: [(&str, &[&str]); 28] = [
     ("zremrangebyscore", &["ZREMRANGEBYSCORE", "K", "0", "0"]),
     ("zrevrange", &["ZREVRANGE", "K", "0", "0"]),
     ("zscore", &["ZSCORE", "K", "x"]),
-    // Last: no argument of it makes no sense, so that it writes. What it wrote is gone a moment later.
+    // Last, because every argument makes sense, and it writes. Its key expires at once.
     ("rpush", &["RPUSH", "K", "x"]),
 ];
 
-/// After a failover, the client asks whether it has found the primary.
+/// After a failover, the client checks that it has found the primary.
 const ROLE: (&str, &[&str]) = ("role", &["ROLE"]);
 
 /// Tries every command.
-pub(super) async fn look(look: &mut Look, key: &str, after_failovers: bool) -> Option<Rights> {
-    let mut rights = Rights::default();
+pub(super) async fn collect(
+    connection: &mut Connection,
+    key: &str,
+    after_failovers: bool,
+) -> Option<Permissions> {
+    let mut permissions = Permissions::default();
     let role = after_failovers.then_some(ROLE);
     for (name, words) in role.into_iter().chain(COMMANDS) {
-        if name == "rpush" && (rights.no_keys || rights.missing.contains(&"pexpire")) {
+        if name == "rpush" && (permissions.no_keys || permissions.missing.contains(&"pexpire")) {
             continue;
         }
-        let Err(error) = look.try_command(&command(words, key)).await? else { continue };
+        let Err(error) = connection.try_command(&command(words, key)).await? else { continue };
         let says = |what: &str| error.detail().is_some_and(|detail| detail.contains(what));
         match error.code() {
             // "… to access one of the keys used as arguments", or since 7.2 "No permissions to access a key".
-            Some("NOPERM") if says(" access ") => rights.no_keys = true,
-            Some("NOPERM") => rights.missing.push(name),
-            // Renamed, or taken away by whoever runs it.
-            _ if says("unknown command") => rights.missing.push(name),
+            Some("NOPERM") if says(" access ") => permissions.no_keys = true,
+            Some("NOPERM") => permissions.missing.push(name),
+            // Renamed, or disabled by the provider.
+            _ if says("unknown command") => permissions.missing.push(name),
             _ => {}
         }
     }
-    look.try_command(&command(&["PEXPIRE", "K", "1"], key)).await?.ok();
-    Some(rights)
+    connection.try_command(&command(&["PEXPIRE", "K", "1"], key)).await?.ok();
+    Some(permissions)
 }
 
 fn command(words: &[&str], key: &str) -> Cmd {
