@@ -48,10 +48,10 @@ Examples:
   tidegate bench --door grpc --server 127.0.0.1:8081 --against 127.0.0.1:18081 \\
       --domain edge --descriptor remote_address={}   envoyproxy/ratelimit
 
-Without --server a server is started for the run, on free ports of the loopback, and its CPU time
-is told; what a file says of `listen` does not hold there.
-It spends: asked for a policy of a server that is in use, it uses up its limits.
-With --against both are measured in turns, and the answer is a ratio with its spread.
+Without --server a server is started for the run, on free loopback ports instead of those of its
+file, and the report has its CPU time.
+Requests spend: a run against a server in use uses up the limits of its policy.
+With --against both servers are measured in turns, and the report has the ratio with its spread.
 Ctrl-C ends the run, and prints what was measured so far. How to read the figures: docs/bench.md.
 
 Exit codes: 0 ok, 1 error or a request failed, 64 usage.";
@@ -84,38 +84,38 @@ pub struct BenchArgs {
     /// What a request spends
     #[arg(long, value_name = "N", default_value_t = 1)]
     cost: u32,
-    /// Who asks: {} is the number of the key
+    /// The keys; {} is the number of the key
     #[arg(long, value_name = "TEMPLATE", default_value = "user-{}")]
     key: String,
-    /// How many keys take turns
+    /// How many different keys
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     keys: u32,
-    /// How often each of them asks
+    /// How often each key is used
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     distribution: Distribution,
-    /// How many connections are open at once, or with embedded how many ask at once [default: 50; embedded: 1]
+    /// How many connections are open at once; with embedded, how many tasks [default: 50; embedded: 1]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections: Option<u32>,
-    /// resp: commands that are sent at once; grpc: calls under way on each connection
+    /// resp: commands in one write; grpc: concurrent calls on each connection
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
     /// How long to measure each server, up to 1h
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = read_span)]
     duration: Duration,
-    /// End after so many requests to each server, if the time has not ended it before
+    /// Stop after N requests to each server, if the time is not over before
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// How long to ask before anything is measured; 0s for not at all
+    /// How long to send requests before measuring; 0s for no warm-up
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = read_span)]
     warm_up: Duration,
-    /// Open loop: so many requests a second, whatever the answers do; latency counts from when each was due
+    /// Open loop: send N requests per second whether or not replies arrive; latency counts from when each was due
     #[arg(long, value_name = "N/s", value_parser = read_rate)]
     rate: Option<u32>,
-    /// With --against: how often both have their turn
+    /// With --against: how many rounds, each with both servers
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,

@@ -29,7 +29,7 @@ Exit codes: 0 allowed, 2 denied, 1 error, 64 usage.";
 pub struct CheckArgs {
     /// The policy's name
     policy: String,
-    /// Who is asking
+    /// The key to count, like a user or an address
     key: String,
     /// How many units to spend
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -49,7 +49,7 @@ does not work, or is about to stop.
 
 Exit codes: 0 no fault, 1 a fault or an error, 64 usage.";
 
-/// Connection for what is wrong with a store, and say what to do about it.
+/// Look for what is wrong with a store, and say what to do about it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {

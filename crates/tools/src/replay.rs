@@ -35,7 +35,7 @@ host (JSON), path, query, user agent and referer, and with JSON a field \"header
 something else falls back to client_ip, and the report says how often.
 
 Lines that cannot be read are counted, and the first few are shown. Memory is bounded: up to 200000
-denied keys are told apart, and a note says if counters had to be forgotten.
+denied keys are counted one by one, and a note says if counters had to be forgotten.
 
 Exit codes: 0 ok, 1 error or not one line could be read, 64 usage.";
 
@@ -52,7 +52,7 @@ pub struct ReplayArgs {
     /// Ask this policy for every request, instead of the one of its route
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Count by these parts of a request, instead of what the route or the policy says
+    /// Count by these parts of a request, instead of the key of the route or the policy
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
     key: Vec<String>,
     /// How many of the most denied keys are listed for each policy
@@ -155,7 +155,7 @@ fn most_denied(row: &PolicyReport) -> String {
     }
     let others = match row.denied_by_others {
         0 => String::new(),
-        others => format!("and {others} more, by keys beyond the most that are told apart\n"),
+        others => format!("and {others} more, by keys beyond those that are counted one by one\n"),
     };
     format!("\nmost denied by {}:\n{table}{others}", row.policy)
 }

@@ -134,12 +134,12 @@ fn client(server: &RedisServer) -> Result<Client, ConnectError> {
         }
         _ => None,
     };
-    let made = if root_cert.is_some() || client_tls.is_some() {
+    let client = if root_cert.is_some() || client_tls.is_some() {
         Client::build_with_tls(server.info.clone(), TlsCertificates { client_tls, root_cert })
     } else {
         Client::open(server.info.clone())
     };
-    made.map_err(|error| connect_error(&error))
+    client.map_err(|error| connect_error(&error))
 }
 
 fn is_lost(error: &RedisError) -> bool {

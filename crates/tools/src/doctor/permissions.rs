@@ -7,7 +7,7 @@ use super::connection::Connection;
 use super::facts::Permissions;
 
 /// A command as access lists name it, and its arguments; `K` is a key that does not exist. Where a command would
-/// write, its arguments make no sense: permissions come first. The scripts of the library are the source of this
+/// write, its arguments are invalid: permissions are checked first. The scripts of the library are the source of this
 /// list, and a test compares them.
 const COMMANDS: [(&str, &[&str]); 28] = [
     ("eval", &["EVAL", "return 1", "0"]),

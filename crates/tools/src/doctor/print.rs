@@ -128,12 +128,12 @@ fn wrapped(text: &str) -> Vec<String> {
 
 fn summary(findings: &[Finding]) -> String {
     let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
-    let told = |severity: Severity| {
+    let count_of = |severity: Severity| {
         let (count, name) = (count(severity), severity.as_str());
         let s = if count == 1 || severity == Severity::Ok { "" } else { "s" };
         format!("{count} {name}{s}")
     };
-    [Severity::Ok, Severity::Note, Severity::Warning, Severity::Fault].map(told).join(", ")
+    [Severity::Ok, Severity::Note, Severity::Warning, Severity::Fault].map(count_of).join(", ")
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const BIG_BYTES: u64 = 64 << 10;
 
 /// Samples keys that begin with `prefix:`.
 pub(super) async fn collect(connection: &mut Connection, prefix: &str) -> Option<KeySample> {
-    // A key that does not exist tells whether sizes may be asked for.
+    // A key that does not exist shows whether MEMORY is permitted.
     let sizes = connection.query::<Option<u64>>("MEMORY", &memory(b"")).await.is_some();
     let watch = Stopwatch::start();
     let (mut keys, mut cursor) = (KeySample::default(), 0_u64);

@@ -57,7 +57,7 @@ Exit codes: 0 ok, 1 error, 64 usage.";
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct OverloadArgs {
-    /// What happens, several with commas; everything if nothing is said
+    /// Scenarios, separated by commas; all of them by default
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     scenario: Vec<String>,
     /// How many runs to take the mean of, up to 1000

@@ -41,7 +41,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     Some((&inside[..end], &inside[end + 1..]))
 }
 
-/// Without the backslashes that servers put before quotes and backslashes; what else they escape is left as it is.
+/// Removes the backslashes before quotes and backslashes; other escapes stay.
 fn plain(text: &str) -> Cow<'_, str> {
     if text.contains('\\') {
         Cow::Owned(text.replace("\\\"", "\"").replace("\\\\", "\\"))

@@ -6,7 +6,7 @@ use super::{Check, Facts, Finding, counted};
 const POOL: u64 = 5;
 /// While a node is replaced, the old and the new one are connected.
 const TURNOVER: u64 = 2;
-/// Others are told BUSY only after a script has run for so long, in ms. Ours take microseconds.
+/// Redis replies BUSY to others only after a script has run this long, in ms. Ours take microseconds.
 const BUSY_LEAST_MS: u64 = 100;
 
 pub(super) const CHECKS: &[Check] = &[room, rejected, idle, keepalive, blocked, busy];

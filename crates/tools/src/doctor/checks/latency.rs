@@ -1,4 +1,4 @@
-//! Time: how long an answer takes, who else is slow, and whose clock is right.
+//! Latency, slow commands, and the clocks.
 
 use super::{Check, Facts, Finding, millis};
 

@@ -6,7 +6,7 @@ use super::{Check, Facts, Finding, bytes, counted};
 const FULL_SOON: u64 = 80;
 /// … and when the next writes may be refused.
 const FULL_NOW: u64 = 95;
-/// Below this much memory the ratios only tell what an empty server needs.
+/// Below this much memory the ratio only reflects what an empty server needs.
 const RATIO_MATTERS_BYTES: u64 = 64 << 20;
 
 pub(super) const CHECKS: &[Check] = &[maxmemory, policy, evicted, lazyfree, fragmented];

@@ -26,7 +26,7 @@ fn kept(facts: &Facts) -> Option<Finding> {
             _ => Finding::ok("persistence", "AOF: a crash forgets at most about a second"),
         });
     }
-    // Without CONFIG nobody knows.
+    // Without CONFIG it is unknown.
     let save = facts.config.text("save")?.trim();
     Some(if save.is_empty() {
         Finding::note("persistence", "neither RDB nor AOF")

@@ -17,7 +17,7 @@ fn facts(info: &str, config: &str) -> Facts {
     }
 }
 
-/// Each finding as `severity check`; a finding that is not in order says what to do, or at least why.
+/// Each finding as `severity check`; one that is not ok has a remedy, or at least a risk.
 fn summary(findings: &[Finding]) -> String {
     for finding in findings.iter().filter(|finding| finding.severity > Severity::Ok) {
         assert!(finding.risk.is_some() || finding.seen.contains("without effect"), "{finding:?}");

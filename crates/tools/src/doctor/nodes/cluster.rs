@@ -131,7 +131,7 @@ ee :0@0 slave,noaddr bb 0 0 1 disconnected
         ]
         .map(|(address, role)| (address.to_owned(), role));
         assert_eq!(seen, expected);
-        // Of the second, one replica has failed, and nobody knows where the other is.
+        // One replica of the second has failed, and the other has no address.
         let members: Vec<_> = members.into_iter().filter(Member::has_address).collect();
         assert_eq!(replicas(&members).seen, "no replica of 127.0.0.1:7001");
         assert_eq!(Member::read("aa 127.0.0.1:7000@17000 master"), None);
