@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::client::{self, Reply, ServerAddress};
@@ -81,7 +80,7 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
 fn send(args: &CheckArgs) -> Result<Reply, Failure> {
     let body = CheckBody { policy: &args.policy, key: &args.key, cost: args.cost };
     let body = serde_json::to_vec(&body).map_err(|error| Failure::new(error.to_string()))?;
-    client::post(&args.server, "/v1/check", Bytes::from(body))
+    client::post(&args.server, "/v1/check", &body)
 }
 
 fn problem(reply: &Reply) -> Failure {

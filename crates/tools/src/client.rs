@@ -1,17 +1,17 @@
 //! One HTTP request to a running server, over TCP or a Unix socket, within one timeout.
+//!
+//! In HTTP/1.0, whose replies are never chunked: a whole HTTP client would be much machine code for one
+//! small request.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HOST};
+use httparse::{EMPTY_HEADER, Response, Status};
+use hyper::Uri;
 use hyper::http::uri::Authority;
-use hyper::{Request, Uri};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::failure::{Failure, block_on};
@@ -20,6 +20,7 @@ use crate::failure::{Failure, block_on};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Far more than any reply has.
 const REPLY_BYTES_MAX: usize = 1 << 20;
+const HEADERS_MAX: usize = 64;
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// A connection of either kind. Boxed, so that the HTTP client is compiled only once.
+/// A connection of either kind. Boxed, so that protocols are compiled only once.
 pub(super) type Stream = Box<dyn Duplex>;
 
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
@@ -60,39 +61,67 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Duplex for T {}
 
 pub(super) struct Reply {
     pub(super) status: u16,
-    pub(super) body: Bytes,
+    pub(super) body: Vec<u8>,
 }
 
 pub(super) fn get(server: &ServerAddress, path: &str) -> Result<Reply, Failure> {
-    send(server, "GET", path, Bytes::new())
+    send(server, "GET", path, &[])
 }
 
 /// Posts JSON.
-pub(super) fn post(server: &ServerAddress, path: &str, body: Bytes) -> Result<Reply, Failure> {
+pub(super) fn post(server: &ServerAddress, path: &str, body: &[u8]) -> Result<Reply, Failure> {
     send(server, "POST", path, body)
 }
 
-fn send(server: &ServerAddress, method: &str, path: &str, body: Bytes) -> Result<Reply, Failure> {
-    let request = request(server, method, path, body)?;
+fn send(server: &ServerAddress, method: &str, path: &str, body: &[u8]) -> Result<Reply, Failure> {
+    let (base, host) = match server {
+        ServerAddress::Tcp(uri) => {
+            (uri.path().trim_end_matches('/'), uri.authority().map(Authority::as_str))
+        }
+        ServerAddress::Unix(_) => ("", Some("localhost")),
+    };
+    let head = format!(
+        "{method} {base}{path} HTTP/1.0\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        host.unwrap_or_default(),
+        body.len()
+    );
+    let request = [head.as_bytes(), body].concat();
     block_on(async {
-        let done = tokio::time::timeout(TIMEOUT, exchange(server, request)).await;
+        let done = tokio::time::timeout(TIMEOUT, exchange(server, &request)).await;
         let late = |_| Err(format!("{server} did not answer within {TIMEOUT:?}"));
         done.unwrap_or_else(late).map_err(Failure::new)
     })
 }
 
-async fn exchange(server: &ServerAddress, request: Request<Full<Bytes>>) -> Result<Reply, String> {
-    let stream = connect(server).await.map_err(|error| {
+async fn exchange(server: &ServerAddress, request: &[u8]) -> Result<Reply, String> {
+    let mut stream = connect(server).await.map_err(|error| {
         format!("cannot reach a server at {server} ({error}). Start one with `tidegate serve`")
     })?;
     let broken = |error: &dyn fmt::Display| format!("{server} broke off ({error})");
-    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|error| broken(&error))?;
-    tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-    let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), REPLY_BYTES_MAX).collect().await;
-    Ok(Reply { status, body: body.map_err(|error| broken(&error))?.to_bytes() })
+    stream.write_all(request).await.map_err(|error| broken(&error))?;
+    let mut bytes = Vec::new();
+    loop {
+        let is_end = stream.read_buf(&mut bytes).await.map_err(|error| broken(&error))? == 0;
+        if let Some(reply) = parse(&bytes, is_end).map_err(|error| broken(&error))? {
+            return Ok(reply);
+        }
+        if is_end || bytes.len() > REPLY_BYTES_MAX {
+            return Err(broken(&"its reply is incomplete or too long"));
+        }
+    }
+}
+
+/// The reply, once it is complete.
+fn parse(bytes: &[u8], is_end: bool) -> Result<Option<Reply>, httparse::Error> {
+    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+    let mut response = Response::new(&mut headers);
+    let Status::Complete(head) = response.parse(bytes)? else { return Ok(None) };
+    let length = response.headers.iter().find(|it| it.name.eq_ignore_ascii_case("content-length"));
+    let length = length.and_then(|it| str::from_utf8(it.value).ok()?.parse::<usize>().ok());
+    let body = bytes.get(head..).unwrap_or_default();
+    let body = length.map_or_else(|| is_end.then_some(body), |length| body.get(..length));
+    let status = response.code.unwrap_or_default();
+    Ok(body.map(|body| Reply { status, body: body.to_vec() }))
 }
 
 async fn connect(server: &ServerAddress) -> std::io::Result<Stream> {
@@ -103,25 +132,4 @@ async fn connect(server: &ServerAddress) -> std::io::Result<Stream> {
         }
         ServerAddress::Unix(path) => Box::new(UnixStream::connect(path).await?),
     })
-}
-
-fn request(
-    server: &ServerAddress,
-    method: &str,
-    path: &str,
-    body: Bytes,
-) -> Result<Request<Full<Bytes>>, Failure> {
-    let (base, host) = match server {
-        ServerAddress::Tcp(uri) => {
-            (uri.path().trim_end_matches('/'), uri.authority().map(Authority::as_str))
-        }
-        ServerAddress::Unix(_) => ("", Some("localhost")),
-    };
-    Request::builder()
-        .method(method)
-        .uri(format!("{base}{path}"))
-        .header(HOST, host.unwrap_or_default())
-        .header(CONTENT_TYPE, "application/json")
-        .body(Full::new(body))
-        .map_err(|error| Failure::new(format!("{server} is no usable URL ({error})")))
 }
