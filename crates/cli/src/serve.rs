@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    serve(source::of(args), args.insecure_bind)
+    serve(source::from_args(args), args.insecure_bind)
 }
 
 /// Serves what a source says, until told to stop.

@@ -87,15 +87,6 @@ impl Counted<'_> {
         }
     }
 
-    /// All of it.
-    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
-        let (one, each) = match self {
-            Self::One(key) => (Some(&**key), &[][..]),
-            Self::Each(named) => (None, &**named),
-        };
-        one.into_iter().chain(each.iter().map(|(_, value)| &**value))
-    }
-
     /// For people: several as `name=value`.
     pub fn shown(self) -> Vec<u8> {
         let shown = |(name, value): (&str, Vec<u8>)| [name.as_bytes(), b"=", &value].concat();

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tidegate::Check;
-
 use super::pattern::{HostPattern, PathPattern};
 use crate::{Counted, CountedBy, KeyParts, Seen};
 use tidegate_core::text::printable;
@@ -58,13 +56,8 @@ pub struct Found<'a> {
     pub cost: u64,
     /// The route as it is written, if one matched.
     pub route: Option<&'a str>,
-}
-
-impl Found<'_> {
-    /// The question to the engine; `named` are the [names](Counted::named) of its key.
-    pub fn check<'c>(&'c self, named: &'c [(&'c str, &'c [u8])]) -> Check<'c> {
-        Check { policy: self.policy, key: self.key.key(named), cost: self.cost }
-    }
+    /// Its place among the routes.
+    pub number: Option<usize>,
 }
 
 impl Route {
@@ -124,7 +117,12 @@ impl Routes {
         self.policy_keys.get(policy)
     }
 
-    pub fn new(in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
+    pub fn new(mut in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
+        for route in &mut in_order {
+            if route.key.is_none() {
+                route.key = policy_keys.get(&route.policy).cloned();
+            }
+        }
         Self { in_order, policy_keys, usual_key: CountedBy::default() }
     }
 
@@ -133,13 +131,19 @@ impl Routes {
         if let Some(policy) = policy {
             let by = self.key_of(policy);
             let key = by.of(request, None);
-            return Some(Found { policy, by, key, cost: 1, route: None });
+            return Some(Found { policy, by, key, cost: 1, route: None, number: None });
         }
-        let Route { policy, key, cost, name, .. } =
-            self.in_order.iter().find(|route| route.matches(request))?;
-        let by = key.as_ref().unwrap_or_else(|| self.key_of(policy));
+        let mut routes = self.in_order.iter().enumerate();
+        let (number, Route { policy, key, cost, name, .. }) =
+            routes.find(|(_, route)| route.matches(request))?;
+        let by = key.as_ref().unwrap_or(&self.usual_key);
         let key = by.of(request, Some(name));
-        Some(Found { policy, by, key, cost: *cost, route: Some(name) })
+        Some(Found { policy, by, key, cost: *cost, route: Some(name), number: Some(number) })
+    }
+
+    /// The policy of each route.
+    pub fn policies(&self) -> impl Iterator<Item = &str> {
+        self.in_order.iter().map(|route| route.policy.as_str())
     }
 
     /// Whether any request is counted by a header.

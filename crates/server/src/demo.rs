@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate::Engine;
 use tidegate_config::demo;
 
-use crate::gate::Draft;
+use crate::service::Draft;
 
 pub(crate) fn draft() -> Draft {
     Draft::build(&demo::config().unwrap(), Engine::builder(), Arc::default(), None).unwrap()

@@ -1,48 +1,86 @@
 //! The headers that tell a client about its limit, on every HTTP door.
 
-use std::cell::RefCell;
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use axum::http::HeaderMap;
-use rapidhash::RapidHashMap;
 use tidegate::tower::{Headers, Label, Report};
-use tidegate::{Answer, Limit, Timestamp};
+use tidegate::{Answer, Limit, PolicyView, Timestamp};
 
-/// How many labels a thread remembers.
-const LABELS_MAX: usize = 256;
+/// The labels of a policy's limits. A label takes longer to write than a check takes to decide, and hardly ever changes.
+#[derive(Debug, Default)]
+pub(crate) struct Labels {
+    declared: Vec<Labelled>,
+    /// The last one of another limit: what an override or the load has made of a declared one.
+    other: ArcSwapOption<Labelled>,
+}
 
-thread_local! {
-    /// A label takes longer to write than a check takes to decide, and hardly ever changes.
-    static LABELS: RefCell<RapidHashMap<Box<str>, (Limit, Label)>> = RefCell::default();
+#[derive(Debug)]
+struct Labelled {
+    name: Box<str>,
+    limit: Limit,
+    label: Label,
+}
+
+impl Labelled {
+    fn new(name: &str, limit: &Limit) -> Self {
+        Self { name: name.into(), limit: limit.clone(), label: Label::new(name, limit) }
+    }
+
+    fn is(&self, name: &str, limit: &Limit) -> bool {
+        *self.name == *name && self.limit == *limit
+    }
+}
+
+impl Labels {
+    pub(crate) fn new(policy: PolicyView<'_>) -> Self {
+        let name =
+            |own: &'_ str| if own.is_empty() { policy.name().to_owned() } else { own.to_owned() };
+        let declared =
+            policy.members().map(|member| Labelled::new(&name(&member.name), &member.limit));
+        Self { declared: declared.collect(), other: ArcSwapOption::empty() }
+    }
+
+    fn find(&self, name: &str, limit: &Limit) -> Label {
+        if let Some(known) = self.declared.iter().find(|known| known.is(name, limit)) {
+            return known.label.clone();
+        }
+        if let Some(known) = &*self.other.load()
+            && known.is(name, limit)
+        {
+            return known.label.clone();
+        }
+        let new = Labelled::new(name, limit);
+        let label = new.label.clone();
+        self.other.store(Some(Arc::new(new)));
+        label
+    }
 }
 
 /// Adds what an answer tells the client.
-pub(crate) fn add(headers: &mut HeaderMap, dialect: Headers, answer: &Answer<'_>, now: Timestamp) {
-    if let Some(report) = report(dialect, answer, now) {
+pub(crate) fn add(
+    headers: &mut HeaderMap,
+    dialect: Headers,
+    answer: &Answer<'_>,
+    labels: &Labels,
+    now: Timestamp,
+) {
+    if let Some(report) = report(dialect, answer, labels, now) {
         report.write(headers);
     }
 }
 
 /// What an answer tells the client about the limit that decided. Nothing where none did, because the key is allowed or
 /// blocked as such: not even when to come back. Only that where the store should have decided and did not.
-pub(crate) fn report(dialect: Headers, answer: &Answer<'_>, now: Timestamp) -> Option<Report> {
-    let label = label(answer.binding, answer.limit.as_ref()?);
+pub(crate) fn report(
+    dialect: Headers,
+    answer: &Answer<'_>,
+    labels: &Labels,
+    now: Timestamp,
+) -> Option<Report> {
+    let label = labels.find(answer.binding, answer.limit.as_ref()?);
     let headers = if answer.fails_closed() { Headers::Off } else { dialect };
     Some(Report { headers, label, decision: answer.decision, now })
-}
-
-/// The label of a limit, written anew only if the limit of this name is another one now.
-fn label(name: &str, limit: &Limit) -> Label {
-    LABELS.with_borrow_mut(|labels| match labels.get(name) {
-        Some((known, label)) if known == limit => label.clone(),
-        _ => {
-            if labels.len() == LABELS_MAX {
-                labels.clear();
-            }
-            let label = Label::new(name, limit);
-            labels.insert(name.into(), (limit.clone(), label.clone()));
-            label
-        }
-    })
 }
 
 #[cfg(test)]
@@ -58,13 +96,10 @@ mod tests {
         let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_250_000));
         let engine = Engine::builder().clock(clock).policy("p\"ö", policy).build().unwrap();
         let mut headers = HeaderMap::new();
-        let answer = engine.check("p\"ö", "k").now().unwrap();
-        add(
-            &mut headers,
-            Headers::LegacyEpoch,
-            &answer,
-            Timestamp::from_micros(1_700_000_000_250_000),
-        );
+        let policy = engine.policy("p\"ö").unwrap();
+        let (answer, labels) = (policy.check("k").now().unwrap(), Labels::new(*policy));
+        let now = Timestamp::from_micros(1_700_000_000_250_000);
+        add(&mut headers, Headers::LegacyEpoch, &answer, &labels, now);
         let got: Vec<_> =
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(got, expected);
@@ -99,5 +134,22 @@ mod tests {
         let limited = || Policy::all().limit("", "1/s");
         check(limited().with_override("k", Override::Allow), &[]);
         check(limited().with_override("k", Override::Block), &[]);
+    }
+
+    #[test]
+    fn a_label_follows_what_the_load_leaves_of_a_limit() {
+        let effective = tidegate::Effective::default();
+        let moving = Policy::all().limit("", "fixed-window 100/h").adaptive("", &effective);
+        let engine = Engine::builder().policy("api", moving).build().unwrap();
+        let policy = engine.policy("api").unwrap();
+        let labels = Labels::new(*policy);
+        for (units, expected) in [(u64::MAX, 100), (50, 50), (50, 50), (20, 20), (u64::MAX, 100)] {
+            effective.set(units);
+            let mut headers = HeaderMap::new();
+            let answer = policy.check("k").now().unwrap();
+            add(&mut headers, Headers::Standard, &answer, &labels, Timestamp::EPOCH);
+            let told = headers["ratelimit-policy"].to_str().unwrap();
+            assert_eq!(told, format!("\"api\";q={expected};w=3600"));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The doors of tidegate, and the service behind them.
 //!
 //! - [`doors`] are what the outside speaks to. A door decodes, asks the service and encodes; wire types stay inside it.
-//! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
+//! - [`service`] is the one way from a question to an answer; [`app`] is what all doors share.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`gather`] makes one write of many.
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
@@ -22,11 +22,11 @@
 )]
 
 mod adaptive;
+mod app;
 mod dashboard;
 #[cfg(test)]
 mod demo;
 mod doors;
-mod gate;
 mod gather;
 mod headers;
 mod listen;
@@ -37,6 +37,7 @@ mod patience;
 mod reload;
 mod run;
 mod server;
+mod service;
 mod systemd;
 #[cfg(feature = "otlp")]
 mod telemetry;

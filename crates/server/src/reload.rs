@@ -13,9 +13,10 @@ use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
 use self::identity::Identity;
+use crate::app::AppState;
 use crate::config::Config;
 use crate::exposure::Exposure;
-use crate::gate::{Draft, Gate};
+use crate::service::Draft;
 
 /// How often the file is looked at. One that changes is taken once it has rested for as long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ pub struct Source {
 /// Takes a new configuration whenever there is one.
 pub(crate) struct Reloader {
     source: Arc<Source>,
-    gate: Arc<Gate>,
+    app: Arc<AppState>,
     /// What was built at the start, and can only be built anew.
     running: Config,
     taken: Identity,
@@ -43,12 +44,12 @@ impl Reloader {
     /// `before` is what the file was before it was read, so that no change in between is missed.
     pub(crate) fn new(
         source: Source,
-        gate: Arc<Gate>,
+        app: Arc<AppState>,
         running: Config,
         before: Identity,
         exposed: Option<Exposure>,
     ) -> Self {
-        Self { source: Arc::new(source), gate, running, taken: before, exposed }
+        Self { source: Arc::new(source), app, running, taken: before, exposed }
     }
 
     /// Never ends. Cancelled, the configuration in force stays.
@@ -79,7 +80,7 @@ impl Reloader {
     async fn look(&self) -> Identity {
         let source = self.source.clone();
         // A file system may hang, and must not hold up requests.
-        let looked = tokio::task::spawn_blocking(move || Identity::of(&source.files));
+        let looked = tokio::task::spawn_blocking(move || Identity::read(&source.files));
         // Without an answer only when everything ends.
         looked.await.unwrap_or_else(|_| self.taken.clone())
     }
@@ -94,12 +95,12 @@ impl Reloader {
         let file = files.collect::<Vec<_>>().join(", ");
         match self.next().await {
             Ok(draft) => {
-                self.gate.install(draft);
-                self.gate.metrics().reloaded(true);
+                self.app.service().install(draft);
+                self.app.metrics().reloaded(true);
                 tracing::info!(%file, "{why}: the new configuration is in force");
             }
             Err(problems) => {
-                self.gate.metrics().reloaded(false);
+                self.app.metrics().reloaded(false);
                 for problem in problems {
                     tracing::error!("{problem}");
                 }
@@ -114,7 +115,7 @@ impl Reloader {
         let read = tokio::task::spawn_blocking(move || (source.read)()).await;
         let read = read.map_err(|error| vec![error.to_string()])?;
         let config = read?;
-        let before = self.gate.now();
+        let before = self.app.in_force();
         let (builder, follower) = (before.engine.successor(), before.follower.clone());
         let mut draft = Draft::build(&config, builder, follower, Some(&before))
             .map_err(|problem| vec![problem])?;
@@ -144,5 +145,5 @@ fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'stat
 
 /// What the file is now, to compare with what it will be.
 pub(crate) fn identity(source: &Source) -> Identity {
-    Identity::of(&source.files)
+    Identity::read(&source.files)
 }

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use self::store_watch::Watched;
 use crate::adaptive::Follower;
+use crate::app::AppState;
 use crate::config::{Config, Listen, Listens, SecretSource};
 use crate::dashboard::Sampler;
 use crate::doors;
@@ -22,11 +23,11 @@ use crate::doors::proxy::{self, ProxyDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::exposure::Exposure;
-use crate::gate::{Draft, Gate};
 use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
 use crate::reload::{self, Reloader, Source};
 use crate::server::{self, Bounds, Door, Ending};
+use crate::service::Draft;
 use crate::store::{self, Purpose};
 use crate::systemd::{Notifier, Sockets};
 #[cfg(feature = "otlp")]
@@ -76,9 +77,9 @@ async fn until_stopped(
     let (draft, store) = built(&config)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let Listens { http, grpc, resp, proxy: passing } = &config.listen;
-    let gate = Gate::new(draft);
+    let app = AppState::new(draft);
     let may_be_open =
-        |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &gate)) {
+        |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &app)) {
             Err(why) if !insecure_bind => Err(ServeError::new(why)),
             _ => Ok(()),
         };
@@ -90,10 +91,10 @@ async fn until_stopped(
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
     let (http, grpc, resp, passing) = (
-        open(DoorName::Http, http.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
-        open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &gate, &mut sockets).await?,
-        open(DoorName::Resp, resp.as_ref(), &[], &gate, &mut sockets).await?,
-        open(DoorName::Proxy, passing.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
+        open(DoorName::Http, http.as_ref(), tls::HTTP, &app, &mut sockets).await?,
+        open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &app, &mut sockets).await?,
+        open(DoorName::Resp, resp.as_ref(), &[], &app, &mut sockets).await?,
+        open(DoorName::Proxy, passing.as_ref(), tls::HTTP, &app, &mut sockets).await?,
     );
     // Once more, for sockets that were handed over: those are where somebody else has put them.
     for (name, place) in DoorName::ALL.into_iter().zip([&http, &grpc, &resp, &passing]) {
@@ -102,27 +103,27 @@ async fn until_stopped(
     // Of all secrets the token alone can be taken away while its door is open.
     let exposed = http.as_ref().filter(|_| !insecure_bind);
     let exposed = exposed.map(|place| place.exposure(DoorName::Http)).transpose()?;
-    gate.metrics().watches(store.view.clone());
+    app.metrics().watches(store.view.clone());
     #[cfg(feature = "otlp")]
-    let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &gate));
+    let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &app));
     #[cfg(feature = "otlp")]
     let telemetry = telemetry.transpose().map_err(ServeError::new)?;
-    let mut house = House::new(gate.metrics().clone());
+    let mut house = House::new(app.metrics().clone());
     let (mut sampler, has_grpc) = (None, grpc.is_some());
     if let Some(place) = http {
-        sampler = Some(tokio::spawn(Sampler::new(gate.clone()).run()));
+        sampler = Some(tokio::spawn(Sampler::new(app.clone()).run()));
         welcome(&place, config.policies.keys().next());
-        let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
-        house.open(DoorName::Http, place, http.with_checks(gate.clone()));
+        let http = HttpDoor::new(doors::http::router(app.clone()), HttpBounds::default());
+        house.open(DoorName::Http, place, http);
     }
     if let Some(place) = resp {
         welcome_resp(&place.listener, config.policies.keys().next());
-        let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
+        let resp = RespDoor::new(app.clone(), password, RespBounds::default());
         house.open(DoorName::Resp, place, resp);
     }
     if let Some(place) = grpc {
         welcome_grpc(&place.listener);
-        let service = Service::new(gate.clone());
+        let service = Service::new(app.clone());
         let service = service.map_err(|error| ServeError::new(error.to_string()))?;
         house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
@@ -135,17 +136,17 @@ async fn until_stopped(
     if let Some(place) = passing {
         welcome_proxy(&place, config.proxy.as_ref());
         // Whoever may see what is behind may come: there is nothing to administer.
-        house.open(DoorName::Proxy, place, ProxyDoor::new(gate.clone(), HttpBounds::default()));
-        keeper = Some(tokio::spawn(proxy::keep(gate.clone())));
+        house.open(DoorName::Proxy, place, ProxyDoor::new(app.clone(), HttpBounds::default()));
+        keeper = Some(tokio::spawn(proxy::keep(app.clone())));
     }
-    let watcher = tokio::spawn(store_watch::watch(gate.clone(), store));
+    let watcher = tokio::spawn(store_watch::watch(app.clone(), store));
     let deadline = config.store.deadline;
-    let reloader = Reloader::new(source, gate.clone(), config, identity, exposed);
+    let reloader = Reloader::new(source, app.clone(), config, identity, exposed);
     let reloader = tokio::spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
     systemd.ready();
     let signal = systemd.alive_during(stop(interrupt, terminate)).await;
-    gate.drains();
+    app.drain();
     systemd.stopping();
     reloader.abort();
     watcher.abort();
@@ -155,13 +156,13 @@ async fn until_stopped(
     let notice = match signal {
         // Who sits at the terminal waits for it, and nobody sends clients there.
         Stop::Interrupt => Duration::ZERO,
-        Stop::Terminate => gate.now().rules.drain,
+        Stop::Terminate => app.in_force().rules.drain,
     };
     systemd.alive_during(house.close(notice)).await;
     if let Some(keeper) = keeper {
         keeper.abort();
     }
-    give_back(&gate.now().engine, deadline).await;
+    give_back(&app.in_force().engine, deadline).await;
     #[cfg(feature = "otlp")]
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
@@ -214,10 +215,10 @@ fn password_of(door: &Listen) -> Result<Option<Password>, ServeError> {
 }
 
 /// Whether a door asks for a secret: gRPC for none but the certificates of its clients.
-fn has_secret(door: DoorName, config: &Config, gate: &Gate) -> bool {
+fn has_secret(door: DoorName, config: &Config, app: &AppState) -> bool {
     let Listens { grpc, resp, .. } = &config.listen;
     match door {
-        DoorName::Http => gate.now().http.admin.has_token(),
+        DoorName::Http => app.in_force().http.admin.has_token(),
         DoorName::Grpc => {
             let tls = grpc.as_ref().and_then(|door| door.tls.as_ref());
             tls.is_some_and(|tls| tls.client_ca.is_some())
@@ -235,7 +236,7 @@ fn exposure_of(name: DoorName, door: &Listen) -> Exposure {
 struct DoorPlace {
     listener: Listener,
     bounds: Bounds,
-    proxy_protocol: Option<Arc<Gate>>,
+    proxy_protocol: Option<Arc<AppState>>,
     tls: Option<Arc<tls::Acceptor>>,
 }
 
@@ -313,7 +314,7 @@ async fn open(
     name: DoorName,
     door: Option<&Listen>,
     protocols: &'static [&'static [u8]],
-    gate: &Arc<Gate>,
+    app: &Arc<AppState>,
     sockets: &mut Sockets,
 ) -> Result<Option<DoorPlace>, ServeError> {
     let handed = sockets.take(name.as_str()).transpose();
@@ -329,7 +330,7 @@ async fn open(
     };
     let tls = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
     let tls = tls.transpose().map_err(ServeError::new)?;
-    let proxy_protocol = door.proxy_protocol.then(|| gate.clone());
+    let proxy_protocol = door.proxy_protocol.then(|| app.clone());
     let listener = if let Some(listener) = handed {
         listener
     } else {

@@ -88,13 +88,6 @@ impl Ending {
         std::mem::forget(phase);
         Self { phase: ending, is_farewell: Arc::default() }
     }
-
-    /// One that has begun.
-    #[cfg(test)]
-    pub(crate) fn begun() -> Self {
-        let (_, ending) = watch::channel(Phase::Farewell);
-        Self { phase: ending, is_farewell: Arc::new(true.into()) }
-    }
 }
 
 /// Serves until `stop` is ready, then ends without failing anybody. What `stop` says is how long newcomers are served at

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gate::Gate;
+use crate::app::AppState;
 use crate::listen::{Peer, Stream};
 use crate::server::{Door, Ending};
 use crate::tls;
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Threshold<D> {
     /// Who knows from whom the PROXY protocol is believed, if connections begin with it. Where they do, all have to.
-    pub(crate) proxy_protocol: Option<Arc<Gate>>,
+    pub(crate) proxy_protocol: Option<Arc<AppState>>,
     pub(crate) tls: Option<Arc<tls::Acceptor>>,
     pub(crate) door: D,
 }
@@ -43,14 +43,14 @@ impl<D: Door + Sync> Door for Threshold<D> {
 }
 
 async fn cross(
-    proxy_protocol: Option<Arc<Gate>>,
+    proxy_protocol: Option<Arc<AppState>>,
     tls: Option<Arc<tls::Acceptor>>,
     mut stream: Stream,
     mut peer: Peer,
 ) -> io::Result<(Stream, Peer)> {
-    if let Some(gate) = proxy_protocol {
-        let snapshot = gate.now();
-        peer = proxy_protocol::read(&mut stream, peer, &snapshot.rules.trusted_proxies).await?;
+    if let Some(app) = proxy_protocol {
+        let in_force = app.in_force();
+        peer = proxy_protocol::read(&mut stream, peer, &in_force.rules.trusted_proxies).await?;
     }
     if let Some(tls) = tls {
         stream = tls.accept(stream).await?;

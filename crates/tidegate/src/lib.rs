@@ -59,11 +59,11 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use effective::Effective;
 pub use engine::{
     Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, Key, OverrideError,
-    PolicyView, Queued, RunTimeOverrides, Together,
+    PolicyHandle, PolicyView, Question, Queued, RunTimeOverrides, Together,
 };
 pub use limiter::Limiter;
 pub use permit::{Acquired, BadPermitId, Permit, PermitId};
-pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
+pub use policy::{Member, OnStoreError, Override, Policy, PolicyKind, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
 #[cfg(feature = "breaker")]

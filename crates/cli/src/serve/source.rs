@@ -7,7 +7,7 @@ use tidegate_server::Source;
 
 /// The file that is named, the usual one if there is one, or the demo; none of these where Envoy's rules are all that
 /// is wanted.
-pub(super) fn of(args: &Args) -> Source {
+pub(super) fn from_args(args: &Args) -> Source {
     let file = args.config.clone().or_else(usual_path);
     let rules = args.envoy.path();
     let files = file.iter().chain(rules).cloned().collect();

@@ -51,7 +51,7 @@ impl Refusals {
         if weight > 1 && !drawn_of(weight) {
             return;
         }
-        let shown = self.shows_keys.load(Relaxed).then(|| shown(key));
+        let shown = self.shows_keys.load(Relaxed).then(|| readable(key));
         let at = SystemClock.now();
         let refusal = Refusal { hash: hash(key), shown, binding, retry_after_us, at, weight };
         let policies = if weight == 1 {
@@ -111,7 +111,7 @@ fn drawn_of(many: u64) -> bool {
 }
 
 /// A key as people may read it: one line, and not a long one.
-fn shown(key: Key<'_>) -> Box<str> {
+fn readable(key: Key<'_>) -> Box<str> {
     let text = |bytes: &[u8]| {
         let most = &bytes[..bytes.len().min(4 * KEY_CHARS_MAX)];
         let text = printable(&String::from_utf8_lossy(most));
@@ -188,10 +188,10 @@ mod tests {
     #[test]
     fn keys_are_one_short_line() {
         let long = "x".repeat(10_000);
-        assert_eq!(shown(Key::One(long.as_bytes())).chars().count(), KEY_CHARS_MAX + 1);
-        assert_eq!(&*shown(Key::One(b"a\nb\xff")), "a\\nb\u{fffd}");
+        assert_eq!(readable(Key::One(long.as_bytes())).chars().count(), KEY_CHARS_MAX + 1);
+        assert_eq!(&*readable(Key::One(b"a\nb\xff")), "a\\nb\u{fffd}");
         let named: [(&str, &[u8]); 2] = [("ip", b"192.0.2.7"), ("domain", b"a.example")];
-        assert_eq!(&*shown(Key::Named(&named)), "ip=192.0.2.7 domain=a.example");
+        assert_eq!(&*readable(Key::Named(&named)), "ip=192.0.2.7 domain=a.example");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) fn write(to: &mut impl Sink, follower: &Follower) {
     }
     to.family(&the::EFFECTIVE);
     for moving in follower.limits() {
-        to.sample(&the::EFFECTIVE, &[&moving.shown()], moving.in_force());
+        to.sample(&the::EFFECTIVE, &[&moving.label()], moving.in_force());
     }
     to.family(&the::DOWNSTREAM_P99);
     for (target, seen) in follower.observed().summaries(SystemClock.now()) {

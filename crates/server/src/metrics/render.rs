@@ -12,20 +12,20 @@ use super::sink::Sink;
 use super::text::Text;
 use super::upstreams;
 use super::{DoorName, Metrics, Relaxed, Shed};
-use crate::gate::Gate;
+use crate::app::AppState;
 
 impl Metrics {
     /// Everything, in Prometheus' text format.
-    pub(crate) fn render(&self, gate: &Gate) -> String {
+    pub(crate) fn render(&self, app: &AppState) -> String {
         let mut text = Text::default();
-        self.gather(gate, &mut text);
+        self.gather(app, &mut text);
         text.finish()
     }
 
     /// Everything there is.
-    pub(super) fn gather(&self, gate: &Gate, to: &mut impl Sink) {
-        let snapshot = gate.now();
-        let upstreams: Vec<_> = snapshot.upstreams().collect();
+    pub(super) fn gather(&self, app: &AppState, to: &mut impl Sink) {
+        let in_force = app.in_force();
+        let upstreams: Vec<_> = in_force.upstreams().collect();
         self.checks(to);
         self.doors(to);
         self.store_errors(to);
@@ -33,22 +33,22 @@ impl Metrics {
         if !upstreams.is_empty() {
             self.shed_by_proxy(to);
         }
-        load::write(to, &gate.now().follower);
-        upstreams::render_urls(to, &gate.urls().busiest(upstreams::URLS_MAX));
+        load::write(to, &app.in_force().follower);
+        upstreams::render_urls(to, &app.urls().busiest(upstreams::URLS_MAX));
         let store = self.store();
         breaker(to, store.as_ref().and_then(|store| store.breaker()));
         redis(to, store.as_ref().and_then(|store| store.redis()).unwrap_or_default());
         if let Some(stats) = store.as_ref().and_then(|store| store.memory()) {
             memory(to, stats);
         }
-        leases(to, snapshot.engine.lease_stats());
+        leases(to, in_force.engine.lease_stats());
         to.family(&the::RELOADS);
         to.sample(&the::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
         to.sample(&the::RELOADS, &["error"], self.reloads.error.load(Relaxed));
         to.family(&the::RELOAD_REFUSED);
         to.sample(&the::RELOAD_REFUSED, &[], u64::from(self.reloads.refused.load(Relaxed)));
         to.family(&the::UNSAID);
-        for (event, count) in gate.events().unsaid() {
+        for (event, count) in app.service().lines_left_out() {
             to.sample(&the::UNSAID, &[event], count);
         }
         to.family(&the::BUILD);

@@ -27,16 +27,16 @@ struct FileIdentity {
 
 impl Identity {
     /// Of files, and of all rules of Envoy in folders.
-    pub(crate) fn of(paths: &[PathBuf]) -> Self {
+    pub(crate) fn read(paths: &[PathBuf]) -> Self {
         let mut all = Vec::new();
         for path in paths {
             if path.is_dir() {
                 match envoy::files_below(path) {
-                    Ok(files) => all.extend(files.iter().map(|file| FileIdentity::of(file))),
+                    Ok(files) => all.extend(files.iter().map(|file| FileIdentity::read(file))),
                     Err(error) => all.push(Err(error.to_string())),
                 }
             } else {
-                all.push(FileIdentity::of(path));
+                all.push(FileIdentity::read(path));
             }
         }
         Self(all)
@@ -44,7 +44,7 @@ impl Identity {
 }
 
 impl FileIdentity {
-    fn of(path: &Path) -> Result<Self, String> {
+    fn read(path: &Path) -> Result<Self, String> {
         Self::look_at(path).map_err(|error| format!("{}: {error}", path.display()))
     }
 

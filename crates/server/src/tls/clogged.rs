@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::{TlsConnector, client};
 
 use super::*;
-use crate::gate::Gate;
+use crate::app::AppState;
 
 /// Far more than anything here takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -58,10 +58,10 @@ fn strangers() -> (TlsAcceptor, TlsConnector) {
 
 impl Client {
     /// What a door says to a question that takes all of `login` for `ann`, if the client only reads once it was decided.
-    pub(crate) async fn hears(mut self, gate: &Gate, question: &str) -> String {
+    pub(crate) async fn hears(mut self, app: &AppState, question: &str) -> String {
         self.0.write_all(question.as_bytes()).await.unwrap();
         let decided = async {
-            while could_log_in(gate) {
+            while could_log_in(app) {
                 tokio::task::yield_now().await;
             }
         };
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-fn could_log_in(gate: &Gate) -> bool {
+fn could_log_in(app: &AppState) -> bool {
     let check = Check { policy: "login", key: Key::One(b"ann"), cost: 1 };
-    gate.now().engine.ask(&check, Op::Peek).now().unwrap().decision.allowed()
+    app.in_force().engine.ask(&check, Op::Peek).now().unwrap().decision.allowed()
 }

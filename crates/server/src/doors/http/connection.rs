@@ -108,19 +108,19 @@ pub(crate) fn builder(bounds: HttpBounds) -> auto::Builder<TokioExecutor> {
     http
 }
 
-/// Serves a connection to its end; `unread` is what was read of it already.
+/// Serves a connection to its end.
 pub(crate) async fn serve<A: Answers>(
     http: &auto::Builder<TokioExecutor>,
     bounds: HttpBounds,
     answers: A,
-    (stream, unread): (Stream, Vec<u8>),
+    stream: Stream,
     peer: Peer,
     ending: Ending,
 ) {
     let line = Arc::new(Line::default());
     let caller = Caller { peer, is_tls: stream.is_tls(), line: line.clone() };
     let waits = Waits { head: bounds.head_timeout, write: bounds.write_timeout };
-    let patient = Patient::new(stream, unread, line.clone(), waits);
+    let patient = Patient::new(stream, line.clone(), waits);
     // HTTP/1.1 has one answer at a time.
     let stream = Gathering::only_if(patient, Patient::is_http2);
     // One count of references per request, not one for each of these.

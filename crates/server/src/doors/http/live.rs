@@ -13,7 +13,7 @@ use crate::dashboard::NoPlace;
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 pub(super) async fn live(State(api): State<Api>) -> Answered {
-    let watching = api.gate.dashboard().feed().watch(&policies::rendered(&api.gate.now()));
+    let watching = api.app.feed().watch(&policies::rendered(&api.app.in_force()));
     let watching = watching.map_err(|NoPlace| Problem::too_many_watchers())?;
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),

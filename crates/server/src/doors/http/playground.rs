@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::routing::{MethodRouter, get, post};
 
 use super::problem::Problem;
-use super::{Answered, Api, body, whole_json};
+use super::{Answered, Api, body, json};
 use crate::simulation::algorithms::Algorithms;
 use crate::simulation::boundary::Boundary;
 use crate::simulation::clock_skew::ClockSkew;
@@ -41,7 +41,7 @@ async fn run<E: Experiment>(body: Body) -> Answered {
     let input: E = body::decode(sent).map_err(with_range::<E>)?;
     turn::take(move || {
         let report = input.run().map_err(|error| out_of_bounds(&error))?;
-        Ok(whole_json(&report))
+        Ok(json(&report))
     })
     .await
 }

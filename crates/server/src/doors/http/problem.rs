@@ -9,10 +9,11 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tidegate::tower::write_retry_after;
-use tidegate::{Answer, CheckError, Engine, OnStoreError, StoreError, StoreErrorKind};
+use tidegate::{Answer, CheckError, StoreErrorKind};
 
 use crate::dashboard::WATCHERS_MAX;
-use crate::text::{closest, printable};
+use crate::service::Unanswered;
+use crate::text::printable;
 
 /// Why a request has no answer.
 #[derive(Debug, Serialize)]
@@ -122,14 +123,6 @@ impl Problem {
         Self::new(status, "urn:tidegate:limited", "Too many requests", &detail)
     }
 
-    /// A policy that rather turns everybody away than count wrongly has no decision to tell.
-    pub(crate) fn unless_decided(answer: &Answer<'_>) -> Result<(), Self> {
-        if !answer.fails_closed() {
-            return Ok(());
-        }
-        Err(Self::closed(answer.policy, answer.decision.retry_after()))
-    }
-
     fn closed(policy: &str, retry_after: Option<Duration>) -> Self {
         let detail = format!("policy `{policy}` admits nothing while its store fails");
         Self { retry_after, ..Self::unavailable(&detail) }
@@ -192,10 +185,9 @@ impl Problem {
         Self::new(status, "urn:tidegate:wrong-method", "Wrong method", &detail)
     }
 
-    /// A question that the engine has no answer to.
-    pub(crate) fn unanswered(engine: &Engine, error: &CheckError) -> Self {
+    /// A question that makes no sense to its policy.
+    fn bad_question(error: &CheckError) -> Self {
         match error {
-            CheckError::UnknownPolicy(name) => Self::unknown_policy(engine, name),
             CheckError::MissingKey { policy, key } if key == "key" => Self::bad_input(&format!(
                 "policy `{policy}` counts by one key: give it as `key`"
             ))
@@ -216,40 +208,26 @@ impl Problem {
                 "policy `{policy}` limits concurrency, which has to be given back: ask POST /v1/acquire"
             ))
             .at("policy"),
-            CheckError::Store(error) if error.kind() == StoreErrorKind::BadRequest => {
-                Self::bad_input(&error.to_string())
-            }
-            CheckError::Store(error) => Self::store_failed(error),
+            CheckError::Store(error) => Self::bad_input(&error.to_string()),
             other => Self::bad_input(&other.to_string()).at("policy"),
         }
     }
 
-    /// A place in a queue that there is no answer about.
-    pub(crate) fn unqueued(engine: &Engine, name: &str, error: &CheckError) -> Self {
-        let policy = engine.policies().find(|policy| policy.name() == name);
-        match (error, policy.map(|policy| policy.on_store_error())) {
-            (CheckError::Store(error), Some(OnStoreError::Deny { retry_after }))
-                if error.kind() != StoreErrorKind::BadRequest =>
-            {
-                Self::closed(name, Some(retry_after))
-            }
-            _ => Self::unanswered(engine, error),
-        }
-    }
-
     /// Checks that cannot be one step.
-    pub(super) fn not_together(engine: &Engine, error: &CheckError) -> Self {
-        match error {
-            CheckError::TooManyTogether => Self::bad_field("checks", &format!(": {error}")),
-            CheckError::Store(bad) if bad.kind() == StoreErrorKind::BadRequest => {
-                Self::bad_field("atomic", &format!("cannot be kept: {bad}"))
+    pub(super) fn not_together(why: Unanswered) -> Self {
+        match why {
+            Unanswered::BadQuestion(error @ CheckError::TooManyTogether) => {
+                Self::bad_field("checks", &format!(": {error}"))
             }
-            CheckError::Apart => Self::bad_field(
+            Unanswered::BadQuestion(CheckError::Store(error)) => {
+                Self::bad_field("atomic", &format!("cannot be kept: {error}"))
+            }
+            Unanswered::BadQuestion(CheckError::Apart) => Self::bad_field(
                 "atomic",
                 "cannot be kept: the checks count in different slots of a Redis Cluster. Those of one `key` share \
                  a slot, and so do the rules of one of Envoy's domains; ask for the others one after another",
             ),
-            other => Self::unanswered(engine, other),
+            other => other.into(),
         }
     }
 
@@ -260,8 +238,8 @@ impl Problem {
     }
 
     /// Only the kind of trouble: where the store is, is nothing to callers.
-    pub(super) fn store_failed(error: &StoreError) -> Self {
-        let kind = error.kind().as_str();
+    pub(super) fn store_failed(kind: StoreErrorKind) -> Self {
+        let kind = kind.as_str();
         Self::unavailable(&format!(
             "the store did not answer ({kind}), and nothing can stand in for it"
         ))
@@ -274,15 +252,28 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "urn:tidegate:no-override", "No override", &detail)
     }
 
-    pub(super) fn unknown_policy(engine: &Engine, name: &str) -> Self {
-        let meant = closest(name, engine.policies().map(|policy| policy.name()));
-        let hint = match meant {
+    /// A policy that there is none of; perhaps another was meant.
+    pub(super) fn unknown_policy(name: &str, closest: Option<&str>) -> Self {
+        let hint = match closest {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => "GET /v1/policies lists those there are".to_owned(),
         };
         let detail = format!("no policy is called `{}`; {hint}", printable(name));
         let status = StatusCode::NOT_FOUND;
         Self::new(status, "urn:tidegate:unknown-policy", "Unknown policy", &detail).at("policy")
+    }
+}
+
+impl From<Unanswered> for Problem {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::UnknownPolicy { name, closest } => {
+                Self::unknown_policy(&name, closest.as_deref())
+            }
+            Unanswered::BadQuestion(error) => Self::bad_question(&error),
+            Unanswered::StoreFailed(kind) => Self::store_failed(kind),
+            Unanswered::FailedClosed { policy, retry_after } => Self::closed(&policy, retry_after),
+        }
     }
 }
 

@@ -1,15 +1,16 @@
 //! From a well-formed request to a question that makes sense: the second step of reading what was sent.
 
-use tidegate::{Check, Key};
+use tidegate::{Key, Op};
 
 use super::problem::Problem;
 use super::request::{BatchRequest, Named, Object, Request};
+use crate::service::{Call, Question, Unanswered};
 
-/// A question to the engine.
-pub(super) struct Question<'a> {
-    policy: &'a str,
+/// A question about a policy, by its name.
+pub(super) struct AskedCheck<'a> {
+    pub(super) policy: &'a str,
+    pub(super) cost: u64,
     who: Who<'a>,
-    cost: u64,
 }
 
 enum Who<'a> {
@@ -17,20 +18,25 @@ enum Who<'a> {
     Named(Vec<(&'a str, &'a [u8])>),
 }
 
-impl Question<'_> {
-    /// The question, as the engine takes it.
-    pub(super) fn check(&self) -> Check<'_> {
-        let key = match &self.who {
+impl AskedCheck<'_> {
+    pub(super) fn key(&self) -> Key<'_> {
+        match &self.who {
             Who::One(key) => Key::One(key.as_bytes()),
             Who::Named(keys) => Key::Named(keys),
-        };
-        Check { policy: self.policy, key, cost: self.cost }
+        }
+    }
+
+    /// The question of a batch, if it has an answer.
+    pub(super) fn in_batch<'s>(&self, call: &Call<'s>) -> Result<Question<'s, '_>, Unanswered> {
+        let policy = call.lookup(self.policy)?;
+        let question = Question::new(policy, self.key(), self.cost, Op::Take);
+        call.validate(&question).map(|()| question)
     }
 }
 
 impl Request<'_> {
     /// Checks what the types alone cannot say.
-    pub(super) fn question(&self) -> Result<Question<'_>, Problem> {
+    pub(super) fn question(&self) -> Result<AskedCheck<'_>, Problem> {
         let policy = self.policy.as_ref().ok_or_else(|| {
             Problem::bad_field("policy", "is missing: give the name of one of GET /v1/policies")
         })?;
@@ -50,13 +56,13 @@ impl Request<'_> {
                 ));
             }
         };
-        Ok(Question { policy: &policy.0, who, cost: self.cost.0 })
+        Ok(AskedCheck { policy: &policy.0, who, cost: self.cost.0 })
     }
 }
 
 impl BatchRequest<'_> {
     /// Checks every element.
-    pub(super) fn questions(&self) -> Result<Vec<Question<'_>>, Problem> {
+    pub(super) fn questions(&self) -> Result<Vec<AskedCheck<'_>>, Problem> {
         let requests = self.checks.0.iter().enumerate();
         requests
             .map(|(index, Object(request))| {

@@ -22,7 +22,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// What a configuration says. The token is read now, so that a file that is missing is noticed.
-    pub(crate) fn of(rules: &DoorRules) -> Result<Self, String> {
+    pub(crate) fn from_rules(rules: &DoorRules) -> Result<Self, String> {
         let admin = rules.admin_token.as_ref().map_or(Ok(Admin::default()), admin);
         Ok(Self {
             client_ip: rules.client_ip.clone(),

@@ -15,19 +15,19 @@ use super::settings::{HealthCheck, Times};
 use super::upload::Upload;
 use super::upstream::Upstream;
 use super::upstreams::Proxy;
-use crate::gate::Gate;
+use crate::app::AppState;
 
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Never ends.
-pub(crate) async fn keep(gate: Arc<Gate>) {
+pub(crate) async fn keep(app: Arc<AppState>) {
     let mut looks = tokio::time::interval(EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // When each is asked again, by name. Those that are gone are forgotten.
     let mut due_us = HashMap::new();
     loop {
         looks.tick().await;
-        let Some(proxy) = gate.now().proxy.clone() else { continue };
+        let Some(proxy) = app.in_force().proxy.clone() else { continue };
         let keep = proxy.settings.times.keep;
         proxy.upstreams().iter().for_each(|upstream| upstream.pool.sweep(keep));
         match &proxy.settings.health {

@@ -29,9 +29,9 @@ use super::upload::Upload;
 use super::upstream::{Answered, Upstream};
 use super::upstreams::{Place, Proxy};
 use super::watch::Watch;
+use crate::app::AppState;
 use crate::doors::http::Problem;
 use crate::doors::http::connection::Caller;
-use crate::gate::Gate;
 use crate::metrics::Shed;
 
 /// An answer, and what the connection becomes after it.
@@ -54,14 +54,14 @@ impl From<Problem> for Passed {
 
 /// Answers a request, from behind or by ourselves.
 pub(super) async fn answer(
-    gate: &Arc<Gate>,
+    app: &Arc<AppState>,
     mut request: Request<Incoming>,
     caller: &Caller,
 ) -> Passed {
     let client = hyper::upgrade::on(&mut request);
-    let snapshot = gate.now();
+    let in_force = app.in_force();
     // A door without a proxy is not opened.
-    let Some(proxy) = snapshot.proxy.clone() else {
+    let Some(proxy) = in_force.proxy.clone() else {
         return Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into();
     };
     let (mut parts, body) = request.into_parts();
@@ -78,15 +78,15 @@ pub(super) async fn answer(
         Err(problem) => return problem.into(),
     };
     let Some(place) = proxy.enter() else {
-        gate.metrics().shed(Shed::Requests);
-        return admission::shed(&snapshot, &proxy, caller.peer, &parts).map(Relay::own).into();
+        app.metrics().shed(Shed::Requests);
+        return admission::shed(&in_force, &proxy, caller.peer, &parts).map(Relay::own).into();
     };
-    let admitted = match admit(gate, &snapshot, &proxy, caller.peer, &parts).await {
+    let admitted = match admit(app, &in_force, &proxy, caller.peer, &parts).await {
         Ok(admitted) => admitted,
         Err(refused) => return (*refused).map(Relay::own).into(),
     };
     // What comes now may take long, and must not keep an old configuration alive.
-    drop(snapshot);
+    drop(in_force);
     let exchange = Exchange { proxy, caller, wishes, host, place };
     exchange.pass(parts, body, admitted, client).await.unwrap_or_else(Passed::from)
 }

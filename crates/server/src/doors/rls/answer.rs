@@ -42,7 +42,7 @@ pub(super) struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     /// As far as Envoy can be told it.
-    pub(super) fn of(limit: &Limit, name: &'a str) -> Self {
+    pub(super) fn from_limit(limit: &Limit, name: &'a str) -> Self {
         let period = limit.period();
         let unit = Some(period.as_secs()).filter(|_| period.subsec_nanos() == 0);
         Self {
@@ -60,7 +60,7 @@ pub(super) enum Code {
 }
 
 impl Code {
-    pub(super) const fn of(allowed: bool) -> Self {
+    pub(super) const fn from_allowed(allowed: bool) -> Self {
         if allowed { Self::Ok } else { Self::OverLimit }
     }
 
@@ -94,10 +94,10 @@ impl<'a> Status<'a> {
     /// A rule is met that admits everything.
     pub(super) const UNLIMITED: Self = Self { remaining: u32::MAX, ..Self::NO_LIMIT };
 
-    pub(super) fn of(answer: &Answer<'_>, limit: Option<Shown<'a>>) -> Self {
+    pub(super) fn from_answer(answer: &Answer<'_>, limit: Option<Shown<'a>>) -> Self {
         let decision = &answer.decision;
         Self {
-            code: Code::of(decision.allowed()),
+            code: Code::from_allowed(decision.allowed()),
             limit,
             shadow_denied: answer.shadow_denied,
             source: Some(answer.source),

@@ -93,7 +93,7 @@ impl Door for GrpcDoor {
             async { Ok::<_, Infallible>(answer.await.map(|body| Pieces::new(body, Some(line)))) }
         });
         // Pings find out whether a peer is there, but only once it has begun to speak.
-        let patient = Patient::new(stream, Vec::new(), line.clone(), self.waits);
+        let patient = Patient::new(stream, line.clone(), self.waits);
         let stream = Gathering::new(patient);
         let io = TokioIo::new(stream.clone());
         let mut connection = pin!(self.http.serve_connection(io, service));

@@ -1,39 +1,63 @@
 //! The decision on a whole request. All descriptors that bind are one atomic step. Quotas are asked before it, since one
 //! alone refuses nothing; what a refused request was charged there is given back.
 
-mod asker;
-
 use smallvec::SmallVec;
-use tidegate::{Clock, Op, Source, SystemClock};
+use tidegate::{Answer, Clock, Op, Reply, Source, SystemClock};
 
-pub(super) use self::asker::{Asker, Trouble};
 use super::answer::{Code, Ruling, Status};
 use super::request::{Bad, Hits, Request};
 use super::targets::{self, Counted, Role, Target};
 use super::{Manner, Shadow};
 use crate::envoy::Unit;
-use crate::gate::Snapshot;
+use crate::service::{Call, Question, Record, Unanswered};
 
 /// A counter, and which descriptor it is for.
 type Asked<'t, 'a> = (usize, &'t Counted<'a>);
 
+type Statuses<'a> = SmallVec<[Status<'a>; 2]>;
+
+/// Why a call has no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Trouble {
+    /// The question makes no sense.
+    Bad(String),
+    /// There is no such policy.
+    Unknown(String),
+    /// The store fails, and the policy then admits nothing. Never a refusal.
+    Unavailable(String),
+}
+
+impl From<Unanswered> for Trouble {
+    fn from(why: Unanswered) -> Self {
+        let detail = why.detail();
+        match why {
+            Unanswered::UnknownPolicy { .. } => Self::Unknown(detail),
+            Unanswered::BadQuestion(_) => Self::Bad(detail),
+            Unanswered::StoreFailed(_) | Unanswered::FailedClosed { .. } => {
+                Self::Unavailable(detail)
+            }
+        }
+    }
+}
+
 /// Answers a request.
 pub(super) async fn decide<'a>(
-    snapshot: &'a Snapshot,
+    call: Call<'a>,
     request: &Request<'a>,
-    asker: Asker<'a>,
 ) -> Result<Ruling<'a>, Trouble> {
-    let targets = targets::of(snapshot, request).map_err(|Bad(why)| Trouble::Bad(why))?;
-    let manner = snapshot.rls.manner;
+    let in_force = call.in_force();
+    let targets = targets::resolve(in_force, request).map_err(|Bad(why)| Trouble::Bad(why))?;
+    let manner = in_force.rls.manner;
+    let call = call.in_shadow(manner.shadow != Shadow::Nobody);
     let statuses = targets.iter().map(known).collect();
-    let mut deciding = Deciding { asker, manner, statuses, refused: false };
+    let mut deciding = Deciding { call, manner, statuses, refused: false };
     deciding.decide(&targets).await?;
-    deciding.tell_blocked(&targets);
+    deciding.record_blocked(&targets);
     if manner.shadow == Shadow::Everybody {
         deciding.say_what_would_be_over(&targets);
     }
     let Deciding { statuses, refused, .. } = deciding;
-    let overall = Code::of(!refused || manner.shadow != Shadow::Nobody);
+    let overall = Code::from_allowed(!refused || manner.shadow != Shadow::Nobody);
     let mut ruling = Ruling { overall, statuses, headers: SmallVec::new() };
     ruling.add_headers(manner.adds_headers);
     Ok(ruling)
@@ -41,9 +65,9 @@ pub(super) async fn decide<'a>(
 
 /// A request that is being decided.
 struct Deciding<'a> {
-    asker: Asker<'a>,
+    call: Call<'a>,
     manner: Manner,
-    statuses: SmallVec<[Status<'a>; 2]>,
+    statuses: Statuses<'a>,
     /// Whether the whole is refused, as far as is known.
     refused: bool,
 }
@@ -67,7 +91,7 @@ impl<'a> Deciding<'a> {
             (those(|_| true), those(|it| it.role == Role::Binds && it.hits.spends()));
         // One step looks at all by itself before it charges any.
         if !self.manner.is_atomic || bound.len() < all.len() {
-            self.asker.validate(&all)?;
+            self.validate(&all)?;
         }
         self.look(&those(|it| it.hits == Hits::Peek)).await?;
         self.refused = self.is_over(targets, Role::Binds);
@@ -82,11 +106,12 @@ impl<'a> Deciding<'a> {
         self.give_back(&those(|it| matches!(it.hits, Hits::GiveBack(_)))).await
     }
 
-    /// Tells of what was refused without being asked.
-    fn tell_blocked(&self, targets: &[Target<'_>]) {
+    /// Records what was refused without being asked.
+    fn record_blocked(&self, targets: &[Target<'a>]) {
         for (target, status) in targets.iter().zip(&self.statuses) {
             if let Target::Blocked { counted, .. } = target {
-                self.asker.tell_blocked(counted, status);
+                let (key, is_shadow) = (counted.key(), status.shadow_denied);
+                self.call.refuse(counted.name, key, cost(counted), is_shadow);
             }
         }
     }
@@ -136,7 +161,7 @@ impl<'a> Deciding<'a> {
         if self.refused || !self.manner.is_atomic {
             self.take_each(asked).await?;
         } else {
-            let statuses = self.asker.together(asked).await?;
+            let statuses = self.together(asked).await?;
             for ((index, _), status) in asked.iter().zip(statuses) {
                 self.statuses[*index] = status;
             }
@@ -167,7 +192,7 @@ impl<'a> Deciding<'a> {
             let is_over = status.code == Code::OverLimit || status.shadow_denied;
             if is_over && status.remaining > 0 {
                 let rest = u64::from(status.remaining);
-                self.asker.correct(&[(*index, *counted)], Op::Take, |_| rest).await?;
+                self.correct(&[(*index, *counted)], Op::Take, |_| rest).await?;
                 self.statuses[*index].remaining = 0;
             }
         }
@@ -183,7 +208,7 @@ impl<'a> Deciding<'a> {
             status.code == Code::Ok && by_store
         };
         let charged: SmallVec<[Asked<'_, 'a>; 4]> = asked.iter().filter(charged).copied().collect();
-        match self.asker.correct(&charged, Op::Refund, cost).await {
+        match self.correct(&charged, Op::Refund, cost).await {
             Ok(_) => self.uncharge(&charged, cost),
             Err(trouble) => tracing::debug!(?trouble, "a refused request's charge stays"),
         }
@@ -204,11 +229,113 @@ impl<'a> Deciding<'a> {
         op: Op,
         cost: impl Fn(&Counted<'_>) -> u64,
     ) -> Result<(), Trouble> {
-        let statuses = self.asker.each(asked, op, cost).await?;
+        let statuses = self.each(asked, op, cost, record).await?;
         for ((index, _), status) in asked.iter().zip(statuses) {
             self.statuses[*index] = status;
         }
         Ok(())
+    }
+
+    /// Whether all have an answer, without asking: what is asked in several steps is not charged in the first of them
+    /// if a later one makes no sense.
+    fn validate(&self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+        for (_, counted) in asked {
+            let policy = match counted.policy {
+                Some(policy) => policy,
+                None => self.call.lookup(counted.name)?,
+            };
+            let (key, op) = (counted.key(), counted.hits.op());
+            self.call.validate(&Question::new(policy, key, cost(counted), op))?;
+        }
+        Ok(())
+    }
+
+    /// Spends all or nothing, in one atomic step.
+    async fn together(&self, asked: &[Asked<'_, 'a>]) -> Result<Statuses<'a>, Trouble> {
+        if asked.len() == 1 {
+            return self.each(asked, Op::Take, cost, record).await;
+        }
+        self.in_one_step(asked, Op::Take, cost, record).await
+    }
+
+    /// Asks each by itself. All are under way before the first is waited for.
+    async fn each(
+        &self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+        record: fn(&Counted<'_>) -> Record,
+    ) -> Result<Statuses<'a>, Trouble> {
+        let mut under_way = SmallVec::<[Option<Reply<'a, Answer<'a>, Unanswered>>; 2]>::new();
+        for (_, counted) in asked {
+            under_way.push(match counted.own {
+                None => {
+                    let question = self.question(counted, op, cost(counted), record)?;
+                    Some(self.call.check(&question))
+                }
+                Some(_) => None,
+            });
+        }
+        let mut statuses = Statuses::new();
+        for (one, reply) in asked.iter().zip(under_way) {
+            let Some(reply) = reply else {
+                statuses.extend(self.in_one_step(&[*one], op, &cost, record).await?);
+                continue;
+            };
+            let answer = Unanswered::unless_decided(reply.await?)?;
+            statuses.push(status(one.1, &answer, answer.binding));
+        }
+        Ok(statuses)
+    }
+
+    /// Asks in one step, also where some bring limits of their own.
+    async fn in_one_step(
+        &self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+        record: fn(&Counted<'_>) -> Record,
+    ) -> Result<Statuses<'a>, Trouble> {
+        let mut questions = SmallVec::<[Question<'_, '_>; 4]>::new();
+        for (_, counted) in asked {
+            let question = self.question(counted, op, cost(counted), record)?;
+            questions.push(Question { limit: counted.own.as_deref(), ..question });
+        }
+        let answers = self.call.check_together(&questions, op).await?;
+        let mut statuses = Statuses::new();
+        for ((_, counted), answer) in asked.iter().zip(answers) {
+            let answer = Unanswered::unless_decided(answer)?;
+            // Where there is a limit of its own, its name is known before it is asked.
+            let policy = counted.policy.filter(|_| counted.own.is_none());
+            let name = policy.map_or("", |policy| policy.limit_name(answer.binding));
+            statuses.push(status(counted, &answer, name));
+        }
+        Ok(statuses)
+    }
+
+    /// Corrects counters when the decision is there, which is not recorded.
+    async fn correct(
+        &self,
+        asked: &[Asked<'_, 'a>],
+        op: Op,
+        cost: impl Fn(&Counted<'_>) -> u64,
+    ) -> Result<Statuses<'a>, Trouble> {
+        self.each(asked, op, cost, |_| Record::Never).await
+    }
+
+    fn question<'t>(
+        &self,
+        counted: &'t Counted<'a>,
+        op: Op,
+        cost: u64,
+        record: fn(&Counted<'_>) -> Record,
+    ) -> Result<Question<'a, 't>, Trouble> {
+        let policy = match counted.policy {
+            Some(policy) => policy,
+            None => self.call.policy(counted.name, op)?,
+        };
+        let question = Question::new(policy, counted.key(), cost, op);
+        Ok(Question { record: record(counted), ..question })
     }
 
     /// Answers what is left now, where the answer was what would be left.
@@ -225,6 +352,21 @@ impl<'a> Deciding<'a> {
     }
 }
 
+fn status<'a>(counted: &Counted<'a>, answer: &Answer<'_>, name: &'a str) -> Status<'a> {
+    let shown = answer.limit.as_deref().map(|decided| counted.shown_by(decided, name));
+    Status::from_answer(answer, shown)
+}
+
+/// An answer is recorded that has a say in the whole: to what is to be spent, even if a whole that is refused already only
+/// looks at it, and to a look that refuses.
+const fn record(counted: &Counted<'_>) -> Record {
+    match counted.hits {
+        Hits::Spend(_) => Record::Always,
+        Hits::Peek => Record::IfRefused,
+        Hits::GiveBack(_) => Record::Never,
+    }
+}
+
 fn cost(counted: &Counted<'_>) -> u64 {
     match counted.hits {
         Hits::Spend(hits) | Hits::GiveBack(hits) => hits,
@@ -238,7 +380,7 @@ fn known<'a>(target: &Target<'a>) -> Status<'a> {
         Target::NoLimit | Target::Counted(_) => Status::NO_LIMIT,
         Target::Unlimited => Status::UNLIMITED,
         Target::Blocked { counted, unit, is_shadow } => Status {
-            code: Code::of(*is_shadow),
+            code: Code::from_allowed(*is_shadow),
             limit: counted.shown,
             reset_after_us: until_next(*unit),
             shadow_denied: *is_shadow,
@@ -265,11 +407,13 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::app::AppState;
     use crate::config::Config;
     use crate::doors::rls::Rls;
     use crate::doors::rls::request::{Descriptor, OwnLimit};
     use crate::envoy::Entry;
-    use crate::gate::Draft;
+    use crate::metrics::DoorName;
+    use crate::service::{Draft, InForce};
 
     /// A store that never answers.
     #[derive(Debug)]
@@ -307,8 +451,12 @@ mod tests {
         Descriptor { entries: SmallVec::from_iter(entries), ..Descriptor::default() }
     }
 
+    fn call<'s>(app: &'s AppState, in_force: &'s InForce) -> Call<'s> {
+        app.call(in_force, DoorName::Grpc).within(Some(Duration::from_millis(15)))
+    }
+
     /// Policies over that store.
-    fn snapshot() -> Snapshot {
+    fn app() -> Arc<AppState> {
         let limit = || Policy::all().limit("", "fixed-window 3/h");
         let engine = Engine::builder()
             .store(Silent)
@@ -316,12 +464,13 @@ mod tests {
             .policy("open", limit().on_store_error(OnStoreError::Allow))
             .policy("closed", limit().on_store_error(OnStoreError::DENY));
         let draft = Draft::build(&Config::default(), engine, Arc::default(), None);
-        draft.unwrap().into_snapshot()
+        AppState::new(draft.unwrap())
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_has_no_time_left_is_answered_by_the_policies() {
-        let snapshot = snapshot();
+        let app = app();
+        let in_force = app.in_force();
         for (policies, expected) in [
             (&["local"][..], Ok(vec![2])),
             (&["local", "open"], Ok(vec![1, 3])),
@@ -332,8 +481,7 @@ mod tests {
             let descriptors = policies.iter().map(|policy| descriptor(policy, "ann")).collect();
             let request = Request { domain: "tidegate", descriptors };
             let start = Instant::now();
-            let asker = Asker::new(&snapshot, Some(Duration::from_millis(15)));
-            let decided = decide(&snapshot, &request, asker).await;
+            let decided = decide(call(&app, &in_force), &request).await;
             assert_eq!(start.elapsed().as_millis(), 15, "{policies:?}");
             let seen = decided.map(|ruling| {
                 ruling.statuses.iter().map(|status| status.remaining).collect::<Vec<_>>()
@@ -344,7 +492,7 @@ mod tests {
     }
 
     /// Rules over that store.
-    fn with_rules(name: &str, text: &str) -> Snapshot {
+    fn with_rules(name: &str, text: &str) -> Arc<AppState> {
         let path =
             std::env::temp_dir().join(format!("tidegate-{name}-{}.yaml", std::process::id()));
         std::fs::write(&path, text).unwrap();
@@ -353,12 +501,13 @@ mod tests {
         let rls = Arc::new(Rls { rules, ..Rls::default() });
         let config = Config { rls, ..Config::default() };
         let engine = Engine::builder().store(Silent);
-        Draft::build(&config, engine, Arc::default(), None).unwrap().into_snapshot()
+        AppState::new(Draft::build(&config, engine, Arc::default(), None).unwrap())
     }
 
     /// Asks the domain `edge` for descriptors of one entry.
     async fn ask<'a>(
-        snapshot: &'a Snapshot,
+        app: &'a AppState,
+        in_force: &'a InForce,
         asked: &[(&'a str, Hits)],
     ) -> Result<Ruling<'a>, Trouble> {
         let descriptor = |(key, hits): &(&'a str, Hits)| Descriptor {
@@ -368,13 +517,13 @@ mod tests {
         };
         let descriptors = asked.iter().map(descriptor).collect();
         let request = Request { domain: "edge", descriptors };
-        let asker = Asker::new(snapshot, Some(Duration::from_millis(15)));
-        decide(snapshot, &request, asker).await
+        decide(call(app, in_force), &request).await
     }
 
     /// The whole, and what is left of each.
-    async fn ruled<'a>(snapshot: &'a Snapshot, asked: &[(&'a str, Hits)]) -> (Code, Vec<u32>) {
-        let ruling = ask(snapshot, asked).await.unwrap();
+    async fn ruled(app: &AppState, asked: &[(&str, Hits)]) -> (Code, Vec<u32>) {
+        let in_force = app.in_force();
+        let ruling = ask(app, &in_force, asked).await.unwrap();
         (ruling.overall, ruling.statuses.iter().map(|status| status.remaining).collect())
     }
 
@@ -385,22 +534,23 @@ mod tests {
             { key: open, quota_mode: true,
               rate_limit: { unit: hour, requests_per_unit: 7, on_store_error: allow } },
             { key: user, rate_limit: { unit: hour, requests_per_unit: 1 } } ] }";
-        let snapshot = with_rules("untake", rules);
+        let app = with_rules("untake", rules);
         let asked = ["quota", "open", "user"].map(|key| (key, Hits::Spend(1)));
-        assert_eq!(ruled(&snapshot, &asked).await, (Code::Ok, vec![8, 7, 0]));
-        assert_eq!(ruled(&snapshot, &asked).await, (Code::OverLimit, vec![7, 7, 0]));
+        assert_eq!(ruled(&app, &asked).await, (Code::Ok, vec![8, 7, 0]));
+        assert_eq!(ruled(&app, &asked).await, (Code::OverLimit, vec![7, 7, 0]));
         // Nor has anybody more left than there is.
-        assert_eq!(ruled(&snapshot, &[("open", Hits::Peek)]).await, (Code::Ok, vec![7]));
-        assert_eq!(ruled(&snapshot, &[("quota", Hits::Peek)]).await, (Code::Ok, vec![7]));
+        assert_eq!(ruled(&app, &[("open", Hits::Peek)]).await, (Code::Ok, vec![7]));
+        assert_eq!(ruled(&app, &[("quota", Hits::Peek)]).await, (Code::Ok, vec![7]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn hits_that_cannot_be_given_back_in_time_are_a_failure_of_the_store() {
         let rules = "{ domain: edge, descriptors: [
             { key: user, rate_limit: { unit: hour, requests_per_unit: 5 } } ] }";
-        let snapshot = with_rules("giveback", rules);
+        let app = with_rules("giveback", rules);
+        let in_force = app.in_force();
         for (hits, stands_in) in [(Hits::GiveBack(1), false), (Hits::Spend(1), true)] {
-            let decided = ask(&snapshot, &[("user", hits)]).await;
+            let decided = ask(&app, &in_force, &[("user", hits)]).await;
             assert_eq!(decided.is_ok(), stands_in, "{hits:?}");
             assert!(stands_in || matches!(decided, Err(Trouble::Unavailable(_))), "{decided:?}");
         }
@@ -408,14 +558,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_limit_of_the_requests_own_is_answered_without_the_store_too() {
-        let snapshot = with_rules("own", "domain: edge");
+        let app = with_rules("own", "domain: edge");
+        let in_force = app.in_force();
         let limit = Some(OwnLimit { requests_per_unit: 5, unit: Unit::Hour });
         for left in [4, 3] {
             let descriptors =
                 SmallVec::from_iter([Descriptor { limit, ..descriptor("any", "ann") }]);
             let request = Request { domain: "edge", descriptors };
-            let asker = Asker::new(&snapshot, Some(Duration::from_millis(15)));
-            let ruling = decide(&snapshot, &request, asker).await.unwrap();
+            let ruling = decide(call(&app, &in_force), &request).await.unwrap();
             assert_eq!(ruling.statuses[0].remaining, left);
         }
     }

@@ -11,14 +11,13 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use tidegate::{Clock, SystemClock};
 
 use self::read::JsonRequest;
 use self::write::JsonRuling;
 use super::answer::Code;
-use super::decide::{Asker, Trouble, decide};
+use super::decide::{Trouble, decide};
+use crate::app::AppState;
 use crate::doors::http::{Object, read_batch};
-use crate::gate::Gate;
 use crate::metrics::DoorName;
 
 /// Why there is no answer: plain text, as those who call it expect.
@@ -27,22 +26,19 @@ type Refusal = (StatusCode, String);
 /// The routes, for the HTTP door.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> [(&'static str, MethodRouter<S>); 2]
 where
-    Arc<Gate>: FromRef<S>,
+    Arc<AppState>: FromRef<S>,
 {
     [("/healthcheck", get(async || "OK")), ("/json", post(answer))]
 }
 
-async fn answer(State(gate): State<Arc<Gate>>, body: Body) -> Result<Response, Refusal> {
+async fn answer(State(app): State<Arc<AppState>>, body: Body) -> Result<Response, Refusal> {
     let body = read_batch(body).await;
     let body = body.map_err(|problem| (problem.status(), format!("{}\n", problem.detail())))?;
     let Object(json): Object<JsonRequest<'_>> =
         serde_json::from_slice(&body).map_err(|error| bad(&error.to_string()))?;
-    let snapshot = gate.now();
+    let in_force = app.in_force();
     let request = json.request().map_err(|error| bad(&error.0))?;
-    let since_us = SystemClock.steady_us();
-    let asker = Asker::new(&snapshot, None).telling(&gate, since_us);
-    let decided = decide(&snapshot, &request, asker).await;
-    gate.metrics().took(DoorName::Http, since_us, 1);
+    let decided = decide(app.call(&in_force, DoorName::Http), &request).await;
     let ruling = decided.map_err(|trouble| match trouble {
         Trouble::Bad(why) | Trouble::Unknown(why) => bad(&why),
         // Never a 429: a failure must not look like a refusal.

@@ -2,15 +2,16 @@
 //! entry, and who is asking the others.
 
 use smallvec::SmallVec;
-use tidegate::{Check, CheckError, Engine, Key, Op};
+use tidegate::{CheckError, Key, Op};
 
 use super::request::{Bad, Descriptor};
 use super::targets::{Counted, Role, Target, Who};
 use crate::envoy::CounterKey;
+use crate::service::{Handle, InForce};
 
 /// What a descriptor means; nothing if it names no policy. `spot` is where it stands.
 pub(super) fn target<'a>(
-    engine: &Engine,
+    in_force: &'a InForce,
     descriptor: &Descriptor<'a>,
     spot: usize,
 ) -> Result<Target<'a>, Bad> {
@@ -25,7 +26,7 @@ pub(super) fn target<'a>(
     if first.key != "policy" {
         return Ok(Target::NoLimit);
     }
-    let policy = first.value;
+    let (name, policy) = (first.value, in_force.policy(first.value));
     // Or all whom nobody knows would share what one may have.
     if let Some(index) = others.iter().position(|entry| entry.value.is_empty()) {
         let (key, index) = (crate::text::printable(others[index].key), index + 1);
@@ -38,13 +39,14 @@ pub(super) fn target<'a>(
     let who = match &named[..] {
         [] => Who::One(CounterKey::of(&[])),
         [_] => Who::Named(named),
-        several if counts_one(engine, policy, several) => {
+        several if policy.is_some_and(|policy| counts_one(&policy, several)) => {
             let values: SmallVec<[&[u8]; 4]> = several.iter().map(|(_, value)| *value).collect();
             Who::One(CounterKey::of(&values))
         }
         _ => Who::Named(named),
     };
     Ok(Target::Counted(Counted {
+        name,
         policy,
         who,
         hits: descriptor.hits,
@@ -57,8 +59,7 @@ pub(super) fn target<'a>(
 }
 
 /// Whether a policy counts callers by one identifier, and not by names.
-fn counts_one(engine: &Engine, policy: &str, keys: &[(&str, &[u8])]) -> bool {
-    let check = Check { policy, key: Key::Named(keys), cost: 1 };
-    let error = engine.validate(&check, Op::Take).err();
+fn counts_one(policy: &Handle<'_>, keys: &[(&str, &[u8])]) -> bool {
+    let error = policy.validate(Key::Named(keys), Op::Take).err();
     matches!(error, Some(CheckError::MissingKey { key, .. }) if key == "key")
 }

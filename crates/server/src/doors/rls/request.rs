@@ -73,7 +73,11 @@ impl Hits {
     }
 
     /// What a descriptor's own number means, or else the request's, where 0 is not said and means 1.
-    pub(super) fn of(own: Option<u64>, is_negative: bool, of_request: u32) -> Result<Self, Bad> {
+    pub(super) fn from_addend(
+        own: Option<u64>,
+        is_negative: bool,
+        of_request: u32,
+    ) -> Result<Self, Bad> {
         let hits = own.unwrap_or_else(|| u64::from(of_request.max(1)));
         if hits > EXACT_MAX {
             return Err(Bad::new(format!("hits_addend {hits} is above {EXACT_MAX}")));

@@ -17,8 +17,8 @@ use tonic_prost::ProstCodec;
 use self::call::{Call, RlsCodec};
 use super::health::{Check, Watch};
 use super::reflection::{Reflection, SchemaError};
+use crate::app::AppState;
 use crate::doors::collect::{Collected, Uncollected, collect};
-use crate::gate::Gate;
 use crate::logs::trace::Trace;
 use crate::patience::within;
 use crate::server::Ending;
@@ -38,7 +38,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// What all connections share.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    gate: Arc<Gate>,
+    app: Arc<AppState>,
     reflection: Arc<Reflection>,
 }
 
@@ -50,8 +50,8 @@ pub(super) struct ServiceOfConnection {
 }
 
 impl Service {
-    pub(crate) fn new(gate: Arc<Gate>) -> Result<Self, SchemaError> {
-        Ok(Self { gate, reflection: Arc::new(Reflection::new()?) })
+    pub(crate) fn new(app: Arc<AppState>) -> Result<Self, SchemaError> {
+        Ok(Self { app, reflection: Arc::new(Reflection::new()?) })
     }
 
     pub(super) fn for_connection(self, ending: Ending) -> Arc<ServiceOfConnection> {
@@ -71,7 +71,7 @@ impl ServiceOfConnection {
             // In a box, so that those that come all the time do not carry its room around.
             return Box::pin(self.answer_other(request)).await;
         }
-        let trace = Trace::of(request.headers());
+        let trace = Trace::from_headers(request.headers());
         let answer = within(CALL_TIMEOUT, self.should_rate_limit(request));
         let answer = match trace {
             // In a box, as below.
@@ -89,7 +89,7 @@ impl ServiceOfConnection {
                 Ok(collected) => collected,
                 Err(why) => return uncollected(why).into_http(),
             };
-        let call = Call { gate: self.shared.gate.clone() };
+        let call = Call { app: self.shared.app.clone() };
         let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(MESSAGE_BYTES_MAX);
         grpc.unary(call, Request::from_parts(head, Full::new(bytes))).await
     }

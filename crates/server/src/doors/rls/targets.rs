@@ -1,13 +1,13 @@
 //! What each descriptor of a request means: which counter of which policy, and what its answer is good for.
 
 use smallvec::SmallVec;
-use tidegate::{Check, FixedWindow, Key, Limit};
+use tidegate::{FixedWindow, Key, Limit};
 
 use super::answer::Shown;
 use super::request::{Bad, Descriptor, Hits, OwnLimit, Request};
 use super::{Shadow, native};
 use crate::envoy::{CounterKey, Domain, Quantity, Rule, Unit};
-use crate::gate::Snapshot;
+use crate::service::{Handle, InForce};
 
 /// The domain that speaks of the configured policies, where no file has rules for it.
 const NATIVE_DOMAIN: &str = "tidegate";
@@ -31,7 +31,9 @@ pub(super) enum Target<'a> {
 /// A counter.
 #[derive(Clone, Debug)]
 pub(super) struct Counted<'a> {
-    pub(super) policy: &'a str,
+    pub(super) name: &'a str,
+    /// `None` where there is none of this name: a rule that blocks needs none.
+    pub(super) policy: Option<Handle<'a>>,
     pub(super) who: Who<'a>,
     pub(super) hits: Hits,
     /// The rule's limit, where there is a rule.
@@ -65,21 +67,20 @@ pub(super) enum Role {
 pub(super) type Targets<'a> = SmallVec<[Target<'a>; 2]>;
 
 /// Looks every descriptor up.
-pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Result<Targets<'a>, Bad> {
-    let Some(domain) = snapshot.rls.rules.domain(request.domain) else {
+pub(super) fn resolve<'a>(
+    in_force: &'a InForce,
+    request: &Request<'a>,
+) -> Result<Targets<'a>, Bad> {
+    let Some(domain) = in_force.rls.rules.domain(request.domain) else {
         let is_native = request.domain == NATIVE_DOMAIN;
         let target = |(spot, descriptor): (usize, &Descriptor<'a>)| {
-            if is_native {
-                native::target(&snapshot.engine, descriptor, spot)
-            } else {
-                Ok(Target::NoLimit)
-            }
+            if is_native { native::target(in_force, descriptor, spot) } else { Ok(Target::NoLimit) }
         };
         return request.descriptors.iter().enumerate().map(target).collect();
     };
-    let all_shadow = snapshot.rls.manner.shadow == Shadow::Everybody;
+    let all_shadow = in_force.rls.manner.shadow == Shadow::Everybody;
     let found: SmallVec<[Found<'a>; 2]> =
-        request.descriptors.iter().map(|descriptor| Found::of(domain, descriptor)).collect();
+        request.descriptors.iter().map(|descriptor| Found::find(domain, descriptor)).collect();
     let is_replaced = |index: usize| {
         let name = found[index].rule().map_or("", |rule| rule.name.as_str());
         let replaces = |other: &Found<'_>| {
@@ -93,7 +94,11 @@ pub(super) fn of<'a>(snapshot: &'a Snapshot, request: &Request<'a>) -> Result<Ta
     let targets = found.into_iter().zip(replaced).zip(&request.descriptors);
     Ok(targets
         .map(|((found, is_replaced), descriptor)| {
-            if is_replaced { Target::NoLimit } else { found.target(domain, descriptor, all_shadow) }
+            if is_replaced {
+                Target::NoLimit
+            } else {
+                found.target(in_force, domain, descriptor, all_shadow)
+            }
         })
         .collect())
 }
@@ -107,7 +112,7 @@ enum Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn of(domain: &'a Domain, descriptor: &Descriptor<'a>) -> Self {
+    fn find(domain: &'a Domain, descriptor: &Descriptor<'a>) -> Self {
         match descriptor.limit {
             Some(own) => Self::Own(own),
             None => domain
@@ -125,19 +130,26 @@ impl<'a> Found<'a> {
 
     fn target(
         self,
+        in_force: &'a InForce,
         domain: &'a Domain,
         descriptor: &Descriptor<'a>,
         all_shadow: bool,
     ) -> Target<'a> {
         match self {
             Self::Nothing => Target::NoLimit,
-            Self::Rule(rule, key) => of_rule(rule, key, descriptor.hits, all_shadow),
-            Self::Own(own) => with_own(domain, own, descriptor, all_shadow),
+            Self::Rule(rule, key) => by_rule(in_force, rule, key, descriptor.hits, all_shadow),
+            Self::Own(own) => with_own(in_force, domain, own, descriptor, all_shadow),
         }
     }
 }
 
-fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits, all_shadow: bool) -> Target<'a> {
+fn by_rule<'a>(
+    in_force: &'a InForce,
+    rule: &'a Rule,
+    key: CounterKey<'a>,
+    hits: Hits,
+    all_shadow: bool,
+) -> Target<'a> {
     let Quantity::PerUnit { requests, unit, limit } = &rule.quantity else {
         return Target::Unlimited;
     };
@@ -147,7 +159,8 @@ fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits, all_shadow: bool
     let shown = Shown { requests_per_unit: *requests, unit: Some(*unit), name: &rule.name };
     let (who, shown) = (Who::One(key), Some(shown));
     let counted = Counted {
-        policy: &rule.policy,
+        name: &rule.policy,
+        policy: limit.as_ref().and_then(|_| in_force.policy(&rule.policy)),
         who,
         hits,
         limit: limit.as_ref(),
@@ -164,6 +177,7 @@ fn of_rule<'a>(rule: &'a Rule, key: CounterKey<'a>, hits: Hits, all_shadow: bool
 
 /// A limit that came with the request has counters of its own, one for each unit and all that the descriptor says.
 fn with_own<'a>(
+    in_force: &'a InForce,
     domain: &'a Domain,
     own: OwnLimit,
     descriptor: &Descriptor<'a>,
@@ -176,7 +190,8 @@ fn with_own<'a>(
     let both = |entry: &crate::envoy::Entry<'a>| [entry.key.as_bytes(), entry.value.as_bytes()];
     values.extend(descriptor.entries.iter().flat_map(both));
     let counted = Counted {
-        policy: &domain.own_limits,
+        name: &domain.own_limits,
+        policy: in_force.policy(&domain.own_limits),
         who: Who::One(CounterKey::of(&values)),
         hits: descriptor.hits,
         limit: None,
@@ -213,17 +228,16 @@ impl<'a> Counted<'a> {
     pub(super) fn shown_by(&self, decided: &Limit, name: &'a str) -> Shown<'a> {
         match self.shown {
             Some(written) if self.own.as_deref().or(self.limit) == Some(decided) => written,
-            Some(written) => Shown::of(decided, written.name),
-            None => Shown::of(decided, name),
+            Some(written) => Shown::from_limit(decided, written.name),
+            None => Shown::from_limit(decided, name),
         }
     }
 
-    /// The question, as the engine takes it.
-    pub(super) fn check(&self, cost: u64) -> Check<'_> {
-        let key = match &self.who {
+    /// Who is counted.
+    pub(super) fn key(&self) -> Key<'_> {
+        match &self.who {
             Who::One(key) => Key::One(key.as_bytes()),
             Who::Named(keys) => Key::Named(keys),
-        };
-        Check { policy: self.policy, key, cost }
+        }
     }
 }

@@ -30,9 +30,6 @@ pub(crate) struct Waits {
 #[derive(Debug)]
 pub(crate) struct Patient {
     stream: Stream,
-    /// What somebody else has read before, from `given` on.
-    unread: Vec<u8>,
-    given: usize,
     line: Arc<Line>,
     /// What has yet to come for this to be HTTP/2; nothing, once that is decided.
     missing: &'static [u8],
@@ -43,10 +40,10 @@ pub(crate) struct Patient {
 }
 
 impl Patient {
-    pub(crate) fn new(stream: Stream, unread: Vec<u8>, line: Arc<Line>, waits: Waits) -> Self {
+    pub(crate) fn new(stream: Stream, line: Arc<Line>, waits: Waits) -> Self {
         let (head, write) = (Alarm::after(waits.head), Alarm::after(waits.write));
         // The first head is waited for from the start: who connects and says nothing holds a place.
-        Self { stream, unread, given: 0, line, missing: HTTP2, head_after: Some(0), head, write }
+        Self { stream, line, missing: HTTP2, head_after: Some(0), head, write }
     }
 
     pub(super) fn is_http2(&self) -> bool {
@@ -80,18 +77,6 @@ impl Patient {
         self.head_after == Some(self.line.begun()) && !self.line.is_busy() && !self.line.is_http2()
     }
 
-    /// Gives what was read before, and says how much.
-    fn give(&mut self, buf: &mut ReadBuf<'_>) -> usize {
-        let rest = &self.unread[self.given..];
-        let count = rest.len().min(buf.remaining());
-        buf.put_slice(&rest[..count]);
-        self.given += count;
-        if count > 0 && self.given == self.unread.len() {
-            (self.unread, self.given) = (Vec::new(), 0);
-        }
-        count
-    }
-
     fn wrote<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -113,10 +98,7 @@ impl AsyncRead for Patient {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = match self.give(buf) {
-            0 => Pin::new(&mut self.stream).poll_read(cx, buf),
-            _ => Poll::Ready(Ok(())),
-        };
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if read.is_ready() {
             self.heard(&buf.filled()[before..]);
             return read;

@@ -11,10 +11,13 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::super::HttpDoor;
+use super::super::{HttpDoor, router};
 use super::*;
+use crate::app::AppState;
+use crate::demo;
 use crate::listen::{Address, Listener};
-use crate::server::{self, Bounds};
+use crate::server::{self, Bounds, Door};
+use crate::tls::clogged;
 
 const SHORT: (Bounds, HttpBounds) = (
     Bounds {
@@ -82,10 +85,14 @@ async fn http2_is_known_by_its_whole_beginning_however_that_is_cut() {
         let (mut client, server) = UnixStream::pair().unwrap();
         let line = Arc::new(Line::default());
         let (first, rest) = HELLO.split_at(cut);
-        let mut patient = Patient::new(Stream::Unix(server), first.to_vec(), line.clone(), waits);
+        let mut patient = Patient::new(Stream::Unix(server), line.clone(), waits);
+        client.write_all(first).await.unwrap();
+        if cut > 0 {
+            patient.read_exact(&mut vec![0; cut]).await.unwrap();
+        }
         client.write_all(&rest[..rest.len() - 1]).await.unwrap();
         client.write_all(&[last]).await.unwrap();
-        patient.read_exact(&mut vec![0; HELLO.len() - 1]).await.unwrap();
+        patient.read_exact(&mut vec![0; HELLO.len() - 1 - cut]).await.unwrap();
         assert!(!line.is_http2(), "cut at {cut}, and not all there");
         patient.read_exact(&mut [0]).await.unwrap();
         assert_eq!(line.is_http2(), is_http2, "cut at {cut}, ends in {last}");
@@ -369,4 +376,16 @@ async fn the_end_resets_nobody_who_was_let_in() {
         client.await.unwrap();
     }
     server.done.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
+    let app = AppState::new(demo::draft());
+    let (stream, client) = clogged::connection().await;
+    let door = HttpDoor::new(router(app.clone()), HttpBounds::default());
+    tokio::spawn(door.serve(stream, Peer::Unix, Ending::never()));
+    let body = r#"{"policy":"login","key":"ann","cost":5}"#;
+    let head = format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {}", body.len());
+    let said = client.hears(&app, &format!("{head}\r\n\r\n{body}")).await;
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
 }

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::app::AppState;
 use crate::demo;
-use crate::gate::Gate;
 use crate::listen::{Address, Listener};
 use crate::server::{self, Bounds};
 
@@ -30,7 +30,7 @@ async fn start(waits: Waits) -> Running {
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
-    let service = Service::new(Gate::new(demo::draft())).unwrap();
+    let service = Service::new(AppState::new(demo::draft())).unwrap();
     let door = GrpcDoor::new(service, GrpcBounds { waits, ..GrpcBounds::default() });
     let bounds = Bounds { connections_max: 10, farewell: SHORT, drain: 10 * LONG };
     let done = tokio::spawn(server::run(listener, door, bounds, stopped));

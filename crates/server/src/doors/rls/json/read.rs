@@ -82,7 +82,7 @@ impl JsonDescriptor<'_> {
         Ok(Descriptor {
             entries,
             limit: self.limit.as_ref().map(|it| it.0.own_limit()).transpose()?,
-            hits: Hits::of(own, self.is_negative_hits.unwrap_or(false), hits_of_request)?,
+            hits: Hits::from_addend(own, self.is_negative_hits.unwrap_or(false), hits_of_request)?,
         })
     }
 }

@@ -7,15 +7,14 @@ use std::time::Duration;
 use axum::body::Bytes;
 use hyper::body::Buf;
 use prost::Message;
-use tidegate::{Clock, SystemClock};
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::MetadataMap;
 use tonic::server::UnaryService;
 use tonic::{Request, Response, Status};
 
-use super::super::decide::{Asker, Trouble, decide};
+use super::super::decide::{Trouble, decide};
 use super::super::wire::{self, RateLimitResponse};
-use crate::gate::Gate;
+use crate::app::AppState;
 use crate::metrics::DoorName;
 
 /// What is left to the caller of the time that it gave, for the way back.
@@ -24,7 +23,7 @@ const WAY_BACK: Duration = Duration::from_millis(5);
 /// One call.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) gate: Arc<Gate>,
+    pub(super) app: Arc<AppState>,
 }
 
 impl UnaryService<Bytes> for Call {
@@ -32,25 +31,23 @@ impl UnaryService<Bytes> for Call {
     type Future = Pin<Box<dyn Future<Output = Result<Response<RateLimitResponse>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let gate = self.gate.clone();
+        let app = self.app.clone();
         Box::pin(async move {
-            let patience = patience(request.metadata());
-            answer(&gate, &request.into_inner(), patience).await.map(Response::new)
+            let timeout = timeout_of(request.metadata());
+            answer(&app, &request.into_inner(), timeout).await.map(Response::new)
         })
     }
 }
 
 async fn answer(
-    gate: &Gate,
+    app: &AppState,
     message: &[u8],
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 ) -> Result<RateLimitResponse, Status> {
-    let (snapshot, since_us) = (gate.now(), SystemClock.steady_us());
+    let in_force = app.in_force();
+    let call = app.call(&in_force, DoorName::Grpc).within(timeout);
     let request = wire::decode(message).map_err(|bad| Status::invalid_argument(bad.0))?;
-    let asker = Asker::new(&snapshot, patience).telling(gate, since_us);
-    let ruling = decide(&snapshot, &request, asker).await;
-    gate.metrics().took(DoorName::Grpc, since_us, 1);
-    let ruling = ruling.map_err(|trouble| match trouble {
+    let ruling = decide(call, &request).await.map_err(|trouble| match trouble {
         Trouble::Bad(why) => Status::invalid_argument(why),
         Trouble::Unknown(why) => Status::not_found(why),
         Trouble::Unavailable(why) => Status::unavailable(why),
@@ -59,12 +56,12 @@ async fn answer(
 }
 
 /// How long the caller waits for an answer, less the way back: `20m` are twenty milliseconds.
-fn patience(metadata: &MetadataMap) -> Option<Duration> {
+fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     // The protocol has at most eight digits, so that nothing overflows.
     let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
-    let timeout = match unit {
+    let given = match unit {
         "H" => Duration::from_secs(number * 3600),
         "M" => Duration::from_secs(number * 60),
         "S" => Duration::from_secs(number),
@@ -73,7 +70,7 @@ fn patience(metadata: &MetadataMap) -> Option<Duration> {
         "n" => Duration::from_nanos(number),
         _ => return None,
     };
-    Some(timeout.saturating_sub(WAY_BACK))
+    Some(given.saturating_sub(WAY_BACK))
 }
 
 /// The request as it is, to be read where it is answered; and answers as they are written.
@@ -154,7 +151,7 @@ mod tests {
             if let Ok(value) = text.parse() {
                 metadata.insert("grpc-timeout", value);
             }
-            assert_eq!(patience(&metadata), expected, "{text}");
+            assert_eq!(timeout_of(&metadata), expected, "{text}");
         }
     }
 }

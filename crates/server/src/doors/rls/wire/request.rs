@@ -10,7 +10,7 @@ use crate::envoy::{Entry, Unit};
 pub(in super::super) fn decode(message: &[u8]) -> Result<Request<'_>, Bad> {
     let mut request = Request::default();
     let mut hits_addend = 0;
-    let mut fields = Fields::of(message);
+    let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
         match number {
             1 => request.domain = value.text("domain")?,
@@ -25,7 +25,7 @@ pub(in super::super) fn decode(message: &[u8]) -> Result<Request<'_>, Bad> {
     }
     if hits_addend > 1 {
         request.descriptors.clear();
-        let mut fields = Fields::of(message);
+        let mut fields = Fields::new(message);
         while let Some((number, value)) = fields.next()? {
             if number == 2 {
                 let descriptor = descriptor(value.bytes("descriptors")?, hits_addend)?;
@@ -39,7 +39,7 @@ pub(in super::super) fn decode(message: &[u8]) -> Result<Request<'_>, Bad> {
 fn descriptor(message: &[u8], hits_of_request: u32) -> Result<Descriptor<'_>, Bad> {
     let mut read = Descriptor::default();
     let (mut hits, mut is_negative) = (None, false);
-    let mut fields = Fields::of(message);
+    let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
         match number {
             1 if read.entries.len() == ENTRIES_MAX => {
@@ -52,13 +52,13 @@ fn descriptor(message: &[u8], hits_of_request: u32) -> Result<Descriptor<'_>, Ba
             _ => {}
         }
     }
-    read.hits = Hits::of(hits, is_negative, hits_of_request)?;
+    read.hits = Hits::from_addend(hits, is_negative, hits_of_request)?;
     Ok(read)
 }
 
 fn entry(message: &[u8]) -> Result<Entry<'_>, Bad> {
     let mut entry = Entry::default();
-    let mut fields = Fields::of(message);
+    let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
         match number {
             1 => entry.key = value.text("key")?,
@@ -71,7 +71,7 @@ fn entry(message: &[u8]) -> Result<Entry<'_>, Bad> {
 
 fn own_limit(message: &[u8]) -> Result<OwnLimit, Bad> {
     let (mut requests_per_unit, mut unit) = (0, 0);
-    let mut fields = Fields::of(message);
+    let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
         match number {
             1 => requests_per_unit = value.number_32("requests_per_unit")?,
@@ -87,7 +87,7 @@ fn own_limit(message: &[u8]) -> Result<OwnLimit, Bad> {
 /// A `google.protobuf.UInt64Value`.
 fn wrapped(message: &[u8]) -> Result<u64, Bad> {
     let mut wrapped = 0;
-    let mut fields = Fields::of(message);
+    let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
         if number == 1 {
             wrapped = value.number("hits_addend")?;

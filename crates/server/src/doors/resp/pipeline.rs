@@ -1,17 +1,20 @@
-//! All commands that were read at once: found, and answered where they lie.
+//! Commands that were read together: found, and answered where they lie.
+//!
+//! All checks are under way before the first is waited for, so that a store over a network takes them in one round trip.
 
-use tidegate::Engine;
+use tidegate::{Answer, Later};
 
-use super::House;
-use super::command::{self, Next, Turn};
+use super::check;
+use super::command::{self, CommandContext, Next};
 use super::frame::{self, Command, Kept, Places};
 use super::out::Out;
 use super::session::Session;
-use super::waiting::Queue;
+use super::{DoorState, buffer_pool};
+use crate::service::{self, Unanswered};
 
 /// Answers are written once there are so many bytes, whatever else was read: a few bytes can ask for many.
 const OUT_BYTES_MAX: usize = 64 << 10;
-/// And asks under way are waited for once there are so many: a millisecond of Redis, of the 20 that each may take.
+/// And checks under way are waited for once there are so many: a millisecond of Redis, of the 20 that each may take.
 const WAITING_MAX: usize = 256;
 /// So many commands are found before the first of them is answered, so that what they need comes from memory at once:
 /// with 100,000 keys, 315 ns of the server per check instead of the 380 with a hint after each command that is found.
@@ -30,14 +33,17 @@ pub(super) enum Pause {
     Close,
 }
 
-/// What it takes to answer a burst.
-pub(super) struct Burst<'b, 'e> {
-    pub(super) house: &'b House,
-    pub(super) engine: &'e Engine,
+/// What it takes to answer commands that were read together.
+pub(super) struct Pipeline<'b, 'e> {
+    pub(super) door: &'b DoorState,
+    pub(super) asking: &'b mut service::Pipeline<'e>,
     pub(super) session: &'b mut Session,
     pub(super) out: &'b mut Out,
-    pub(super) waiting: &'b mut Queue<'e>,
+    pub(super) late: &'b mut LateAnswers<'e>,
 }
+
+/// Answers under way, each with the place in the output where it belongs.
+pub(super) type LateAnswers<'e> = Vec<(usize, Later<'e, Answer<'e>, Unanswered>)>;
 
 /// A command that was found: where its bytes are, and its arguments in them.
 #[derive(Clone, Copy, Default)]
@@ -47,7 +53,7 @@ struct Found {
     kept: Kept,
 }
 
-impl Burst<'_, '_> {
+impl Pipeline<'_, '_> {
     /// Answers commands, from `used` on, until there is a reason to pause. Whatever was answered is used.
     pub(super) fn answer(mut self, input: &[u8], used: &mut usize) -> Pause {
         let (mut places, mut found) = (Places::new(), [Found::default(); TOGETHER]);
@@ -58,7 +64,7 @@ impl Burst<'_, '_> {
                 self.hint(Command::new(&input[*from..*to], &places, *kept));
             }
             for Found { from, to, kept } in found.into_iter().take(count) {
-                if self.out.len() >= OUT_BYTES_MAX || self.waiting.len() >= WAITING_MAX {
+                if self.out.len() >= OUT_BYTES_MAX || self.late.len() >= WAITING_MAX {
                     return Pause::Full;
                 }
                 *used = to;
@@ -66,7 +72,7 @@ impl Burst<'_, '_> {
                 if command.len() == 0 {
                     continue;
                 }
-                match self.turn(command) {
+                match self.run(command) {
                     Next::GoOn => {}
                     Next::Exec => return Pause::Exec,
                     Next::Close => return Pause::Close,
@@ -111,14 +117,27 @@ impl Burst<'_, '_> {
     #[inline]
     fn hint(&self, command: Command<'_>) {
         if matches!(command.len(), 5 | 6) {
-            self.engine.hint_given(&self.house.scope, command.argument(1));
+            let engine = &self.asking.in_force().engine;
+            engine.hint_given(&self.door.scope, command.argument(1));
         }
     }
 
     #[inline]
-    fn turn(&mut self, command: Command<'_>) -> Next {
-        let Self { house, engine, session, out, waiting } = self;
-        let scope = &house.scope;
-        command::answer(&mut Turn { command, engine, house, scope, session, out, waiting })
+    fn run(&mut self, command: Command<'_>) -> Next {
+        let Self { door, asking, session, out, late } = self;
+        command::answer(&mut CommandContext { command, door, asking, session, out, late })
     }
+}
+
+/// Puts late answers where they belong: what was written meanwhile moves behind them.
+pub(super) async fn fill(out: &mut Out, late: LateAnswers<'_>) {
+    let mut whole = Out(buffer_pool::take(out.len()));
+    let mut from = 0;
+    for (at, later) in late {
+        whole.0.extend_from_slice(out.0.get(from..at).unwrap_or_default());
+        from = at;
+        check::write(&mut whole, later.await);
+    }
+    whole.0.extend_from_slice(out.0.get(from..).unwrap_or_default());
+    buffer_pool::give(std::mem::replace(&mut out.0, whole.0));
 }

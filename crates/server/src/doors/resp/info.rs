@@ -2,23 +2,23 @@
 
 use tidegate::{Clock, SystemClock};
 
-use super::command::{COMMANDS, Known, Next, Turn, find};
+use super::command::{COMMANDS, CommandContext, Known, Next, find};
 use super::greeting::REDIS_VERSION;
-use super::out::{Out, shown};
+use super::out::{Out, escaped};
 
-pub(super) fn info(turn: &mut Turn<'_, '_>) -> Next {
-    let command = turn.command;
+pub(super) fn info(context: &mut CommandContext<'_, '_>) -> Next {
+    let command = context.command;
     let wanted = |section: &str| {
         let named = |index| command.is(index, section) || is_everything(command.argument(index));
         command.len() == 1 || (1..command.len()).any(named)
     };
     let mut text = String::new();
-    for (section, lines) in sections(turn) {
+    for (section, lines) in sections(context) {
         if wanted(section) {
             text.extend(["# ", section, "\r\n", &lines, "\r\n"]);
         }
     }
-    turn.out.bulk(text.as_bytes());
+    context.out.bulk(text.as_bytes());
     Next::GoOn
 }
 
@@ -29,9 +29,9 @@ fn is_everything(section: &[u8]) -> bool {
 }
 
 /// What a client looks for before it trusts a server, and what this one really is.
-fn sections(turn: &Turn<'_, '_>) -> [(&'static str, String); 4] {
-    let up_s = SystemClock.steady_us().saturating_sub(turn.house.opened_us) / 1_000_000;
-    let (pid, policies) = (std::process::id(), turn.house.gate.now().policies().count());
+fn sections(context: &CommandContext<'_, '_>) -> [(&'static str, String); 4] {
+    let up_s = SystemClock.steady_us().saturating_sub(context.door.opened_us) / 1_000_000;
+    let (pid, policies) = (std::process::id(), context.door.app.in_force().policies().count());
     let version = env!("CARGO_PKG_VERSION");
     [
         (
@@ -50,10 +50,10 @@ fn sections(turn: &Turn<'_, '_>) -> [(&'static str, String); 4] {
 /// What redis-benchmark and some libraries look at.
 const SETTINGS: [(&str, &str); 3] = [("save", ""), ("appendonly", "no"), ("databases", "1")];
 
-pub(super) fn config(turn: &mut Turn<'_, '_>) -> Next {
-    let command = turn.command;
+pub(super) fn config(context: &mut CommandContext<'_, '_>) -> Next {
+    let command = context.command;
     if !command.is(1, "GET") || command.len() < 3 {
-        turn.out.error(
+        context.out.error(
             "ERR nothing is configured here but by the server's file: only CONFIG GET name …",
         );
         return Next::GoOn;
@@ -61,25 +61,25 @@ pub(super) fn config(turn: &mut Turn<'_, '_>) -> Next {
     let asked =
         |name: &str| (2..command.len()).any(|at| command.is(at, name) || command.is(at, "*"));
     let found = || SETTINGS.iter().filter(|(name, _)| asked(name));
-    turn.out.map(turn.session.protocol, found().count());
+    context.out.map(context.session.protocol, found().count());
     for (name, value) in found() {
-        turn.out.bulk(name.as_bytes());
-        turn.out.bulk(value.as_bytes());
+        context.out.bulk(name.as_bytes());
+        context.out.bulk(value.as_bytes());
     }
     Next::GoOn
 }
 
-pub(super) fn role(turn: &mut Turn<'_, '_>) -> Next {
-    turn.out.array(3);
-    turn.out.bulk(b"master");
-    turn.out.integer(0);
-    turn.out.array(0);
+pub(super) fn role(context: &mut CommandContext<'_, '_>) -> Next {
+    context.out.array(3);
+    context.out.bulk(b"master");
+    context.out.integer(0);
+    context.out.array(0);
     Next::GoOn
 }
 
-pub(super) fn command(turn: &mut Turn<'_, '_>) -> Next {
-    let (command, protocol) = (turn.command, turn.session.protocol);
-    let out = &mut *turn.out;
+pub(super) fn command(context: &mut CommandContext<'_, '_>) -> Next {
+    let (command, protocol) = (context.command, context.session.protocol);
+    let out = &mut *context.out;
     if command.len() == 1 {
         out.array(COMMANDS.len());
         for known in &COMMANDS {
@@ -103,7 +103,7 @@ pub(super) fn command(turn: &mut Turn<'_, '_>) -> Next {
             }
         }
     } else {
-        let what = shown(command.argument(1));
+        let what = escaped(command.argument(1));
         out.error(&format!("ERR unknown subcommand '{what}'"));
     }
     Next::GoOn
