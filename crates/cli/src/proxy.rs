@@ -93,7 +93,8 @@ fn config(args: &Args) -> Result<Config, String> {
 /// As a file has it in one line.
 fn written(limit: &str) -> Result<Config, String> {
     let quoted = serde_json::to_string(limit).unwrap_or_default();
-    let written = Config::parse(&format!("policies: {{ {POLICY}: {quoted} }}"), &|_| None);
+    let written =
+        Config::parse(&format!("policies: {{ {POLICY}: {quoted} }}"), &|_| None, crate::STORES);
     // Where it stands in a file that nobody has written says nothing.
     let told = |problem: Problem| match problem.message.split_once(": ") {
         Some((place, what)) if place.starts_with("policies") => format!("--limit: {what}"),
@@ -106,7 +107,8 @@ fn written(limit: &str) -> Result<Config, String> {
 fn by_url() -> Result<Config, String> {
     let url = "name: url, key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency }";
     let policy = format!("{{ all: [{{ {url} }}] }}");
-    let written = Config::parse(&format!("policies: {{ {POLICY}: {policy} }}"), &|_| None);
+    let written =
+        Config::parse(&format!("policies: {{ {POLICY}: {policy} }}"), &|_| None, crate::STORES);
     written.map_err(|found| found.into_iter().map(|problem| problem.message).collect())
 }
 

@@ -64,6 +64,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// Serves what a source says, until told to stop.
 pub(crate) fn serve(source: Source, insecure_bind: bool) -> Result<ExitCode, Failure> {
-    let served = tidegate_server::serve(source, insecure_bind);
+    let served = tidegate_server::serve(source, insecure_bind, crate::STORES);
     served.map(|()| ExitCode::from(OK)).map_err(|error| Failure::new(error.to_string()))
 }

@@ -36,7 +36,6 @@ mod rls;
 mod schema;
 mod secret;
 mod store;
-pub mod stores;
 mod telemetry;
 mod text;
 mod yaml;
@@ -46,6 +45,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tidegate::driver::StoreDrivers;
 
 use tidegate::Policy;
 use tidegate::adaptive::Priority;
@@ -129,31 +129,45 @@ impl Default for Config {
 
 impl Config {
     /// Reads and checks a file.
-    pub fn read(path: &Path) -> Result<Self, Problems> {
+    pub fn read(path: &Path, stores: StoreDrivers) -> Result<Self, Problems> {
         let text = contents(path).map_err(|problem| Problems::new(path, vec![problem]))?;
-        Self::parse(&text, &environment::of_process).map_err(|found| Problems::new(path, found))
+        let parsed = Self::parse(&text, &environment::of_process, stores);
+        parsed.map_err(|found| Problems::new(path, found))
     }
 
     /// Checks what a file holds.
-    pub fn parse(text: &str, lookup: environment::Lookup<'_>) -> Result<Self, Vec<Problem>> {
-        Self::of(yaml::parse(text).map_err(|problem| vec![problem])?, lookup)
+    pub fn parse(
+        text: &str,
+        lookup: environment::Lookup<'_>,
+        stores: StoreDrivers,
+    ) -> Result<Self, Vec<Problem>> {
+        Self::of(yaml::parse(text).map_err(|problem| vec![problem])?, lookup, stores)
     }
 
     /// Checks a policy that stands by itself, as if it were the only one of a file. The environment stays out of it:
     /// whoever wrote this need not be who started the process.
     pub fn of_policy(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let node = yaml::parse(text).map_err(|problem| vec![problem])?;
-        Self::of(alone::alone(name, node), &|_| None)
+        Self::of(alone::alone(name, node), &|_| None, StoreDrivers::MEMORY)
     }
 
-    fn of(node: Node, lookup: environment::Lookup<'_>) -> Result<Self, Vec<Problem>> {
+    fn of(
+        node: Node,
+        lookup: environment::Lookup<'_>,
+        stores: StoreDrivers,
+    ) -> Result<Self, Vec<Problem>> {
         let (file, node) = written(node, lookup)?;
         let mut found = Vec::new();
-        let config = Self::check(&file, &Spot::top(&node), &mut found);
+        let config = Self::check(&file, &Spot::top(&node), stores, &mut found);
         if found.is_empty() { Ok(config) } else { Err(found) }
     }
 
-    fn check(file: &text::File, top: &Spot<'_>, found: &mut Vec<Problem>) -> Self {
+    fn check(
+        file: &text::File,
+        top: &Spot<'_>,
+        stores: StoreDrivers,
+        found: &mut Vec<Problem>,
+    ) -> Self {
         let mut policies = BTreeMap::new();
         for (name, text) in &file.policies {
             let checked = policy::policy(name, text, &top.of("policies").of(name), found);
@@ -168,7 +182,7 @@ impl Config {
         }
         let listen = listen::listens(file, &top.of("listen"), found);
         Self {
-            store: store::store(file.store.as_ref(), &top.of("store"), found),
+            store: store::store(file.store.as_ref(), stores, &top.of("store"), found),
             proxy: proxy::proxy(file, &listen, top, found),
             listen,
             key_prefix: key_prefix(file, &top.of("key_prefix"), found),

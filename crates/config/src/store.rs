@@ -3,15 +3,14 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use tidegate::driver::{StoreDrivers, normalized};
 use tidegate::{BreakerOptions, deadline};
-use tidegate_redis::{RedisOptions, RedisStore};
 
 use super::amount::{span, span_within};
 use super::node::Spot;
 use super::problem::Problem;
 use super::secret::{Secret, SecretSource};
 use super::text::{self, StoreOptions};
-use crate::stores::{is_redis, plain, unknown};
 
 /// A store that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,24 +43,30 @@ impl StoreChoice {
 /// Checks the choice of a store; what is wrong is noted.
 pub(crate) fn store(
     text: Option<&text::Store>,
+    stores: StoreDrivers,
     spot: &Spot<'_>,
     found: &mut Vec<Problem>,
 ) -> StoreChoice {
     match text {
         None => StoreChoice::by_url("memory:"),
         Some(text::Store::Url(url)) => {
-            let checked = spot.note(url_of(&url.0), found);
+            let checked = spot.note(checked(&url.0, stores), found);
             StoreChoice::by_url(checked.unwrap_or_default())
         }
-        Some(text::Store::Map(options)) => with_options(options, spot, found),
+        Some(text::Store::Map(options)) => with_options(options, stores, spot, found),
     }
 }
 
-fn with_options(options: &StoreOptions, spot: &Spot<'_>, found: &mut Vec<Problem>) -> StoreChoice {
+fn with_options(
+    options: &StoreOptions,
+    stores: StoreDrivers,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> StoreChoice {
     let mut choice = StoreChoice::by_url("memory:");
     match (&options.url, &options.url_file) {
         (Some(url), None) => {
-            let url = spot.of("url").note(url_of(&url.0), found).unwrap_or_default();
+            let url = spot.of("url").note(checked(&url.0, stores), found).unwrap_or_default();
             choice.url = SecretSource::Given(Secret(url));
         }
         (None, Some(file)) => choice.url = SecretSource::File(file.into()),
@@ -70,7 +75,7 @@ fn with_options(options: &StoreOptions, spot: &Spot<'_>, found: &mut Vec<Problem
             found.push(spot.of("url_file").problem("and `url` are both given: give one of them"));
         }
     }
-    if choice.url == SecretSource::Given(Secret("memory:".to_owned())) {
+    if matches!(&choice.url, SecretSource::Given(url) if stores.is_local(&url.0)) {
         let given = [
             ("deadline", options.deadline.is_some()),
             ("breaker", options.breaker.is_some()),
@@ -112,23 +117,6 @@ fn breaker(
 }
 
 /// The URL as stores know it. Nothing of a bad one is repeated: it may hold a password.
-fn url_of(url: &str) -> Result<String, String> {
-    match plain(url) {
-        url @ "memory:" => Ok(url.to_owned()),
-        url if !is_redis(url) => Err(unknown(url)),
-        url => can_be_opened(url).map(|()| url.to_owned()),
-    }
-}
-
-/// Nothing is connected before it is asked, so that this only reads the URL; but it needs a runtime to stand in.
-fn can_be_opened(url: &str) -> Result<(), String> {
-    let options = RedisOptions { announces: false, ..RedisOptions::new(url) };
-    let opened = || RedisStore::new(options).map(drop).map_err(|error| error.to_string());
-    if tokio::runtime::Handle::try_current().is_ok() {
-        return opened();
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    let _inside = runtime.enter();
-    opened()
+fn checked(url: &str, stores: StoreDrivers) -> Result<String, String> {
+    stores.check(url).map(|()| normalized(url).to_owned())
 }

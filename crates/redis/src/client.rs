@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::{BreakerOptions, Replicas, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -19,7 +20,7 @@ use crate::pending::{Pending, ReplyReceiver, ScriptResult, received};
 use crate::redirects::Redirects;
 use crate::script_request::ScriptRequest;
 use crate::sentinel::{self, Sentinels};
-use crate::stats::{CallTimes, Counters, RedisStats};
+use crate::stats::Counters;
 use crate::url::RedisUrl;
 
 /// Ways to Redis for requests that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
@@ -111,8 +112,8 @@ impl Client {
             breaker.map(|it| if let Some(more) = replicas { it.with_replicas(more) } else { it })
         };
         let pool = |_| {
-            let (topology, access) = (options.url.topology.clone(), options.access.clone());
-            Pool::start(topology, access, counters.clone(), replicas, breaker())
+            let topology = options.url.topology.clone();
+            Pool::start(topology, &options.access, counters.clone(), replicas, breaker())
         };
         let first = pool(0);
         let others = (1..replicas.map_or(1, |_| CONFIRMED_POOLS)).map(pool).collect();
@@ -164,7 +165,7 @@ impl Client {
         self.inner.first.breakers()
     }
 
-    pub(crate) fn stats(&self) -> RedisStats {
+    pub(crate) fn stats(&self) -> NetworkStats {
         self.inner.counters.read()
     }
 
@@ -196,7 +197,7 @@ enum Way {
 impl Pool {
     pub(crate) fn start(
         topology: Topology,
-        access: Access,
+        access: &Access,
         counters: Arc<Counters>,
         replicas: Option<Replicas>,
         breaker: Option<BreakerOptions>,

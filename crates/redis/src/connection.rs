@@ -32,7 +32,7 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + 
 
 /// A connection that makes progress only while its driver is polled: it needs no task of its own.
 pub(crate) struct Connection {
-    connection: MultiplexedConnection,
+    inner: MultiplexedConnection,
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
     meter: Arc<Meter>,
 }
@@ -66,18 +66,18 @@ impl Connection {
         }
         let made = MultiplexedConnection::new_with_config(&info, wire, config).await;
         let (connection, driver) = made.map_err(|error| failed(&error))?;
-        Ok(Self { connection, driver: Box::pin(driver), meter })
+        Ok(Self { inner: connection, driver: Box::pin(driver), meter })
     }
 
     /// Hands a command over. It is written when the driver is next polled, together with all others.
     pub(crate) fn start(&self, command: Cmd) -> ReplyFuture {
-        let mut connection = self.connection.clone();
+        let mut connection = self.inner.clone();
         started(async move { connection.send_packed_command(&command).await })
     }
 
     /// The same for several that nothing may come between; the last one's answer counts.
     pub(crate) fn start_together(&self, commands: Pipeline) -> ReplyFuture {
-        let mut connection = self.connection.clone();
+        let mut connection = self.inner.clone();
         started(async move {
             let skipped = commands.len().saturating_sub(1);
             let answers = connection.send_packed_commands(&commands, skipped, 1).await?;
@@ -86,7 +86,7 @@ impl Connection {
     }
 
     pub(crate) fn subscribe(&self, channel: &'static str) -> ReplyFuture {
-        let mut connection = self.connection.clone();
+        let mut connection = self.inner.clone();
         started(async move { connection.subscribe(channel).await.map(|()| Value::Okay) })
     }
 

@@ -10,6 +10,7 @@ mod access;
 mod client;
 mod cluster;
 mod connection;
+mod driver;
 mod endpoint;
 mod error;
 mod key;
@@ -38,9 +39,9 @@ mod tls;
 mod url;
 mod waker;
 
+pub use driver::RedisDriver;
 pub use endpoint::{Endpoint, Login, TlsFiles, Topology};
 pub use node_breaker::NodeBreakerStatus;
 pub use options::RedisOptions;
-pub use stats::{CallTimes, RedisStats};
 pub use store::RedisStore;
 pub use url::RedisUrl;

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::store_kit::{OwnedMultiCharge, OwnedRequest};
 use tidegate::{
     Changed, Coordination, KeyedLimit, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
@@ -19,7 +20,6 @@ use crate::nodes::Nodes;
 use crate::options::RedisOptions;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
-use crate::stats::{CallTimes, RedisStats};
 
 /// The shortest deadline of a table of overrides: it can be megabytes.
 const TABLE_DEADLINE_MIN: Duration = Duration::from_secs(1);
@@ -83,16 +83,17 @@ impl RedisStore {
     /// What the store's client has done so far.
     ///
     /// ```no_run
-    /// # use tidegate_redis::{RedisOptions, RedisStats, RedisStore};
+    /// # use tidegate::driver::NetworkStats;
+    /// # use tidegate_redis::{RedisOptions, RedisStore};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tidegate::StoreError> {
     /// let store = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?;
-    /// let RedisStats { requests, calls, .. } = store.stats();
+    /// let NetworkStats { requests, calls, .. } = store.stats();
     /// println!("{requests} requests in {calls} calls");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn stats(&self) -> RedisStats {
+    pub fn stats(&self) -> NetworkStats {
         self.client.stats()
     }
 

@@ -44,20 +44,20 @@ pub struct RedisUrl {
 }
 
 impl RedisUrl {
-    /// The schemes of all forms.
+    /// How URLs of all forms begin.
     ///
     /// ```
     /// # use tidegate_redis::RedisUrl;
-    /// assert!(RedisUrl::SCHEMES.contains(&"redis+cluster"));
+    /// assert!(RedisUrl::SCHEMES.contains(&"redis+cluster://"));
     /// ```
     pub const SCHEMES: &'static [&'static str] = &[
-        "redis",
-        "rediss",
-        "redis+unix",
-        "redis+cluster",
-        "rediss+cluster",
-        "redis+sentinel",
-        "rediss+sentinel",
+        "redis://",
+        "rediss://",
+        "redis+unix://",
+        "redis+cluster://",
+        "rediss+cluster://",
+        "redis+sentinel://",
+        "rediss+sentinel://",
     ];
 
     /// Takes a URL apart. It reads no files.

@@ -1,6 +1,6 @@
 //! A waker for what a task polls by itself, and feeds by itself: while the task is awake it need not be woken.
 //!
-//! A connection's driver and the calls on it wake each other, all within one task. BreakerPass on, each such wake makes the
+//! A connection's driver and the calls on it wake each other, all within one task. Passed on, each such wake makes the
 //! runtime queue the task once more and call another thread for help, 15 µs of a round trip of 35.
 
 use std::sync::atomic::AtomicU8;
@@ -35,7 +35,7 @@ impl TaskWaker {
         Self { waker: Waker::from(inner.clone()), inner }
     }
 
-    /// Until `poll` has a result, or waits for something from outside. TaskWaker from then on if it has.
+    /// Until `poll` has a result, or waits for something from outside. The task counts as awake from then on if it has.
     pub(crate) fn poll<T>(
         &self,
         task: &mut Context<'_>,

@@ -47,7 +47,6 @@ mod urls;
 
 use tidegate_config as config;
 use tidegate_config::envoy;
-use tidegate_config::stores as store;
 use tidegate_core::text;
 use tidegate_request as identity;
 use tidegate_simulation as simulation;

@@ -38,7 +38,7 @@ pub(crate) use self::text::CONTENT_TYPE;
 pub(crate) use self::upstreams::{UpstreamCounts, UpstreamTrouble, UpstreamView};
 pub(crate) use tidegate_config::DoorName;
 
-use crate::store::View;
+use tidegate::driver::OpenStore;
 
 /// Why the proxy turned somebody away whom no limit has refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ pub(crate) struct Metrics {
     store_errors: Striped<{ StoreErrorKind::ALL.len() }>,
     shed: Striped<{ Shed::ALL.len() }>,
     reloads: Reloads,
-    store: ArcSwapOption<View>,
+    store: ArcSwapOption<OpenStore>,
 }
 
 #[derive(Debug, Default)]
@@ -97,12 +97,12 @@ impl Metrics {
     }
 
     /// Which store is asked now.
-    pub(crate) fn watches(&self, store: View) {
+    pub(crate) fn watches(&self, store: OpenStore) {
         self.store.store(Some(Arc::new(store)));
     }
 
     /// The store that is asked now.
-    pub(crate) fn store(&self) -> Option<Arc<View>> {
+    pub(crate) fn store(&self) -> Option<Arc<OpenStore>> {
         self.store.load_full()
     }
 

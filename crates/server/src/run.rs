@@ -28,13 +28,13 @@ use crate::metrics::{DoorName, Metrics};
 use crate::reload::{self, Reloader, Source};
 use crate::server::{self, Bounds, Door, Ending};
 use crate::service::Draft;
-use crate::store::{self, Purpose};
 use crate::systemd::{Notifier, Sockets};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
 use crate::text::printable;
 use crate::threshold::Threshold;
 use crate::tls;
+use tidegate::driver::{self, StoreDrivers, StoreOptions};
 
 /// Why a server did not start, for people.
 #[derive(Debug)]
@@ -55,12 +55,12 @@ impl fmt::Display for ServeError {
 impl std::error::Error for ServeError {}
 
 /// Serves what a source says, until told to stop.
-pub fn serve(source: Source, insecure_bind: bool) -> Result<(), ServeError> {
+pub fn serve(source: Source, insecure_bind: bool, stores: StoreDrivers) -> Result<(), ServeError> {
     // Before there is a second thread: it takes what it reads out of the environment.
     let sockets = Sockets::from_env().map_err(ServeError::new)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| ServeError::new(format!("cannot start: {error}")))?;
-    let served = runtime.block_on(until_stopped(source, insecure_bind, sockets));
+    let served = runtime.block_on(until_stopped(source, insecure_bind, stores, sockets));
     // What is still under way waits for a file or a name that hangs, and nobody for what comes of it.
     runtime.shutdown_background();
     served
@@ -69,12 +69,13 @@ pub fn serve(source: Source, insecure_bind: bool) -> Result<(), ServeError> {
 async fn until_stopped(
     source: Source,
     insecure_bind: bool,
+    stores: StoreDrivers,
     mut sockets: Sockets,
 ) -> Result<(), ServeError> {
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|lines| ServeError::new(told(&lines)))?;
-    let (draft, store) = built(&config)?;
+    let (draft, store) = built(&config, stores)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let Listens { http, grpc, resp, proxy: passing } = &config.listen;
     let app = AppState::new(draft);
@@ -103,7 +104,7 @@ async fn until_stopped(
     // Of all secrets the token alone can be taken away while its door is open.
     let exposed = http.as_ref().filter(|_| !insecure_bind);
     let exposed = exposed.map(|place| place.exposure(DoorName::Http)).transpose()?;
-    app.metrics().watches(store.view.clone());
+    app.metrics().watches(store.opened.clone());
     #[cfg(feature = "otlp")]
     let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &app));
     #[cfg(feature = "otlp")]
@@ -172,27 +173,28 @@ async fn until_stopped(
 }
 
 /// Opens the store, and builds what is asked over it.
-fn built(config: &Config) -> Result<(Draft, Watched), ServeError> {
+fn built(config: &Config, stores: StoreDrivers) -> Result<(Draft, Watched), ServeError> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| ServeError::new(format!("store.url_file: {why}")))?;
-    let purpose = Purpose {
+    let options = StoreOptions {
         key_prefix: config.key_prefix.clone(),
         deadline: choice.deadline,
         breaker: choice.breaker.clone(),
-        ..Purpose::serving()
+        ..StoreOptions::default()
     };
-    let view = store::open_in_view(&url.0, purpose).map_err(ServeError::new)?;
-    let builder = Engine::builder().store(view.store());
+    let opened = stores.open(&url.0, &options).map_err(ServeError::new)?;
+    let builder = Engine::builder().store(opened.store.clone());
     let builder = match choice.nodes {
         Some(nodes) => builder.nodes(nodes),
         None => builder,
     };
-    let follower = match view.redis() {
-        Some(_) => Follower::shared_over(view.store()),
-        None => Follower::default(),
+    let follower = if opened.store.extensions().is_local() {
+        Follower::default()
+    } else {
+        Follower::shared_over(opened.store.clone())
     };
     let draft = Draft::build(config, builder, follower.into(), None).map_err(ServeError::new)?;
-    Ok((draft, Watched { view, name: store::shown(&url.0) }))
+    Ok((draft, Watched { opened, name: driver::redacted(&url.0) }))
 }
 
 fn told(lines: &[String]) -> String {

@@ -49,6 +49,8 @@ mod zone;
 #[cfg(feature = "adaptive")]
 pub mod adaptive;
 pub mod deadline;
+#[cfg(feature = "breaker")]
+pub mod driver;
 pub mod store_kit;
 #[cfg(feature = "tower")]
 pub mod tower;

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tidegate::driver::StoreDrivers;
 use tidegate_core::parse_duration;
 
 use self::config::BenchConfig;
@@ -150,8 +151,8 @@ fn read_rate(text: &str) -> Result<u32, String> {
 }
 
 /// Measures, and prints the report.
-pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    let config = BenchConfig::from_args(args)?;
+pub fn run(args: &BenchArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+    let config = BenchConfig::from_args(args, stores)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let report = runtime.block_on(rounds::measure(&config))?;

@@ -28,8 +28,8 @@ use self::finding::{Finding, Severity};
 use self::server::RedisServer;
 use super::failure::block_on;
 use super::{ERROR, Failure, OK};
+use tidegate::driver::{self, StoreDrivers};
 use tidegate_config::Config;
-use tidegate_config::stores;
 use tidegate_redis::{RedisUrl, Topology};
 
 const EXAMPLES: &str = "\
@@ -73,9 +73,10 @@ pub struct DoctorArgs {
 
 impl DoctorArgs {
     /// With the store of the configuration, if there is one.
-    fn configured(&self) -> Result<Self, Failure> {
+    fn configured(&self, stores: StoreDrivers) -> Result<Self, Failure> {
         let Some(file) = &self.config else { return Ok(self.clone()) };
-        let config = Config::read(file).map_err(|problems| Failure::new(problems.to_string()))?;
+        let config =
+            Config::read(file, stores).map_err(|problems| Failure::new(problems.to_string()))?;
         let url = config.store.url.read();
         let url = url.map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
         let nodes = config.store.nodes.map_or(self.nodes, |nodes| nodes.get().into());
@@ -99,21 +100,24 @@ impl Requirements {
 }
 
 /// Examines, prints, and exits with 1 on a fault.
-pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
-    let findings = block_on(examine(&args.configured()?))?;
+pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+    let findings = block_on(examine(&args.configured(stores)?, stores))?;
     print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(ExitCode::from(if worst == Some(Severity::Fault) { ERROR } else { OK }))
 }
 
-async fn examine(args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
-    let url = stores::plain(&args.store);
-    if url == "memory:" {
+async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>, Failure> {
+    let url = driver::normalized(&args.store);
+    if stores.is_local(url) {
         let seen = "the state is in each process's own memory: there is nothing to connect to";
         return Ok(vec![Finding::ok("reach", seen)]);
     }
-    if !stores::is_redis(url) {
-        return Err(Failure::new(stores::unknown(url)));
+    let is_redis = RedisUrl::SCHEMES.iter().any(|scheme| url.starts_with(scheme));
+    if let Err(why) = stores.check(url)
+        && !is_redis
+    {
+        return Err(Failure::new(why));
     }
     let id = format!("{:08x}", RandomState::new().hash_one(()) >> 32);
     let requirements = Requirements { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
@@ -121,10 +125,10 @@ async fn examine(args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let parsed = match RedisUrl::parse(url) {
         Ok(parsed) => parsed,
         Err(error) => {
-            return Ok(not_reached(format!("store {}: {error}", stores::shown(url))));
+            return Ok(not_reached(format!("store {}: {error}", driver::redacted(url))));
         }
     };
-    let store = script::open(url, &requirements.key_prefix);
+    let store = script::open(url, &requirements.key_prefix, stores);
     if let (Topology::Single(_), Err(why)) = (&parsed.topology, &store) {
         return Ok(not_reached(why.clone()));
     }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::output::{Table, print_report};
 use super::progress::Progress;
 use super::{Failure, OK};
+use tidegate::driver::StoreDrivers;
 use tidegate_config::Config;
 use tidegate_core::text::printable;
 use tidegate_request::KeyParts;
@@ -64,7 +65,7 @@ pub struct ReplayArgs {
 }
 
 /// Replays, and prints the report.
-pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let key = match &*args.key {
         [] => None,
         parts => Some(
@@ -72,7 +73,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::usage(format!("--key: {error}")))?,
         ),
     };
-    let config = Config::read(&args.config)
+    let config = Config::read(&args.config, stores)
         .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?;
     let Config { policies, doors: rules, .. } = &config;
     if args.policy.is_none() && rules.routes.is_empty() {

@@ -20,7 +20,7 @@ use self::case::Case;
 use self::replay::{Line, Replayed, replay};
 use super::failure::block_on;
 use super::{ERROR, Failure, OK, unless_closed};
-use tidegate_config::stores::{self, Purpose};
+use tidegate::driver::{self, StoreDrivers, StoreOptions};
 use tidegate_core::text::printable;
 
 const EXAMPLES: &str = "\
@@ -59,10 +59,10 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const CASES_MAX: usize = 64;
 
 /// Replays every file.
-pub fn run(args: &VectorsArgs) -> Result<ExitCode, Failure> {
+pub fn run(args: &VectorsArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     block_on(async {
         let mut runner = Runner {
-            store: open(&args.store).await?,
+            store: open(&args.store, stores).await?,
             running: VecDeque::new(),
             started: 0,
             out: Printer::new(io::stdout().lock()),
@@ -88,19 +88,19 @@ pub fn run(args: &VectorsArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Opens the store, and checks that it answers. Each run has its own keys.
-async fn open(url: &str) -> Result<Arc<dyn Store>, Failure> {
+async fn open(url: &str, stores: StoreDrivers) -> Result<Arc<dyn Store>, Failure> {
     let run = RandomState::new().hash_one(());
     let key_prefix = format!("tg-vectors-{run:016x}");
-    let purpose =
-        Purpose { key_prefix, deadline: DEADLINE, replays: true, breaker: None, serves: false };
-    let store = stores::open(url, purpose).map_err(Failure::new)?;
-    stores::reach(&*store).await.map_err(|error| {
-        let (shown, error) = (stores::shown(url), printable(&error.to_string()));
+    let (deadline, breaker) = (DEADLINE, None);
+    let options = StoreOptions { key_prefix, deadline, replays: true, breaker, announces: false };
+    let opened = stores.open(url, &options).map_err(Failure::new)?;
+    opened.reach().await.map_err(|error| {
+        let (shown, error) = (driver::redacted(url), printable(&error.to_string()));
         Failure::new(format!(
             "the store {shown} does not answer: {error}. `tidegate doctor --store URL` says more"
         ))
     })?;
-    Ok(store)
+    Ok(opened.store)
 }
 
 /// Replays several cases at once, and prints their results in order.

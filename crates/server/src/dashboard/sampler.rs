@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::driver::CallTimes;
 use tidegate::{Clock, SystemClock};
-use tidegate_redis::CallTimes;
 use tokio::time::MissedTickBehavior;
 
 use super::state::State;
@@ -72,5 +72,5 @@ impl Sampler {
 }
 
 fn calls(app: &AppState) -> Option<CallTimes> {
-    app.metrics().store()?.redis().map(|(_, times)| times)
+    app.metrics().store()?.report().call_times
 }

@@ -115,10 +115,10 @@ fn policies(now: &Glance, app: &AppState) -> BTreeMap<String, Since> {
 
 fn store(app: &AppState, errors: u64) -> StoreNow {
     let store = app.metrics().store();
-    let breaker = store.as_ref().and_then(|store| store.breaker());
-    let memory = store.as_ref().and_then(|store| store.memory());
+    let breaker = store.as_ref().and_then(|store| store.report().breaker);
+    let memory = store.as_ref().and_then(|store| store.report().memory);
     StoreNow {
-        kind: store.as_ref().map_or("memory", |store| store.kind()),
+        kind: store.as_ref().map_or("memory", |store| store.kind),
         condition: store.as_ref().map_or("ok", |store| store.condition()),
         breaker: breaker.map(|(state, _)| state.as_str()),
         breaker_opened: breaker.map_or(0, |(_, opened)| opened),

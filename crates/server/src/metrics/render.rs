@@ -1,7 +1,7 @@
 //! Everything that is counted, gathered; and the page of a scrape.
 
+use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
-use tidegate_redis::{CallTimes, RedisStats};
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;
@@ -35,10 +35,10 @@ impl Metrics {
         }
         load::write(to, &app.in_force().follower);
         upstreams::render_urls(to, &app.urls().busiest(upstreams::URLS_MAX));
-        let store = self.store();
-        breaker(to, store.as_ref().and_then(|store| store.breaker()));
-        redis(to, store.as_ref().and_then(|store| store.redis()).unwrap_or_default());
-        if let Some(stats) = store.as_ref().and_then(|store| store.memory()) {
+        let store = self.store().map(|store| store.report()).unwrap_or_default();
+        breaker(to, store.breaker);
+        network(to, store.network.unwrap_or_default(), store.call_times.unwrap_or_default());
+        if let Some(stats) = store.memory {
             memory(to, stats);
         }
         leases(to, in_force.engine.lease_stats());
@@ -124,7 +124,7 @@ fn breaker(to: &mut impl Sink, breaker: Option<(BreakerState, u64)>) {
     to.single(&the::BREAKER_OPENED, opened);
 }
 
-fn redis(to: &mut impl Sink, (stats, times): (RedisStats, CallTimes)) {
+fn network(to: &mut impl Sink, stats: NetworkStats, times: CallTimes) {
     to.family(&the::LUA_DURATION);
     let bounds_s = CallTimes::BOUNDS_US.map(|us| seconds(us, 1e6));
     let sum_s = seconds(times.total_us, 1e6);

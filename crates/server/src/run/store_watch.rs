@@ -7,12 +7,12 @@ use tidegate::{OnStoreError, StoreError};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::app::AppState;
-use crate::store::{self, View};
 use crate::text::printable;
+use tidegate::driver::OpenStore;
 
 /// A store that is looked after.
 pub(super) struct Watched {
-    pub(super) view: View,
+    pub(super) opened: OpenStore,
     /// As people are told it, without secrets.
     pub(super) name: String,
 }
@@ -35,7 +35,7 @@ pub(super) async fn watch(app: Arc<AppState>, store: Watched) {
     let mut outage: Option<Outage> = None;
     loop {
         every.tick().await;
-        let Some(trouble) = trouble(&app, &store.view).await else {
+        let Some(trouble) = trouble(&app, &store.opened).await else {
             if let Some(Outage { since, .. }) = outage.take().filter(|it| it.looks >= LOOKS) {
                 let away_s = since.elapsed().as_secs();
                 tracing::info!(store = store.name, away_s, "the store serves again");
@@ -53,11 +53,11 @@ pub(super) async fn watch(app: Arc<AppState>, store: Watched) {
 
 /// Why the store does not serve, if it does not. What fails may be a right that only overrides need: a check has the last
 /// word.
-async fn trouble(app: &AppState, store: &View) -> Option<StoreError> {
+async fn trouble(app: &AppState, store: &OpenStore) -> Option<StoreError> {
     let engine = app.in_force().engine.clone();
     let error = engine.overrides().refresh().await.err()?;
     tracing::debug!(%error, "overrides stay as they were");
-    store::reach(&*store.store()).await.err()
+    store.reach().await.err()
 }
 
 fn away(app: &AppState, store: &str, trouble: &StoreError) {

@@ -38,7 +38,7 @@ impl Store for Down {
 
 fn config(policies: &str) -> Config {
     let text = format!("policies: {{ {policies} }}");
-    Config::parse(&text, &|_: &str| None).unwrap()
+    Config::parse(&text, &|_: &str| None, tidegate::driver::StoreDrivers::MEMORY).unwrap()
 }
 
 fn draft(policies: &str, before: Option<&InForce>) -> Draft {

@@ -153,11 +153,13 @@ fn headers(record: &Record<'_>) -> HeaderMap {
 mod tests {
     use super::super::replay;
     use super::*;
+    use tidegate::driver::StoreDrivers;
     use tidegate_config::Config;
 
     /// The notes on a log in which each client comes twice and may once a day, with a megabyte for the counters.
     fn notes(clients: u32) -> String {
-        let config = Config::parse("policies: { api: sliding-log 1/day }", &|_| None).unwrap();
+        let text = "policies: { api: sliding-log 1/day }";
+        let config = Config::parse(text, &|_| None, StoreDrivers::MEMORY).unwrap();
         let settings = ReplaySettings {
             policies: &config.policies,
             client_ip: config.doors.client_ip.clone(),

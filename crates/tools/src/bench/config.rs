@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::Limit;
+use tidegate::driver::StoreDrivers;
 
 use super::BenchArgs;
 use super::door::Door;
@@ -28,6 +29,8 @@ pub(super) struct BenchConfig {
     pub(super) door: Door,
     pub(super) server: Option<ServerUrl>,
     pub(super) against: Option<ServerUrl>,
+    /// The stores that a configuration can name.
+    pub(super) stores: StoreDrivers,
     pub(super) policies: PolicySource,
     pub(super) request: RequestTemplate,
     pub(super) keys: Arc<Keys>,
@@ -43,7 +46,7 @@ pub(super) struct BenchConfig {
 }
 
 impl BenchConfig {
-    pub(super) fn from_args(args: &BenchArgs) -> Result<Self, Failure> {
+    pub(super) fn from_args(args: &BenchArgs, stores: StoreDrivers) -> Result<Self, Failure> {
         let door = args.door;
         check_options(args).map_err(Failure::usage)?;
         let server_url = |name: &str, url: &Option<String>| {
@@ -65,6 +68,7 @@ impl BenchConfig {
         }
         Ok(Self {
             door,
+            stores,
             server: server_url("server", &args.server)?,
             against: server_url("against", &args.against)?,
             policies: match &args.limit {

@@ -144,7 +144,8 @@ fn embedded_client(config: &BenchConfig) -> Result<EmbeddedClient, Failure> {
     let builder = match &config.policies {
         PolicySource::Limit(limit) => Engine::builder().policy(POLICY, limit.as_str()),
         PolicySource::Config(file) => {
-            let read = file.as_ref().map_or_else(demo::config, |file| Config::read(file));
+            let read =
+                file.as_ref().map_or_else(demo::config, |file| Config::read(file, config.stores));
             let read = read.map_err(|problems| Failure::new(problems.to_string()))?;
             let policies = read.policies.into_iter();
             policies.fold(Engine::builder(), |builder, (name, policy)| builder.policy(name, policy))

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::json;
 use crate::app::AppState;
-use crate::store::{self, View};
+use tidegate::driver::OpenStore;
 
 #[derive(Serialize)]
 struct Readiness {
@@ -40,7 +40,7 @@ pub(super) async fn ready(State(app): State<Arc<AppState>>, uri: Uri) -> Respons
     };
     let state = if app.is_draining() { "draining" } else { "serving" };
     let ready = !app.is_draining() && store.is_none_or(|(_, will_do)| will_do);
-    let kind = view.as_ref().map_or("", |view| view.kind());
+    let kind = view.as_ref().map_or("", |view| view.kind);
     let store = store.map(|(state, _)| Store { kind, state });
     let mut response = json(&Readiness { ready, state, store }).into_response();
     if !ready {
@@ -50,8 +50,8 @@ pub(super) async fn ready(State(app): State<Arc<AppState>>, uri: Uri) -> Respons
 }
 
 /// What the store says, within its deadline, and whether that will do.
-async fn reached(view: &View) -> (&'static str, bool) {
-    match store::reach(&*view.store()).await {
+async fn reached(store: &OpenStore) -> (&'static str, bool) {
+    match store.reach().await {
         Ok(()) => ("ok", true),
         Err(error) => (error.kind().as_str(), false),
     }

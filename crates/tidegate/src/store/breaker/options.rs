@@ -70,6 +70,7 @@ impl BreakerOptions {
     /// let options = BreakerOptions::default();
     /// assert!(options.clone().with_replicas(Replicas::default()).slow > options.slow);
     /// ```
+    #[must_use]
     pub fn with_replicas(self, replicas: Replicas) -> Self {
         let slow = self.slow.saturating_add(replicas.bounded_timeout()).saturating_add(WAIT_LATE);
         Self { slow, ..self }
