@@ -2,12 +2,13 @@
 //!
 //! - `config` is the checked command line; `keys` has the keys, `target` the address of a server.
 //! - `local_server` is started where no server is named; an `endpoint` is one of the two that are compared.
-//! - `client` sends and decodes, with a file for each protocol: `http`, `grpc`, `resp`.
+//! - `client` is one of the protocols, each in its file: `http`, `grpc`, `resp`, over a `connection`.
 //! - `load` drives the clients of an endpoint, as fast as replies arrive or by a `pacer`; `stats` counts.
 //! - `rounds` alternates between the endpoints, and `report` prints the figures.
 
 mod client;
 mod config;
+mod connection;
 mod door;
 mod endpoint;
 mod error;
@@ -33,6 +34,7 @@ use tidegate_core::parse_duration;
 use self::config::BenchConfig;
 use self::door::Door;
 use self::keys::Distribution;
+use self::report::BenchReport;
 use super::output::print_report;
 use super::{ERROR, Failure, OK};
 
@@ -155,7 +157,8 @@ pub fn run(args: &BenchArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> 
     let config = BenchConfig::from_args(args, stores)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    let report = runtime.block_on(rounds::measure(&config))?;
+    let (measured, was_stopped) = runtime.block_on(rounds::measure(&config))?;
+    let report = BenchReport::new(&config, &measured, was_stopped);
     print_report(&report, args.json, || report.text())?;
     Ok(ExitCode::from(if report.has_errors() { ERROR } else { OK }))
 }

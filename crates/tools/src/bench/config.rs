@@ -10,7 +10,6 @@ use tidegate::driver::StoreDrivers;
 use super::BenchArgs;
 use super::door::Door;
 use super::keys::{Distribution, Keys};
-use super::load::Phase;
 use super::local_server::{POLICY, PolicySource};
 use super::target::ServerUrl;
 use tidegate_config::usual_path;
@@ -146,6 +145,15 @@ fn request(args: &BenchArgs) -> Result<RequestTemplate, String> {
     };
     let (policy, domain) = (policy.to_owned(), args.domain.clone());
     Ok(RequestTemplate { policy, cost: args.cost, limit, domain, entries })
+}
+
+/// A stretch of load: the warm-up, or one round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    pub(super) duration: Duration,
+    pub(super) requests: Option<u64>,
+    /// Per second. Absent: as fast as replies arrive.
+    pub(super) rate: Option<u32>,
 }
 
 /// All of a request but its key.

@@ -11,8 +11,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::sync::Mutex;
 
-use super::client::BatchResult;
 use super::config::RequestTemplate;
+use super::connection::BatchResult;
 use super::error::{ErrorKind, RequestError};
 use super::target::Target;
 use tidegate_core::text::printable;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use httparse::{EMPTY_HEADER, Response};
 use serde::Deserialize;
 
-use super::client::{BatchResult, Connection};
 use super::config::RequestTemplate;
+use super::connection::{BatchResult, Connection};
 use super::error::{ErrorKind, RequestError};
 use super::target::Target;
 use tidegate_core::text::printable;

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Client;
+use super::config::Phase;
 use super::error::{ErrorKind, RequestError};
 use super::keys::Keys;
 use super::pacer::Pacer;
@@ -22,15 +23,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(1);
 /// Before connecting again after a failure.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
-
-/// A stretch of load: the warm-up, or one round.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Phase {
-    pub(super) duration: Duration,
-    pub(super) requests: Option<u64>,
-    /// Per second. Absent: as fast as replies arrive.
-    pub(super) rate: Option<u32>,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct PhaseResult {

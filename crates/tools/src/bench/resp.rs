@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::client::{BatchResult, Connection};
 use super::config::RequestTemplate;
+use super::connection::{BatchResult, Connection};
 use super::error::{ErrorKind, RequestError};
 use super::target::Target;
 use tidegate_core::text::printable;

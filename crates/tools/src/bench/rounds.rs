@@ -5,10 +5,9 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::config::BenchConfig;
+use super::config::{BenchConfig, Phase};
 use super::endpoint::Endpoint;
-use super::load::{LoadGenerator, Phase, PhaseResult};
-use super::report::BenchReport;
+use super::load::{LoadGenerator, PhaseResult};
 use crate::Failure;
 
 #[derive(Clone, Debug)]
@@ -31,8 +30,8 @@ struct Contender {
     rounds: Vec<Round>,
 }
 
-/// Measures all endpoints. A signal ends the run early, with the rounds measured so far.
-pub(super) async fn measure(config: &BenchConfig) -> Result<BenchReport, Failure> {
+/// Measures all endpoints. A signal ends the run early, with the rounds measured so far; then the second value is true.
+pub(super) async fn measure(config: &BenchConfig) -> Result<(Vec<Measured>, bool), Failure> {
     let mut stop = stop_signals()?;
     let stopped = || Failure::new("stopped before anything was measured");
     let mut contenders = tokio::select! {
@@ -60,7 +59,7 @@ pub(super) async fn measure(config: &BenchConfig) -> Result<BenchReport, Failure
     if measured.iter().any(|endpoint| endpoint.rounds.is_empty()) {
         return Err(stopped());
     }
-    Ok(BenchReport::new(config, &measured, was_stopped))
+    Ok((measured, was_stopped))
 }
 
 /// All endpoints, probed and connected.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::client::BatchResult;
+use super::connection::BatchResult;
 use super::error::{ErrorKind, RequestError};
 use tidegate_core::Histogram;
 
