@@ -113,7 +113,13 @@ fn trial<'a>(
     policy: Option<String>,
     key: Option<KeyParts>,
 ) -> ReplaySettings<'a> {
-    ReplaySettings { policies, client_ip: rules.client_ip.clone(), routes: rules.routes(), policy, key }
+    ReplaySettings {
+        policies,
+        client_ip: rules.client_ip.clone(),
+        routes: rules.routes(),
+        policy,
+        key,
+    }
 }
 
 /// The policy of a text, alone in a configuration.
