@@ -1,7 +1,7 @@
--- Asks tidegate whether a request may pass, and leaves the answer in variables of the transaction.
--- txn.tidegate_status is 0 where it cannot be reached.
+-- Checks a request with tidegate, and stores the answer in transaction variables.
+-- txn.tidegate_status is 0 if tidegate cannot be reached.
 
--- What belongs to this hop or to the body, and what only we may say.
+-- Headers of this hop, headers of the body, and headers that only this proxy may set.
 local kept_back = {
   ["connection"] = true, ["content-length"] = true, ["transfer-encoding"] = true, ["expect"] = true, ["host"] = true,
   ["upgrade"] = true, ["te"] = true, ["trailer"] = true, ["keep-alive"] = true,
