@@ -25,11 +25,11 @@ core.register_action("tidegate", { "http-req" }, function(txn)
 
   local answer = core.httpclient():get{ url = "http://127.0.0.1:8080/v1/auth", headers = headers, timeout = 250 }
   txn:set_var("txn.tidegate_status", answer and answer.status or 0)
-  local function told(name, variable)
+  local function copy_header(name, variable)
     local values = answer and answer.headers and answer.headers[name]
     if values and values[0] then txn:set_var("txn." .. variable, values[0]) end
   end
-  told("retry-after", "retry_after")
-  told("ratelimit", "ratelimit")
-  told("ratelimit-policy", "ratelimit_policy")
+  copy_header("retry-after", "retry_after")
+  copy_header("ratelimit", "ratelimit")
+  copy_header("ratelimit-policy", "ratelimit_policy")
 end, 0)

@@ -14,7 +14,7 @@ const sleep = (ms, signal) => new Promise((resolve, reject) => {
   signal?.addEventListener("abort", reject);
 });
 
-/** Returns the JSON of a response. A busy server (503) is asked up to `tries` times. */
+/** Returns the JSON of a response. Retries a busy server (503), up to `tries` attempts in total. */
 async function call(path, options, tries = 1) {
   for (let tried = 1; ; tried += 1) {
     const response = await fetch(path, options).catch((error) => {
