@@ -1,4 +1,4 @@
-"""What is answered. Whatever comes from the wire is checked here, once."""
+"""Replies of the server, decoded and validated."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from .errors import TidegateError
 
-# What a server tells those who ask, and they may tell their own clients.
-PASSED_ON = (
+# Headers that an application may pass on to its own clients.
+LIMIT_HEADERS = (
     "ratelimit-policy",
     "ratelimit",
     "x-ratelimit-limit",
@@ -22,85 +22,82 @@ PASSED_ON = (
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether to go ahead, what is left, and when to come back."""
+    """The result of a check."""
 
     allowed: bool
-    """Whether to go ahead."""
     limit: int
-    """The ceiling: the burst, or the limit. 0 in a fallback, which knows none."""
+    """The burst, or the limit if there is none. 0 in a fallback."""
     remaining: int
     """Whole units left. 0 in a fallback."""
     retry_after_ms: int | None
-    """0 if allowed; None if this cost will never be allowed."""
+    """0 if allowed; None if this cost can never be allowed."""
     reset_after_ms: int
-    """Until everything is available again."""
+    """Time until the limit is fully available again."""
     policy: str
-    """The policy that was asked."""
     binding: str
-    """Which of the policy's limits the answer speaks of."""
+    """The limit of the policy that the numbers belong to."""
     source: str
-    """Who decided: `store` and others of the server, or `fallback`, when it did not answer."""
+    """Where the decision was made: `store` and others by the server, `fallback` by this client."""
     permit: str | None = None
-    """The place that was taken, if one was: give it back with `release`."""
+    """The permit of a concurrency limit, if one was acquired. Release it with `release`."""
     headers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """What to tell your own client, by lower-case name. Asked for with `check(…, headers=True)`."""
+    """With `check(…, headers=True)`: headers for your own client, by lower-case name."""
     error: TidegateError | None = field(default=None, compare=False)
-    """Why it is a fallback."""
+    """The reason for a fallback."""
 
     @property
     def retry_after(self) -> float | None:
-        """How long to wait, in seconds."""
+        """`retry_after_ms` in seconds."""
         return None if self.retry_after_ms is None else self.retry_after_ms / 1000
 
     @property
     def by_failure(self) -> bool:
-        """Whether no limit has decided this: nobody who could have known has answered."""
+        """Whether the decision follows from a failure instead of a limit."""
         return self.source in ("fallback", "fail-closed")
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A place in the queue of a leaky bucket: wait `delay`, then go ahead."""
+    """A slot in a leaky bucket: wait `delay`, then start."""
 
     accepted: bool
-    """Whether there is a place."""
     delay_ms: int
-    """How long to wait before going ahead."""
+    """Wait this long, then start."""
     retry_after_ms: int | None
-    """If there is none: when to ask again; None if this cost will never have one."""
+    """0 if accepted; None if this cost can never be accepted."""
     source: str
-    """`store`, or `fallback`, when the server did not answer."""
+    """`store`, or `fallback` if the server did not answer."""
     error: TidegateError | None = field(default=None, compare=False)
-    """Why it is a fallback."""
+    """The reason for a fallback."""
 
     @property
     def delay(self) -> float:
-        """How long to wait before going ahead, in seconds."""
+        """`delay_ms` in seconds."""
         return self.delay_ms / 1000
 
     @property
     def retry_after(self) -> float | None:
-        """When to ask again, in seconds."""
+        """`retry_after_ms` in seconds."""
         return None if self.retry_after_ms is None else self.retry_after_ms / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came over the wire."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def fields(self) -> dict[str, Any]:
-        """The object that the body is. Any other status than 200 is an error."""
+        """The JSON object in the body. Raises for any status but 200."""
         if self.status != 200:
             raise self.problem()
         return _object(self.body)
 
     def problem(self) -> TidegateError:
-        """What the server says is wrong, or that it is not our server at all."""
-        unknown = TidegateError(f"answered with status {self.status}", self.status)
+        """The error in the body, or a generic one if the reply is not from tidegate."""
+        unknown = TidegateError(f"unexpected status {self.status}", self.status)
         if not self.headers.get("content-type", "").startswith("application/problem+json"):
             return unknown
         try:
@@ -113,35 +110,35 @@ class Reply:
         return TidegateError(detail, self.status, kind, where if isinstance(where, str) else None)
 
     def fail_closed_seconds(self) -> int | None:
-        """When to come back, if the policy admits nothing while the server's store fails."""
+        """Retry-After, if the store fails and the policy fails closed; else None."""
         seconds = self.headers.get("retry-after", "")
         if self.status != 503 or not seconds.isdecimal() or len(seconds) > 9:
             return None
-        ours = self.problem().type == "urn:tidegate:store-unavailable"
-        return int(seconds) if ours else None
+        fails_closed = self.problem().type == "urn:tidegate:store-unavailable"
+        return int(seconds) if fails_closed else None
 
 
 def decision(reply: Reply, policy: str) -> Decision:
-    """Read the answer to one check. A server that fails closed has decided, too."""
+    """Decode the reply to one check. Failing closed is a decision, too."""
     seconds = reply.fail_closed_seconds()
     if seconds is not None:
         wait = seconds * 1000
         return Decision(False, 0, 0, wait, wait, policy, policy, "fail-closed", error=reply.problem())
-    return replace(_decision(reply.fields()), headers=_passed_on(reply.headers))
+    return replace(_decision(reply.fields()), headers=_limit_headers(reply.headers))
 
 
 def decisions(reply: Reply, count: int, *, headers: bool = False) -> list[Decision]:
-    """Read the answers to a batch of so many, with their headers if they were asked for."""
+    """Decode the reply to a batch of `count` checks, with their headers if requested."""
     many = reply.fields().get("decisions")
     if not isinstance(many, list) or len(many) != count:
-        raise TidegateError(f"not an answer of tidegate: expected {count} decisions")
+        raise TidegateError(f"invalid reply: expected {count} decisions")
     if not headers:
         return [_decision(one) for one in many]
-    return [replace(_decision(one), headers=_passed_on(_headers(one))) for one in many]
+    return [replace(_decision(one), headers=_limit_headers(_headers(one))) for one in many]
 
 
 def reservation(reply: Reply) -> Reservation:
-    """Read the answer to a reservation."""
+    """Decode the reply to a reservation."""
     seconds = reply.fail_closed_seconds()
     if seconds is not None:
         return Reservation(False, 0, seconds * 1000, "fail-closed", reply.problem())
@@ -155,13 +152,13 @@ def reservation(reply: Reply) -> Reservation:
 
 
 def released(reply: Reply) -> bool:
-    """Read the answer to a release."""
+    """Decode the reply to a release."""
     return _flag(reply.fields(), "released")
 
 
 def _decision(fields: object) -> Decision:
     if not isinstance(fields, dict):
-        raise TidegateError("not an answer of tidegate: a decision is no object")
+        raise TidegateError("invalid reply: a decision is not an object")
     permit = fields.get("permit")
     return Decision(
         allowed=_flag(fields, "allowed"),
@@ -179,14 +176,14 @@ def _decision(fields: object) -> Decision:
 def _headers(fields: dict[str, Any]) -> dict[str, Any]:
     value = fields.get("headers")
     if not isinstance(value, dict):
-        raise TidegateError("not an answer of tidegate: a decision without headers")
+        raise TidegateError("invalid reply: a decision without headers")
     return value
 
 
-def _passed_on(headers: Mapping[str, object]) -> dict[str, str]:
-    """Those that your own clients may see, and that can be written."""
-    told = ((name, headers.get(name)) for name in PASSED_ON)
-    return {name: value for name, value in told if isinstance(value, str) and _is_visible(value)}
+def _limit_headers(headers: Mapping[str, object]) -> dict[str, str]:
+    """The headers that are safe to pass on."""
+    found = ((name, headers.get(name)) for name in LIMIT_HEADERS)
+    return {name: value for name, value in found if isinstance(value, str) and _is_visible(value)}
 
 
 def _is_visible(value: str) -> bool:
@@ -197,23 +194,23 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise TidegateError(f"not an answer of tidegate: {error}") from error
+        raise TidegateError(f"invalid reply: {error}") from error
     if not isinstance(value, dict):
-        raise TidegateError("not an answer of tidegate: no object")
+        raise TidegateError("invalid reply: not an object")
     return value
 
 
 def _flag(fields: dict[str, Any], name: str) -> bool:
     value = fields.get(name)
     if not isinstance(value, bool):
-        raise TidegateError(f"not an answer of tidegate: `{name}` is {value!r:.40}")
+        raise TidegateError(f"invalid reply: `{name}` is {value!r:.40}")
     return value
 
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TidegateError(f"not an answer of tidegate: `{name}` is {value!r:.40}")
+        raise TidegateError(f"invalid reply: `{name}` is {value!r:.40}")
     return value
 
 
@@ -224,5 +221,5 @@ def _count_or_none(fields: dict[str, Any], name: str) -> int | None:
 def _text(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise TidegateError(f"not an answer of tidegate: `{name}` is {value!r:.40}")
+        raise TidegateError(f"invalid reply: `{name}` is {value!r:.40}")
     return value

@@ -1,4 +1,4 @@
-"""What is asked: checked before it is sent, and written as the server reads it."""
+"""Checks: validated and encoded before they are sent."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Who is asking: one identifier, or several by name for a policy that counts by several.
+# The key to count by: a string, or several by name for a policy with several keys.
 Key = str | Mapping[str, str]
 COST_MAX = 2**53
 KEYS_MAX = 32
-# What the server takes: 64 KiB for a call. The rest of the call is its braces and its permit.
-QUESTION_BYTES_MAX = 63 * 1024
+# The server accepts 64 KiB per call, including the fields of a batch and a permit.
+CHECK_BYTES_MAX = 63 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question: may `key` spend `cost` of what `policy` gives it?
+    """One check of `key` against `policy`, for `cost` units.
 
-    For policies that count several identifiers, the key is a mapping of them by name.
+    For policies with several keys, `key` is a mapping by name.
     """
 
     policy: str
@@ -26,23 +26,20 @@ class Check:
     cost: int = 1
 
     def __post_init__(self) -> None:
-        """Say what is wrong, as a `ValueError` that names the field."""
+        """Raise a `ValueError` that names the invalid field."""
         text("policy", self.policy)
         _check_key(self.key)
         whole("cost", self.cost, COST_MAX)
 
     @property
     def shape(self) -> tuple[str, ...]:
-        """The policy and which identifiers are given.
-
-        All that a server may dislike about a well-formed check is a matter of these.
-        """
+        """The policy and the names of the keys: all that the server can reject in a well-formed check."""
         if isinstance(self.key, str):
             return (self.policy,)
         return (self.policy, "keys", *sorted(self.key))
 
     def encoded(self, **more: str) -> bytes:
-        """Write it as JSON, with further fields."""
+        """Encode as JSON, with further fields."""
         fields: dict[str, object] = {"policy": self.policy}
         if isinstance(self.key, str):
             fields["key"] = self.key
@@ -51,9 +48,9 @@ class Check:
         if self.cost != 1:
             fields["cost"] = self.cost
         body = json.dumps(fields | more, separators=(",", ":")).encode()
-        if len(body) > QUESTION_BYTES_MAX:
+        if len(body) > CHECK_BYTES_MAX:
             raise ValueError(
-                f"key: a check of {len(body)} bytes, and the most is {QUESTION_BYTES_MAX}: give a hash of it"
+                f"key: the check has {len(body)} bytes, the maximum is {CHECK_BYTES_MAX}: use a hash as key"
             )
         return body
 
@@ -63,35 +60,35 @@ def _check_key(key: object) -> None:
         text("key", key)
         return
     if not isinstance(key, Mapping):
-        expected = "a string, or several by name like {'ip': '192.0.2.7'}"
-        raise ValueError(f"key: expected {expected}, got {key!r}")  # noqa: TRY004 (as all that is wrong with a check)
+        expected = "a string or a mapping like {'ip': '192.0.2.7'}"
+        raise ValueError(f"key: expected {expected}, got {key!r}")  # noqa: TRY004 (as for all invalid checks)
     if not 1 <= len(key) <= KEYS_MAX:
-        raise ValueError(f"key: expected from 1 to {KEYS_MAX} identifiers by name, got {len(key)}")
+        raise ValueError(f"key: expected 1 to {KEYS_MAX} named keys, got {len(key)}")
     for name, value in key.items():
         text("key", name)
         text(f"key.{name}", value)
 
 
 def text(field: str, value: object) -> str:
-    """Insist on a string that is not empty, and that can be written."""
+    """Require a non-empty, encodable string."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{field}: expected a string that is not empty, got {value!r}")
+        raise ValueError(f"{field}: expected a non-empty string, got {value!r}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{field}: {value!r} has half a character, a lone surrogate") from None
+        raise ValueError(f"{field}: {value!r} contains a lone surrogate") from None
     return value
 
 
 def whole(field: str, value: object, most: int) -> int:
-    """Insist on a whole number from 0 to `most`."""
+    """Require a whole number from 0 to `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise ValueError(f"{field}: expected a whole number from 0 to {most}, got {value!r}")
     return value
 
 
 def number(field: str, value: object, most: float) -> float:
-    """Insist on a number from 0 to `most`."""
+    """Require a number from 0 to `most`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise ValueError(f"{field}: expected a number from 0 to {most}, got {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""Who is given up, and when: in virtual time, to the microsecond."""
+"""Which calls time out, and when: in virtual time, to the microsecond."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pytest
 import virtual
 
 from tidegate import TidegateError
-from tidegate import gate as gate_module
-from tidegate.gate import Gate
+from tidegate import slots as slots_module
+from tidegate.slots import CallSlots
 
 TIMEOUT = 1.6
 
 
-async def call(gate: Gate, work: Callable[[], Awaitable[object]]) -> float:
-    """Make a call; how long it took if it was answered, minus that if it was given up."""
+async def call(slots: CallSlots, work: Callable[[], Awaitable[object]]) -> float:
+    """Make a call. Return its duration, negative if it timed out."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     try:
-        async with gate.passage():
+        async with slots.slot():
             await work()
-            gate.answered()
+            slots.answered()
     except TidegateError as error:
         if error.detail != "no answer within 1.6 s":
             raise
@@ -40,21 +40,21 @@ async def hang() -> object:
 
 
 @pytest.mark.parametrize("others", [0, 1, 2, 999])
-def test_a_server_that_hangs_costs_everyone_the_timeout_once(others: int) -> None:
+def test_a_server_that_hangs_costs_each_call_the_timeout_once(others: int) -> None:
     async def test() -> list[float]:
-        gate = Gate(2, TIMEOUT)
-        return await asyncio.gather(*(call(gate, hang) for _ in range(1 + others)))
+        slots = CallSlots(2, TIMEOUT)
+        return await asyncio.gather(*(call(slots, hang) for _ in range(1 + others)))
 
     assert virtual.run(test()) == [pytest.approx(-TIMEOUT, abs=1e-6)] * (1 + others)
 
 
-def test_whoever_comes_between_two_slices_waits_no_longer_than_the_timeout() -> None:
+def test_a_call_between_two_slices_waits_at_most_the_timeout() -> None:
     async def test() -> list[float]:
-        gate = Gate(100, TIMEOUT)
+        slots = CallSlots(100, TIMEOUT)
 
         async def later(after: float) -> float:
             await asyncio.sleep(after)
-            return await call(gate, hang)
+            return await call(slots, hang)
 
         return await asyncio.gather(*(later(n * 0.013) for n in range(100)))
 
@@ -63,66 +63,66 @@ def test_whoever_comes_between_two_slices_waits_no_longer_than_the_timeout() -> 
     assert min(waits) >= TIMEOUT * 15 / 16 - 1e-6
 
 
-def test_a_queue_that_moves_fails_nobody_however_long_it_is() -> None:
+def test_a_moving_queue_fails_no_call() -> None:
     async def test() -> list[float]:
-        gate = Gate(3, TIMEOUT)
-        return await asyncio.gather(*(call(gate, takes(1.0)) for _ in range(300)))
+        slots = CallSlots(3, TIMEOUT)
+        return await asyncio.gather(*(call(slots, takes(1.0)) for _ in range(300)))
 
     waits = virtual.run(test())
     assert waits == [pytest.approx(1 + n // 3) for n in range(300)]
 
 
-def test_a_queue_that_stops_moving_is_given_up() -> None:
+def test_a_stalled_queue_times_out() -> None:
     async def test() -> list[float]:
-        gate = Gate(1, TIMEOUT)
+        slots = CallSlots(1, TIMEOUT)
         works = [takes(1.0), takes(1.0), hang, hang, hang]
-        return await asyncio.gather(*(call(gate, work) for work in works))
+        return await asyncio.gather(*(call(slots, work) for work in works))
 
     answered, waits = virtual.run(test()), [1.0, 2.0, -3.6, -3.6, -3.6]
-    # Slices are counted from the first call, and an answer is noted in the one in which it comes.
+    # Slices start with the first call; an answer counts for its slice.
     assert answered == [pytest.approx(wait, abs=TIMEOUT / 16 + 1e-6) for wait in waits]
 
 
-def test_one_connection_that_hangs_does_not_live_on_the_answers_of_others() -> None:
+def test_answers_to_other_calls_do_not_extend_a_hung_call() -> None:
     async def test() -> list[float]:
-        gate = Gate(2, TIMEOUT)
-        return await asyncio.gather(call(gate, hang), *(call(gate, takes(0.5)) for _ in range(20)))
+        slots = CallSlots(2, TIMEOUT)
+        return await asyncio.gather(call(slots, hang), *(call(slots, takes(0.5)) for _ in range(20)))
 
     stuck, *others = virtual.run(test())
     assert stuck == pytest.approx(-TIMEOUT, abs=1e-6)
     assert min(others) > 0
 
 
-def test_a_program_that_stalls_does_not_take_its_own_silence_for_the_servers() -> None:
+def test_a_blocked_event_loop_does_not_count_as_silence() -> None:
     async def test() -> list[float]:
-        gate = Gate(2, TIMEOUT)
+        slots = CallSlots(2, TIMEOUT)
 
         async def answered_meanwhile() -> None:
             virtual.stall(10.0)
             for _ in range(12):  # the turns that it takes to read what has arrived
                 await asyncio.sleep(0)
 
-        return await asyncio.gather(*(call(gate, answered_meanwhile) for _ in range(5)))
+        return await asyncio.gather(*(call(slots, answered_meanwhile) for _ in range(5)))
 
     assert min(virtual.run(test())) > 0
 
 
 def test_a_stall_gives_a_silent_server_no_more_than_one_slice() -> None:
     async def test() -> float:
-        gate = Gate(2, TIMEOUT)
+        slots = CallSlots(2, TIMEOUT)
 
         async def stalled() -> None:
             virtual.stall(10.0)
             await hang()
 
-        return await call(gate, stalled)
+        return await call(slots, stalled)
 
     assert virtual.run(test()) == pytest.approx(-(10 + TIMEOUT * 15 / 16), abs=TIMEOUT / 16)
 
 
-def test_a_server_that_goes_on_hanging_is_left_alone_and_asked_once_a_second() -> None:
+def test_the_circuit_opens_and_one_call_per_second_probes() -> None:
     async def test() -> list[float]:
-        gate, loop = Gate(2, TIMEOUT), asyncio.get_running_loop()
+        slots, loop = CallSlots(2, TIMEOUT), asyncio.get_running_loop()
         asked: list[float] = []
 
         async def note() -> None:
@@ -133,7 +133,7 @@ def test_a_server_that_goes_on_hanging_is_left_alone_and_asked_once_a_second() -
         while loop.time() < 1020:
             begun = loop.time()
             with pytest.raises(TidegateError, match="no answer"):
-                async with gate.passage():
+                async with slots.slot():
                     await note()
             waited.append(loop.time() - begun)
             await asyncio.sleep(0.01)
@@ -142,91 +142,91 @@ def test_a_server_that_goes_on_hanging_is_left_alone_and_asked_once_a_second() -
         return [later - earlier for earlier, later in pairwise(asked)]
 
     gaps = virtual.run(test())
-    # Five in a row find out for themselves, then one a second for all.
+    # Five calls in a row time out, then one per second probes.
     assert gaps[:4] == [pytest.approx(TIMEOUT + 0.01, abs=TIMEOUT / 16)] * 4
     assert gaps[4:] == [pytest.approx(TIMEOUT + 1.0, abs=TIMEOUT / 16 + 0.02)] * len(gaps[4:])
     assert len(gaps) >= 7
 
 
-def test_a_server_that_answers_again_is_asked_by_all_again() -> None:
+def test_an_answer_closes_the_circuit() -> None:
     async def test() -> list[float]:
-        gate = Gate(100, TIMEOUT)
-        assert max(await asyncio.gather(*(call(gate, hang) for _ in range(5)))) < 0
-        with pytest.raises(TidegateError, match="left alone"):
-            await call(gate, takes(0))
+        slots = CallSlots(100, TIMEOUT)
+        assert max(await asyncio.gather(*(call(slots, hang) for _ in range(5)))) < 0
+        with pytest.raises(TidegateError, match="no calls for"):
+            await call(slots, takes(0))
         await asyncio.sleep(1.0)
-        probe = asyncio.ensure_future(call(gate, takes(0.5)))
+        probe = asyncio.ensure_future(call(slots, takes(0.5)))
         await asyncio.sleep(0.1)
-        with pytest.raises(TidegateError, match="left alone"):
-            await call(gate, takes(0))
+        with pytest.raises(TidegateError, match="no calls for"):
+            await call(slots, takes(0))
         await probe
-        return await asyncio.gather(*(call(gate, takes(0.1)) for _ in range(50)))
+        return await asyncio.gather(*(call(slots, takes(0.1)) for _ in range(50)))
 
     assert virtual.run(test()) == [pytest.approx(0.1)] * 50
 
 
 @pytest.mark.parametrize(("took", "pause"), [(0.002, 0.02), (0.05, 0.5), (0.1, 1.0), (1.0, 1.0)])
-def test_who_fails_at_once_asks_again_soon(took: float, pause: float) -> None:
-    async def fails(gate: Gate) -> None:
-        async with gate.passage():
+def test_the_pause_is_ten_times_the_duration_of_the_failure(took: float, pause: float) -> None:
+    async def fails(slots: CallSlots) -> None:
+        async with slots.slot():
             await asyncio.sleep(took)
             raise TidegateError("refused")
 
     async def test() -> None:
-        gate = Gate(100, TIMEOUT)
-        await asyncio.gather(*(fails(gate) for _ in range(5)), return_exceptions=True)
+        slots = CallSlots(100, TIMEOUT)
+        await asyncio.gather(*(fails(slots) for _ in range(5)), return_exceptions=True)
         await asyncio.sleep(pause - 0.001)
-        with pytest.raises(TidegateError, match="left alone"):
-            await call(gate, takes(0))
+        with pytest.raises(TidegateError, match="no calls for"):
+            await call(slots, takes(0))
         await asyncio.sleep(0.002)
-        await call(gate, takes(0))
+        await call(slots, takes(0))
 
     virtual.run(test())
 
 
-def test_a_probe_that_is_cancelled_leaves_it_to_the_next() -> None:
+def test_after_a_cancelled_probe_the_next_call_probes() -> None:
     async def test() -> float:
-        gate = Gate(100, TIMEOUT)
-        await asyncio.gather(*(call(gate, hang) for _ in range(5)))
+        slots = CallSlots(100, TIMEOUT)
+        await asyncio.gather(*(call(slots, hang) for _ in range(5)))
         await asyncio.sleep(1.0)
-        probe = asyncio.ensure_future(call(gate, hang))
+        probe = asyncio.ensure_future(call(slots, hang))
         await asyncio.sleep(0.1)
         probe.cancel()
         await asyncio.gather(probe, return_exceptions=True)
-        return await call(gate, takes(0.2))
+        return await call(slots, takes(0.2))
 
     assert virtual.run(test()) == pytest.approx(0.2)
 
 
-def test_failures_with_an_answer_between_them_are_no_reason() -> None:
+def test_failures_with_an_answer_between_them_do_not_open_the_circuit() -> None:
     async def test() -> list[float]:
-        gate = Gate(2, TIMEOUT)
-        return [await call(gate, takes(0.1) if n % 5 == 4 else hang) for n in range(20)]
+        slots = CallSlots(2, TIMEOUT)
+        return [await call(slots, takes(0.1) if n % 5 == 4 else hang) for n in range(20)]
 
     answered = [wait > 0 for wait in virtual.run(test())]
     assert answered == [n % 5 == 4 for n in range(20)]
 
 
-def test_whoever_is_cancelled_leaves_the_place_to_others() -> None:
+def test_a_cancelled_call_frees_its_slot() -> None:
     async def test() -> float:
-        gate = Gate(1, TIMEOUT)
-        held, waiting = (asyncio.ensure_future(call(gate, hang)) for _ in range(2))
+        slots = CallSlots(1, TIMEOUT)
+        held, waiting = (asyncio.ensure_future(call(slots, hang)) for _ in range(2))
         await asyncio.sleep(0.1)
         waiting.cancel()
         held.cancel()
         await asyncio.gather(held, waiting, return_exceptions=True)
         assert held.cancelled()
         assert waiting.cancelled()
-        return await call(gate, takes(0.2))
+        return await call(slots, takes(0.2))
 
     assert virtual.run(test()) == pytest.approx(0.2)
 
 
-def test_a_place_that_is_handed_to_one_who_is_cancelled_goes_on_to_the_next() -> None:
+def test_a_slot_handed_to_a_cancelled_call_goes_to_the_next() -> None:
     async def test() -> float:
-        gate = Gate(1, TIMEOUT)
-        async with gate.passage():
-            second, third = (asyncio.ensure_future(call(gate, takes(0.2))) for _ in range(2))
+        slots = CallSlots(1, TIMEOUT)
+        async with slots.slot():
+            second, third = (asyncio.ensure_future(call(slots, takes(0.2))) for _ in range(2))
             await asyncio.sleep(0.1)
         second.cancel()  # it has the place, and does not know yet
         await asyncio.gather(second, return_exceptions=True)
@@ -236,15 +236,15 @@ def test_a_place_that_is_handed_to_one_who_is_cancelled_goes_on_to_the_next() ->
     assert virtual.run(test()) == pytest.approx(0.3)
 
 
-def test_the_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_module, "WAITING_MAX", 10)
+def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots_module, "WAITING_MAX", 10)
 
     async def test() -> list[object]:
-        gate = Gate(2, TIMEOUT)
-        calls = (call(gate, takes(0.1)) for _ in range(13))
+        slots = CallSlots(2, TIMEOUT)
+        calls = (call(slots, takes(0.1)) for _ in range(13))
         return await asyncio.gather(*calls, return_exceptions=True)
 
     *others, last = virtual.run(test())
     assert all(isinstance(one, float) and one > 0 for one in others)
     assert isinstance(last, TidegateError)
-    assert "10 calls are waiting already" in str(last)
+    assert "10 calls are already waiting" in str(last)
