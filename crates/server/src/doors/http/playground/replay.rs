@@ -10,6 +10,8 @@ use tidegate::Policy;
 
 use super::super::{Answered, body, json};
 use super::turn;
+use crate::doors::shared::Problem;
+use crate::doors::shared::request::Text;
 use crate::service::AppState;
 use crate::service::InForce;
 use tidegate_config::{Config, DoorRules};
