@@ -106,9 +106,9 @@ impl ConnectionHandler for GrpcDoor {
             // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
             let leave = async {
                 if shutdown.is_draining() {
-                    shutdown.closing().await
+                    shutdown.closing().await;
                 } else {
-                    shutdown.draining().await
+                    shutdown.draining().await;
                 }
             };
             tokio::select! {
