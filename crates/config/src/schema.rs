@@ -2,48 +2,12 @@
 
 use std::sync::LazyLock;
 
-use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::text::File;
-
-/// Draft 2020-12: what a value has to be once variables are in it.
-pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    let generator = SchemaSettings::draft2020_12().into_generator();
-    let mut schema = generator.into_root_schema_for::<File>().to_value();
-    schema["title"] = "tidegate configuration".into();
-    without_null(&mut schema);
-    schema
-});
-
-/// What is optional is left out, not null: editors need not offer it.
-fn without_null(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            if let Some(Value::Array(types)) = fields.get_mut("type") {
-                types.retain(|it| it != "null");
-                if let [only] = &mut types[..] {
-                    let only = only.take();
-                    fields.insert("type".to_owned(), only);
-                }
-            }
-            if let Some(Value::Array(choices)) = fields.get_mut("anyOf") {
-                choices.retain(|choice| choice.get("type").is_none_or(|it| it != "null"));
-                if let [Value::Object(only)] = &mut choices[..] {
-                    let only = std::mem::take(only);
-                    fields.remove("anyOf");
-                    fields.extend(only);
-                }
-            }
-            if fields.get("default").is_some_and(Value::is_null) {
-                fields.remove("default");
-            }
-            fields.values_mut().for_each(without_null);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_null),
-        _ => {}
-    }
-}
+/// Draft 2020-12: what a value has to be once variables are in it. Generated from the types in `text`; a test fails when
+/// the file is stale.
+pub(crate) static SCHEMA: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("schema.json")).unwrap_or_default());
 
 /// The schema as `tidegate config schema` prints it, for editors: they see a file before variables are in it, so that
 /// `${NAME}` may also stand for a number, a word or a `true`, and before what is empty is left out.
@@ -159,4 +123,63 @@ pub(crate) fn example(schema: &Value) -> Option<&Value> {
     [schema, resolved(schema)]
         .into_iter()
         .find_map(|schema| schema.get("examples")?.as_array()?.first())
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::generate::SchemaSettings;
+
+    use super::*;
+    use crate::text::File;
+
+    fn generated() -> Value {
+        let generator = SchemaSettings::draft2020_12().into_generator();
+        let mut schema = generator.into_root_schema_for::<File>().to_value();
+        schema["title"] = "tidegate configuration".into();
+        without_null(&mut schema);
+        schema
+    }
+
+    /// What is optional is left out, not null: editors need not offer it.
+    fn without_null(schema: &mut Value) {
+        match schema {
+            Value::Object(fields) => {
+                if let Some(Value::Array(types)) = fields.get_mut("type") {
+                    types.retain(|it| it != "null");
+                    if let [only] = &mut types[..] {
+                        let only = only.take();
+                        fields.insert("type".to_owned(), only);
+                    }
+                }
+                if let Some(Value::Array(choices)) = fields.get_mut("anyOf") {
+                    choices.retain(|choice| choice.get("type").is_none_or(|it| it != "null"));
+                    if let [Value::Object(only)] = &mut choices[..] {
+                        let only = std::mem::take(only);
+                        fields.remove("anyOf");
+                        fields.extend(only);
+                    }
+                }
+                if fields.get("default").is_some_and(Value::is_null) {
+                    fields.remove("default");
+                }
+                fields.values_mut().for_each(without_null);
+            }
+            Value::Array(items) => items.iter_mut().for_each(without_null),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_schema_file_is_not_stale() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema.json");
+        let generated = format!("{:#}\n", generated());
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            return std::fs::write(path, generated).unwrap();
+        }
+        let is_fresh = generated == include_str!("schema.json");
+        assert!(
+            is_fresh,
+            "schema.json is stale: UPDATE_DOCS=1 cargo test -p tidegate-config schema"
+        );
+    }
 }

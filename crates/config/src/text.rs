@@ -14,7 +14,6 @@ mod telemetry;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::adaptive::{
@@ -35,7 +34,8 @@ pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 pub(crate) use self::telemetry::Telemetry;
 
 /// The configuration of tidegate.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// Where to count: `memory`, or the URL of a Redis that a fleet shares. Default: `memory`. Needs a restart to change.
@@ -60,7 +60,7 @@ pub struct File {
     pub client_ip: Option<ClientIp>,
     /// What every key in the store begins with: keeps deployments on one Redis apart. Default: `tg`. Needs a restart to
     /// change.
-    #[schemars(example = &"tg")]
+    #[cfg_attr(test, schemars(example = &"tg"))]
     pub key_prefix: Option<String>,
     /// Who may make calls that change things for others, such as a reset.
     pub admin: Option<Admin>,
@@ -72,7 +72,7 @@ pub struct File {
     pub envoy: Option<Envoy>,
     /// For how long new connections are still served after SIGTERM, while `/readyz` says 503: at least as long as it takes
     /// a balancer to look twice. Up to 5min. Default: 1s.
-    #[schemars(example = "5s")]
+    #[cfg_attr(test, schemars(example = "5s"))]
     pub drain: Option<Span>,
     /// What is sent to a collector of OpenTelemetry. Needs a restart to change.
     pub telemetry: Option<Telemetry>,

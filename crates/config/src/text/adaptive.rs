@@ -1,12 +1,12 @@
 //! Limits that follow the load, and who is let in first.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::scalar::Span;
 
 /// Follows the load of what is protected: one `source` with its `ramp`, or several in `chains`.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Adaptive {
     /// Where the load is seen: `latency` of the responses, `cpu`, or a map for all others.
@@ -24,7 +24,7 @@ pub struct Adaptive {
     /// `shadow`: computed and reported, and not enforced; `off`: as if this were not written. Default: `enforce`.
     pub mode: Option<AdaptiveMode>,
     /// The least that is left of the limit. Default: 1.
-    #[schemars(range(min = 1))]
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub floor: Option<u64>,
     /// How many places the pool of the observed target has: no more than twice as many requests are passed on at once.
     /// Where that is not known, a map with `gradient`. For the proxy, which sees them end.
@@ -33,12 +33,13 @@ pub struct Adaptive {
     pub warm_up_on_start: Option<bool>,
     /// The status of a refusal while part of the limit is taken away, 429 or 503; for forward-auth and the proxy.
     /// Default: 429.
-    #[schemars(range(min = 429, max = 503))]
+    #[cfg_attr(test, schemars(range(min = 429, max = 503)))]
     pub shed_status: Option<u64>,
 }
 
 /// How many requests are passed on at once.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum InFlight {
     /// Twice as many as the pool has places.
@@ -48,7 +49,8 @@ pub enum InFlight {
 }
 
 /// How many requests are passed on at once to a target whose pool is not known.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct InFlightOptions {
     /// From so many to four times as many, fewer the longer responses take beyond what is usual; 1 to 1000000.
@@ -56,7 +58,8 @@ pub struct InFlightOptions {
 }
 
 /// One signal of several.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Chain {
     /// What it is called where it binds. Default: the kind of its source.
@@ -74,7 +77,8 @@ pub struct Chain {
 }
 
 /// Where the load is seen.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum AdaptiveSource {
     /// In a word.
@@ -84,7 +88,8 @@ pub enum AdaptiveSource {
 }
 
 /// Where the load is seen, in a word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SourceWord {
     /// In the time that responses take, and in how many fail: of all that the proxy passes on and `/v1/observe` is told.
@@ -94,21 +99,22 @@ pub enum SourceWord {
 }
 
 /// Where the load is seen: one of `probe`, `latency`, `pool`, `prometheus` and `fixed`, with its options.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SourceOptions {
     /// A URL that tells the pressure, from 0 to 1, as `{"pressure": 0.4}` or as a number alone.
-    #[schemars(example = &"http://db-health:9000/pressure")]
+    #[cfg_attr(test, schemars(example = &"http://db-health:9000/pressure"))]
     pub probe: Option<String>,
     /// Where in the JSON of a probe the number stands, as a JSON pointer. Default: `/pressure`.
-    #[schemars(example = &"/pools/0/used")]
+    #[cfg_attr(test, schemars(example = &"/pools/0/used"))]
     pub pointer: Option<String>,
     /// The target whose responses are measured: an upstream of the proxy, or what `/v1/observe` calls it.
     pub latency: Option<String>,
     /// The target that `/v1/observe` tells the `saturation` of: how full its pool is, from 0 to 1.
     pub pool: Option<String>,
     /// The URL of a Prometheus, to ask `query`.
-    #[schemars(example = &"http://prometheus:9090")]
+    #[cfg_attr(test, schemars(example = &"http://prometheus:9090"))]
     pub prometheus: Option<String>,
     /// What Prometheus is asked: its first value counts.
     pub query: Option<String>,
@@ -123,7 +129,8 @@ pub struct SourceOptions {
 }
 
 /// How a limit follows the load.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Ramp {
     /// In a word.
@@ -133,7 +140,8 @@ pub enum Ramp {
 }
 
 /// How a limit follows the load, in a word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RampWord {
     /// A pressure from 0 to 1 takes as much off the limit.
@@ -147,7 +155,8 @@ pub enum RampWord {
 }
 
 /// From one rate at one value to another rate at another.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
     /// Up to here there is the highest rate: a time, or a number.
@@ -161,9 +170,10 @@ pub struct Curve {
 }
 
 /// A value of a signal: a time like 300ms, or a number.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "300ms")]
+#[cfg_attr(test, schemars(example = "300ms"))]
 pub enum Level {
     /// A number, as the source says it.
     Number(f64),
@@ -172,9 +182,10 @@ pub enum Level {
 }
 
 /// What is left of a limit: a rate like 4/min, or a share of it from 0 to 1.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "4/min")]
+#[cfg_attr(test, schemars(example = "4/min"))]
 pub enum Left {
     /// A share of the limit.
     Share(f64),
@@ -183,7 +194,8 @@ pub enum Left {
 }
 
 /// How fast a limit follows.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Smoothing {
     /// At once.
@@ -193,7 +205,8 @@ pub enum Smoothing {
 }
 
 /// Nothing of the kind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum NoneWord {
     /// Nothing of the kind.
@@ -201,7 +214,8 @@ pub enum NoneWord {
 }
 
 /// Fast to close, and slow to open.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SmoothingOptions {
     /// The time constant when it gets worse. Default: 1500ms.
@@ -213,7 +227,8 @@ pub struct SmoothingOptions {
 }
 
 /// Which movements change nothing.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Hysteresis {
     /// Every one changes something.
@@ -223,7 +238,8 @@ pub enum Hysteresis {
 }
 
 /// Small movements change nothing, and after a close nothing opens for a while.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HysteresisOptions {
     /// How far it has to get better, from 0 to 0.5. Default: 0.05.
@@ -233,25 +249,27 @@ pub struct HysteresisOptions {
 }
 
 /// What counts while a source is silent.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Absence {
     /// For so many seconds nothing changes; after that nothing opens. Default: 3.
-    #[schemars(range(max = 3600))]
+    #[cfg_attr(test, schemars(range(max = 3600)))]
     pub hold_ticks: Option<u64>,
     /// After so long it drifts to `unknown`. Default: 10s.
     pub drift_after: Option<Span>,
     /// The pressure of a source that says nothing, from 0 to 1. Default: 0.25.
     pub unknown: Option<f64>,
     /// So many timeouts, broken connections or 5xx in a row count as `failed`. Default: 3.
-    #[schemars(range(min = 1, max = 3600))]
+    #[cfg_attr(test, schemars(range(min = 1, max = 3600)))]
     pub failures: Option<u64>,
     /// The pressure of a source that is too sick to answer, from 0 to 1. Default: 0.8.
     pub failed: Option<f64>,
 }
 
 /// Whether what comes out counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum AdaptiveMode {
     /// As if it were not written.
@@ -263,7 +281,8 @@ pub enum AdaptiveMode {
 }
 
 /// Who gives way first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Priority {
     /// Last, from a pressure of 0.8 on.

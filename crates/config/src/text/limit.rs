@@ -1,13 +1,13 @@
 //! Limits, alone or as one of several.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::adaptive::{Adaptive, Priority};
 use super::scalar::{Amount, Span};
 
 /// How a limit counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     /// An even pace with a burst; the default.
@@ -32,7 +32,8 @@ pub enum Algorithm {
 macro_rules! with_limit {
     ($($(#[$meta:meta])* $name:ident {$($more:tt)*})*) => {$(
         $(#[$meta])*
-        #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(deny_unknown_fields)]
         pub struct $name {
             /// How it counts. Default: `gcra`, or `token-bucket` where there is a `refill`.
@@ -40,26 +41,26 @@ macro_rules! with_limit {
             /// How much: a rate like `100/min` or `30/90s` (units s, min, h, day), or a count for quotas and concurrency.
             pub limit: Option<Amount>,
             /// How much at once (gcra). Default: the limit.
-            #[schemars(range(min = 1))]
+            #[cfg_attr(test, schemars(range(min = 1)))]
             pub burst: Option<u64>,
             /// How much the bucket holds (token-bucket, default: the refill), or how many may wait (leaky-bucket).
-            #[schemars(range(min = 1))]
+            #[cfg_attr(test, schemars(range(min = 1)))]
             pub capacity: Option<u64>,
             /// How fast the bucket fills again, a rate (token-bucket).
             pub refill: Option<Amount>,
             /// How many slots the window has, 1 to 1000 (sliding-window and rolling quotas). Default: 10.
-            #[schemars(range(min = 1, max = 1000))]
+            #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
             pub buckets: Option<u64>,
             /// The longest delay (leaky-bucket).
             pub max_wait: Option<Span>,
             /// What the budget is for: `day`, `week`, `month` or a duration (quota).
-            #[schemars(example = &"month")]
+            #[cfg_attr(test, schemars(example = &"month"))]
             pub every: Option<String>,
             /// Whose midnight ends a day, week or month, like `Europe/Berlin` (quota). Default: UTC.
-            #[schemars(example = "Europe/Berlin")]
+            #[cfg_attr(test, schemars(example = "Europe/Berlin"))]
             pub time_zone: Option<String>,
             /// The same as a fixed offset, like `"+02:00"`, instead of a zone (quota).
-            #[schemars(example = "+02:00")]
+            #[cfg_attr(test, schemars(example = "+02:00"))]
             pub utc_offset: Option<String>,
             /// Whether the time slides instead of ending for everybody at once (quota). Default: false.
             pub rolling: Option<bool>,

@@ -1,12 +1,12 @@
 //! Where the doors are.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::secret::Secret;
 
 /// Where to listen. A door that is not named stays closed.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Listen {
     /// The HTTP API, forward-auth, metrics and the dashboard.
@@ -20,9 +20,10 @@ pub struct Listen {
 }
 
 /// An address, or a map.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "127.0.0.1:8080")]
+#[cfg_attr(test, schemars(example = "127.0.0.1:8080"))]
 pub enum Door {
     /// `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/tidegate/http.sock`.
     Address(String),
@@ -31,11 +32,12 @@ pub enum Door {
 }
 
 /// A door with its options.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DoorOptions {
     /// `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/tidegate/http.sock`.
-    #[schemars(example = "127.0.0.1:8080")]
+    #[cfg_attr(test, schemars(example = "127.0.0.1:8080"))]
     pub address: String,
     /// Speaks TLS.
     pub tls: Option<TlsFiles>,
@@ -44,24 +46,25 @@ pub struct DoorOptions {
     /// What clients have to say before they may ask (resp). Default: nothing.
     pub password: Option<Secret>,
     /// A file that holds the password on its first line. Instead of `password`.
-    #[schemars(example = "/run/secrets/tidegate-resp")]
+    #[cfg_attr(test, schemars(example = "/run/secrets/tidegate-resp"))]
     pub password_file: Option<String>,
     /// How many connections are served at once; the next one waits. Default: 10000.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_connections: Option<u32>,
 }
 
 /// Files for TLS, in PEM.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
     /// The certificate, with those that lead to a known authority.
-    #[schemars(example = "/etc/tidegate/tls.crt")]
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/tls.crt"))]
     pub cert: String,
     /// Its private key.
-    #[schemars(example = "/etc/tidegate/tls.key")]
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/tls.key"))]
     pub key: String,
     /// Clients have to show a certificate of this authority.
-    #[schemars(example = "/etc/tidegate/clients.crt")]
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/clients.crt"))]
     pub client_ca: Option<String>,
 }

@@ -1,6 +1,5 @@
 //! Policies, and what some get instead of them.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::adaptive::{Adaptive, Priority};
@@ -8,9 +7,10 @@ use super::limit::{Algorithm, Limit, Member, limit_of, with_limit};
 use super::scalar::{Amount, OneOrMany, Span};
 
 /// A policy: a line such as `100/min burst 20`, or a map.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "100/min burst 20")]
+#[cfg_attr(test, schemars(example = "100/min burst 20"))]
 pub enum Policy {
     /// A limit in one line.
     Line(String),
@@ -57,7 +57,8 @@ impl PolicyOptions {
 }
 
 /// Whether policies refuse.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// They do.
@@ -67,7 +68,8 @@ pub enum Mode {
 }
 
 /// What to answer when the store cannot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OnStoreErrorWord {
     /// Admit, as if nothing had been spent.
@@ -79,7 +81,8 @@ pub enum OnStoreErrorWord {
 }
 
 /// What to answer when the store cannot.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum OnStoreError {
     /// In a word.
@@ -89,7 +92,8 @@ pub enum OnStoreError {
 }
 
 /// Admit nothing, and say when to come back.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Deny {
     /// Admits nothing, and asks to come back after this time. As a word, `deny` asks to come back in a minute.
@@ -97,11 +101,12 @@ pub struct Deny {
 }
 
 /// Copies that a charge needs before it is answered.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Replicas {
     /// So many replicas have to confirm. Default: 1.
-    #[schemars(range(min = 1, max = 1000))]
+    #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
     pub wait: Option<u32>,
     /// How long they have for it, on top of the store's deadline; 1ms to 1min. Default: 50ms.
     pub timeout: Option<Span>,
@@ -110,7 +115,8 @@ pub struct Replicas {
 }
 
 /// What becomes of an answer that too few replicas have confirmed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Unconfirmed {
     /// It stands, and is counted.
@@ -120,7 +126,8 @@ pub enum Unconfirmed {
 }
 
 /// What one key or network gets instead of a policy: one of `limit`, `allow` and `block`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Override {
     /// The policy.
@@ -130,10 +137,10 @@ pub struct Override {
     /// A limit of its own, counted as the policy counts.
     pub limit: Option<Amount>,
     /// How much at once, with `limit` (gcra).
-    #[schemars(range(min = 1))]
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub burst: Option<u64>,
     /// How much the bucket holds (token-bucket).
-    #[schemars(range(min = 1))]
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub capacity: Option<u64>,
     /// How fast the bucket fills again, a rate (token-bucket).
     pub refill: Option<Amount>,

@@ -1,18 +1,19 @@
 //! Values that are more than one word of YAML can say.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// A duration like 20ms, 90s or 1h30min.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
-#[schemars(example = "250ms")]
+#[cfg_attr(test, schemars(example = "250ms"))]
 pub struct Span(pub String);
 
 /// A rate like 100/min or 30/90s, or a count.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "100/min")]
+#[cfg_attr(test, schemars(example = "100/min"))]
 pub enum Amount {
     /// So many, as quotas and concurrency limits have it.
     Count(u64),
@@ -21,7 +22,8 @@ pub enum Amount {
 }
 
 /// One, or a list.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum OneOrMany {
     /// One.
