@@ -20,14 +20,15 @@ fn inner(node: Node) -> Node {
         {
             entries.swap_remove(0).1
         }
-        value => Node { place: node.place, value },
+        value => Node { value, ..node },
     }
 }
 
 fn under(name: &str, node: Node) -> Node {
-    let place = node.place;
-    let key = Key { name: name.to_owned(), place };
-    Node { place, value: Value::Map(vec![(key, node)]) }
+    let position = node.position;
+    let key = Key { name: name.to_owned(), position };
+    let span = node.span;
+    Node { position, value: Value::Map(vec![(key, node)]), span }
 }
 
 #[cfg(test)]
@@ -60,7 +61,9 @@ mod tests {
         ] {
             let found = Config::of_policy("tried", text).unwrap_err();
             let is_told = |it: &crate::Problem| {
-                it.place.line == line && it.message.contains(part) && !it.message.contains("/root")
+                it.position.line == line
+                    && it.message.contains(part)
+                    && !it.message.contains("/root")
             };
             assert!(found.iter().any(is_told), "{text}: {found:?}");
         }

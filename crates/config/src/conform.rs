@@ -19,15 +19,15 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut 
     {
         node.value = meant;
     }
-    let place = node.place;
-    let mut tell = |message| found.push(Problem::new(place, told(path, message)));
+    let position = node.position;
+    let mut tell = |message| found.push(Problem::new(position, told(path, message)));
     let matching = of_kind(kind(&node.value)).or_else(|| match node.value {
         // A whole number is a number.
         Value::Whole(_) => of_kind("number"),
         _ => None,
     });
     match (&mut node.value, matching) {
-        (Value::Map(entries), Some(schema)) => conform_map(place, entries, schema, path, found),
+        (Value::Map(entries), Some(schema)) => conform_map(position, entries, schema, path, found),
         (Value::List(items), Some(schema)) => {
             for (index, item) in items.iter_mut().enumerate() {
                 conform(item, &schema["items"], &format!("{path}[{index}]"), found);
@@ -56,7 +56,7 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut 
 }
 
 fn conform_map(
-    place: super::problem::Place,
+    position: super::problem::Position,
     entries: &mut Vec<(Key, Node)>,
     schema: &Schema,
     path: &str,
@@ -82,12 +82,12 @@ fn conform_map(
             (None, _) => {
                 let known: Vec<_> = properties.keys().map(String::as_str).collect();
                 let message = unknown("key ", &key.name, &known);
-                found.push(Problem::new(key.place, told(path, message)));
+                found.push(Problem::new(key.position, told(path, message)));
             }
         }
     }
     for name in required().filter(|name| entries.iter().all(|(key, _)| key.name != *name)) {
-        found.push(Problem::new(place, told(path, format!("`{name}` is missing"))));
+        found.push(Problem::new(position, told(path, format!("`{name}` is missing"))));
     }
 }
 

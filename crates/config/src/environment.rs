@@ -18,7 +18,7 @@ pub(crate) fn substitute(node: &mut Node, lookup: Lookup<'_>, found: &mut Vec<Pr
         Value::Text(text) if text.text.contains('$') => match expand(&text.text, lookup) {
             Ok(expanded) => *text = expanded,
             Err(message) => {
-                found.push(Problem::new(node.place, message));
+                found.push(Problem::new(node.position, message));
                 node.value = Value::Unset;
             }
         },

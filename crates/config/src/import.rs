@@ -6,11 +6,8 @@ mod limitador;
 use std::fmt::Write;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
-
-use super::problem::{Problem, Problems};
-use super::{contents, yaml};
 use crate::envoy as envoy_config;
+use crate::problem::Problems;
 
 /// A policy to write, and what there is to say about it.
 struct Draft {
@@ -35,7 +32,9 @@ pub fn envoy(path: &Path) -> Result<String, Vec<String>> {
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let head = "# Every limit is a policy here, for those who ask by its name. Envoy itself needs nothing of this:\n\
                 # `tidegate serve --envoy-config` reads the original, with its matching rules.\n";
-    Ok(written(head, &envoy::drafts(&rules)))
+    let warning = |warning| format!("# {warning}\n");
+    let warnings: String = rules.warnings.iter().map(warning).collect();
+    Ok(written(&format!("{head}{warnings}"), &envoy::drafts(&rules)))
 }
 
 /// The limits file of limitador.
@@ -74,15 +73,4 @@ fn written(head: &str, drafts: &[Draft]) -> String {
 /// A text as YAML has it, whatever is in it. Our own `$` stays one.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text.replace('$', "$$")).to_string()
-}
-
-/// A file of somebody else's, whose keys are theirs.
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Problems> {
-    let wrong = |problem: Problem| Problems::new(path, vec![problem]);
-    let text = contents(path).map_err(wrong)?;
-    let node = yaml::parse(&text).map_err(wrong)?;
-    serde_path_to_error::deserialize(node.to_json()).map_err(|error| {
-        let (place, at) = (node.place, error.path().to_string());
-        wrong(Problem::new(place, format!("{at}: {}", error.inner())))
-    })
 }

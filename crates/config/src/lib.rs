@@ -20,6 +20,7 @@ mod environment;
 pub mod envoy;
 mod exact;
 mod exposure;
+mod foreign;
 pub mod import;
 mod limit;
 mod line;
@@ -59,7 +60,7 @@ pub use self::exposure::Exposure;
 pub use self::listen::{Listen, Listens, TlsFiles};
 use self::node::{Node, Spot, Value};
 pub use self::overrides::network as network_of_key;
-pub use self::problem::{Place, Problem, Problems};
+pub use self::problem::{Position, Problem, Problems};
 pub use self::reference::table as reference;
 pub use self::rls::{Manner, Rls, Shadow};
 use self::schema::SCHEMA;
@@ -232,12 +233,12 @@ fn written(
     }
     // What conforms can be read; if not, the schema says too little.
     let file = serde_json::from_value(node.to_json());
-    let file = file.map_err(|error| vec![Problem::new(node.place, error.to_string())])?;
+    let file = file.map_err(|error| vec![Problem::new(node.position, error.to_string())])?;
     Ok((file, node))
 }
 
 fn contents(path: &Path) -> Result<String, Problem> {
-    let unread = |why: String| Problem::new(Place::START, format!("cannot be read: {why}"));
+    let unread = |why: String| Problem::new(Position::START, format!("cannot be read: {why}"));
     let file = fs::File::open(path).map_err(|error| unread(error.to_string()))?;
     let mut bytes = Vec::new();
     // One more than is allowed, to know whether there is more.
@@ -249,7 +250,7 @@ fn contents(path: &Path) -> Result<String, Problem> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.split(|byte| *byte == b'\n').count() as u64;
-        Problem::new(Place { line, column: 1 }, "is no UTF-8")
+        Problem::new(Position { line, column: 1 }, "is no UTF-8")
     })
 }
 

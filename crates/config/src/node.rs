@@ -5,13 +5,15 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-use super::problem::{Place, Problem};
+use super::problem::{Position, Problem};
 use tidegate_core::text::printable;
 
 /// A value and where it stands. Without `Debug`: it may hold secrets.
 pub struct Node {
-    pub place: Place,
+    pub position: Position,
     pub value: Value,
+    /// Where its text begins in the file, and how long that is, in bytes.
+    pub span: (u32, u32),
 }
 
 pub enum Value {
@@ -35,7 +37,7 @@ pub struct Text {
 /// The name of an entry, and where it stands.
 pub struct Key {
     pub name: String,
-    pub place: Place,
+    pub position: Position,
 }
 
 impl Node {
@@ -95,23 +97,23 @@ impl Node {
 #[derive(Clone)]
 pub struct Spot<'a> {
     node: Option<&'a Node>,
-    place: Place,
+    position: Position,
     path: String,
 }
 
 impl<'a> Spot<'a> {
     pub fn top(node: &'a Node) -> Self {
-        Self { node: Some(node), place: node.place, path: String::new() }
+        Self { node: Some(node), position: node.position, path: String::new() }
     }
 
-    /// The entry of this name; what is not there has the place where it would belong.
+    /// The entry of this name; what is not there has the position where it would belong.
     pub fn of(&self, name: &str) -> Self {
         // The fields of a line are all in the line.
         let is_line = |node: &&Node| matches!(node.value, Value::Text(_));
         let node = self.node.and_then(|node| node.get(name).or(Some(node).filter(is_line)));
-        let place = node.map_or(self.place, |node| node.place);
+        let position = node.map_or(self.position, |node| node.position);
         let dot = if self.path.is_empty() { "" } else { "." };
-        Self { node, place, path: format!("{}{dot}{}", self.path, printable(name)) }
+        Self { node, position, path: format!("{}{dot}{}", self.path, printable(name)) }
     }
 
     pub fn item(&self, index: usize) -> Self {
@@ -120,8 +122,8 @@ impl<'a> Spot<'a> {
             Some(Value::List(items)) => items.get(index),
             _ => None,
         };
-        let place = node.map_or(self.place, |node| node.place);
-        Self { node, place, path: format!("{}[{index}]", self.path) }
+        let position = node.map_or(self.position, |node| node.position);
+        Self { node, position, path: format!("{}[{index}]", self.path) }
     }
 
     pub fn problem(&self, message: impl fmt::Display) -> Problem {
@@ -130,7 +132,7 @@ impl<'a> Spot<'a> {
             Some(node) => node.without_secrets(message.to_string()),
             None => message.to_string(),
         };
-        Problem::new(self.place, format!("{}{colon}{message}", self.path))
+        Problem::new(self.position, format!("{}{colon}{message}", self.path))
     }
 
     /// What came out, or `None` with the problem noted.
@@ -143,7 +145,7 @@ impl<'a> Spot<'a> {
     }
 }
 
-impl From<Location> for Place {
+impl From<Location> for Position {
     fn from(location: Location) -> Self {
         Self { line: location.line().max(1), column: location.column().max(1) }
     }
@@ -152,7 +154,10 @@ impl From<Location> for Place {
 impl From<Spanned<Value>> for Node {
     fn from(spanned: Spanned<Value>) -> Self {
         // Where an anchor is used and not where it stands: only there is it known what it is used for.
-        Self { place: spanned.referenced.into(), value: spanned.value }
+        let span = spanned.defined.span();
+        let bytes = |count: Option<u64>| u32::try_from(count.unwrap_or(0)).unwrap_or(0);
+        let span = (bytes(span.byte_offset()), bytes(span.byte_len()));
+        Self { position: spanned.referenced.into(), value: spanned.value, span }
     }
 }
 
@@ -218,7 +223,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Vec::new();
         while let Some((key, value)) = entries.next_entry::<Spanned<String>, Spanned<Value>>()? {
-            let key = Key { name: key.value, place: key.referenced.into() };
+            let key = Key { name: key.value, position: key.referenced.into() };
             map.push((key, value.into()));
         }
         Ok(Value::Map(map))

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// A place in a file. Lines and columns count from 1.
+/// A position in a file. Lines and columns count from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-pub struct Place {
+pub struct Position {
     pub line: u64,
     pub column: u64,
 }
 
-impl Place {
+impl Position {
     pub const START: Self = Self { line: 1, column: 1 };
 }
 
@@ -20,14 +20,14 @@ impl Place {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Problem {
     #[serde(flatten)]
-    pub place: Place,
+    pub position: Position,
     /// What is wrong, and what was expected.
     pub message: String,
 }
 
 impl Problem {
-    pub fn new(place: Place, message: impl Into<String>) -> Self {
-        Self { place, message: message.into() }
+    pub fn new(position: Position, message: impl Into<String>) -> Self {
+        Self { position, message: message.into() }
     }
 }
 
@@ -52,7 +52,7 @@ impl Problems {
     /// One line for each, as compilers do it, so that editors can jump there: `file:line:column: what`.
     pub fn lines(&self) -> Vec<String> {
         let file = self.file.display();
-        let line = |Problem { place: Place { line, column }, message }: &Problem| {
+        let line = |Problem { position: Position { line, column }, message }: &Problem| {
             format!("{file}:{line}:{column}: {message}")
         };
         self.found.iter().map(line).collect()

@@ -5,7 +5,7 @@ use serde_saphyr::options::{AliasLimits, DuplicateKeyPolicy};
 use serde_saphyr::{Budget, Error, Options, Spanned, UserMessageFormatter};
 
 use super::node::{Node, Value};
-use super::problem::{Place, Problem};
+use super::problem::{Position, Problem};
 
 /// The longest file that is read.
 pub(crate) const BYTES_MAX: usize = 1024 * 1024;
@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
 
 /// What is said of a file above [`BYTES_MAX`].
 pub(crate) fn too_long() -> Problem {
-    Problem::new(Place::START, "the file is longer than 1 MiB")
+    Problem::new(Position::START, "the file is longer than 1 MiB")
 }
 
 fn options() -> Options {
@@ -66,9 +66,9 @@ fn options() -> Options {
 }
 
 fn problem(error: &Error) -> Problem {
-    let place = error.location().map_or(Place::START, Place::from);
+    let position = error.location().map_or(Position::START, Position::from);
     let said = error.render_with_formatter(&UserMessageFormatter);
-    // The place is told by us, in front.
+    // The position is told by us, in front.
     let said = said.split(" at line ").next().unwrap_or_default();
     let message = match error {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
@@ -77,6 +77,9 @@ fn problem(error: &Error) -> Problem {
         Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
             "a second document begins here, and a file is one: take the `---` out".to_owned()
         }
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => too_deep(),
+        // The scanner's own bound, on brackets and braces.
+        _ if said.contains("recursion limit exceeded") => too_deep(),
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
@@ -84,7 +87,11 @@ fn problem(error: &Error) -> Problem {
         Error::AliasError { error, .. } if matches!(**error, Error::Budget { .. }) => too_much(),
         _ => format!("{}{}", tidegate_core::text::printable(said), hint(said)),
     };
-    Problem::new(place, message)
+    Problem::new(position, message)
+}
+
+fn too_deep() -> String {
+    format!("nested too deep: a file may be {DEPTH_MAX} levels deep")
 }
 
 fn too_much() -> String {

@@ -2,7 +2,8 @@
 
 use super::Args;
 use tidegate_config::demo;
-use tidegate_config::{Config, Listen, Listens, SecretSource, usual_path};
+use tidegate_config::envoy::Error;
+use tidegate_config::{Config, Listen, Listens, Position, Problem, SecretSource, usual_path};
 use tidegate_server::Source;
 
 /// The file that is named, the usual one if there is one, or the demo; none of these where Envoy's rules are all that
@@ -50,7 +51,10 @@ fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
     if let Some(url) = &args.store {
         config.store = config.store.at(url.clone());
     }
-    config.rls = args.envoy.rls(config.rls.manner)?.into();
+    let rls = args.envoy.rls(config.rls.manner)?;
+    let warning = |error: &Error| Problem::new(Position::START, error.to_string());
+    config.warnings.extend(rls.rules.warnings.iter().map(warning));
+    config.rls = rls.into();
     Ok(config)
 }
 

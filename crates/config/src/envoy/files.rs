@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::error::Error;
+use super::Error;
 
 /// More than any configuration that people write.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -23,7 +23,7 @@ pub fn below(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     collect(path, 0, &mut files)?;
     if files.is_empty() {
-        return Err(Error::of_file(path, "no *.yaml or *.yml file in this folder or below it"));
+        return Err(Error::in_file(path, "no *.yaml or *.yml file in this folder or below it"));
     }
     files.sort();
     Ok(files)
@@ -31,7 +31,7 @@ pub fn below(path: &Path) -> Result<Vec<PathBuf>, Error> {
 
 fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     if depth == DEPTH_MAX {
-        return Err(Error::of_file(folder, format!("more than {DEPTH_MAX} folders deep")));
+        return Err(Error::in_file(folder, format!("more than {DEPTH_MAX} folders deep")));
     }
     let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
     for entry in entries {
@@ -62,11 +62,11 @@ pub(super) fn read(path: &Path) -> Result<String, Error> {
     let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
     let bytes = read.map_err(|error| unreadable(path, &error))?;
     if bytes as u64 > FILE_BYTES_MAX {
-        return Err(Error::of_file(path, format!("larger than {FILE_BYTES_MAX} bytes")));
+        return Err(Error::in_file(path, format!("larger than {FILE_BYTES_MAX} bytes")));
     }
     Ok(text)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {
-    Error::of_file(path, format!("cannot be read: {error}"))
+    Error::in_file(path, format!("cannot be read: {error}"))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tidegate::{FixedWindow, Limit, OnStoreError, Policy};
 
+use super::Error;
 use super::pattern::Pattern;
 use super::unit::Unit;
 
@@ -21,6 +22,8 @@ const UNSET_PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Rules {
     pub(super) domains: HashMap<Box<str>, Domain>,
+    /// Keys that do nothing where they stand.
+    pub warnings: Vec<Error>,
 }
 
 /// The rules of one domain.

@@ -83,7 +83,7 @@ proptest! {
         // However short a file is, what is made of it takes a few hundred kilobytes.
         prop_assert!(held <= (1 << 20) + 500 * text.len() as u64, "{held} bytes for {}", text.len());
         for problem in parsed.err().unwrap_or_default() {
-            let Place { line, .. } = problem.place;
+            let Position { line, .. } = problem.position;
             prop_assert!(line >= 1 && line <= 1 + text.split(['\n', '\r']).count() as u64, "{problem:?}");
         }
     }
