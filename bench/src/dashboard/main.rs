@@ -16,7 +16,7 @@ use std::time::Duration;
 use load::Load;
 use tidegate_bench::{Process, free_port, median, pinned};
 
-const TIDEGATE: &str = "target/release/tidegate";
+const TIDEGATE: &str = "target/dist/tidegate";
 const WATCHERS: usize = 3;
 const ROUNDS: usize = 6;
 const ROUND: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tidegate_bench::{Process, free_port, pinned};
 
-const TIDEGATE: &str = "target/release/tidegate";
+const TIDEGATE: &str = "target/dist/tidegate";
 const NGINX: &str = "/usr/sbin/nginx";
 /// More than any run asks for.
 const PLENTY: &str = "100000000/s";

@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use server::Server;
-use tidegate::{
-    StoreRequest, Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, RedisOptions, RedisStore, Scope,
-    StoreReply, Store, SystemClock,
-};
+use tidegate::{StoreRequest, Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, Scope, StoreReply, Store, SystemClock};
+use tidegate_redis::{RedisOptions, RedisStore};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1500);
@@ -46,7 +44,7 @@ fn store(server: &Server) -> RedisStore {
 async fn check(store: &impl Store, scope: &Scope, limit: &Limit, key: &str) -> StoreReply {
     let limits = [KeyedLimit { scope, key: key.as_bytes(), limit }];
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-    store.answer(&ask, SystemClock.now()).await.expect("an answer")
+    store.decide(&ask, SystemClock.now()).await.expect("an answer")
 }
 
 fn key(number: usize) -> String {

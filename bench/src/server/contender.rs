@@ -6,7 +6,7 @@ use tidegate_bench::{Process, free_port, pinned};
 
 use crate::load::{PLENTY, Wire};
 
-const TIDEGATE: &str = "target/release/tidegate";
+const TIDEGATE: &str = "target/dist/tidegate";
 /// What it is asked about: others bring their limit with every request.
 const CONFIG: &str = "target/bench-server.yaml";
 const THROTTLECRAB: &str = "target/peers/bin/throttlecrab-server";
@@ -56,7 +56,7 @@ impl Contender {
         let program = match kind {
             Kind::Tidegate => {
                 let help = Command::new(TIDEGATE).args(["serve", "--help"]).output();
-                let help = help.expect("target/release/tidegate was built");
+                let help = help.expect("target/dist/tidegate was built");
                 let help = String::from_utf8_lossy(&help.stdout).into_owned();
                 let at = |flag: &str, port| vec![flag.to_owned(), format!("127.0.0.1:{port}")];
                 let [burst, units, seconds] = PLENTY;

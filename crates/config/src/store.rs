@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tidegate::{BreakerOptions, RedisOptions, RedisStore};
+use tidegate::BreakerOptions;
+use tidegate_redis::{RedisOptions, RedisStore};
 
 use super::amount::{span, span_within};
 use super::node::Spot;

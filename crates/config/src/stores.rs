@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    BreakerOptions, KeyedLimit, Limit, Mode, Op, RedisOptions, RedisStore, Scope, Store,
-    StoreError, StoreErrorKind, StoreRequest, Timestamp,
+    BreakerOptions, KeyedLimit, Limit, Mode, Op, Scope, Store, StoreError, StoreErrorKind,
+    StoreRequest, Timestamp,
 };
+use tidegate_redis::{RedisOptions, RedisStore};
 
 pub use self::view::View;
 use tidegate_core::text::printable;
@@ -96,7 +97,7 @@ pub async fn reach(store: &dyn Store) -> Result<(), StoreError> {
     let scope = Scope::named("tidegate", "reach");
     let limits = [KeyedLimit { scope: &scope, key: b"reach", limit: &limit }];
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
-    store.answer(&ask, Timestamp::from_micros(0)).await.map(drop)
+    store.decide(&ask, Timestamp::from_micros(0)).await.map(drop)
 }
 
 /// Whether the URL is one of Redis.

@@ -46,7 +46,6 @@ mod controller;
 mod crowd;
 mod error;
 mod gathered;
-mod histogram;
 mod hysteresis;
 mod in_flight;
 mod number;

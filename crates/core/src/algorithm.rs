@@ -1,14 +1,14 @@
 //! One file per algorithm, each a pure function of limit, state, now and cost.
 
-mod concurrency;
+pub(crate) mod concurrency;
 mod divisor;
-mod fixed_window;
-mod gcra;
-mod leaky_bucket;
+pub(crate) mod fixed_window;
+pub(crate) mod gcra;
+pub(crate) mod leaky_bucket;
 mod pace;
-mod quota;
-mod sliding_log;
-mod sliding_window;
+pub(crate) mod quota;
+pub(crate) mod sliding_log;
+pub(crate) mod sliding_window;
 mod window;
 
 pub use concurrency::Concurrency;

@@ -117,6 +117,14 @@ impl Zone {
         Ok(Self(Rules::Changing { first, transitions: transitions.into() }))
     }
 
+    /// The fixed offset in minutes; `None` where the offset changes.
+    pub(crate) fn offset_minutes(&self) -> Option<i64> {
+        match &self.0 {
+            Rules::Fixed { seconds } => Some(seconds / 60),
+            Rules::Changing { .. } => None,
+        }
+    }
+
     /// The offset in force at an instant, in seconds.
     fn offset_seconds(&self, at_us: i64) -> i64 {
         match &self.0 {

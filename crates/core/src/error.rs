@@ -40,7 +40,7 @@ use std::fmt;
 /// ```
 /// # use tidegate_core::{Limit, LimitError};
 /// let unread = "5/fortnight".parse::<Limit>();
-/// let problem = "period `fortnight`: expected s, min, h, day or a duration like 90s".to_owned();
+/// let problem = "unit `fortnight` is unknown: expected us, ms, s, min, h, day or week".to_owned();
 /// assert_eq!(unread, Err(LimitError::Syntax { text: "5/fortnight".to_owned(), problem }));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -37,14 +37,17 @@ mod combine;
 mod decision;
 mod effective;
 mod error;
+mod grammar;
+mod histogram;
 mod lease;
 mod limit;
-mod parse;
 mod script;
 mod share;
+mod spec;
 mod state;
 pub mod text;
 mod time;
+mod wildcard;
 
 pub use algorithm::{
     Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow, WholeArrival,
@@ -53,8 +56,12 @@ pub use calendar::{Every, Transition, Zone};
 pub use combine::{Mode, Verdict, decide_each, decide_many};
 pub use decision::{Decision, Reservation};
 pub use error::LimitError;
+pub use histogram::{AtomicBuckets, BucketCounts, Cell, Histogram, bucket_index};
 pub use lease::{Grant, LeaseError, Lessee, Message, Return, Step, Terms, Wanted, grant};
-pub use limit::Limit;
-pub use parse::parse_duration;
+pub use limit::{Limit, LimitOrShaper};
+pub use spec::{
+    Algorithm, Amount, Field, FieldError, LimitSpec, Period, Written, Zones, parse_duration,
+};
 pub use state::{Arrival, Change, Log, Permit, Permits, Run, Slots, State, Window};
 pub use time::{EXACT_MAX, Timestamp};
+pub use wildcard::Wildcard;

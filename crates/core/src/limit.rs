@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use crate::algorithm::{Concurrency, FixedWindow, Gcra, Quota, SlidingLog, SlidingWindow};
+use crate::algorithm::{
+    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow,
+};
 use crate::decision::Decision;
+use crate::spec::{Algorithm, LimitSpec};
 use crate::state::{Change, State};
 use crate::time::Timestamp;
 
@@ -187,6 +190,28 @@ impl Limit {
         }
     }
 
+    /// The limit as a person would write it. What has its default is left out.
+    ///
+    /// ```
+    /// use tidegate_core::Limit;
+    ///
+    /// let limit: Limit = "100/60s burst 20".parse()?;
+    /// assert_eq!(limit.spec().to_line().as_deref(), Some("gcra 100/min burst 20"));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn spec(&self) -> LimitSpec {
+        let (algorithm, spec) = match self {
+            Self::Gcra(limit) => (Algorithm::GCRA, limit.spec()),
+            Self::TokenBucket(limit) => (Algorithm::TOKEN_BUCKET, limit.token_bucket_spec()),
+            Self::FixedWindow(limit) => (Algorithm::FIXED_WINDOW, limit.spec()),
+            Self::SlidingWindow(limit) => (Algorithm::SLIDING_WINDOW, limit.spec()),
+            Self::SlidingLog(limit) => (Algorithm::SLIDING_LOG, limit.spec()),
+            Self::Quota(limit) => (Algorithm::QUOTA, limit.spec()),
+            Self::Concurrency(limit) => (Algorithm::CONCURRENCY, limit.spec()),
+        };
+        LimitSpec { algorithm: Some(algorithm), ..spec }
+    }
+
     /// The algorithm's name, as configuration spells it.
     pub const fn algorithm(&self) -> &'static str {
         match self {
@@ -198,6 +223,32 @@ impl Limit {
             Self::Quota(_) => "quota",
             Self::Concurrency(_) => "concurrency",
         }
+    }
+}
+
+/// What a [`LimitSpec`](crate::LimitSpec) can become: most limits refuse, the leaky bucket delays.
+///
+/// ```
+/// use tidegate_core::{LimitOrShaper, LimitSpec};
+///
+/// let no_zones = |_: &str| Err("no zones".to_owned());
+/// let built = LimitSpec::from_line("5/s")?.build(&no_zones)?;
+/// assert!(matches!(built, LimitOrShaper::Limit(_)));
+/// let built = LimitSpec::from_line("leaky-bucket 5/s max-wait 1s")?.build(&no_zones)?;
+/// assert!(matches!(built, LimitOrShaper::Shaper(_)));
+/// # Ok::<(), tidegate_core::FieldError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LimitOrShaper {
+    /// A limit that refuses.
+    Limit(Limit),
+    /// A shaper that delays.
+    Shaper(LeakyBucket),
+}
+
+impl From<Limit> for LimitOrShaper {
+    fn from(limit: Limit) -> Self {
+        Self::Limit(limit)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Text of others in our own messages: escaped, bounded, and with a guess at what was meant; and rates as people write
+//! Text from outside inside our own messages: escaped, bounded, with a guess at what was meant; and rates as people write
 //! them.
 
 use std::time::Duration;
@@ -7,6 +7,12 @@ use std::time::Duration;
 const MAX_CHARS: usize = 300;
 
 /// Makes text from outside safe to print: one line, no control characters, bounded.
+///
+/// ```
+/// use tidegate_core::text::printable;
+///
+/// assert_eq!(printable("a\r\nb"), "a\\r\\nb");
+/// ```
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(MAX_CHARS));
     for (count, char) in text.chars().enumerate() {
@@ -19,7 +25,7 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// Whether a character can neither start a line nor turn the text around it.
+/// Whether a character neither starts a line nor changes the direction of the text around it.
 fn is_plain(char: char) -> bool {
     let reorders =
         matches!(char, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -27,8 +33,15 @@ fn is_plain(char: char) -> bool {
 }
 
 /// The name that was probably meant: the nearest one, if it is near enough.
+///
+/// ```
+/// use tidegate_core::text::closest;
+///
+/// assert_eq!(closest("lgoin", ["api", "login"].into_iter()), Some("login"));
+/// assert_eq!(closest("zebra", ["api", "login"].into_iter()), None);
+/// ```
 pub fn closest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Longer than any name worth guessing at; the distance costs the product of both lengths.
+    // Longer than any name worth a guess; the distance costs the product of both lengths.
     if typed.len() > 64 {
         return None;
     }
@@ -37,6 +50,13 @@ pub fn closest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<
 }
 
 /// The message for a policy that does not exist.
+///
+/// ```
+/// use tidegate_core::text::unknown_policy;
+///
+/// let said = unknown_policy("lgoin", ["api", "login"].into_iter());
+/// assert_eq!(said, "no policy is called `lgoin`, did you mean `login`?");
+/// ```
 pub fn unknown_policy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let name = printable(name);
     match closest(&name, known) {
@@ -45,7 +65,7 @@ pub fn unknown_policy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     }
 }
 
-/// How many characters have to be changed, added or taken away.
+/// How many characters have to be changed, added or removed.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (line, a) in from.chars().enumerate() {
@@ -60,17 +80,45 @@ fn distance(from: &str, to: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// `100/min`, `30/90s`: as it would be written, in the largest unit that is exact.
+/// A rate as people write it, in the largest unit that is exact: `100/min`, `30/90s`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::text::rate;
+///
+/// assert_eq!(rate(100, Duration::from_secs(60)), "100/min");
+/// ```
 pub fn rate(units: u64, period: Duration) -> String {
-    let us = period.as_micros();
-    let units_us =
-        [("day", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000)];
-    let whole = units_us.into_iter().find(|(_, unit_us)| us.is_multiple_of(*unit_us) && us > 0);
-    match whole.map(|(name, unit_us)| (name, us / unit_us)) {
-        Some((name, 1)) => format!("{units}/{name}"),
-        Some((name, count)) => format!("{units}/{count}{name}"),
-        None if us.is_multiple_of(1000) => format!("{units}/{}ms", us / 1000),
-        None => format!("{units}/{us}us"),
+    let text = duration(period);
+    // `1min` is written `min`; a number that only begins with 1 stays.
+    let unit = text.strip_prefix('1').filter(|unit| unit.starts_with(char::is_alphabetic));
+    match unit {
+        Some(unit) if unit != "us" && unit != "ms" => format!("{units}/{unit}"),
+        _ => format!("{units}/{text}"),
+    }
+}
+
+/// A duration as people write it, in the largest unit that is exact: `90s`, `250ms`. Below a microsecond it is rounded
+/// up.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::text::duration;
+///
+/// assert_eq!(duration(Duration::from_secs(5400)), "90min");
+/// ```
+pub fn duration(duration: Duration) -> String {
+    let us = crate::time::micros_up(duration);
+    let units = [
+        ("day", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("min", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1000),
+    ];
+    match units.into_iter().find(|(_, unit_us)| us.is_multiple_of(*unit_us) && us > 0) {
+        Some((unit, unit_us)) => format!("{}{unit}", us / unit_us),
+        None => format!("{us}us"),
     }
 }
 
@@ -87,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn guesses_only_what_is_near() {
+    fn only_near_names_are_guessed() {
         let names = || ["api", "login", "upload"].into_iter();
         for (typed, meant) in [
             ("api2", Some("api")),
@@ -101,11 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn rates_read_as_they_are_written() {
+    fn rates_are_printed_as_they_are_written() {
         for (period, text) in [
             (Duration::from_secs(1), "7/s"),
             (Duration::from_secs(90), "7/90s"),
+            (Duration::from_secs(10), "7/10s"),
             (Duration::from_hours(1), "7/h"),
+            (Duration::from_hours(24), "7/day"),
             (Duration::from_hours(720), "7/30day"),
             (Duration::from_millis(250), "7/250ms"),
             (Duration::from_micros(1), "7/1us"),

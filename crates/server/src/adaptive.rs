@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use axum::http::StatusCode;
 use tidegate::adaptive::{
-    Adaptive, AdaptiveError, Mode, Priority, Reading, Rule, Source as Read, Target, WarmUp,
+    Adaptive, AdaptiveError, Draft as AdaptiveDraft, Mode, Priority, Reading, Rule, Source as Read,
+    Target, WarmUp,
 };
 use tidegate::{Effective, Policy, Store, SystemClock};
 use tokio::task::JoinSet;
@@ -51,9 +52,12 @@ struct Followed {
     effective: Effective,
 }
 
-/// Limits that are about to follow, once the rest of their configuration turns out well.
+/// Limits that are about to follow, once the rest of their configuration turns out well. Dropped, it changes nothing.
 #[derive(Debug)]
-pub(crate) struct Prepared(Following);
+pub(crate) struct Prepared {
+    following: Following,
+    draft: AdaptiveDraft,
+}
 
 impl Follower {
     /// One that agrees with all others over the store.
@@ -66,64 +70,37 @@ impl Follower {
         &self.observed
     }
 
-    /// Governs what is planned. A limit that has followed before goes on from where it was.
+    /// What is planned, ready to be [followed](Self::follow). A limit that has followed before will go on from where it
+    /// was.
     pub(crate) fn prepare(
         &self,
         plans: &[Plan],
         priorities: &BTreeMap<String, Priority>,
     ) -> Result<Prepared, String> {
         let mut following = Following { priorities: priorities.clone(), ..Following::default() };
+        let mut draft = self.runtime.draft();
         for plan in plans.iter().filter(|plan| plan.mode != Mode::Off) {
             let effective = match &plan.by {
                 By::Urls { ramp, target } => {
-                    let target = self.runtime.target(target);
-                    self.runtime.govern_urls(&plan.name(), plan.units, *ramp, &target, plan.mode)
+                    let target = draft.target(target);
+                    draft.govern_urls(&plan.name(), plan.units, *ramp, &target, plan.mode)
                 }
                 By::Signals(signals) => {
-                    let rule = self.rule(plan, signals, &mut following.fed);
+                    let rule = rule(&mut draft, plan, signals, &mut following.fed);
                     let rule =
                         rule.map_err(|error| format!("policy `{}`: {error}", plan.shown()))?;
-                    let governed = self.runtime.govern(&plan.name(), plan.units, rule);
+                    let governed = draft.govern(&plan.name(), plan.units, rule);
                     governed.map_err(|error| format!("policy `{}`: {error}", plan.shown()))?
                 }
             };
             following.plans.push(Followed { plan: plan.clone(), effective });
         }
-        Ok(Prepared(following))
-    }
-
-    fn rule(
-        &self,
-        plan: &Plan,
-        signals: &Signals,
-        fed: &mut Vec<Fed>,
-    ) -> Result<Rule, AdaptiveError> {
-        let mut read = |(index, signal): (usize, &Signal)| {
-            let target = || self.runtime.target(&signal.target);
-            let source = match signal.source {
-                Source::QueueWait => Read::QueueWait(target()),
-                Source::Errors => Read::Errors(target()),
-                Source::Cpu => Read::Cpu,
-                Source::MeanLatency | Source::Pool | Source::Fixed(_) | Source::Asked(_) => {
-                    // Nobody else reads it: what failed is read once.
-                    let own = self.runtime.target(&format!("{}\u{1}{index}", plan.name()));
-                    fed.push((signal.clone(), own.clone()));
-                    Read::Pushed(own)
-                }
-            };
-            (signal.chain.clone(), source)
-        };
-        let rule = Rule::of(signals.each.iter().enumerate().map(&mut read))?;
-        let warm_up = WarmUp::default().on_start(signals.warm_up_on_start);
-        let rule = rule.settings(|it| it.mode(plan.mode).warm_up(warm_up).floor(signals.floor))?;
-        Ok(match signals.priority {
-            Some(priority) => rule.priority(priority),
-            None => rule,
-        })
+        Ok(Prepared { following, draft })
     }
 
     /// Follows what was prepared, and nothing else.
-    pub(crate) fn follow(&self, Prepared(next): Prepared) {
+    pub(crate) fn follow(&self, Prepared { following: next, draft }: Prepared) {
+        draft.install();
         let names: HashSet<_> = next.plans.iter().map(|followed| followed.plan.name()).collect();
         let listeners = self.listeners(&next);
         next.cap(&listeners);
@@ -202,6 +179,35 @@ impl Follower {
     }
 }
 
+fn rule(
+    draft: &mut AdaptiveDraft,
+    plan: &Plan,
+    signals: &Signals,
+    fed: &mut Vec<Fed>,
+) -> Result<Rule, AdaptiveError> {
+    let read = |(index, signal): (usize, &Signal)| {
+        let source = match signal.source {
+            Source::QueueWait => Read::QueueWait(draft.target(&signal.target)),
+            Source::Errors => Read::Errors(draft.target(&signal.target)),
+            Source::Cpu => Read::Cpu,
+            Source::MeanLatency | Source::Pool | Source::Fixed(_) | Source::Asked(_) => {
+                // Nobody else reads it: what failed is read once.
+                let own = draft.target(&format!("{}\u{1}{index}", plan.name()));
+                fed.push((signal.clone(), own.clone()));
+                Read::Pushed(own)
+            }
+        };
+        (signal.chain.clone(), source)
+    };
+    let rule = Rule::of(signals.each.iter().enumerate().map(read))?;
+    let warm_up = WarmUp::default().on_start(signals.warm_up_on_start);
+    let rule = rule.settings(|it| it.mode(plan.mode).warm_up(warm_up).floor(signals.floor))?;
+    Ok(match signals.priority {
+        Some(priority) => rule.priority(priority),
+        None => rule,
+    })
+}
+
 impl Following {
     /// Bounds how many are under way to targets whose pool is told; the smallest counts. What is only tried out bounds
     /// nothing.
@@ -221,7 +227,7 @@ impl Following {
 impl Prepared {
     /// A policy with its limits that move.
     pub(crate) fn adapt(&self, name: &str, policy: Policy) -> Policy {
-        let own = self.0.plans.iter().filter(|followed| followed.plan.policy == name);
+        let own = self.following.plans.iter().filter(|followed| followed.plan.policy == name);
         own.fold(policy, |policy, followed| {
             policy.adaptive(&followed.plan.limit, &followed.effective)
         })

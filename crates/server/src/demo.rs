@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tidegate::Engine;
 use tidegate_config::demo;
 
-use crate::gate::Snapshot;
+use crate::gate::Draft;
 
-pub(crate) fn snapshot() -> Snapshot {
-    Snapshot::build(&demo::config().unwrap(), Engine::builder(), Arc::default(), None).unwrap()
+pub(crate) fn draft() -> Draft {
+    Draft::build(&demo::config().unwrap(), Engine::builder(), Arc::default(), None).unwrap()
 }

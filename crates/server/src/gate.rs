@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use axum::http::StatusCode;
 use tidegate::{
-    Answer, Check, CheckError, Engine, EngineBuilder, Key, Policy, PolicyView, Reservation, Source,
+    Answer, Check, CheckError, Engine, EngineBuilder, Key, LeaseError, Policy, PolicyView,
+    Reservation, Source,
 };
 
-use crate::adaptive::Follower;
+use crate::adaptive::{Follower, Prepared};
 use crate::config::{Config, DoorRules};
 use crate::dashboard::Dashboard;
 use crate::doors::forward_auth::Found;
 use crate::doors::http::Settings;
 use crate::doors::proxy::Proxy;
 use crate::doors::rls::Rls;
+use crate::exposure::Exposure;
 use crate::logs::Events;
 use crate::metrics::{Metrics, UpstreamView};
 use crate::observed::Observed;
@@ -52,18 +54,34 @@ pub(crate) struct Snapshot {
     pub(crate) written: Arc<BTreeMap<String, Policy>>,
 }
 
-impl Snapshot {
-    /// Builds what a configuration says, over the store of a builder. Connections to what is behind the proxy of the
-    /// one before stay open. What its limits follow is in force from then on.
+/// A configuration that is built and not yet in force. Dropped, it has changed nothing.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    next: Snapshot,
+    prepared: Prepared,
+    /// What is logged once it is in force.
+    warnings: Vec<Warning>,
+}
+
+/// A line of the log about a configuration that was taken.
+#[derive(Debug)]
+enum Warning {
+    Config(String),
+    /// A policy runs without the leases that it asks for.
+    NoLeases(String, LeaseError),
+    /// A key has changed that is only read at the start.
+    NeedsRestart(&'static str),
+}
+
+impl Draft {
+    /// Builds what a configuration says, over the store of a builder, and changes nothing. Connections to what is behind
+    /// the proxy of the one before stay open.
     pub(crate) fn build(
         config: &Config,
         builder: EngineBuilder,
         follower: Arc<Follower>,
-        before: Option<&Self>,
+        before: Option<&Snapshot>,
     ) -> Result<Self, String> {
-        for warning in &config.warnings {
-            tracing::warn!("{}", warning.message);
-        }
         let (rules, rls) = (config.doors.clone(), config.rls.clone());
         let http = Settings::of(&rules)?;
         let of_envoy = rls.policies();
@@ -82,7 +100,6 @@ impl Snapshot {
             // The door stays open until the next start, and needs somewhere to pass requests on to.
             None => before.cloned(),
         };
-        // Last of all: whoever follows what was before is told otherwise here.
         let prepared = follower.prepare(&config.plans, &config.priorities)?;
         let mut written = config.policies.clone();
         written.extend(of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
@@ -90,16 +107,49 @@ impl Snapshot {
             builder.policy(name.clone(), prepared.adapt(name, policy.clone()))
         });
         let engine = builder.build().map_err(|error| error.to_string())?;
-        for policy in engine.policies() {
-            if let Some(problem) = policy.lease_problem() {
-                tracing::warn!(policy = policy.name(), %problem, "runs without leases");
-            }
-        }
-        follower.follow(prepared);
+        let of_file =
+            config.warnings.iter().map(|warning| Warning::Config(warning.message.clone()));
+        let without_leases = engine.policies().filter_map(|policy| {
+            Some(Warning::NoLeases(policy.name().to_owned(), policy.lease_problem()?))
+        });
+        let warnings = of_file.chain(without_leases).collect();
         let written = Arc::new(written);
-        Ok(Self { engine, http, rules, rls, proxy, follower, written })
+        let next = Snapshot { engine, http, rules, rls, proxy, follower, written };
+        Ok(Self { next, prepared, warnings })
     }
 
+    /// Refuses to take the token away from a door that others can reach: no server would start so.
+    pub(crate) fn check(&self, exposed: Option<&Exposure>) -> Result<(), String> {
+        exposed.map_or(Ok(()), |door| door.allow(self.next.http.admin.has_token()))
+    }
+
+    /// Has the log say, once this is in force, which keys wait for a restart.
+    pub(crate) fn needs_restart(&mut self, keys: impl Iterator<Item = &'static str>) {
+        self.warnings.extend(keys.map(Warning::NeedsRestart));
+    }
+
+    /// What will be in force.
+    #[cfg(test)]
+    pub(crate) fn into_snapshot(self) -> Snapshot {
+        self.next
+    }
+}
+
+impl Warning {
+    fn log(&self) {
+        match self {
+            Self::Config(message) => tracing::warn!("{message}"),
+            Self::NoLeases(policy, problem) => {
+                tracing::warn!(policy, %problem, "runs without leases");
+            }
+            Self::NeedsRestart(field) => {
+                tracing::warn!(field, "has changed, and needs a restart to take effect");
+            }
+        }
+    }
+}
+
+impl Snapshot {
     /// The policies that somebody has written: not those that only hold the counters of limits which come with a
     /// request.
     pub(crate) fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
@@ -130,13 +180,17 @@ impl Snapshot {
 }
 
 impl Gate {
-    pub(crate) fn new(snapshot: Snapshot) -> Arc<Self> {
+    /// The first configuration.
+    pub(crate) fn new(draft: Draft) -> Arc<Self> {
+        let Draft { next, prepared, warnings } = draft;
         let metrics = Arc::<Metrics>::default();
-        metrics.policies_are(snapshot.told_names());
-        let observed = snapshot.follower.observed().clone();
+        metrics.policies_are(next.told_names());
+        let observed = next.follower.observed().clone();
         let (urls, dashboard) = (ByUrl::default(), Dashboard::default());
-        dashboard.refusals().show_keys(snapshot.rules.shows_keys);
-        let (current, is_draining) = (ArcSwap::from_pointee(snapshot), AtomicBool::new(false));
+        dashboard.refusals().show_keys(next.rules.shows_keys);
+        next.follower.follow(prepared);
+        warnings.iter().for_each(Warning::log);
+        let (current, is_draining) = (ArcSwap::from_pointee(next), AtomicBool::new(false));
         let events = Events::new();
         Arc::new(Self { current, metrics, events, observed, urls, dashboard, is_draining })
     }
@@ -224,11 +278,15 @@ impl Gate {
         }
     }
 
-    /// Puts another configuration in force. What the old engine has taken ahead goes back to the store.
-    pub(crate) fn swap(&self, next: Snapshot) {
+    /// Puts another configuration in force, which cannot fail. What the old engine has taken ahead goes back to the store.
+    pub(crate) fn install(&self, draft: Draft) {
+        let Draft { next, prepared, warnings } = draft;
+        let next = Arc::new(next);
+        let before = self.current.swap(next.clone());
         self.metrics.policies_are(next.told_names());
         self.dashboard.refusals().show_keys(next.rules.shows_keys);
-        let before = self.current.swap(Arc::new(next));
+        next.follower.follow(prepared);
         before.engine.release_leases();
+        warnings.iter().for_each(Warning::log);
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 use self::identity::Identity;
 use crate::config::Config;
 use crate::exposure::Exposure;
-use crate::gate::{Gate, Snapshot};
+use crate::gate::{Draft, Gate};
 
 /// How often the file is looked at. One that changes is taken once it has rested for as long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -93,8 +93,8 @@ impl Reloader {
         let files = self.source.files.iter().map(|file| file.display().to_string());
         let file = files.collect::<Vec<_>>().join(", ");
         match self.next().await {
-            Ok(next) => {
-                self.gate.swap(next);
+            Ok(draft) => {
+                self.gate.install(draft);
                 self.gate.metrics().reloaded(true);
                 tracing::info!(%file, "{why}: the new configuration is in force");
             }
@@ -108,29 +108,24 @@ impl Reloader {
         }
     }
 
-    async fn next(&self) -> Result<Snapshot, Vec<String>> {
+    /// Builds and checks what the files say. Nothing of it is in force yet.
+    async fn next(&self) -> Result<Draft, Vec<String>> {
         let source = self.source.clone();
         let read = tokio::task::spawn_blocking(move || (source.read)()).await;
         let read = read.map_err(|error| vec![error.to_string()])?;
         let config = read?;
-        for field in needs_restart(&self.running, &config) {
-            tracing::warn!(field, "has changed, and needs a restart to take effect");
-        }
         let before = self.gate.now();
-        let builder = before.engine.successor();
-        let next = Snapshot::build(&config, builder, before.follower.clone(), Some(&before));
-        next.and_then(|next| self.still_guarded(&next).map(|()| next)).map_err(|why| vec![why])
-    }
-
-    /// Refuses to take the token away from a door that others can reach: no server would start so.
-    fn still_guarded(&self, next: &Snapshot) -> Result<(), String> {
-        let has_token = next.http.admin.has_token();
-        self.exposed.as_ref().map_or(Ok(()), |door| door.allow(has_token))
+        let (builder, follower) = (before.engine.successor(), before.follower.clone());
+        let mut draft = Draft::build(&config, builder, follower, Some(&before))
+            .map_err(|problem| vec![problem])?;
+        draft.check(self.exposed.as_ref()).map_err(|problem| vec![problem])?;
+        draft.needs_restart(needs_restart(&self.running, &config));
+        Ok(draft)
     }
 }
 
 /// What has changed of what is only looked at on start.
-fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
+fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'static str> {
     let (store, listen) = (&running.store, &running.listen);
     let changed = [
         ("store.url", store.url != next.store.url),
@@ -144,7 +139,7 @@ fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
         ("key_prefix", running.key_prefix != next.key_prefix),
         ("telemetry.otlp", running.collector != next.collector),
     ];
-    changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field).collect()
+    changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field)
 }
 
 /// What the file is now, to compare with what it will be.

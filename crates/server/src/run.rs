@@ -22,7 +22,7 @@ use crate::doors::proxy::{self, ProxyDoor};
 use crate::doors::resp::{Password, RespBounds, RespDoor};
 use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
 use crate::exposure::Exposure;
-use crate::gate::{Gate, Snapshot};
+use crate::gate::{Draft, Gate};
 use crate::listen::{Address, Listener, Peer, Stream};
 use crate::metrics::{DoorName, Metrics};
 use crate::reload::{self, Reloader, Source};
@@ -73,10 +73,10 @@ async fn until_stopped(
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|lines| ServeError::new(told(&lines)))?;
-    let (snapshot, store) = built(&config)?;
+    let (draft, store) = built(&config)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let Listens { http, grpc, resp, proxy: passing } = &config.listen;
-    let gate = Gate::new(snapshot);
+    let gate = Gate::new(draft);
     let may_be_open =
         |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &gate)) {
             Err(why) if !insecure_bind => Err(ServeError::new(why)),
@@ -171,7 +171,7 @@ async fn until_stopped(
 }
 
 /// Opens the store, and builds what is asked over it.
-fn built(config: &Config) -> Result<(Snapshot, Watched), ServeError> {
+fn built(config: &Config) -> Result<(Draft, Watched), ServeError> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| ServeError::new(format!("store.url_file: {why}")))?;
     let purpose = Purpose {
@@ -190,9 +190,8 @@ fn built(config: &Config) -> Result<(Snapshot, Watched), ServeError> {
         Some(_) => Follower::shared_over(view.store()),
         None => Follower::default(),
     };
-    let snapshot =
-        Snapshot::build(config, builder, follower.into(), None).map_err(ServeError::new)?;
-    Ok((snapshot, Watched { view, name: store::shown(&url.0) }))
+    let draft = Draft::build(config, builder, follower.into(), None).map_err(ServeError::new)?;
+    Ok((draft, Watched { view, name: store::shown(&url.0) }))
 }
 
 fn told(lines: &[String]) -> String {

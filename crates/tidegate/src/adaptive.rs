@@ -41,6 +41,7 @@
 //! What a step makes of a signal is told in [`tidegate_core::adaptive`], whose settings are found here too.
 
 mod cpu;
+mod draft;
 mod governor;
 mod observation;
 mod pages;
@@ -56,6 +57,7 @@ use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
+pub use self::draft::Draft;
 pub use self::governor::Status;
 pub use self::observation::Observation;
 pub use self::rule::{Rule, Source};
@@ -220,7 +222,9 @@ impl Adaptive {
     /// ```
     pub fn govern(&self, name: &str, units: u64, rule: Rule) -> Result<Effective, AdaptiveError> {
         let mut governors = lock(&self.shared.governors);
-        let governor = Governor::new(name, units, rule, governors.get(name).map(|it| &**it))?;
+        let before = governors.get(name).map(|it| &**it);
+        let governor = Governor::new(name, units, rule, before)?;
+        governor.take_over(before);
         let effective = governor.effective().clone();
         governors.insert(name.to_owned(), Arc::new(governor));
         Ok(effective)
@@ -261,9 +265,9 @@ impl Adaptive {
     ) -> Effective {
         let mut pages = lock(&self.shared.pages);
         let before = pages.get(name);
-        let fixed = before.and_then(Pages::fixed);
         let effective = before.map_or_else(Effective::default, Pages::effective);
-        let next = Pages::new(effective.clone(), units, ramp, target, mode, fixed);
+        let next = Pages::new(effective.clone(), units, ramp, target, mode);
+        next.take_over(before);
         pages.insert(name.to_owned(), next);
         effective
     }

@@ -152,10 +152,10 @@ impl<C: Clock> EngineBuilder<C> {
     /// # #[derive(Debug)]
     /// # struct Down;
     /// # impl Store for Down {
-    /// #     fn answer(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
     /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
-    /// #     fn shape(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
     /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
     /// # }
@@ -508,7 +508,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn is_local(&self) -> bool {
-        self.shared.stores.plain.store.is_local()
+        self.shared.stores.plain.store.extensions().is_local()
     }
 
     /// How many nodes share the store, as far as is known.
@@ -520,7 +520,9 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     pub fn nodes(&self) -> NonZeroU32 {
         let Shared { nodes, stores, .. } = &*self.shared;
-        nodes.or_else(|| stores.plain.store.nodes()).unwrap_or(NonZeroU32::MIN)
+        nodes
+            .or_else(|| stores.plain.store.extensions().coordination?.nodes())
+            .unwrap_or(NonZeroU32::MIN)
     }
 
     /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.

@@ -17,8 +17,8 @@
 //!   anything else that speaks tower (feature `tower`).
 //! - [`Effective`] is how much of a limit is in force, and `adaptive` (feature `adaptive`) sets it by the health of what
 //!   the limit protects.
-//! - [`MemoryStore`] keeps the state of all keys in this process; `RedisStore` (feature `redis`) keeps it in a Redis
-//!   that a fleet shares.
+//! - [`MemoryStore`] keeps the state of all keys in this process; `RedisStore` of the crate `tidegate-redis` keeps
+//!   it in a Redis that a fleet shares, and [`store_kit`] is for those who write another.
 //! - [`Clock`] tells the time, and can be your own.
 //!
 //! A refusal is a value, [`Decision`]; an `Err` is only ever trouble. The algorithms themselves are in
@@ -35,13 +35,7 @@ mod limiter;
 mod overrides;
 mod permit;
 mod policy;
-#[cfg(all(
-    doctest,
-    feature = "adaptive",
-    feature = "axum",
-    feature = "redis",
-    feature = "time-zones"
-))]
+#[cfg(all(doctest, feature = "adaptive", feature = "axum", feature = "time-zones"))]
 mod readme;
 mod reply;
 mod shaper;
@@ -54,6 +48,7 @@ mod zone;
 
 #[cfg(feature = "adaptive")]
 pub mod adaptive;
+pub mod store_kit;
 #[cfg(feature = "tower")]
 pub mod tower;
 
@@ -76,13 +71,11 @@ pub use store::deny_cache::DenyCache;
 #[cfg(feature = "leases")]
 pub use store::leases::{LeaseStats, Leases};
 pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
-#[cfg(feature = "redis")]
-pub use store::redis::{CallTimes, NodeBreaker, RedisOptions, RedisStats, RedisStore};
 pub use store::{
-    Changed, Charge, KeptState, KeyedLimit, LimitCharge, MultiCharge, Op, OverrideChange,
-    OverrideTable, Ran, ReadingReport, Replicas, ReserveReply, ReserveRequest, Scope, Source,
-    StateUpdate, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, StoredOverride,
-    TickReadings, Unconfirmed,
+    Changed, Charge, Coordination, KeptState, KeyedLimit, LimitCharge, MultiCharge, Op,
+    OverrideChange, OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, Replicas,
+    ReserveReply, ReserveRequest, Scope, Source, StateUpdate, Store, StoreError, StoreErrorKind,
+    StoreExtensions, StoreReply, StoreRequest, StoredOverride, TickReadings, Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,

@@ -114,7 +114,7 @@ impl Held {
         let limits = [KeyedLimit { scope, key, limit }];
         let (cost, op) = (places.cost, Op::Release { permit_id: places.id });
         // Giving back takes no memory, so that no time is needed to find some.
-        store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, Timestamp::EPOCH)
+        store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, Timestamp::EPOCH)
     }
 }
 

@@ -121,7 +121,7 @@ impl<C: Clock> Shaper<C> {
         let Home { scope, store, clock } = &self.shared.home;
         let fingerprint = store.fingerprint(scope, key);
         let (reservation, until) =
-            store.reserve(fingerprint, &self.shared.limit, clock.now(), cost);
+            store.take_place(fingerprint, &self.shared.limit, clock.now(), cost);
         Place { shaper: self, fingerprint, cost, reservation, until }
     }
 }
@@ -145,6 +145,6 @@ impl<C: Clock> Drop for Place<'_, C> {
     fn drop(&mut self) {
         let Some(until) = self.until else { return };
         let Shared { limit, home } = &*self.shaper.shared;
-        home.store.cancel(self.fingerprint, limit, until, home.clock.now(), self.cost);
+        home.store.return_place(self.fingerprint, limit, until, home.clock.now(), self.cost);
     }
 }

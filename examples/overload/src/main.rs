@@ -63,7 +63,7 @@ async fn run(args: Vec<String>) -> Fallible<ExitCode> {
 
 fn asked_for(args: Vec<String>) -> Option<(Demo, bool)> {
     let mut demo = Demo {
-        tidegate: PathBuf::from("target/release/tidegate"),
+        tidegate: PathBuf::from("target/dist/tidegate"),
         config: PathBuf::from("examples/overload/tidegate.yaml"),
         effort: Effort::wanted(),
     };

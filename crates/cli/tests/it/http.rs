@@ -77,7 +77,7 @@ fn a_limit_of_ones_own_counts_as_the_policy_does() {
         assert_eq!(left(policy, 1), 2, "{policy} {limit}: what was used stays used");
     }
     for (policy, limit, said) in [
-        ("log", "7", "expected a rate"),
+        ("log", "7", "has no time unit"),
         ("budget", r#""7/day""#, "expected a whole number"),
         ("budget", "true", "a limit like"),
         ("budget", "-7", "a limit like"),

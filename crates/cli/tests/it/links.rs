@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::markdown::{Page, pages};
 use crate::programs::root;
 
-/// What is wrong with a link of a page, if anything is.
+/// The problem with a link of a page, if there is one.
 fn trouble(page: &Page, link: &str) -> Option<String> {
     if ["http://", "https://", "mailto:"].iter().any(|scheme| link.starts_with(scheme)) {
         return None;
@@ -38,9 +38,9 @@ fn every_link_leads_somewhere() {
     for page in pages() {
         for (line, link) in page.links() {
             count += 1;
-            let said =
+            let problem =
                 trouble(&page, link).map(|why| format!("{}:{line}: {link}: {why}", page.name));
-            dead.extend(said);
+            dead.extend(problem);
         }
     }
     assert!(count > 100, "only {count} links");
@@ -57,7 +57,7 @@ fn a_dead_link_is_noticed() {
     }
 }
 
-/// The pages that the index of `docs/` leads to, as paths from the root.
+/// The pages that the index of `docs/` links to.
 fn indexed() -> BTreeSet<PathBuf> {
     let index = Page::read(&root().join("docs/README.md"));
     let files = index.links().into_iter().map(|(_, link)| link.split('#').next().unwrap());
@@ -78,8 +78,7 @@ fn every_page_can_be_found_from_the_index() {
     assert!(lost.is_empty(), "docs/README.md does not lead to {lost:?}");
 }
 
-/// Alerts name a heading of the runbook; these names do not change.
-/// `docs/PAGE.md#heading` wherever it stands in what people deploy: in alerts, dashboards, comments.
+/// Alerts, dashboards and comments of deployment files name headings as `docs/PAGE.md#heading`; these must exist.
 #[test]
 fn every_page_that_deployments_name_is_there() {
     let mut folders = vec![root().join("deploy")];

@@ -42,8 +42,6 @@ mod pages;
 mod playground;
 mod playground_api;
 mod probe;
-#[path = "../../../tidegate/tests/it/processes.rs"]
-mod processes;
 mod programs;
 mod prometheus;
 mod proxies;
@@ -81,3 +79,5 @@ mod systemd;
 mod tls;
 mod vectors;
 mod vectors_redis;
+
+use tidegate_testkit::processes;

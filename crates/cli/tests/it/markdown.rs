@@ -1,4 +1,4 @@
-//! The pages of the project as tests read them: blocks, headings and links.
+//! Parses the project's pages for tests: blocks, headings and links.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ pub(crate) struct Page {
 
 /// A fenced block.
 pub(crate) struct Block {
-    /// What stands behind the fence: the language, then marks.
+    /// The words behind the fence: the language, then marks.
     pub(crate) info: Vec<String>,
     /// Of its first line, from 1.
     pub(crate) line: usize,
     pub(crate) text: String,
-    /// Nothing stands between it and the block before.
+    /// There is no text between it and the block before.
     pub(crate) adjacent: bool,
 }
 
@@ -37,25 +37,25 @@ impl Block {
     }
 }
 
-/// Every page that people read: at the root, in `docs`, and wherever a folder has a README of its own.
+/// Every page for people: at the root, in `docs`, and the READMEs of other folders.
 pub(crate) fn pages() -> Vec<Page> {
     let mut paths = Vec::new();
-    of_folder(&root(), &mut paths, |_| true);
+    add_folder(&root(), &mut paths, |_| true);
     for folder in ["docs", "docs/guide"] {
-        of_folder(&root().join(folder), &mut paths, |_| true);
+        add_folder(&root().join(folder), &mut paths, |_| true);
     }
     for parent in ["clients", "deploy", "examples"].map(|parent| root().join(parent)) {
-        of_folder(&parent, &mut paths, |name| name == "README.md");
+        add_folder(&parent, &mut paths, |name| name == "README.md");
         for folder in fs::read_dir(parent).into_iter().flatten() {
-            of_folder(&folder.unwrap().path(), &mut paths, |name| name == "README.md");
+            add_folder(&folder.unwrap().path(), &mut paths, |name| name == "README.md");
         }
     }
     paths.sort();
     paths.iter().map(|path| Page::read(path)).collect()
 }
 
-fn of_folder(folder: &Path, paths: &mut Vec<PathBuf>, wanted: impl Fn(&str) -> bool) {
-    // A folder that is not there has no pages.
+fn add_folder(folder: &Path, paths: &mut Vec<PathBuf>, wanted: impl Fn(&str) -> bool) {
+    // A missing folder has no pages.
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy();
@@ -95,7 +95,7 @@ impl Page {
         blocks
     }
 
-    /// The lines that are no code, with their numbers.
+    /// The lines that are not code, with their numbers.
     pub(crate) fn prose(&self) -> Vec<(usize, &str)> {
         let mut open = false;
         let lines = self.text.lines().enumerate().filter(move |(_, line)| {
@@ -106,7 +106,7 @@ impl Page {
         lines.map(|(index, line)| (index + 1, line)).collect()
     }
 
-    /// What a link can name on this page, as GitHub makes it of the headings.
+    /// The anchors of this page, as GitHub derives them from the headings.
     pub(crate) fn anchors(&self) -> Vec<String> {
         let mut anchors: Vec<String> = Vec::new();
         for (_, line) in self.prose() {
@@ -124,7 +124,7 @@ impl Page {
         anchors
     }
 
-    /// Where links lead to, with the numbers of their lines.
+    /// The targets of links, with their line numbers.
     pub(crate) fn links(&self) -> Vec<(usize, &str)> {
         let mut links = Vec::new();
         for (number, line) in self.prose() {

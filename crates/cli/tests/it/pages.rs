@@ -1,20 +1,21 @@
-//! Every command of every page, as a reader would run it.
+//! Runs every command of every page as a reader would.
 //!
-//! A page is read from its beginning to its end, in a folder of its own, with a Redis on port 6379 and an app on port
-//! 3000 where its commands name them. What stands behind the fence says what becomes of a block:
+//! Each page runs from start to end in its own folder, with a Redis on port 6379 and an app on port 3000 if its commands
+//! name them. The words behind a fence say how a block is handled:
 //!
 //! | block | |
 //! |---|---|
-//! | `sh` | is run, and has to succeed; a `text` or `json` block right below is what it prints |
-//! | `sh server` | each line is a server, started in place of those of the last such block |
+//! | `sh` | is run, and must succeed; a `text` or `json` block right below is its output |
+//! | `sh server` | each line is a server, which replaces those of the last such block |
 //! | `sh skip=REASON` | is not run, for one of [`REASONS`] |
-//! | `sh test=NAME` | is run by the test of that name, which knows better how |
-//! | `yaml file=NAME` | is that file, from here on |
-//! | `text like` | what is printed, but for the digits of its numbers |
-//! | `json` | what is printed has at least these fields, of these kinds |
+//! | `sh test=NAME` | is run by the test of that name instead |
+//! | `yaml file=NAME` | is written to that file |
+//! | `text like` | the output, except for digits |
+//! | `json` | the output has at least these fields, of these types |
 
 mod session;
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +23,6 @@ use serde_json::Value;
 
 use crate::markdown::{Block, Page, pages};
 use crate::openapi::same_shape;
-use crate::programs::root;
 use crate::support::{Folder, run_with};
 use session::Session;
 
@@ -33,11 +33,14 @@ const REASONS: &[(&str, &str)] = &[
     ("docker", "needs Docker"),
     ("helm", "needs Helm"),
     ("kubernetes", "needs a cluster"),
-    ("machine", "names machines and files of the reader"),
+    ("machine", "names the reader's machines and files"),
     ("program", "needs a program that the tests do not install"),
     ("registry", "installs from a package registry"),
     ("root", "changes the machine"),
 ];
+
+/// Where the tests are that a block can name.
+const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
 
 /// Pages at once: enough to keep two cores busy while servers start.
 const READERS: usize = 4;
@@ -46,7 +49,7 @@ fn is_shell(block: &Block) -> bool {
     matches!(block.language(), "sh" | "bash" | "shell" | "zsh" | "console")
 }
 
-/// Reads a page to its end, or to the first thing that is wrong.
+/// Runs a page to its end, or to the first failure.
 fn read(page: &Page) -> Result<usize, String> {
     let blocks = page.blocks();
     let place = |block: &Block, why| format!("{}:{}: {why}", page.name, block.line);
@@ -67,8 +70,8 @@ fn read(page: &Page) -> Result<usize, String> {
         if let Some(name) = block.mark("file") {
             session.write(name, &block.text);
         } else if to_run.contains(&index) {
-            let told = blocks.get(index + 1).filter(|next| next.adjacent);
-            run(&mut session, block, told).map_err(|why| place(block, why))?;
+            let shown = blocks.get(index + 1).filter(|next| next.adjacent);
+            run(&mut session, block, shown).map_err(|why| place(block, why))?;
         }
     }
     Ok(to_run.len())
@@ -89,42 +92,44 @@ fn fate(block: &Block) -> Result<Fate, String> {
         Some(("skip", reason)) if REASONS.iter().any(|(name, _)| *name == reason) => {
             Ok(Fate::Excused)
         }
-        Some(("test", name)) if root().join(format!("crates/cli/tests/it/{name}.rs")).exists() => {
+        Some(("test", name)) if Path::new(TESTS).join(format!("{name}.rs")).exists() => {
             Ok(Fate::Excused)
         }
         _ => Err(format!(
-            "`{}` is no way to run it; tests/it/pages.rs has them",
+            "`{}` is not a known mark; tests/it/pages.rs lists them",
             block.info.join(" ")
         )),
     }
 }
 
-fn run(session: &mut Session, block: &Block, told: Option<&Block>) -> Result<(), String> {
+fn run(session: &mut Session, block: &Block, shown: Option<&Block>) -> Result<(), String> {
     if block.says("server") {
         session.serve(&block.text);
         return Ok(());
     }
     let ran = session.run(&block.text);
-    let said = session.as_written(&ran.stdout);
-    let complaint = session.as_written(&ran.stderr);
+    let printed = session.as_written(&ran.stdout);
+    let errors = session.as_written(&ran.stderr);
     if !ran.status.success() {
-        return Err(format!("{}\n{}{said}{complaint}", ran.status, block.text));
+        return Err(format!("{}\n{}{printed}{errors}", ran.status, block.text));
     }
-    match told.filter(|told| ["text", "json"].contains(&told.language())) {
-        Some(told) if told.language() == "json" => same_values(&told.text, &said),
-        Some(told) if told.says("like") => same_text(&numberless(&told.text), &numberless(&said)),
-        Some(told) => same_text(&told.text, &said),
+    match shown.filter(|shown| ["text", "json"].contains(&shown.language())) {
+        Some(shown) if shown.language() == "json" => same_values(&shown.text, &printed),
+        Some(shown) if shown.says("like") => {
+            same_text(&numberless(&shown.text), &numberless(&printed))
+        }
+        Some(shown) => same_text(&shown.text, &printed),
         None => Ok(()),
     }
 }
 
-fn same_text(told: &str, said: &str) -> Result<(), String> {
-    let same = told.trim_end() == said.trim_end();
-    if same { Ok(()) } else { Err(format!("the page says\n{told}\nand it printed\n{said}")) }
+fn same_text(shown: &str, printed: &str) -> Result<(), String> {
+    let same = shown.trim_end() == printed.trim_end();
+    if same { Ok(()) } else { Err(format!("the page says\n{shown}\nand it printed\n{printed}")) }
 }
 
-/// Digits as one `0`, and spaces, which align them, as one. A date in a header has names for its day and month, which
-/// are no less its numbers.
+/// Replaces runs of digits by one `0` and runs of spaces by one space. A date in a header also varies in its names of day
+/// and month.
 fn numberless(text: &str) -> String {
     let dateless = |line| if str::starts_with(line, "date: ") { "date: 0" } else { line };
     let text = text.lines().map(dateless).collect::<Vec<_>>().join("\n");
@@ -137,13 +142,13 @@ fn numberless(text: &str) -> String {
     like
 }
 
-fn same_values(told: &str, said: &str) -> Result<(), String> {
-    let (told, said) = (values(told)?, values(said)?);
-    if told.len() != said.len() {
-        return Err(format!("the page has {} values, and it printed {said:?}", told.len()));
+fn same_values(shown: &str, printed: &str) -> Result<(), String> {
+    let (shown, printed) = (values(shown)?, values(printed)?);
+    if shown.len() != printed.len() {
+        return Err(format!("the page has {} values, and it printed {printed:?}", shown.len()));
     }
-    for (told, said) in told.iter().zip(&said) {
-        same_shape(told, said, "the answer");
+    for (shown, printed) in shown.iter().zip(&printed) {
+        same_shape(shown, printed, "the answer");
     }
     Ok(())
 }
@@ -154,7 +159,7 @@ fn values(text: &str) -> Result<Vec<Value>, String> {
     values.collect::<Result<_, _>>().map_err(|error| format!("{error}: {text}"))
 }
 
-/// A panic of what a page is read with is the page's trouble.
+/// A panic while a page runs is a failure of that page.
 fn read_safely(page: &Page) -> Result<usize, String> {
     std::panic::catch_unwind(|| read(page)).unwrap_or_else(|panic| {
         let why = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "panicked".to_owned());
@@ -165,28 +170,28 @@ fn read_safely(page: &Page) -> Result<usize, String> {
 #[test]
 fn every_command_works_as_its_page_says() {
     let (pages, next) = (pages(), AtomicUsize::new(0));
-    let (troubles, count) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+    let (failures, count) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..READERS {
             scope.spawn(|| {
                 while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
                     match read_safely(page) {
                         Ok(ran) => _ = count.fetch_add(ran, Ordering::Relaxed),
-                        Err(why) => troubles.lock().unwrap().push(why),
+                        Err(why) => failures.lock().unwrap().push(why),
                     }
                 }
             });
         }
     });
-    let troubles = troubles.into_inner().unwrap();
-    assert!(troubles.is_empty(), "{}", troubles.join("\n\n"));
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     let count = count.into_inner();
     assert!(count >= 80, "only {count} blocks were run");
 }
 
 #[test]
 fn a_block_that_is_wrong_or_left_out_is_noticed() {
-    let trouble = |text: &str| {
+    let failure = |text: &str| {
         let page = Page { name: "page.md".to_owned(), text: text.to_owned() };
         read_safely(&page).err()
     };
@@ -200,7 +205,7 @@ fn a_block_that_is_wrong_or_left_out_is_noticed() {
         "```sh skip=docker\nfalse\n```\n```sh test=rls_envoy\nfalse\n```\n",
         "```sh server\ntidegate\n```\n```sh\ntidegate check api ann --cost 0\n```\n",
     ] {
-        assert_eq!(trouble(good), None, "{good}");
+        assert_eq!(failure(good), None, "{good}");
     }
     for bad in [
         "```sh\nfalse\n```\n",
@@ -216,11 +221,11 @@ fn a_block_that_is_wrong_or_left_out_is_noticed() {
         "```sh runs\ntrue\n```\n",
         "```bash\ntrue\n```\n",
     ] {
-        assert!(trouble(bad).is_some(), "{bad}");
+        assert!(failure(bad).is_some(), "{bad}");
     }
 }
 
-/// Is it one of ours? Blocks of others, like Helm's values, say so behind the fence: `yaml helm`.
+/// Whether a block is a tidegate configuration. Others, such as Helm's values, are marked: `yaml helm`.
 fn is_configuration(block: &Block) -> bool {
     let first = block.text.lines().find(|line| !line.starts_with('#')).unwrap_or("");
     let ours = ["admin", "envoy", "listen", "mode", "overrides", "policies", "routes", "store"];
@@ -235,9 +240,9 @@ fn every_configuration_of_the_pages_is_right() {
         let blocks = page.blocks();
         for block in blocks.iter().filter(|block| is_configuration(block)) {
             let file = folder.write("block.yaml", &block.text);
-            let said = run_with(&["validate", &file], &[("REDIS_PASSWORD", "secret")]);
+            let printed = run_with(&["validate", &file], &[("REDIS_PASSWORD", "secret")]);
             let place = format!("{}:{}", page.name, block.line);
-            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{place}");
+            assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""), "{place}");
             count += 1;
         }
     }

@@ -17,11 +17,11 @@ const POLICIES: &str = "policies: { api: { limit: 100/min, burst: 20 } }\n";
 const VERSION: [&str; 2] = ["-w", "\n%{http_version} %{http_code}"];
 
 /// A certificate authority, and what it signs.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     /// Authorities of one name would be taken for each other.
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -29,7 +29,7 @@ impl Authority {
     }
 
     /// Writes a certificate and its key for somebody, and gives their paths.
-    fn sign(&self, folder: &Folder, whose: &str, name: &str) -> [String; 2] {
+    pub(crate) fn sign(&self, folder: &Folder, whose: &str, name: &str) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate::{BreakerState, CallTimes, MemoryStats, MemoryStore, RedisStats, RedisStore, Store};
+use tidegate::{BreakerState, MemoryStats, MemoryStore, Store};
+use tidegate_redis::{CallTimes, RedisStats, RedisStore};
 
 /// A store that was opened, and what can be told of it beside answers.
 #[derive(Clone, Debug)]

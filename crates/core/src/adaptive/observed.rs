@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::Reading;
 use super::baseline::Baseline;
 use super::crowd::Crowd;
-use super::histogram::Histogram;
 use super::number::float;
+use crate::histogram::Histogram;
 use crate::time::{Timestamp, micros_up};
 
 /// Fewer requests in a tick than this are chance, and no queue.
@@ -17,6 +17,9 @@ const ERRORS_OVER: Duration = Duration::from_secs(10);
 const ERRORS_OF: u64 = 20;
 /// However fast somebody ticks, so many ticks are kept.
 const TICKS_MAX: usize = 64;
+
+/// Times in µs, up to four and a half minutes. Eight steps per doubling: a median is off by a few per cent at most.
+type Times = Histogram<3, 28, u32>;
 
 /// What passes by one target. Only what was admitted is noted: who is refused does not wait.
 ///
@@ -38,8 +41,8 @@ const TICKS_MAX: usize = 64;
 /// ```
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Observed {
-    latencies: Histogram,
-    waits: Histogram,
+    latencies: Times,
+    waits: Times,
     failed: u64,
     ticks: VecDeque<Tick>,
     running: Running,
@@ -142,14 +145,14 @@ impl Observed {
 
     /// A request of which somebody else tells: it took this long.
     pub fn note(&mut self, latency: Duration, ok: bool) {
-        self.latencies.note(micros_up(latency));
+        self.latencies.record(micros_up(latency), 1);
         self.failed += u64::from(!ok);
     }
 
     /// A wait in a queue, as the target itself tells it. From then on this counts, instead of what is
     /// concluded from latencies.
     pub fn note_wait(&mut self, wait: Duration) {
-        self.waits.note(micros_up(wait));
+        self.waits.record(micros_up(wait), 1);
     }
 
     /// How many are under way.
@@ -161,11 +164,11 @@ impl Observed {
     /// slow does not become the measure.
     pub fn tick(&mut self, now: Timestamp, pressure: f64) -> Seen {
         let count = self.latencies.count();
-        let latency_ms = self.latencies.median_ms();
+        let latency_ms = median_ms(&self.latencies);
         self.count_crowd(now);
         let crowd_ms = self.crowd.as_mut().and_then(|crowd| crowd.take_wait_ms(count));
         let seen_ms = self.wait_ms(now, pressure);
-        let wait_ms = self.waits.median_ms().unwrap_or(seen_ms.min(crowd_ms.unwrap_or(seen_ms)));
+        let wait_ms = median_ms(&self.waits).unwrap_or(seen_ms.min(crowd_ms.unwrap_or(seen_ms)));
         let errors = self.error_ratio(Tick { at: now, count, failed: self.failed });
         self.latencies.clear();
         self.waits.clear();
@@ -182,7 +185,7 @@ impl Observed {
     /// What the median takes above the baseline. Where nothing comes back and requests still run, their age
     /// counts; where there is next to no traffic, nothing waits.
     fn wait_ms(&mut self, now: Timestamp, pressure: f64) -> f64 {
-        match self.latencies.median_ms() {
+        match median_ms(&self.latencies) {
             Some(median_ms) if self.latencies.count() >= TELLING => {
                 (median_ms - self.baseline.note(median_ms, pressure)).max(0.0)
             }
@@ -204,6 +207,10 @@ impl Observed {
         let failed: u64 = self.ticks.iter().map(|it| it.failed).sum();
         if count < ERRORS_OF { 0.0 } else { float(failed) / float(count) }
     }
+}
+
+fn median_ms(times: &Times) -> Option<f64> {
+    Some(times.median()? / 1000.0)
 }
 
 /// Requests under way: their number and the sum of their beginnings, which is all that a mean age needs.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::decision::{Decision, Retry};
 use crate::error::LimitError;
+use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Written};
 use crate::state::{Change, Permit, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
@@ -32,7 +33,24 @@ pub struct Concurrency {
     lease_us: u64,
 }
 
+pub(crate) const GRAMMAR: Grammar<Concurrency> = Grammar {
+    description: Description {
+        name: "concurrency",
+        summary: "How many may be in flight at once.",
+        fields: &[Field::Limit, Field::Ttl],
+    },
+    build: |spec, _| {
+        let limit = spec.count(Field::Limit)?;
+        let lease = LimitSpec::duration(Field::Ttl, spec.ttl.as_ref())?;
+        let lease = lease.unwrap_or(Concurrency::DEFAULT_LEASE);
+        Concurrency::new(limit, lease).map_err(|error| spec.invalid(error))
+    },
+};
+
 impl Concurrency {
+    /// How long a permit lives that is never given back, unless the limit says otherwise.
+    pub const DEFAULT_LEASE: Duration = Duration::from_mins(1);
+
     /// The largest limit that can be built: each holder is remembered.
     pub const MAX_LIMIT: u64 = 1_000_000;
 
@@ -106,5 +124,10 @@ impl Concurrency {
         let id = next_id.max(now_us);
         let permit = Permit { id, cost: granted, expires_us: longest_us, granted_us: now_us };
         (decision, Change::grant(permit))
+    }
+
+    pub(crate) fn spec(&self) -> LimitSpec {
+        let ttl = (self.lease() != Self::DEFAULT_LEASE).then(|| Written::Value(self.lease()));
+        LimitSpec { limit: Some(Amount::Count(self.limit)), ttl, ..LimitSpec::default() }
     }
 }

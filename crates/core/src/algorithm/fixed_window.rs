@@ -7,6 +7,7 @@ use super::window::{self, Edges};
 use crate::decision::Decision;
 use crate::error::LimitError;
 use crate::lease::{Return, Term};
+use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Change, State, Window};
 use crate::time::{Timestamp, micros_up};
 
@@ -36,6 +37,18 @@ pub struct FixedWindow {
     limit: u64,
     period_us: u64,
 }
+
+pub(crate) const GRAMMAR: Grammar<FixedWindow> = Grammar {
+    description: Description {
+        name: "fixed-window",
+        summary: "A counter for each period of the clock.",
+        fields: &[Field::Limit],
+    },
+    build: |spec, _| {
+        let (limit, period) = spec.rate(Field::Limit)?;
+        FixedWindow::new(limit, period).map_err(|error| spec.invalid(error))
+    },
+};
 
 impl FixedWindow {
     /// `limit` units in each window of `period`.
@@ -121,5 +134,10 @@ impl FixedWindow {
     pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
         let (edges, granted_end) = (self.edges(now), self.edges(back.granted_at).end);
         Change::window(window::give_back(edges, granted_end, state.window(), back.units))
+    }
+
+    pub(crate) fn spec(&self) -> LimitSpec {
+        let rate = Amount::Rate(self.limit, Period::from_rate(self.period()));
+        LimitSpec { limit: Some(rate), ..LimitSpec::default() }
     }
 }

@@ -9,6 +9,7 @@ use super::pace::{Pace, check_rate, product_fits};
 use crate::decision::{Decision, Retry};
 use crate::error::LimitError;
 use crate::lease::Return;
+use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Arrival, Change, State};
 use crate::time::{Timestamp, micros_up};
 
@@ -66,6 +67,32 @@ pub struct WholeArrival {
     /// Whether nothing is left.
     pub spent: bool,
 }
+
+pub(crate) const GCRA: Grammar<Gcra> = Grammar {
+    description: Description {
+        name: "gcra",
+        summary: "An even pace with a burst; the default.",
+        fields: &[Field::Limit, Field::Burst],
+    },
+    build: |spec, _| {
+        let (limit, period) = spec.rate(Field::Limit)?;
+        let burst = spec.burst.unwrap_or(limit);
+        Gcra::new(limit, period, burst).map_err(|error| spec.invalid(error))
+    },
+};
+
+pub(crate) const TOKEN_BUCKET: Grammar<Gcra> = Grammar {
+    description: Description {
+        name: "token-bucket",
+        summary: "The same, written as a bucket with a capacity and a refill.",
+        fields: &[Field::Capacity, Field::Refill],
+    },
+    build: |spec, _| {
+        let (refill, period) = spec.rate(Field::Refill)?;
+        let capacity = spec.capacity.unwrap_or(refill);
+        Gcra::token_bucket(capacity, refill, period).map_err(|error| spec.invalid(error))
+    },
+};
 
 impl Gcra {
     /// `limit` units per `period`, at most `burst` at once.
@@ -253,5 +280,21 @@ impl Gcra {
         }
         let ahead = self.pace.ahead(state.arrival(), now, self.most).units;
         Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
+    }
+
+    pub(crate) fn spec(&self) -> LimitSpec {
+        LimitSpec { limit: Some(self.rate()), burst: self.own_burst(), ..LimitSpec::default() }
+    }
+
+    pub(crate) fn token_bucket_spec(&self) -> LimitSpec {
+        LimitSpec { refill: Some(self.rate()), capacity: self.own_burst(), ..LimitSpec::default() }
+    }
+
+    fn rate(&self) -> Amount {
+        Amount::Rate(self.limit, Period::from_rate(self.period()))
+    }
+
+    fn own_burst(&self) -> Option<u64> {
+        (self.burst != self.limit).then_some(self.burst)
     }
 }

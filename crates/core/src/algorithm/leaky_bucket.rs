@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::pace::{Pace, product_fits};
 use crate::decision::{Reservation, Retry};
 use crate::error::LimitError;
+use crate::spec::{Description, Field, FieldError, Grammar, LimitSpec};
 use crate::state::{Arrival, Change, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
@@ -37,6 +38,27 @@ pub struct LeakyBucket {
     max_wait: u64,
     furthest: u64,
 }
+
+pub(crate) const GRAMMAR: Grammar<LeakyBucket> = Grammar {
+    description: Description {
+        name: "leaky-bucket",
+        summary: "Delays instead of refusing, up to a longest wait.",
+        fields: &[Field::Limit, Field::MaxWait, Field::Capacity],
+    },
+    build: |spec, _| {
+        let (limit, period) = spec.rate(Field::Limit)?;
+        let max_wait = LimitSpec::duration(Field::MaxWait, spec.max_wait.as_ref())?;
+        let built = match (max_wait, spec.capacity) {
+            (Some(max_wait), None) => LeakyBucket::new(limit, period, max_wait),
+            (None, Some(capacity)) => LeakyBucket::with_capacity(limit, period, capacity),
+            (None, None) => {
+                return Err(FieldError::missing(Field::MaxWait, "the longest delay, like 5s"));
+            }
+            (Some(_), Some(_)) => return Err(FieldError::both(Field::Capacity, Field::MaxWait)),
+        };
+        built.map_err(|error| spec.invalid(error))
+    },
+};
 
 impl LeakyBucket {
     /// `limit` per `period`, nobody waiting longer than `max_wait`.

@@ -8,6 +8,9 @@ use crate::calendar::{Every, Zone};
 use crate::decision::Decision;
 use crate::error::LimitError;
 use crate::lease::{Return, Term, window_ttl_us};
+use crate::spec::{
+    Amount, Description, Field, FieldError, Grammar, LimitSpec, Period, Written, Zones,
+};
 use crate::state::{Change, State};
 use crate::time::{EXACT_MAX, Timestamp};
 
@@ -42,6 +45,22 @@ enum Cadence {
     Fixed(FixedWindow),
     Rolling(SlidingWindow),
 }
+
+pub(crate) const GRAMMAR: Grammar<Quota> = Grammar {
+    description: Description {
+        name: "quota",
+        summary: "A budget for a day, a week, a month or any period.",
+        fields: &[
+            Field::Limit,
+            Field::Every,
+            Field::TimeZone,
+            Field::UtcOffset,
+            Field::Rolling,
+            Field::Buckets,
+        ],
+    },
+    build: Quota::from_spec,
+};
 
 impl Quota {
     /// `limit` per calendar day, week or month of `zone`.
@@ -92,15 +111,6 @@ impl Quota {
     /// ```
     pub fn rolling(limit: u64, period: Duration, buckets: u64) -> Result<Self, LimitError> {
         Ok(Self { cadence: Cadence::Rolling(SlidingWindow::new(limit, period, buckets)?) })
-    }
-
-    /// The same with another limit.
-    pub(crate) fn renumbered(&self, limit: u64) -> Result<Self, LimitError> {
-        match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => Self::calendar(limit, *every, zone.clone()),
-            Cadence::Fixed(window) => Self::fixed(limit, window.period()),
-            Cadence::Rolling(window) => Self::rolling(limit, window.period(), window.buckets()),
-        }
     }
 
     /// Units per period.
@@ -216,6 +226,50 @@ impl Quota {
             Cadence::Rolling(window) => window.give_back(state, now, back),
         }
     }
+
+    fn from_spec(spec: &LimitSpec, zones: Zones<'_>) -> Result<Self, FieldError> {
+        let (limit, period) = spec.budget()?;
+        let rolling = spec.rolling.unwrap_or(false);
+        if spec.buckets.is_some() && !rolling {
+            return Err(FieldError::goes_with(Field::Buckets, "`rolling` only"));
+        }
+        let built = match period {
+            Period::Calendar(every) if !rolling => {
+                Self::calendar(limit, every, spec.zone(zones)?.unwrap_or(Zone::UTC))
+            }
+            _ if spec.time_zone.is_some() || spec.utc_offset.is_some() => {
+                let zone =
+                    if spec.time_zone.is_some() { Field::TimeZone } else { Field::UtcOffset };
+                let calendar = "a calendar day, week or month that is not rolling";
+                return Err(FieldError::goes_with(zone, calendar));
+            }
+            Period::Calendar(every) => Self::rolling(limit, every.nominal(), buckets(spec)),
+            Period::Length(length) if rolling => Self::rolling(limit, length, buckets(spec)),
+            Period::Length(length) => Self::fixed(limit, length),
+        };
+        built.map_err(|error| spec.invalid(error))
+    }
+
+    pub(crate) fn spec(&self) -> LimitSpec {
+        let limit = Some(Amount::Count(self.limit()));
+        let every = self.every().map_or(Period::Length(self.period()), Period::Calendar);
+        let spec = LimitSpec { limit, every: Some(Written::Value(every)), ..LimitSpec::default() };
+        match &self.cadence {
+            Cadence::Calendar { zone, .. } => match zone.offset_minutes() {
+                Some(0) => spec,
+                Some(minutes) => LimitSpec { utc_offset: Some(Written::Value(minutes)), ..spec },
+                None => LimitSpec { time_zone: Some(Written::Value(zone.clone())), ..spec },
+            },
+            Cadence::Fixed(_) => spec,
+            Cadence::Rolling(window) => {
+                LimitSpec { rolling: Some(true), buckets: window.own_buckets(), ..spec }
+            }
+        }
+    }
+}
+
+fn buckets(spec: &LimitSpec) -> u64 {
+    spec.buckets.unwrap_or(SlidingWindow::DEFAULT_BUCKETS)
 }
 
 fn edges(every: Every, zone: &Zone, now: Timestamp) -> Edges {

@@ -6,6 +6,7 @@ use super::pace::check_rate;
 use crate::decision::{Decision, Retry};
 use crate::error::LimitError;
 use crate::lease::{MAX_TTL_US, Return, Term};
+use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Change, Log, LogChange, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
@@ -44,6 +45,18 @@ struct View<'a> {
     expired_runs: usize,
     live: u64,
 }
+
+pub(crate) const GRAMMAR: Grammar<SlidingLog> = Grammar {
+    description: Description {
+        name: "sliding-log",
+        summary: "Keeps every instant: exact in any window.",
+        fields: &[Field::Limit],
+    },
+    build: |spec, _| {
+        let (limit, period) = spec.rate(Field::Limit)?;
+        SlidingLog::new(limit, period).map_err(|error| spec.invalid(error))
+    },
+};
 
 impl SlidingLog {
     /// The largest limit that can be built.
@@ -184,6 +197,11 @@ impl SlidingLog {
         }
         // Not reached: the live units are at least as many as those in the way.
         Retry::Never
+    }
+
+    pub(crate) fn spec(&self) -> LimitSpec {
+        let rate = Amount::Rate(self.limit, Period::from_rate(self.period()));
+        LimitSpec { limit: Some(rate), ..LimitSpec::default() }
     }
 }
 

@@ -6,6 +6,7 @@ use super::pace::{check_rate, product_fits};
 use crate::decision::{Decision, Retry};
 use crate::error::LimitError;
 use crate::lease::{Return, Term, window_ttl_us};
+use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Change, SlotChange, Slots, State};
 use crate::time::{Timestamp, micros_up};
 
@@ -45,6 +46,19 @@ struct View<'a> {
     current: u64,
     elapsed_us: u64,
 }
+
+pub(crate) const GRAMMAR: Grammar<SlidingWindow> = Grammar {
+    description: Description {
+        name: "sliding-window",
+        summary: "Counters in slots that slide.",
+        fields: &[Field::Limit, Field::Buckets],
+    },
+    build: |spec, _| {
+        let (limit, period) = spec.rate(Field::Limit)?;
+        let buckets = spec.buckets.unwrap_or(SlidingWindow::DEFAULT_BUCKETS);
+        SlidingWindow::new(limit, period, buckets).map_err(|error| spec.invalid(error))
+    },
+};
 
 impl SlidingWindow {
     /// How many buckets a window has unless told otherwise.
@@ -266,5 +280,15 @@ impl SlidingWindow {
         }
         // Not reached: a slot later nothing counts any more, and the cost is within the limit.
         Retry::Never
+    }
+
+    pub(crate) fn spec(&self) -> LimitSpec {
+        let rate = Amount::Rate(self.limit, Period::from_rate(self.period()));
+        LimitSpec { limit: Some(rate), buckets: self.own_buckets(), ..LimitSpec::default() }
+    }
+
+    /// The buckets where they are not the default.
+    pub(crate) fn own_buckets(&self) -> Option<u64> {
+        (self.buckets != Self::DEFAULT_BUCKETS).then_some(self.buckets)
     }
 }

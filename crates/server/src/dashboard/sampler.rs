@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{CallTimes, Clock, SystemClock};
+use tidegate::{Clock, SystemClock};
+use tidegate_redis::CallTimes;
 use tokio::time::MissedTickBehavior;
 
 use super::state::State;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tidegate::CallTimes;
+use tidegate_redis::CallTimes;
 
 use crate::adaptive::Moving;
 use crate::metrics::{Glance, Times};

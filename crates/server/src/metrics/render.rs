@@ -1,8 +1,7 @@
 //! Everything that is counted, gathered; and the page of a scrape.
 
-use tidegate::{
-    BreakerState, CallTimes, LeaseStats, MemoryStats, RedisStats, Source, StoreErrorKind,
-};
+use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
+use tidegate_redis::{CallTimes, RedisStats};
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;

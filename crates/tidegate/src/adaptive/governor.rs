@@ -64,27 +64,32 @@ pub struct Status {
 }
 
 impl Governor {
-    /// Goes on from what another one of this name knew, if it had the same signals.
+    /// One that moves the same limit as another of this name, and is not at work yet.
     pub(super) fn new(
         name: &str,
         units: u64,
         rule: Rule,
         before: Option<&Self>,
     ) -> Result<Self, AdaptiveError> {
-        let mut controller = Controller::new(rule.settings.clone(), units)?;
-        let mut fixed = None;
-        if let Some(before) = before {
-            let state = lock(&before.state);
-            if same_signals(&before.rule.settings, &rule.settings) {
-                controller.resume(state.controller.state().clone());
-            }
-            fixed = state.fixed;
-        }
+        let controller = Controller::new(rule.settings.clone(), units)?;
         let effective = before.map_or_else(Effective::default, |before| before.effective.clone());
         let mode = controller.output().mode();
-        effective.enforce(mode != Mode::Shadow);
-        let state = Mutex::new(Governing { controller, mode, agreed: None, fixed });
+        let state = Mutex::new(Governing { controller, mode, agreed: None, fixed: None });
         Ok(Self { name: name.to_owned(), rule, effective, state })
+    }
+
+    /// Begins to work: from what the one before knew, if it had the same signals.
+    pub(super) fn take_over(&self, before: Option<&Self>) {
+        let mut state = lock(&self.state);
+        if let Some(before) = before {
+            let known = lock(&before.state);
+            if same_signals(&before.rule.settings, &self.rule.settings) {
+                state.controller.resume(known.controller.state().clone());
+            }
+            state.fixed = known.fixed;
+        }
+        state.mode = state.controller.output().mode();
+        self.effective.enforce(state.mode != Mode::Shadow);
     }
 
     pub(super) const fn effective(&self) -> &Effective {

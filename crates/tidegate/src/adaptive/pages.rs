@@ -25,10 +25,14 @@ impl Pages {
         ramp: Ramp,
         target: &Target,
         mode: Mode,
-        fixed: Option<f64>,
     ) -> Self {
-        effective.enforce(mode != Mode::Shadow);
-        Self { effective, units, ramp, target: target.clone(), mode, fixed: Mutex::new(fixed) }
+        Self { effective, units, ramp, target: target.clone(), mode, fixed: Mutex::default() }
+    }
+
+    /// Begins to work, with what was fixed before.
+    pub(super) fn take_over(&self, before: Option<&Self>) {
+        *lock(&self.fixed) = before.and_then(Self::fixed);
+        self.effective.enforce(self.mode != Mode::Shadow);
     }
 
     /// The share that is fixed.

@@ -10,7 +10,9 @@ use tidegate_core::adaptive::{Gathered, NodeReading, Reading, Settings, State};
 use super::TICK;
 use super::governor::Governor;
 use crate::reply::Reply;
-use crate::store::{KeptState, ReadingReport, StateUpdate, Store, StoreError, TickReadings};
+use crate::store::{
+    Coordination, KeptState, ReadingReport, StateUpdate, Store, StoreError, TickReadings,
+};
 
 pub(super) struct Sharing {
     store: Arc<dyn Store>,
@@ -61,7 +63,7 @@ impl Sharing {
         let (scope, readings) = (scope_of(governor), governor.readings(cpu));
         let text = write(&readings);
         let telling = ReadingReport { scope: &scope, tick: TICK, node: self.node, reading: &text };
-        let reply = self.store.tell_readings(&telling, now);
+        let reply = self.store.extensions().report_reading(&telling, now);
         Asked { governor, scope, readings, reply }
     }
 
@@ -83,7 +85,7 @@ impl Sharing {
         let next = governor.stepped(kept.clone().map(|(state, _)| state), &gathered, at);
         let text = hex(&next.to_bytes());
         let keeping = StateUpdate { scope, tick: told.tick, before, text: &text };
-        match self.store.keep_state(&keeping, now).await {
+        match self.store.extensions().keep_state(&keeping, now).await {
             Ok(true) => Some((next, told.tick)),
             // Another one was first: what it kept is read in the next tick, and what was kept before holds until then.
             Ok(false) => kept,

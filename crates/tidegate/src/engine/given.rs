@@ -32,7 +32,7 @@ impl<C: Clock + 'static> Engine<C> {
     ) -> Reply<'_, StoreReply, StoreError> {
         let now = self.shared.clock.now();
         let ask = StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
-        match self.shared.stores.plain.asked_by_default().answer(&ask, now).split() {
+        match self.shared.stores.plain.asked_by_default().decide(&ask, now).split() {
             Ok(Ok(settled)) => Reply::ready(Ok(settled)),
             Ok(Err(error)) => Reply::ready(self.stand_in_given(given, cost, op, now, error)),
             Err(later) => {
@@ -61,7 +61,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     #[inline]
     pub fn hint_given(&self, scope: &Scope, key: &[u8]) {
-        self.shared.stores.plain.asked_by_default().hint(scope, key);
+        self.shared.stores.plain.asked_by_default().prefetch(scope, key);
     }
 
     /// This node's share instead of the store. Only a check can be stood in for.
@@ -79,7 +79,7 @@ impl<C: Clock + 'static> Engine<C> {
         let limit = &given.limit.share(self.nodes());
         let ask =
             StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
-        let settled = self.shared.local.answer(&ask, now).now()?;
+        let settled = self.shared.local.decide(&ask, now).now()?;
         Ok(StoreReply { source: Source::Local, ..settled })
     }
 }

@@ -11,7 +11,7 @@ use super::{Engine, Shared};
 use crate::clock::{Clock, SystemClock};
 use crate::policy::PolicyProblem;
 use crate::reply::{Reply, UnderWay};
-use crate::store::{Changed, OverrideChange, Store, StoreError, StoredOverride};
+use crate::store::{Changed, OverrideChange, OverrideStore, Store, StoreError, StoredOverride};
 
 /// The overrides of an engine that are set at run time. They beat those that its policies were built with.
 ///
@@ -246,7 +246,8 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         then: impl FnOnce(Changed) -> Result<T, OverrideError> + Send + 'e,
     ) -> Reply<'e, T, OverrideError> {
         let shared = self.shared();
-        let reply = shared.stores.plain.store.change_override(change, shared.clock.now());
+        let reply =
+            shared.stores.plain.store.extensions().change_override(change, shared.clock.now());
         match reply.split() {
             Ok(changed) => {
                 let then = move || then(changed.map_err(OverrideError::Store)?);
@@ -266,7 +267,7 @@ impl<C: Clock + 'static> Shared<C> {
     fn refresh(&self) -> Reply<'_, bool, StoreError> {
         let (turn, asked_us) = (self.loaded.next_turn(), self.clock.steady_us());
         let known = self.loaded.table().version;
-        self.stores.plain.store.overrides(known, self.clock.now()).then(move |table| {
+        self.stores.plain.store.extensions().overrides(known, self.clock.now()).then(move |table| {
             let follow = |table| self.loaded.replace(table, turn, asked_us, &self.policies);
             Ok(table?.is_some_and(follow))
         })

@@ -98,7 +98,7 @@ impl Drop for Queued {
                 cancel: Some(until),
             };
             // Under way with the call, whoever waits for it. If it fails, the turn passes unused.
-            drop(store.shape(&turn, clock.now()));
+            drop(store.reserve(&turn, clock.now()));
         }
     }
 }

@@ -101,7 +101,7 @@ impl<C: Clock + 'static> Engine<C> {
         let (mode, all) = (limits.mode, 0..limits.members.len());
         let own_limits = all.map(|index| limits.limit_of(index));
         limits.with(keys, own_limits, |limits| {
-            store.answer(&StoreRequest { mode, limits, cost, op }, now)
+            store.decide(&StoreRequest { mode, limits, cost, op }, now)
         })
     }
 
@@ -116,7 +116,7 @@ impl<C: Clock + 'static> Engine<C> {
         now: Timestamp,
         error: StoreError,
     ) -> Result<Decided<'e>, CheckError> {
-        if !matches!(op, Op::Take | Op::Peek) || error.kind().is_of_the_ask() {
+        if !matches!(op, Op::Take | Op::Peek) || error.kind().is_bad_request() {
             return Err(CheckError::Store(error));
         }
         let store_error = Some(error.kind());
@@ -132,7 +132,7 @@ impl<C: Clock + 'static> Engine<C> {
         let shares: Vec<Limit> = shares.collect();
         let mode = limits.mode;
         let reply = limits.with(keys, shares.iter(), |limits| {
-            self.shared.local.answer(&StoreRequest { mode, limits, cost, op }, now)
+            self.shared.local.decide(&StoreRequest { mode, limits, cost, op }, now)
         });
         let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
         limits.answer(StoreReply { source: Source::Local, ..settled }).map(in_trouble)
@@ -151,7 +151,7 @@ impl<C: Clock + 'static> Engine<C> {
         let now = self.shared.clock.now();
         let shaper = *turn.shaper;
         let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
-        let settled = store.shape(turn, now).then(move |place| {
+        let settled = store.reserve(turn, now).then(move |place| {
             let (scope, key) = (&scope, &*key);
             let turn = ReserveRequest { scope, key, shaper: &shaper, cost, cancel: None };
             let error = match place {
@@ -162,7 +162,7 @@ impl<C: Clock + 'static> Engine<C> {
                 Some(OnStoreError::Allow) => Ok(Queued::without_turn(Reservation::unlimited())),
                 Some(OnStoreError::Local) => {
                     let turn = ReserveRequest { shaper: &shaper.share(self.nodes()), ..turn };
-                    let place = self.shared.local.shape(&turn, now).now();
+                    let place = self.shared.local.reserve(&turn, now).now();
                     let place = place.map_err(CheckError::Store)?;
                     Ok(self.queued(place, &turn, self.shared.local.clone()))
                 }

@@ -62,10 +62,13 @@ impl Way {
         }
         let found = match (self.deadline, self.replicas) {
             (None, None) => return store.clone(),
-            (None, Some(replicas)) => store.replicated(replicas),
+            (None, Some(replicas)) => {
+                store.extensions().remote.and_then(|it| it.replicated(replicas))
+            }
             (Some(deadline), _) => {
                 let patient = self.patient().find(store, known);
-                Some(patient.within(deadline).unwrap_or(patient))
+                let within = patient.extensions().remote.and_then(|it| it.within(deadline));
+                Some(within.unwrap_or(patient))
             }
         };
         let found = found.unwrap_or_else(|| store.clone());
@@ -136,7 +139,7 @@ impl<C: Clock + 'static> Stack<C> {
         clock: &Arc<C>,
         mut policies: impl Iterator<Item = &'a Compiled> + Clone,
     ) -> Self {
-        let is_far = !store.is_local();
+        let is_far = !store.extensions().is_local();
         #[cfg(feature = "leases")]
         let leases = (is_far && policies.clone().any(|policy| policy.lease))
             .then(|| Arc::new(Leases::with_clock(store.clone(), clock.clone())));

@@ -290,7 +290,7 @@ impl<C: Clock + 'static> Engine<C> {
             }
         });
         let limits: Vec<_> = limits.collect();
-        let reply = store.take_each(&MultiCharge { limits: &limits, charge: step.charge }, now);
+        let reply = store.decide_each(&MultiCharge { limits: &limits, charge: step.charge }, now);
         drop(limits);
         match reply.split() {
             Ok(reply) => Reply::ready(self.settle_together(&step, keys, now, reply)),
@@ -336,7 +336,7 @@ impl<C: Clock + 'static> Engine<C> {
         if error.kind() == StoreErrorKind::Apart {
             return Err(CheckError::Apart);
         }
-        if error.kind().is_of_the_ask() {
+        if error.kind().is_bad_request() {
             return Err(CheckError::Store(error));
         }
         let instead = |policy: &Compiled| policy.on_failure(&error);
@@ -355,7 +355,8 @@ impl<C: Clock + 'static> Engine<C> {
         // Blocked stands for those that somebody else answers for: nobody looks at it.
         let mut decisions = vec![Decision::blocked(); step.counts.len()];
         if !limits.is_empty() {
-            let reply = self.shared.local.take_each(&MultiCharge { limits: &limits, charge }, now);
+            let reply =
+                self.shared.local.decide_each(&MultiCharge { limits: &limits, charge }, now);
             let decided = reply.now().map_err(CheckError::Store)?;
             for ((place, _), decision) in shares.iter().zip(decided) {
                 decisions[*place] = decision;

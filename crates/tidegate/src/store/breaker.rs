@@ -1,12 +1,11 @@
 //! A breaker: a store that fails or is slow is left alone, and whoever asks is told so at once.
 
-mod guarded;
-mod health;
 mod machine;
 mod options;
 mod prober;
 mod recent;
 mod switch;
+mod target;
 #[cfg(test)]
 mod tests;
 mod watched;
@@ -19,26 +18,21 @@ use tidegate_core::{Decision, Timestamp};
 
 pub use self::options::{BreakerOptions, BreakerState};
 
-pub(crate) use self::guarded::Guarded;
-#[cfg(feature = "redis")]
-pub(crate) use self::guarded::Passed;
-#[cfg(feature = "redis")]
-pub(crate) use self::health::says_failed;
-#[cfg(feature = "redis")]
-pub(crate) use self::prober::with_probe;
-pub(crate) use self::switch::Switch;
+pub use self::prober::with_probe_request;
+pub use self::switch::BreakerSwitch;
+pub use self::target::{BreakerPass, BreakerTarget};
 use self::watched::Watched;
 use super::{
-    MultiCharge, Replicas, ReserveReply, ReserveRequest, Store, StoreError, StoreReply,
-    StoreRequest,
+    MultiCharge, RemoteStore, Replicas, ReserveReply, ReserveRequest, Store, StoreError,
+    StoreExtensions, StoreReply, StoreRequest,
 };
 use crate::reply::Reply;
 
 /// A store that stops asking the store in it when that fails or is slow, and starts again when it has recovered.
 ///
 /// - It opens at 5 failures in a row, or when the 99th percentile of a second with at least 50 calls passes 10 ms.
-///   Open, it answers every ask with [`StoreErrorKind::BreakerOpen`], without waiting.
-/// - A failure is an answer that never came, or one that says that the store cannot serve. What is wrong with the ask
+///   Open, it answers every request with [`StoreErrorKind::BreakerOpen`], without waiting.
+/// - A failure is an answer that never came, or one that says that the store cannot serve. What is wrong with the request
 ///   or with its key ([`StoreErrorKind::BadRequest`], [`StoreErrorKind::Apart`], [`StoreErrorKind::WrongType`], [`StoreErrorKind::Moving`]) says nothing about the store.
 /// - A reply that is dropped after those 10 ms counts as a failure, one that is dropped sooner as nothing.
 /// - Probes run beside the requests, one at a time: after 10 ms, then each up to twice as long after the last one, at
@@ -48,11 +42,11 @@ use crate::reply::Reply;
 ///
 /// Clones share everything. It needs a runtime of tokio to probe; where there is none it lets everything through.
 ///
-/// [`StoreErrorKind::BreakerOpen`]: crate::Trouble::BreakerOpen
-/// [`StoreErrorKind::Apart`]: crate::Trouble::Apart
-/// [`StoreErrorKind::BadRequest`]: crate::Trouble::BadAsk
-/// [`StoreErrorKind::WrongType`]: crate::Trouble::WrongType
-/// [`StoreErrorKind::Moving`]: crate::Trouble::Moving
+/// [`StoreErrorKind::BreakerOpen`]: crate::StoreErrorKind::BreakerOpen
+/// [`StoreErrorKind::Apart`]: crate::StoreErrorKind::Apart
+/// [`StoreErrorKind::BadRequest`]: crate::StoreErrorKind::BadRequest
+/// [`StoreErrorKind::WrongType`]: crate::StoreErrorKind::WrongType
+/// [`StoreErrorKind::Moving`]: crate::StoreErrorKind::Moving
 ///
 /// ```
 /// use tidegate::{Breaker, BreakerOptions, BreakerState, Engine, MemoryStore};
@@ -72,11 +66,11 @@ type Probe<S> = Box<dyn Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send 
 struct Shared<S> {
     store: S,
     probe: Probe<S>,
-    switch: Switch,
+    switch: BreakerSwitch,
 }
 
-impl<S: Store + 'static> Guarded for Shared<S> {
-    fn switch(&self) -> &Switch {
+impl<S: Store + 'static> BreakerTarget for Shared<S> {
+    fn switch(&self) -> &BreakerSwitch {
         &self.switch
     }
 
@@ -106,8 +100,8 @@ impl<S: Store + 'static> Breaker<S> {
     /// let look = move |store: &MemoryStore| {
     ///     let scope = Scope::named("probe", "");
     ///     let limits = [KeyedLimit { scope: &scope, key: b"probe", limit: &limit }];
-    ///     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Peek }; // writes nothing
-    ///     store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
+    ///     let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Peek }; // writes nothing
+    ///     store.decide(&request, Timestamp::from_micros(1_700_000_000_000_000))
     /// };
     /// let store = Breaker::probing(MemoryStore::default(), BreakerOptions::default(), look);
     /// assert_eq!(store.opened_total(), 0);
@@ -118,7 +112,7 @@ impl<S: Store + 'static> Breaker<S> {
         options: BreakerOptions,
         probe: impl Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send + Sync + 'static,
     ) -> Self {
-        let (probe, switch) = (Box::new(probe), Switch::new(options));
+        let (probe, switch) = (Box::new(probe), BreakerSwitch::new(options));
         Self { shared: Arc::new(Shared { store, probe, switch }) }
     }
 
@@ -135,13 +129,13 @@ impl<S: Store + 'static> Breaker<S> {
     /// Asks the store, unless the breaker is open, and watches what becomes of it.
     fn watch<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&S) -> Reply<'static, T, StoreError>,
+        call: impl FnOnce(&S) -> Reply<'static, T, StoreError>,
     ) -> Reply<'static, T, StoreError> {
         let mut watched = match Watched::begin(&self.shared) {
             Ok(watched) => watched,
             Err(open) => return Reply::ready(Err(open)),
         };
-        match ask(&self.shared.store).split() {
+        match call(&self.shared.store).split() {
             Ok(answer) => {
                 watched.answered(answer.as_ref().err());
                 Reply::ready(answer)
@@ -156,46 +150,49 @@ impl<S: Store + 'static> Breaker<S> {
 }
 
 impl<S: Store + 'static> Store for Breaker<S> {
-    fn answer(
+    fn decide(
         &self,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        self.watch(|store| store.answer(ask, now))
+        self.watch(|store| store.decide(request, now))
     }
 
-    fn take_each(
+    fn decide_each(
         &self,
-        takes: &MultiCharge<'_>,
+        charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
-        self.watch(|store| store.take_each(takes, now))
+        self.watch(|store| store.decide_each(charges, now))
     }
 
-    fn shape(
+    fn reserve(
         &self,
-        turn: &ReserveRequest<'_>,
+        request: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.watch(|store| store.shape(turn, now))
+        self.watch(|store| store.reserve(request, now))
     }
 
+    /// Overrides and readings bypass the breaker: they take longer than a check, and say nothing about one.
+    fn extensions(&self) -> StoreExtensions<'_> {
+        let inner = self.shared.store.extensions();
+        StoreExtensions { remote: inner.remote.map(|_| self as &dyn RemoteStore), ..inner }
+    }
+}
+
+impl<S: Store + 'static> RemoteStore for Breaker<S> {
     /// With a breaker of its own: to wait for replicas takes longer, and is no fault of the store.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
-        let store = self.shared.store.replicated(replicas)?;
-        let options = self.shared.switch.options().clone().replicated(replicas);
+        let store = self.shared.store.extensions().remote?.replicated(replicas)?;
+        let options = self.shared.switch.options().clone().with_replicas(replicas);
         Some(Arc::new(Breaker::around(store, options)))
     }
 
     /// With a breaker of its own: the impatience of some is no fault of the store.
     fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
-        let store = self.shared.store.within(deadline)?;
+        let store = self.shared.store.extensions().remote?.within(deadline)?;
         Some(Arc::new(Breaker::around(store, self.shared.switch.options().clone())))
-    }
-
-    /// Its table of overrides is not watched: that takes longer than a check, and says nothing about one.
-    fn inner(&self) -> Option<&dyn Store> {
-        Some(&self.shared.store)
     }
 }
 

@@ -7,7 +7,6 @@ mod shared;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate_core::{Decision, Limit, Timestamp, Verdict};
 
@@ -16,8 +15,8 @@ use self::refusals::{Asked, Found};
 use self::shared::{Shared, is_refusal};
 use super::owned::OwnedRequest;
 use super::{
-    KeyedLimit, MultiCharge, Op, Ran, Replicas, ReserveReply, ReserveRequest, Source, Store,
-    StoreError, StoreErrorKind, StoreReply, StoreRequest,
+    KeyedLimit, MultiCharge, Op, Ran, ReserveReply, ReserveRequest, Source, Store, StoreError,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -39,10 +38,10 @@ use crate::reply::Reply;
 /// let (store, limit): (_, Limit) = (DenyCache::new(MemoryStore::default()), "1/h".parse()?);
 /// let scope = Scope::named("login", "");
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
 /// let mut sources = Vec::new();
 /// for _ in 0..4 {
-///     sources.push(store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000)).now()?.source);
+///     sources.push(store.decide(&request, Timestamp::from_micros(1_700_000_000_000_000)).now()?.source);
 /// }
 /// assert_eq!(sources, [Source::Store, Source::Store, Source::DenyCache, Source::DenyCache]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -71,8 +70,8 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     /// let store = DenyCache::with_clock(MemoryStore::default(), clock.clone());
     /// let scope = Scope::named("login", "");
     /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-    /// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-    /// let source = || store.answer(&ask, clock.now()).now().map(|settled| settled.source);
+    /// let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    /// let source = || store.decide(&request, clock.now()).now().map(|reply| reply.source);
     /// assert_eq!([source()?, source()?, source()?], [Source::Store, Source::Store, Source::DenyCache]);
     /// assert_eq!(store.remembered(), 1);
     /// clock.advance(Duration::from_secs(1)); // then the store is asked again
@@ -93,21 +92,21 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         &self,
         flight: &Arc<Flight>,
         asked: Asked,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        let (shared, ask) = (self.shared.clone(), OwnedRequest::of(ask));
+        let (shared, request) = (self.shared.clone(), OwnedRequest::from_request(request));
         let (left_us, aboard) = (flight.left_us, flight.board());
         Reply::later(async move {
             let answer = aboard.await;
             let now_us = shared.clock.steady_us();
             match answer {
-                Some(Ok(settled)) if is_refusal(&settled) => {
+                Some(Ok(reply)) if is_refusal(&reply) => {
                     let until_us =
-                        left_us.saturating_add(refusals::hold_us(&settled.verdict.decision));
+                        left_us.saturating_add(refusals::hold_us(&reply.verdict.decision));
                     if asked.left_us < until_us {
                         let passed_us = now_us.saturating_sub(left_us);
-                        return Ok(by_cache(refusals::aged(&settled.verdict, passed_us)));
+                        return Ok(by_cache(refusals::aged(&reply.verdict, passed_us)));
                     }
                 }
                 // To ask a store that has just failed would take as long again.
@@ -116,7 +115,7 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
             }
             let waited_us = now_us.saturating_sub(asked.left_us);
             let now = Timestamp::from_micros(now.as_micros().saturating_add(waited_us));
-            ask.with(|ask| shared.ask(shared.asked(ask), ask, now)).await
+            request.with(|request| shared.ask(shared.asked(request), request, now)).await
         })
     }
 
@@ -124,14 +123,14 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     /// the reply, and when it is done, since others may have asked before it arrived.
     fn give_back(
         &self,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
         let shared = self.shared.clone();
         let of = |keyed: &KeyedLimit<'_>| shared.fingerprints.of(keyed.scope, keyed.key);
-        let keys: Vec<u64> = ask.limits.iter().map(of).collect();
+        let keys: Vec<u64> = request.limits.iter().map(of).collect();
         shared.returns.count(&keys);
-        shared.store.answer(ask, now).then(move |answer| {
+        shared.store.decide(request, now).then(move |answer| {
             shared.returns.count(&keys);
             answer
         })
@@ -142,56 +141,46 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     /// Under way when this returns, with one exception: a check that waits for another's answer is only asked if that
     /// is an admission, and not at all if its reply was dropped by then.
     #[inline]
-    fn answer(
+    fn decide(
         &self,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        if !matches!(ask.op, Op::Take | Op::Peek) {
-            return self.give_back(ask, now);
+        if !matches!(request.op, Op::Take | Op::Peek) {
+            return self.give_back(request, now);
         }
         let shared = &self.shared;
-        if ask.limits.iter().any(|keyed| matches!(keyed.limit, Limit::Concurrency(_))) {
-            return shared.store.answer(ask, now);
+        if request.limits.iter().any(|keyed| matches!(keyed.limit, Limit::Concurrency(_))) {
+            return shared.store.decide(request, now);
         }
-        let asked = shared.asked(ask);
-        match shared.refusals.find(&asked, ask.limits) {
+        let asked = shared.asked(request);
+        match shared.refusals.find(&asked, request.limits) {
             Found::Refused(verdict) => Reply::ready(Ok(by_cache(verdict))),
-            Found::Nothing => shared.ask(asked, ask, now),
-            Found::RunOut(flight) => flight.start(|| shared.ask(asked, ask, now)),
-            Found::Asking(flight) => self.join(&flight, asked, ask, now),
+            Found::Nothing => shared.ask(asked, request, now),
+            Found::RunOut(flight) => flight.start(|| shared.ask(asked, request, now)),
+            Found::Asking(flight) => self.join(&flight, asked, request, now),
         }
     }
 
     /// Nothing is remembered of it: a refusal is one of several answers, and takes nothing back that others remember.
-    fn take_each(
+    fn decide_each(
         &self,
-        takes: &MultiCharge<'_>,
+        charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
-        self.shared.store.take_each(takes, now)
+        self.shared.store.decide_each(charges, now)
     }
 
-    fn shape(
+    fn reserve(
         &self,
-        turn: &ReserveRequest<'_>,
+        request: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.shared.store.shape(turn, now)
+        self.shared.store.reserve(request, now)
     }
 
-    /// Without a cache: whoever wants one puts it around.
-    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
-        self.shared.store.replicated(replicas)
-    }
-
-    /// Without a cache: whoever wants one puts it around.
-    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
-        self.shared.store.within(deadline)
-    }
-
-    fn inner(&self) -> Option<&dyn Store> {
-        Some(&self.shared.store)
+    fn extensions(&self) -> StoreExtensions<'_> {
+        self.shared.store.extensions()
     }
 }
 
@@ -205,7 +194,7 @@ fn by_cache(verdict: Verdict) -> StoreReply {
     StoreReply { source: Source::DenyCache, ..StoreReply::by_store(verdict) }
 }
 
-/// The failure of an ask, as it looks to somebody who waited for it and was never asked for.
+/// The failure of a request, as it looks to somebody who waited for it and was never asked for.
 fn not_asked(error: StoreError) -> StoreError {
     match error.ran() {
         Ran::No => error,

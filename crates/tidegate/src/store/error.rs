@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::reply::UnderWay;
 
-/// An ask that has no answer. A refusal is none of these.
+/// A request that has no answer. A refusal is none of these.
 ///
 /// ```
 /// use tidegate::{Ran, StoreError, StoreErrorKind};
@@ -20,7 +20,7 @@ pub struct StoreError {
     detail: Cow<'static, str>,
 }
 
-/// Whether an ask that failed was carried out.
+/// Whether a request that failed was carried out.
 ///
 /// ```
 /// use tidegate::{Ran, StoreErrorKind};
@@ -60,7 +60,7 @@ macro_rules! store_error_kinds {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Whether the ask was carried out.
+            /// Whether the request was carried out.
             pub const fn ran(self) -> Ran {
                 match self { $(Self::$name => Ran::$ran,)* }
             }
@@ -71,11 +71,11 @@ macro_rules! store_error_kinds {
 store_error_kinds! {
     /// No connection, and none could be made.
     Unreachable = "unreachable", No;
-    /// Too many asks wait already.
+    /// Too many requests wait already.
     Overloaded = "overloaded", No;
     /// The breaker is open: the store was not asked.
     BreakerOpen = "breaker-open", No;
-    /// The deadline passed before the ask could be sent.
+    /// The deadline passed before the request could be sent.
     NotSent = "not-sent", No;
     /// The deadline passed without an answer.
     Timeout = "timeout", Unknown;
@@ -109,7 +109,7 @@ store_error_kinds! {
     MaxClients = "maxclients", No;
     /// The key holds something that tidegate did not write.
     WrongType = "wrongtype", No;
-    /// The ask itself makes no sense to this store.
+    /// The request itself makes no sense to this store.
     BadRequest = "bad-ask", No;
     /// What was asked for in one step is kept on several nodes. See [`Policy::tagged`](crate::Policy::tagged).
     Apart = "apart", No;
@@ -122,9 +122,48 @@ store_error_kinds! {
 }
 
 impl StoreErrorKind {
-    /// Whether it is the asker's own: no failure of the store, and nothing that another could stand in for.
-    pub(crate) const fn is_of_the_ask(self) -> bool {
-        matches!(self, Self::BadRequest | Self::Apart)
+    /// Whether it speaks of the store's health: a breaker counts it as a failure.
+    ///
+    /// ```
+    /// # use tidegate::StoreErrorKind;
+    /// assert!(StoreErrorKind::Timeout.is_store_failure());
+    /// assert!(!StoreErrorKind::WrongType.is_store_failure()); // one key's, not the store's
+    /// ```
+    pub const fn is_store_failure(self) -> bool {
+        match self {
+            Self::Unreachable
+            | Self::NotSent
+            | Self::Timeout
+            | Self::Disconnected
+            | Self::Protocol
+            | Self::Denied
+            | Self::NoScript
+            | Self::ReadOnly
+            | Self::Loading
+            | Self::Busy
+            | Self::OutOfMemory
+            | Self::Misconfigured
+            | Self::MasterDown
+            | Self::ClusterDown
+            | Self::MaxClients
+            | Self::Other => true,
+            // The request's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for. Too many at once
+            // are turned away by our own queue; if the store is why they wait, those who got in will say so.
+            Self::BadRequest
+            | Self::Apart
+            | Self::Unsupported
+            | Self::Overloaded
+            | Self::WrongType
+            | Self::Moving
+            | Self::Unreplicated
+            | Self::BreakerOpen
+            | Self::UnderWay => false,
+        }
+    }
+
+    /// Whether the caller asked for what this store cannot do: no failure of the store, and no fallback would help.
+    pub(crate) const fn is_bad_request(self) -> bool {
+        matches!(self, Self::BadRequest | Self::Apart | Self::Unsupported)
     }
 }
 
@@ -140,28 +179,6 @@ impl StoreError {
         Self { kind, detail: detail.into() }
     }
 
-    /// What Redis said, which begins with a word for its kind.
-    #[cfg(feature = "redis")]
-    pub(crate) fn from_redis(text: &str) -> Self {
-        let code = text.split([' ', ':']).next().unwrap_or_default();
-        let kind = match code {
-            "NOSCRIPT" => StoreErrorKind::NoScript,
-            "READONLY" => StoreErrorKind::ReadOnly,
-            "LOADING" => StoreErrorKind::Loading,
-            "BUSY" => StoreErrorKind::Busy,
-            "OOM" => StoreErrorKind::OutOfMemory,
-            "MISCONF" | "NOREPLICAS" => StoreErrorKind::Misconfigured,
-            "MASTERDOWN" => StoreErrorKind::MasterDown,
-            "CLUSTERDOWN" | "CROSSSLOT" => StoreErrorKind::ClusterDown,
-            "MOVED" | "ASK" | "TRYAGAIN" => StoreErrorKind::Moving,
-            "NOAUTH" | "NOPERM" | "WRONGPASS" => StoreErrorKind::Denied,
-            "WRONGTYPE" => StoreErrorKind::WrongType,
-            _ if text.contains("max number of clients") => StoreErrorKind::MaxClients,
-            _ => StoreErrorKind::Other,
-        };
-        Self::new(kind, text.to_owned())
-    }
-
     /// What kind of failure it was.
     ///
     /// ```
@@ -173,7 +190,7 @@ impl StoreError {
         self.kind
     }
 
-    /// Whether the ask was carried out.
+    /// Whether the request was carried out.
     pub const fn ran(&self) -> Ran {
         self.kind.ran()
     }

@@ -12,17 +12,16 @@ use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tidegate_core::{Decision, Lessee, Limit, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
 
 use self::entry::{Entry, LeasedLimits, Waiting};
-use self::request::{Request, has_runtime};
+use self::request::{LeaseRequest, has_runtime};
 use super::fingerprint::Fingerprints;
 use super::{
-    KeyedLimit, LimitCharge, MultiCharge, Op, Replicas, ReserveReply, ReserveRequest, Source,
-    Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
+    KeyedLimit, LimitCharge, MultiCharge, Op, ReserveReply, ReserveRequest, Source, Store,
+    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::identity::IdentityHasher;
@@ -60,13 +59,13 @@ const MAX_MESSAGES: usize = 4;
 /// let store = Leases::with_clock(MemoryStore::default(), clock.clone());
 /// let scope = Scope::named("uploads", "");
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
 /// let mut by_lease = 0;
 /// for _ in 0..500 {
 ///     clock.advance(Duration::from_millis(2)); // half of what the limit allows
-///     let settled = store.answer(&ask, clock.now()).now()?;
-///     assert!(settled.verdict.decision.allowed());
-///     by_lease += u32::from(settled.source == Source::Lease);
+///     let reply = store.decide(&request, clock.now()).now()?;
+///     assert!(reply.verdict.decision.allowed());
+///     by_lease += u32::from(reply.source == Source::Lease);
 /// }
 /// assert!(by_lease > 400, "{by_lease}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -87,7 +86,7 @@ pub struct Leases<S, C = SystemClock> {
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
 /// for _ in 0..500 {
 ///     clock.advance(Duration::from_millis(2));
-///     store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+///     store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
 /// }
 /// let LeaseStats { keys, requests, granted, returned, decided } = store.stats();
 /// assert_eq!((keys, returned), (1, 0));
@@ -138,7 +137,7 @@ struct Counts {
 struct Outbox {
     fingerprint: u64,
     generation: u64,
-    ask: Arc<LeasedLimits>,
+    limits: Arc<LeasedLimits>,
     messages: [Option<Message>; MAX_MESSAGES],
     /// A request was due, and nobody here could wait for its reply.
     stranded: bool,
@@ -201,7 +200,7 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
     /// for _ in 0..500 {
     ///     clock.advance(Duration::from_millis(2));
     ///     // StoreRequest the store for a unit…
-    /// #   store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+    /// #   store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
     /// }
     /// store.release();
     /// let stats = store.stats();
@@ -223,7 +222,7 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
     /// # let store = Leases::with_clock(MemoryStore::default(), clock.clone());
     /// # let scope = Scope::named("uploads", "");
     /// # let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-    /// # store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
+    /// # store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
     /// assert_eq!(store.stats().keys, 1);
     /// clock.advance(Duration::from_secs(10)); // without a check
     /// store.tick();
@@ -250,108 +249,102 @@ impl<S: Store, C> fmt::Debug for Leases<S, C> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
-    fn answer(
+    fn decide(
         &self,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
         let shared = &self.shared;
-        if !ask.is_sound() || ask.mode != Mode::All {
-            return shared.store.answer(ask, now);
+        if !request.is_valid() || request.mode != Mode::All {
+            return shared.store.decide(request, now);
         }
-        match ask.op {
-            Op::Take if ask.cost > 0 => shared.take(ask, now),
+        match request.op {
+            Op::Take if request.cost > 0 => shared.take(request, now),
             Op::Reset => {
-                let reply = shared.strict(ask, now);
-                shared.forget(ask, now);
+                let reply = shared.strict(request, now);
+                shared.forget(request, now);
                 reply
             }
-            Op::Take | Op::Peek | Op::Refund => shared.strict(ask, now),
-            _ => shared.store.answer(ask, now),
+            Op::Take | Op::Peek | Op::Refund => shared.strict(request, now),
+            _ => shared.store.decide(request, now),
         }
     }
 
     /// Of what the store has left: units out on lease are charged already. The limits of a policy are leased together.
-    fn take_each(
+    fn decide_each(
         &self,
-        takes: &MultiCharge<'_>,
+        charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
         let kept = |take: &LimitCharge<'_>| {
             let LimitCharge { keyed, .. } = take;
-            let beside = takes.limits.iter().map(|other| other.keyed).filter(|other| {
+            let beside = charges.limits.iter().map(|other| other.keyed).filter(|other| {
                 other.scope.policy() == keyed.scope.policy() && other.scope != keyed.scope
             });
             kept(keyed.limit, beside.map(|other| other.limit).chain([keyed.limit]))
         };
-        let kept: Vec<Option<Limit>> = takes.limits.iter().map(kept).collect();
-        let limits = takes.limits.iter().zip(&kept).map(|(take, kept)| {
+        let kept: Vec<Option<Limit>> = charges.limits.iter().map(kept).collect();
+        let limits = charges.limits.iter().zip(&kept).map(|(take, kept)| {
             let limit = kept.as_ref().unwrap_or(take.keyed.limit);
             LimitCharge { keyed: KeyedLimit { limit, ..take.keyed }, ..*take }
         });
         let limits: Vec<_> = limits.collect();
-        self.shared.store.take_each(&MultiCharge { limits: &limits, ..*takes }, now)
+        self.shared.store.decide_each(&MultiCharge { limits: &limits, ..*charges }, now)
     }
 
-    fn shape(
+    fn reserve(
         &self,
-        turn: &ReserveRequest<'_>,
+        request: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.shared.store.shape(turn, now)
+        self.shared.store.reserve(request, now)
     }
 
-    /// Without leases: whoever wants them puts them around.
-    fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
-        self.shared.store.replicated(replicas)
-    }
-
-    /// Without leases: whoever wants them puts them around.
-    fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
-        self.shared.store.within(deadline)
-    }
-
-    fn inner(&self) -> Option<&dyn Store> {
-        Some(&self.shared.store)
+    fn extensions(&self) -> StoreExtensions<'_> {
+        self.shared.store.extensions()
     }
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     fn take(
         self: &Arc<Self>,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        let fingerprint = self.fingerprint(ask.limits);
+        let fingerprint = self.fingerprint(request.limits);
         let now_us = self.clock.steady_us();
         self.last_now.store(now.as_micros(), Ordering::Relaxed);
         let mut shard = self.shard(fingerprint);
-        let known = shard.get(&fingerprint).is_some_and(|entry| entry.is_of(ask.limits));
+        let known = shard.get(&fingerprint).is_some_and(|entry| entry.is_of(request.limits));
         let mut of_before = None;
         if !known {
-            match self.add(&mut shard, fingerprint, ask, now_us) {
+            match self.add(&mut shard, fingerprint, request, now_us) {
                 Ok(outbox) => of_before = outbox,
                 Err(reply) => {
                     drop(shard);
-                    return if reply { self.store.answer(ask, now) } else { self.strict(ask, now) };
+                    return if reply {
+                        self.store.decide(request, now)
+                    } else {
+                        self.strict(request, now)
+                    };
                 }
             }
         }
-        let Some(entry) = shard.get_mut(&fingerprint) else { return self.strict(ask, now) };
+        let Some(entry) = shard.get_mut(&fingerprint) else { return self.strict(request, now) };
         entry.used_us = now_us;
-        let decided = match entry.lessee.check(now_us, ask.cost) {
+        let decided = match entry.lessee.check(now_us, request.cost) {
             Step::Wait if entry.waiting.len() >= MAX_WAITING => {
                 Ok(Err(StoreError::new(StoreErrorKind::Overloaded, "too many wait for this key")))
             }
             Step::Wait => {
                 let (done, answer) = oneshot::channel();
-                let (cost, since) = (ask.cost, entry.requests);
+                let (cost, since) = (request.cost, entry.requests);
                 entry.waiting.push_back(Waiting { cost, since, done });
                 Err(answer)
             }
             step => {
                 self.counts.decided.fetch_add(1, Ordering::Relaxed);
-                Ok(Ok(entry.settle(step, now_us, Source::Lease)))
+                Ok(Ok(entry.decide_one(step, now_us, Source::Lease)))
             }
         };
         let outbox = self.outbox(fingerprint, entry, now_us);
@@ -364,7 +357,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         }
         match decided {
             Ok(decided) => Reply::ready(decided),
-            Err(_) if stranded => self.strict(ask, now),
+            Err(_) if stranded => self.strict(request, now),
             Err(answer) => wait_for(answer),
         }
     }
@@ -375,10 +368,10 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         &self,
         shard: &mut Shard,
         fingerprint: u64,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now_us: u64,
     ) -> Result<Option<Outbox>, bool> {
-        let plain = ask.limits.iter().map(|keyed| keyed.limit);
+        let plain = request.limits.iter().map(|keyed| keyed.limit);
         let terms = Terms::of(plain.clone()).map_err(|_| true)?;
         let leased = plain.map(|limit| limit.leased(terms.ttl())).collect::<Result<Vec<_>, _>>();
         let leased = leased.map_err(|_| true)?;
@@ -388,7 +381,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         }
         let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
         let mut entry =
-            Entry::new(terms, LeasedLimits::new(ask.limits, leased), generation, now_us);
+            Entry::new(terms, LeasedLimits::new(request.limits, leased), generation, now_us);
         let mut left = None;
         match before {
             // The limit has changed. No unit of the old one is spent any more, and those who wait ask anew.
@@ -411,7 +404,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         entry: &Entry,
         now_us: u64,
     ) -> Option<Outbox> {
-        if !entry.ask.remembers(&before.ask) {
+        if !entry.limits.remembers(&before.limits) {
             return None;
         }
         before.lessee.release();
@@ -421,11 +414,11 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             self.counts.returned.fetch_add(back.units, Ordering::Relaxed);
             *message = Some(Message::Return(back));
         }
-        let (generation, ask) = (before.generation, before.ask);
+        let (generation, limits) = (before.generation, before.limits);
         messages[0].is_some().then_some(Outbox {
             fingerprint,
             generation,
-            ask,
+            limits,
             messages,
             stranded: false,
         })
@@ -434,20 +427,20 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     /// Asks the store itself, by the limits that it keeps.
     fn strict(
         &self,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        let plain = ask.limits.iter().map(|keyed| keyed.limit);
+        let plain = request.limits.iter().map(|keyed| keyed.limit);
         let leased: Option<Vec<_>> = plain.clone().map(|own| kept(own, plain.clone())).collect();
-        let Some(leased) = leased else { return self.store.answer(ask, now) };
-        let pairs = ask.limits.iter().zip(&leased);
+        let Some(leased) = leased else { return self.store.decide(request, now) };
+        let pairs = request.limits.iter().zip(&leased);
         let limits: Vec<_> = pairs.map(|(keyed, limit)| KeyedLimit { limit, ..*keyed }).collect();
-        self.store.answer(&StoreRequest { limits: &limits, ..*ask }, now)
+        self.store.decide(&StoreRequest { limits: &limits, ..*request }, now)
     }
 
     /// Drops what is held of a key, without giving it back: it is being reset. Those who wait ask anew.
-    fn forget(self: &Arc<Self>, ask: &StoreRequest<'_>, now: Timestamp) {
-        let fingerprint = self.fingerprint(ask.limits);
+    fn forget(self: &Arc<Self>, request: &StoreRequest<'_>, now: Timestamp) {
+        let fingerprint = self.fingerprint(request.limits);
         let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
         let Some(entry) = shard.get_mut(&fingerprint) else { return };
@@ -485,8 +478,8 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             *message = polled;
             polled = entry.lessee.poll(now_us);
         }
-        let (generation, ask) = (entry.generation, entry.ask.clone());
-        Some(Outbox { fingerprint, generation, ask, messages, stranded })
+        let (generation, limits) = (entry.generation, entry.limits.clone());
+        Some(Outbox { fingerprint, generation, limits, messages, stranded })
     }
 
     /// Sends without a lock; replies come back to [`Shared::on_reply`]. Answers whether a request was due that nobody
@@ -494,22 +487,29 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     fn send(self: &Arc<Self>, outbox: Option<Outbox>, now: Timestamp) -> bool {
         let (mut next, mut any_stranded) = (outbox, false);
         while let Some(outbox) = next.take() {
-            let Outbox { fingerprint, generation, ask, messages, stranded } = outbox;
+            let Outbox { fingerprint, generation, limits, messages, stranded } = outbox;
             any_stranded |= stranded;
             for message in messages.into_iter().flatten() {
                 let Message::Ask(wanted) = message else {
                     if let Message::Return(back) = message {
-                        drop(ask.with(Op::GiveBack(back), |ask| self.store.answer(ask, now)));
+                        drop(
+                            limits.with(Op::GiveBack(back), |request| {
+                                self.store.decide(request, now)
+                            }),
+                        );
                     }
                     continue;
                 };
-                let request = Request::new(self.clone(), fingerprint, generation);
-                match ask.with(Op::Lease(wanted), |ask| self.store.answer(ask, now)).split() {
-                    Ok(reply) => next = request.answered(reply),
+                let lease = LeaseRequest::new(self.clone(), fingerprint, generation);
+                match limits
+                    .with(Op::Lease(wanted), |request| self.store.decide(request, now))
+                    .split()
+                {
+                    Ok(reply) => next = lease.answered(reply),
                     Err(later) => {
                         self.answers_later.store(true, Ordering::Relaxed);
                         // Without a runtime, what was granted is lost, and the request says so.
-                        any_stranded |= !request.wait_for(later, now);
+                        any_stranded |= !lease.wait_for(later, now);
                     }
                 }
             }
@@ -542,7 +542,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let mut shard = self.shard(fingerprint);
         let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation)?;
         let missing = || StoreError::new(StoreErrorKind::Protocol, "no lease in the reply");
-        match reply.and_then(|settled| settled.grant.ok_or_else(missing)) {
+        match reply.and_then(|reply| reply.grant.ok_or_else(missing)) {
             Ok(grant) => {
                 self.counts.granted.fetch_add(grant.units, Ordering::Relaxed);
                 entry.on_grant(&grant, now_us);

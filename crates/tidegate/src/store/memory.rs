@@ -9,11 +9,11 @@
 mod arena;
 mod bucket;
 mod budget;
+mod coordination;
 mod each;
 mod evict;
 mod many;
 mod overrides;
-mod readings;
 mod snapshot;
 mod table;
 mod wide;
@@ -31,16 +31,16 @@ use tidegate_core::{
 pub use snapshot::SnapshotError;
 
 use self::budget::Budget;
+use self::coordination::MemoryReadings;
 use self::overrides::OverridesInMemory;
-use self::readings::ReadingsInMemory;
 pub(crate) use self::table::Hint;
 use self::table::{Insert, Known, Spot, Table};
 use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
 use super::{
-    Changed, MultiCharge, Op, OverrideChange, OverrideTable, ReadingReport, ReserveReply,
-    ReserveRequest, Scope, StateUpdate, Store, StoreError, StoreErrorKind, StoreReply,
-    StoreRequest, TickReadings,
+    Changed, Coordination, MultiCharge, Op, OverrideChange, OverrideStore, OverrideTable,
+    ReadingReport, ReserveReply, ReserveRequest, Scope, StateUpdate, Store, StoreError,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -91,7 +91,7 @@ pub struct MemoryStore {
     hand: AtomicU64,
     given_up: AtomicU64,
     overrides: OverridesInMemory,
-    readings: ReadingsInMemory,
+    readings: MemoryReadings,
 }
 
 /// What a [`MemoryStore`] holds.
@@ -155,7 +155,7 @@ impl MemoryStore {
             hand: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             overrides: OverridesInMemory::default(),
-            readings: ReadingsInMemory::default(),
+            readings: MemoryReadings::default(),
         }
     }
 
@@ -176,23 +176,23 @@ impl MemoryStore {
         }
     }
 
-    fn settle(&self, ask: &StoreRequest<'_>, now: Timestamp) -> Option<StoreReply> {
-        let [one] = ask.limits else {
-            return self.answer_many(ask, now);
+    fn decide_one(&self, request: &StoreRequest<'_>, now: Timestamp) -> Option<StoreReply> {
+        let [one] = request.limits else {
+            return self.decide_many_limits(request, now);
         };
         let (fingerprint, limit) = (self.fingerprint(one.scope, one.key), one.limit);
-        let decision = match ask.op {
+        let decision = match request.op {
             Op::Take if matches!(limit, Limit::Concurrency(_)) => {
-                let (decision, permit) = self.take_state(fingerprint, limit, now, ask.cost);
+                let (decision, permit) = self.take_state(fingerprint, limit, now, request.cost);
                 let permits = permit.map(|permit| (0, permit.id)).into_iter().collect();
                 let verdict = Verdict { binding: 0, decision };
                 return Some(StoreReply { permits, ..StoreReply::by_store(verdict) });
             }
-            Op::Take => self.take(fingerprint, limit, now, ask.cost),
-            Op::Peek => self.peek(fingerprint, limit, now, ask.cost),
-            Op::Refund => self.refund(fingerprint, limit, now, ask.cost),
+            Op::Take => self.take(fingerprint, limit, now, request.cost),
+            Op::Peek => self.peek(fingerprint, limit, now, request.cost),
+            Op::Refund => self.refund(fingerprint, limit, now, request.cost),
             Op::Reset => self.reset(fingerprint, limit, now),
-            Op::Lease(_) | Op::GiveBack(_) => return self.answer_many(ask, now),
+            Op::Lease(_) | Op::GiveBack(_) => return self.decide_many_limits(request, now),
             Op::Release { permit_id } => {
                 self.release(fingerprint, permit_id);
                 self.peek(fingerprint, limit, now, 0)
@@ -326,8 +326,8 @@ impl MemoryStore {
     }
 
     /// Takes a place in a shaper's queue. The arrival says which place it was, for
-    /// [`MemoryStore::cancel`].
-    pub(crate) fn reserve(
+    /// [`MemoryStore::return_place`].
+    pub(crate) fn take_place(
         &self,
         fingerprint: u64,
         shaper: &LeakyBucket,
@@ -345,7 +345,7 @@ impl MemoryStore {
     }
 
     /// Gives a place back, if nobody has queued behind it.
-    pub(crate) fn cancel(
+    pub(crate) fn return_place(
         &self,
         fingerprint: u64,
         shaper: &LeakyBucket,
@@ -526,12 +526,12 @@ fn is_spent(decision: &Decision) -> bool {
 /// Always answers at once.
 impl Store for MemoryStore {
     #[inline]
-    fn answer(
+    fn decide(
         &self,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        Reply::ready(self.settle(ask, now).ok_or_else(|| {
+        Reply::ready(self.decide_one(request, now).ok_or_else(|| {
             StoreError::new(
                 StoreErrorKind::BadRequest,
                 "expected 1 to 16 limits, and no key twice in a scope",
@@ -539,34 +539,42 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn take_each(
+    fn decide_each(
         &self,
-        takes: &MultiCharge<'_>,
+        charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
-        Reply::ready(self.settle_each(takes, now))
+        Reply::ready(self.decide_together(charges, now))
     }
 
-    fn shape(
+    fn reserve(
         &self,
-        turn: &ReserveRequest<'_>,
+        request: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        let fingerprint = self.fingerprint(turn.scope, turn.key);
-        let Some(place) = turn.cancel else {
-            let (reservation, until) = self.reserve(fingerprint, turn.shaper, now, turn.cost);
+        let fingerprint = self.fingerprint(request.scope, request.key);
+        let Some(place) = request.cancel else {
+            let (reservation, until) =
+                self.take_place(fingerprint, request.shaper, now, request.cost);
             return Reply::ready(Ok(ReserveReply { reservation, until }));
         };
-        let cancelled = self.cancel(fingerprint, turn.shaper, place, now, turn.cost);
+        let cancelled = self.return_place(fingerprint, request.shaper, place, now, request.cost);
         let reservation = if cancelled { Reservation::unlimited() } else { Reservation::blocked() };
         Reply::ready(Ok(ReserveReply { reservation, until: None }))
     }
 
-    fn is_local(&self) -> bool {
-        true
+    fn prefetch(&self, scope: &Scope, key: &[u8]) {
+        // The load is the purpose; the value is not needed.
+        std::hint::black_box(self.table.hint(self.fingerprint(scope, key)));
     }
 
-    /// Not part of a [snapshot](MemoryStore::snapshot).
+    fn extensions(&self) -> StoreExtensions<'_> {
+        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: None }
+    }
+}
+
+/// Not part of a [snapshot](MemoryStore::snapshot).
+impl OverrideStore for MemoryStore {
     fn overrides(
         &self,
         known: u64,
@@ -582,27 +590,24 @@ impl Store for MemoryStore {
     ) -> Reply<'static, Changed, StoreError> {
         Reply::ready(Ok(self.overrides.change(change, now)))
     }
+}
 
-    /// Not part of a [snapshot](MemoryStore::snapshot).
-    fn tell_readings(
+/// Not part of a [snapshot](MemoryStore::snapshot).
+impl Coordination for MemoryStore {
+    fn report_reading(
         &self,
-        telling: &ReadingReport<'_>,
+        report: &ReadingReport<'_>,
         now: Timestamp,
     ) -> Reply<'static, TickReadings, StoreError> {
-        Reply::ready(self.readings.tell(telling, now))
+        Reply::ready(self.readings.report(report, now))
     }
 
     fn keep_state(
         &self,
-        keeping: &StateUpdate<'_>,
+        update: &StateUpdate<'_>,
         _: Timestamp,
     ) -> Reply<'static, bool, StoreError> {
-        Reply::ready(self.readings.keep(keeping))
-    }
-
-    fn hint(&self, scope: &Scope, key: &[u8]) {
-        // Nobody needs the value; the load is what was wanted.
-        std::hint::black_box(self.table.hint(self.fingerprint(scope, key)));
+        Reply::ready(self.readings.keep(update))
     }
 }
 

@@ -1,15 +1,70 @@
 //! The table of overrides that a store keeps beside its counters: small, versioned, the same for all who share the store.
 
+use std::fmt;
 use std::time::Duration;
 
-/// Bounds of a table. It is loaded as a whole, over the connection that checks use.
-pub(crate) const ENTRIES_MAX: usize = 10_000;
-pub(crate) const BYTES_MAX: usize = 2 << 20;
+use tidegate_core::Timestamp;
+
+use super::StoreError;
+use crate::reply::Reply;
+
+/// The most overrides of a table. It is loaded as a whole, over the connection that checks use.
+///
+/// ```
+/// assert_eq!(tidegate::store_kit::OVERRIDES_MAX, 10_000);
+/// ```
+pub const OVERRIDES_MAX: usize = 10_000;
+/// The most bytes of a table.
+///
+/// ```
+/// assert_eq!(tidegate::store_kit::OVERRIDE_BYTES_MAX, 2 << 20);
+/// ```
+pub const OVERRIDE_BYTES_MAX: usize = 2 << 20;
+
+/// A store that keeps overrides for all nodes that share it.
+///
+/// ```
+/// use tidegate::{MemoryStore, OverrideStore, Store};
+///
+/// let store = MemoryStore::default();
+/// let overrides: Option<&dyn OverrideStore> = store.extensions().overrides;
+/// assert!(overrides.is_some());
+/// ```
+pub trait OverrideStore: Send + Sync + fmt::Debug {
+    /// The table of overrides; `None` if its version is the `known` one. [`Engine::overrides`](crate::Engine::overrides)
+    /// polls it.
+    ///
+    /// ```
+    /// # use tidegate::{MemoryStore, OverrideStore, Timestamp};
+    /// assert_eq!(MemoryStore::default().overrides(0, Timestamp::EPOCH).now()?, None); // none set yet
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError>;
+
+    /// Changes one override of that table, in one atomic step.
+    ///
+    /// ```
+    /// # use tidegate::{Changed, MemoryStore, OverrideChange, OverrideStore, Timestamp};
+    /// let change = OverrideChange::Remove { policy: "api", key: b"partner-7" };
+    /// let changed = MemoryStore::default().change_override(&change, Timestamp::EPOCH).now()?;
+    /// assert_eq!(changed, Changed::NotThere);
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError>;
+}
 
 /// All overrides that a store keeps.
 ///
 /// ```
-/// use tidegate::{Changed, MemoryStore, OverrideChange, OverrideTable, Store, StoredOverride, Timestamp};
+/// use tidegate::{Changed, MemoryStore, OverrideChange, OverrideStore, OverrideTable, StoredOverride, Timestamp};
 ///
 /// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(1_700_000_000_000_000));
 /// let set = OverrideChange::Set { policy: "api", key: b"partner-7", text: "5000/min", life: None };
@@ -59,7 +114,7 @@ pub struct StoredOverride {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Changed, MemoryStore, OverrideChange, Store, Timestamp};
+/// use tidegate::{Changed, MemoryStore, OverrideChange, OverrideStore, Timestamp};
 ///
 /// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(1_700_000_000_000_000));
 /// let life = Some(Duration::from_secs(3600));
@@ -93,7 +148,7 @@ pub enum OverrideChange<'a> {
 /// What became of an [`OverrideChange`].
 ///
 /// ```
-/// use tidegate::{Changed, MemoryStore, OverrideChange, Store, Timestamp};
+/// use tidegate::{Changed, MemoryStore, OverrideChange, OverrideStore, Timestamp};
 ///
 /// let store = MemoryStore::default();
 /// let set = |n: u32| {

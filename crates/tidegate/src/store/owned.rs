@@ -1,13 +1,22 @@
-//! An ask that waits before it is asked, or may be asked again: it borrows nothing.
+//! Requests that borrow nothing: they wait, or are sent again.
 
 use tidegate_core::{Limit, Mode};
 
-#[cfg(feature = "redis")]
 use super::{Charge, LimitCharge, MultiCharge};
 use super::{KeyedLimit, Op, Scope, StoreRequest};
 
+/// A [`StoreRequest`] that borrows nothing.
+///
+/// ```
+/// use tidegate::store_kit::OwnedRequest;
+/// use tidegate::{Mode, Op, StoreRequest};
+///
+/// let request = StoreRequest { mode: Mode::All, limits: &[], cost: 3, op: Op::Take };
+/// let owned = OwnedRequest::from_request(&request);
+/// assert_eq!(owned.with(|request| request.cost), 3);
+/// ```
 #[derive(Debug)]
-pub(super) struct OwnedRequest {
+pub struct OwnedRequest {
     mode: Mode,
     limits: Vec<(Scope, Box<[u8]>, Limit)>,
     cost: u64,
@@ -15,37 +24,47 @@ pub(super) struct OwnedRequest {
 }
 
 impl OwnedRequest {
-    pub(super) fn of(ask: &StoreRequest<'_>) -> Self {
+    /// Copies the request.
+    pub fn from_request(request: &StoreRequest<'_>) -> Self {
         let owned = |it: &KeyedLimit<'_>| (it.scope.clone(), it.key.into(), it.limit.clone());
-        let limits = ask.limits.iter().map(owned).collect();
-        Self { mode: ask.mode, limits, cost: ask.cost, op: ask.op }
+        let limits = request.limits.iter().map(owned).collect();
+        Self { mode: request.mode, limits, cost: request.cost, op: request.op }
     }
 
-    pub(super) fn with<R>(&self, then: impl FnOnce(&StoreRequest<'_>) -> R) -> R {
+    /// Lends it to `then`.
+    pub fn with<R>(&self, then: impl FnOnce(&StoreRequest<'_>) -> R) -> R {
         let limits = self.limits.iter().map(|(scope, key, limit)| KeyedLimit { scope, key, limit });
         let limits: Vec<_> = limits.collect();
         then(&StoreRequest { mode: self.mode, limits: &limits, cost: self.cost, op: self.op })
     }
 }
 
-/// The same of several limits with costs of their own.
-#[cfg(feature = "redis")]
+/// A [`MultiCharge`] that borrows nothing.
+///
+/// ```
+/// use tidegate::store_kit::OwnedMultiCharge;
+/// use tidegate::{Charge, MultiCharge};
+///
+/// let owned = OwnedMultiCharge::from_charges(&MultiCharge { limits: &[], charge: Charge::Never });
+/// assert_eq!(owned.with(|charges| charges.charge), Charge::Never);
+/// ```
 #[derive(Debug)]
-pub(super) struct OwnedMultiCharge {
+pub struct OwnedMultiCharge {
     limits: Vec<(Scope, Box<[u8]>, Limit, u64)>,
     charge: Charge,
 }
 
-#[cfg(feature = "redis")]
 impl OwnedMultiCharge {
-    pub(super) fn of(takes: &MultiCharge<'_>) -> Self {
+    /// Copies the charges.
+    pub fn from_charges(charges: &MultiCharge<'_>) -> Self {
         let owned = |LimitCharge { keyed, cost }: &LimitCharge<'_>| {
             (keyed.scope.clone(), keyed.key.into(), keyed.limit.clone(), *cost)
         };
-        Self { limits: takes.limits.iter().map(owned).collect(), charge: takes.charge }
+        Self { limits: charges.limits.iter().map(owned).collect(), charge: charges.charge }
     }
 
-    pub(super) fn with<R>(&self, then: impl FnOnce(&MultiCharge<'_>) -> R) -> R {
+    /// Lends it to `then`.
+    pub fn with<R>(&self, then: impl FnOnce(&MultiCharge<'_>) -> R) -> R {
         let limits = self.limits.iter();
         let limits = limits.map(|(scope, key, limit, cost)| LimitCharge {
             keyed: KeyedLimit { scope, key, limit },

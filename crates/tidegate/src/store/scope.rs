@@ -48,8 +48,8 @@ impl Scope {
         Self { hash, policy: policy.into(), limit: limit.into(), tag: Tag::Identifier }
     }
 
-    /// The same for a limit that stands in one ask with limits on other identifiers: a store that spreads keys over
-    /// nodes then keeps all keys of the policy on one. It is the policy that says so, not the identifiers of one ask:
+    /// The same for a limit that stands in one request with limits on other identifiers: a store that spreads keys over
+    /// nodes then keeps all keys of the policy on one. It is the policy that says so, not the identifiers of one request:
     /// a caller who may choose them must not choose where they are counted.
     ///
     /// ```
@@ -75,7 +75,7 @@ impl Scope {
         Self { tag: Tag::Named(tag.into()), ..Self::named(policy, limit) }
     }
 
-    /// Whether limits on other identifiers can stand in the same ask.
+    /// Whether limits on other identifiers can stand in the same request.
     pub const fn is_together(&self) -> bool {
         !matches!(self.tag, Tag::Identifier)
     }

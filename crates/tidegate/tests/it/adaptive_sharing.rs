@@ -1,81 +1,16 @@
 //! Many nodes, one limit: who has agreed in the same tick has the same in force.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::adaptive::{Adaptive, Chain, Reading, Rule, Source};
-use tidegate::{ManualClock, MemoryStore, Store, StoreErrorKind};
+use tidegate::{ManualClock, MemoryStore, StoreErrorKind};
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::fleet::{Fleet, governed};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Nodes that share a store, and one limit of 1000.
-pub(crate) struct Fleet {
-    pub(crate) nodes: Vec<Adaptive>,
-    clock: ManualClock,
-    /// What was in force in each tick that somebody agreed on.
-    agreed: BTreeMap<u64, u64>,
-}
-
-impl Fleet {
-    pub(crate) fn new<S: Store + Clone + 'static>(nodes: usize, store: &S) -> Self {
-        let clock = ManualClock::default();
-        let node = |_| governed(Adaptive::shared_over(store.clone(), clock.clone()));
-        Self { nodes: (0..nodes).map(node).collect(), clock, agreed: BTreeMap::new() }
-    }
-
-    /// One second: each node, in this order, is told its pressure and ticks.
-    pub(crate) async fn second(&mut self, pressures: &[(usize, f64)]) {
-        self.clock.advance(SECOND);
-        for (node, pressure) in pressures {
-            self.nodes[*node].target("db").push(Reading::Value(*pressure));
-            self.nodes[*node].tick().await;
-        }
-        self.check();
-    }
-
-    /// The same at once.
-    pub(crate) async fn second_at_once(&mut self, pressure: f64) {
-        self.clock.advance(SECOND);
-        let ticks = self.nodes.iter().map(|node| {
-            node.target("db").push(Reading::Value(pressure));
-            let node = node.clone();
-            tokio::spawn(async move { node.tick().await })
-        });
-        let ticks: Vec<_> = ticks.collect();
-        for tick in ticks {
-            tick.await.unwrap();
-        }
-        self.check();
-    }
-
-    fn check(&mut self) {
-        for node in &self.nodes {
-            let status = &node.status()[0];
-            if let Some(tick) = status.agreed {
-                let known = *self.agreed.entry(tick).or_insert(status.units);
-                assert_eq!(status.units, known, "two limits in tick {tick}");
-            }
-        }
-    }
-
-    pub(crate) fn units(&self) -> Vec<u64> {
-        self.nodes.iter().map(|node| node.status()[0].units).collect()
-    }
-
-    pub(crate) fn alone(&self) -> usize {
-        self.nodes.iter().filter(|node| node.status()[0].agreed.is_none()).count()
-    }
-}
-
-pub(crate) fn governed(node: Adaptive) -> Adaptive {
-    let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(node.target("db")))]).unwrap();
-    node.govern("search", 1000, rule).unwrap();
-    node
-}
 
 fn memory() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::default())

@@ -9,7 +9,7 @@ use tidegate::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -17,7 +17,7 @@ fn take(store: &impl Store) -> Reply<'static, StoreReply, StoreError> {
     let (scope, limit) = (Scope::named("p", ""), Limit::from(fast()));
     let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-    store.answer(&ask, Timestamp::from_micros(1_700_000_000_000_000))
+    store.decide(&ask, Timestamp::from_micros(1_700_000_000_000_000))
 }
 
 fn fast() -> tidegate::Gcra {
@@ -231,8 +231,8 @@ async fn an_engine_decides_by_itself_while_the_breaker_is_open() {
 #[test]
 fn a_breaker_is_as_local_as_what_is_in_it() {
     let options = BreakerOptions::default;
-    assert!(Breaker::around(MemoryStore::default(), options()).is_local());
-    assert!(!breaker(Way::AtOnce).1.is_local());
+    assert!(Breaker::around(MemoryStore::default(), options()).extensions().is_local());
+    assert!(!breaker(Way::AtOnce).1.extensions().is_local());
 }
 
 #[tokio::test(start_paused = true)]

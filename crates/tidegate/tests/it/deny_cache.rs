@@ -42,23 +42,23 @@ struct Remote {
 }
 
 impl Store for Remote {
-    fn answer(
+    fn decide(
         &self,
         ask: &StoreRequest<'_>,
         _: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
         self.clock.advance(self.there);
-        let reply = self.memory.answer(ask, self.clock.now());
+        let reply = self.memory.decide(ask, self.clock.now());
         self.clock.advance(self.back);
         reply
     }
 
-    fn shape(
+    fn reserve(
         &self,
         turn: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.memory.shape(turn, now)
+        self.memory.reserve(turn, now)
     }
 }
 
@@ -151,18 +151,18 @@ fn judge<S: Store>(
         let ask = StoreRequest { mode: scene.mode, limits: &keyed, cost: step.cost, op: step.op };
         let gives_back = matches!(step.op, Op::Refund | Op::Reset);
         if step.elsewhere {
-            memory.answer(&ask, now).now().unwrap();
+            memory.decide(&ask, now).now().unwrap();
             if gives_back {
                 given_back_us[usize::from(step.key)] = now.as_micros();
             }
             continue;
         }
         let truth =
-            memory.answer(&StoreRequest { op: Op::Peek, ..ask }, now).now().unwrap().verdict;
-        let answer = cache.answer(&ask, now).now().unwrap();
+            memory.decide(&StoreRequest { op: Op::Peek, ..ask }, now).now().unwrap().verdict;
+        let answer = cache.decide(&ask, now).now().unwrap();
         let wrong = |what| Err(format!("step {number}: {what}: {answer:?}, not {truth:?}"));
         if let Some(twin) = &twin {
-            let bare = twin.answer(&ask, now).now().unwrap().verdict;
+            let bare = twin.decide(&ask, now).now().unwrap().verdict;
             if bare.decision.allowed() != answer.verdict.decision.allowed() {
                 return wrong("answered otherwise than without a cache");
             }
@@ -250,7 +250,7 @@ struct Faulty {
 }
 
 impl Store for Faulty {
-    fn answer(
+    fn decide(
         &self,
         ask: &StoreRequest<'_>,
         now: Timestamp,
@@ -261,7 +261,7 @@ impl Store for Faulty {
             if self.fault != Fault::KeepsWhatIsGivenBack {
                 refusals.retain(|(known, _), _| *known != key);
             }
-            return self.store.answer(ask, now);
+            return self.store.decide(ask, now);
         }
         let cost = if self.fault == Fault::AnswersOtherCosts { 0 } else { ask.cost };
         let mut from_us = self.clock.steady_us();
@@ -280,7 +280,7 @@ impl Store for Faulty {
                 grant: None,
             }));
         }
-        let settled = self.store.answer(ask, now).now().unwrap();
+        let settled = self.store.decide(ask, now).now().unwrap();
         if self.fault == Fault::CountsFromTheReply {
             from_us = self.clock.steady_us();
         }
@@ -296,12 +296,12 @@ impl Store for Faulty {
         Reply::ready(Ok(settled))
     }
 
-    fn shape(
+    fn reserve(
         &self,
         turn: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.store.shape(turn, now)
+        self.store.reserve(turn, now)
     }
 }
 

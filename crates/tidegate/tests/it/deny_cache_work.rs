@@ -10,7 +10,7 @@ use tidegate::{
     StoreRequest, Timestamp,
 };
 
-use crate::scripted::{RuntimeClock, Scripted, Way};
+use tidegate_testkit::scripted::{RuntimeClock, Scripted, Way};
 
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
@@ -37,7 +37,7 @@ impl<S: Store + 'static, C: Clock + Clone + 'static> Scene<S, C> {
         let limit: Limit = limit.parse().unwrap();
         let limits = [KeyedLimit { scope: &self.scope, key: key.as_bytes(), limit: &limit }];
         self.cache
-            .answer(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, self.clock.now())
+            .decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, self.clock.now())
     }
 
     fn take(&self, limit: &str, key: &str) -> Reply<'static, StoreReply, StoreError> {
@@ -343,13 +343,13 @@ async fn a_refusal_that_was_overtaken_by_a_refund_is_not_believed() {
 struct LateResets(Arc<MemoryStore>);
 
 impl Store for LateResets {
-    fn answer(
+    fn decide(
         &self,
         ask: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
         if ask.op != Op::Reset {
-            return self.0.answer(ask, now);
+            return self.0.decide(ask, now);
         }
         let (memory, keyed) = (self.0.clone(), ask.limits[0]);
         let (scope, limit) = (keyed.scope.clone(), keyed.limit.clone());
@@ -358,16 +358,16 @@ impl Store for LateResets {
             tokio::time::sleep(ROUND_TRIP).await;
             let limits = [KeyedLimit { scope: &scope, key: &key, limit: &limit }];
             let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Reset };
-            memory.answer(&ask, now).now()
+            memory.decide(&ask, now).now()
         })
     }
 
-    fn shape(
+    fn reserve(
         &self,
         turn: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.0.shape(turn, now)
+        self.0.reserve(turn, now)
     }
 }
 

@@ -7,7 +7,7 @@ use tidegate::{
     StoreErrorKind,
 };
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 fn builder() -> EngineBuilder<ManualClock> {
     Engine::builder().clock(ManualClock::default())

@@ -121,7 +121,7 @@ fn opposite_orders_of_the_same_limits_neither_deadlock_nor_overshoot() {
             &backward
         };
         let ask = StoreRequest { mode: Mode::All, limits, cost: 1, op: Op::Take };
-        store.answer(&ask, now).now().unwrap().verdict.decision.allowed()
+        store.decide(&ask, now).now().unwrap().verdict.decision.allowed()
     };
     assert_eq!(admitted(check), K);
 }

@@ -33,7 +33,7 @@ fn ask(
 ) -> Reply<'static, StoreReply, StoreError> {
     let scope = Scope::named("api", "");
     let limits = [KeyedLimit { scope: &scope, key: b"hot", limit }];
-    store.answer(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, now)
+    store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, now)
 }
 
 /// Nodes over one store, all by one clock.
@@ -209,7 +209,7 @@ fn what_cannot_be_leased_is_asked_for_one_by_one() {
         let scope = Scope::named(text, "");
         let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
         let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-        let answer = || fleet.nodes[0].answer(&ask, fleet.clock.now()).now().unwrap();
+        let answer = || fleet.nodes[0].decide(&ask, fleet.clock.now()).now().unwrap();
         assert_eq!((answer().source, answer().verdict.decision.allowed()), (Source::Store, false));
     }
     assert_eq!(fleet.nodes[0].stats().keys, 0);
@@ -224,12 +224,12 @@ struct Slow {
 }
 
 impl Store for Arc2 {
-    fn answer(
+    fn decide(
         &self,
         ask: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        let (answer, open) = (self.0.inner.answer(ask, now).now(), self.0.open.clone());
+        let (answer, open) = (self.0.inner.decide(ask, now).now(), self.0.open.clone());
         let fails = self.0.fails.load(Ordering::Relaxed);
         Reply::later(async move {
             open.notified().await;
@@ -237,12 +237,12 @@ impl Store for Arc2 {
         })
     }
 
-    fn shape(
+    fn reserve(
         &self,
         turn: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.0.inner.shape(turn, now)
+        self.0.inner.reserve(turn, now)
     }
 }
 
@@ -378,7 +378,7 @@ fn another_runtime_takes_up_the_sweep() {
 struct Watched(Arc<(MemoryStore, AtomicU64, Mutex<BTreeSet<u64>>)>);
 
 impl Store for Watched {
-    fn answer(
+    fn decide(
         &self,
         ask: &StoreRequest<'_>,
         now: Timestamp,
@@ -387,15 +387,15 @@ impl Store for Watched {
         if matches!(ask.op, Op::GiveBack(_)) {
             seen.lock().unwrap().insert(progress.load(Ordering::Relaxed));
         }
-        store.answer(ask, now)
+        store.decide(ask, now)
     }
 
-    fn shape(
+    fn reserve(
         &self,
         turn: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.0.0.shape(turn, now)
+        self.0.0.reserve(turn, now)
     }
 }
 
@@ -410,7 +410,7 @@ async fn a_sweep_lets_others_run() {
         for key in 0..64_u8 {
             let limits = [KeyedLimit { scope: &scope, key: &[key], limit: &limit }];
             let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
-            assert!(node.answer(&ask, clock.now()).now().unwrap().verdict.decision.allowed());
+            assert!(node.decide(&ask, clock.now()).now().unwrap().verdict.decision.allowed());
         }
     }
     // All that is held is due at once, and goes back in one round.
@@ -509,7 +509,7 @@ const TRIP: Duration = Duration::from_millis(20);
 struct Stingy(Arc<MemoryStore>);
 
 impl Store for Stingy {
-    fn answer(
+    fn decide(
         &self,
         ask: &StoreRequest<'_>,
         now: Timestamp,
@@ -518,18 +518,18 @@ impl Store for Stingy {
             Op::Lease(wanted) => Op::Lease(Wanted { most: wanted.least, ..wanted }),
             op => op,
         };
-        let answer = self.0.answer(&StoreRequest { op, ..*ask }, now).now();
+        let answer = self.0.decide(&StoreRequest { op, ..*ask }, now).now();
         Reply::later(async move {
             tokio::time::sleep(TRIP).await;
             answer
         })
     }
 
-    fn shape(
+    fn reserve(
         &self,
         turn: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.0.shape(turn, now)
+        self.0.reserve(turn, now)
     }
 }

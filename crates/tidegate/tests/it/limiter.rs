@@ -111,7 +111,7 @@ fn a_bad_limit_is_an_error_with_its_text() {
     let error = Limiter::new("100/fortnight").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`100/fortnight`: period `fortnight`: expected s, min, h, day or a duration like 90s"
+        "`100/fortnight`: unit `fortnight` is unknown: expected us, ms, s, min, h, day or week"
     );
 }
 

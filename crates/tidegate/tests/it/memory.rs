@@ -184,7 +184,7 @@ fn one_state_twice_in_one_ask_has_no_answer() {
         let keyed = KeyedLimit { scope: &scope, key: b"k", limit: &limit };
         let answer = |limits: &[KeyedLimit<'_>], op| {
             let ask = StoreRequest { mode: Mode::All, limits, cost: 1, op };
-            store.answer(&ask, ManualClock::default().now()).now()
+            store.decide(&ask, ManualClock::default().now()).now()
         };
         for bad in [&[keyed, keyed][..], &[], &[keyed; StoreRequest::MAX_LIMITS + 1]] {
             assert_eq!(answer(bad, Op::Take).unwrap_err().kind(), StoreErrorKind::BadRequest);

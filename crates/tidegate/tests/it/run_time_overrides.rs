@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tidegate::{
     Changed, Check, DenyCache, Engine, Key, ManualClock, MemoryStore, Op, Override, OverrideChange,
-    OverrideError, Policy, PolicyProblem, Reply, ReserveReply, ReserveRequest, Source, Store,
-    StoreError, StoreErrorKind, StoreReply, StoreRequest, Timestamp,
+    OverrideError, OverrideStore, Policy, PolicyProblem, Reply, ReserveReply, ReserveRequest,
+    Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, Timestamp,
 };
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 fn engine(store: &Arc<MemoryStore>) -> Engine<ManualClock> {
     let own = |text: &str| Override::Limit(text.parse().unwrap());
@@ -246,19 +246,19 @@ fn a_store_without_a_table_says_so_and_checks_go_on() {
     #[derive(Debug)]
     struct Plain(MemoryStore);
     impl Store for Plain {
-        fn answer(
+        fn decide(
             &self,
             ask: &StoreRequest<'_>,
             now: Timestamp,
         ) -> Reply<'static, StoreReply, StoreError> {
-            self.0.answer(ask, now)
+            self.0.decide(ask, now)
         }
-        fn shape(
+        fn reserve(
             &self,
             turn: &ReserveRequest<'_>,
             now: Timestamp,
         ) -> Reply<'static, ReserveReply, StoreError> {
-            self.0.shape(turn, now)
+            self.0.reserve(turn, now)
         }
     }
     let store = DenyCache::new(Plain(MemoryStore::default()));

@@ -7,7 +7,7 @@ use tidegate::{
     StoreErrorKind,
 };
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 const KEY: Key<'static> = Key::One(b"k");
 

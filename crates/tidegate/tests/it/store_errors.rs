@@ -8,7 +8,7 @@ use tidegate::{
     StoreErrorKind,
 };
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 /// A store can fail at once, or later.
 const WAYS: [Way; 2] = [

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Check, Engine, Key, Limit, ManualClock, MemoryStore, Op, Policy, Replicas, Reply, ReserveReply,
-    ReserveRequest, Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, Timestamp,
+    Check, Engine, Key, Limit, ManualClock, MemoryStore, Op, Policy, RemoteStore, Replicas, Reply,
+    ReserveReply, ReserveRequest, Source, Store, StoreError, StoreErrorKind, StoreExtensions,
+    StoreReply, StoreRequest, Timestamp,
 };
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 fn take(engine: &Engine<ManualClock>, policy: &str, cost: u64) -> (bool, u64, Source) {
     let check = Check { policy, key: Key::One(b"k"), cost };
@@ -102,22 +103,28 @@ struct WithReplicas {
 }
 
 impl Store for WithReplicas {
-    fn answer(
+    fn decide(
         &self,
         ask: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        self.memory.answer(ask, now)
+        self.memory.decide(ask, now)
     }
 
-    fn shape(
+    fn reserve(
         &self,
         turn: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.memory.shape(turn, now)
+        self.memory.reserve(turn, now)
     }
 
+    fn extensions(&self) -> StoreExtensions<'_> {
+        StoreExtensions { remote: Some(self), ..StoreExtensions::default() }
+    }
+}
+
+impl RemoteStore for WithReplicas {
     fn replicated(&self, _: Replicas) -> Option<Arc<dyn Store>> {
         self.made.fetch_add(1, Ordering::Relaxed);
         Some(self.memory.clone())

@@ -8,7 +8,7 @@ use tidegate::{
     Op, Override, Policy, Source, StoreErrorKind, Together,
 };
 
-use crate::scripted::{Scripted, Way};
+use tidegate_testkit::scripted::{Scripted, Way};
 
 type Timeless = Engine<ManualClock>;
 

@@ -1,8 +1,15 @@
 //! The golden vectors through the memory store, and the store against the pure functions.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use tidegate::{KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, StoreRequest, Timestamp};
 use tidegate_core::{Change, State, decide_many};
+
+#[tokio::test]
+async fn every_golden_vector_matches_in_memory() {
+    tidegate_testkit::vectors::every_vector_matches(Arc::new(MemoryStore::default())).await;
+}
 
 /// Limits whose states fit a word, and limits whose states do not.
 const LIMITS: [&str; 12] = [
@@ -97,7 +104,7 @@ proptest! {
                 KeyedLimit { scope, key: &key, limit }
             }).collect();
             let ask = StoreRequest { mode, limits: &keyed, cost: step.cost, op: step.op };
-            let verdict = store.answer(&ask, now).now().unwrap().verdict;
+            let verdict = store.decide(&ask, now).now().unwrap().verdict;
             prop_assert_eq!(verdict, model.answer(step, now), "{:?}", step);
         }
     }

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_scripts_use_these_commands_and_no_others() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tidegate/src/store/redis/lua");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../redis/src/lua");
         let mut used: BTreeSet<String> =
             ["eval", "evalsha", "script|load"].map(str::to_owned).into();
         for file in Path::new(folder).read_dir().unwrap() {

@@ -81,14 +81,14 @@ impl Trial {
             cost: 1,
             cancel: None,
         };
-        self.store.shape(&turn, now()).await.map(drop)
+        self.store.reserve(&turn, now()).await.map(drop)
     }
 
     async fn ask(&self, limit: &Limit, cost: u64, op: Op) -> Result<(), StoreError> {
         let scope = Scope::named("doctor", "");
         let limits = [KeyedLimit { scope: &scope, key: self.key.as_bytes(), limit }];
         let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
-        self.store.answer(&ask, now()).await.map(drop)
+        self.store.decide(&ask, now()).await.map(drop)
     }
 
     /// What a check takes, sorted.

@@ -129,7 +129,7 @@ impl<'a> Replay<'a> {
         let keyed = |(scope, limit)| KeyedLimit { scope, key, limit };
         let limits: Vec<_> = self.scopes.iter().zip(limits).map(keyed).collect();
         let ask = StoreRequest { mode: mode.unwrap_or_default(), limits: &limits, cost, op };
-        self.store.answer(&ask, now).await
+        self.store.decide(&ask, now).await
     }
 
     async fn reserve(
@@ -140,7 +140,7 @@ impl<'a> Replay<'a> {
     ) -> Result<Answer, StoreError> {
         let (scope, key) = (&self.scopes[0], self.key.as_bytes());
         let turn = ReserveRequest { scope, key, shaper, cost, cancel: None };
-        Ok(self.store.shape(&turn, now).await?.reservation.into())
+        Ok(self.store.reserve(&turn, now).await?.reservation.into())
     }
 }
 

@@ -269,13 +269,14 @@ mod tests {
     use crate::doors::rls::Rls;
     use crate::doors::rls::request::{Descriptor, OwnLimit};
     use crate::envoy::Entry;
+    use crate::gate::Draft;
 
     /// A store that never answers.
     #[derive(Debug)]
     struct Silent;
 
     impl Store for Silent {
-        fn answer(
+        fn decide(
             &self,
             _: &StoreRequest<'_>,
             _: Timestamp,
@@ -283,7 +284,7 @@ mod tests {
             Reply::later(std::future::pending())
         }
 
-        fn shape(
+        fn reserve(
             &self,
             _: &ReserveRequest<'_>,
             _: Timestamp,
@@ -291,7 +292,7 @@ mod tests {
             Reply::later(std::future::pending())
         }
 
-        fn take_each(
+        fn decide_each(
             &self,
             _: &MultiCharge<'_>,
             _: Timestamp,
@@ -314,7 +315,8 @@ mod tests {
             .policy("local", limit())
             .policy("open", limit().on_store_error(OnStoreError::Allow))
             .policy("closed", limit().on_store_error(OnStoreError::DENY));
-        Snapshot::build(&Config::default(), engine, Arc::default(), None).unwrap()
+        let draft = Draft::build(&Config::default(), engine, Arc::default(), None);
+        draft.unwrap().into_snapshot()
     }
 
     #[tokio::test(start_paused = true)]
@@ -350,7 +352,8 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let rls = Arc::new(Rls { rules, ..Rls::default() });
         let config = Config { rls, ..Config::default() };
-        Snapshot::build(&config, Engine::builder().store(Silent), Arc::default(), None).unwrap()
+        let engine = Engine::builder().store(Silent);
+        Draft::build(&config, engine, Arc::default(), None).unwrap().into_snapshot()
     }
 
     /// Asks the domain `edge` for descriptors of one entry.

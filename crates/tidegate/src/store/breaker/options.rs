@@ -64,8 +64,8 @@ impl BreakerOptions {
     }
 
     /// For calls that wait for replicas too: that takes longer, and is no fault of the store.
-    pub(crate) fn replicated(self, replicas: Replicas) -> Self {
-        let slow = self.slow.saturating_add(replicas.patience()).saturating_add(WAIT_LATE);
+    pub fn with_replicas(self, replicas: Replicas) -> Self {
+        let slow = self.slow.saturating_add(replicas.bounded_timeout()).saturating_add(WAIT_LATE);
         Self { slow, ..self }
     }
 }

@@ -9,8 +9,18 @@ use tokio::time::Instant;
 use super::machine::{Call, Machine, micros};
 use super::{BreakerOptions, BreakerState};
 
+/// Decides when a breaker opens and closes, by the calls and probes that it counts.
+///
+/// ```
+/// use tidegate::store_kit::BreakerSwitch;
+/// use tidegate::{BreakerOptions, BreakerState};
+///
+/// let switch = BreakerSwitch::new(BreakerOptions::default());
+/// assert_eq!((switch.state(), switch.opened_total()), (BreakerState::Closed, 0));
+/// assert_eq!(switch.options().failures, 5);
+/// ```
 #[derive(Debug)]
-pub(crate) struct Switch {
+pub struct BreakerSwitch {
     options: BreakerOptions,
     origin: Instant,
     machine: Mutex<Machine>,
@@ -19,23 +29,27 @@ pub(crate) struct Switch {
     pub(super) has_prober: AtomicBool,
 }
 
-impl Switch {
-    pub(crate) fn new(options: BreakerOptions) -> Self {
+impl BreakerSwitch {
+    /// Closed at first.
+    pub fn new(options: BreakerOptions) -> Self {
         let options = options.bounded();
         let (machine, origin) = (Mutex::new(Machine::new(options.clone())), Instant::now());
         let (openings, has_prober) = (AtomicU64::new(0), AtomicBool::new(false));
         Self { options, origin, machine, openings, has_prober }
     }
 
-    pub(crate) const fn options(&self) -> &BreakerOptions {
+    /// What it goes by.
+    pub const fn options(&self) -> &BreakerOptions {
         &self.options
     }
 
-    pub(crate) fn state(&self) -> BreakerState {
+    /// What the breaker does now.
+    pub fn state(&self) -> BreakerState {
         self.machine().state()
     }
 
-    pub(crate) fn opened_total(&self) -> u64 {
+    /// How often it has opened.
+    pub fn opened_total(&self) -> u64 {
         self.machine().opened()
     }
 

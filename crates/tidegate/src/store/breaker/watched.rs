@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-use super::guarded::{Guarded, Passed};
+use super::target::{BreakerPass, BreakerTarget};
 use crate::store::StoreError;
 
 /// A call under way. Dropped without an answer, it was abandoned.
-pub(super) struct Watched<G: Guarded> {
-    guarded: Arc<G>,
-    passed: Passed,
+pub(super) struct Watched<G: BreakerTarget> {
+    target: Arc<G>,
+    passed: BreakerPass,
     over: bool,
 }
 
-impl<G: Guarded> Watched<G> {
-    pub(super) fn begin(guarded: &Arc<G>) -> Result<Self, StoreError> {
-        let passed = guarded.pass()?;
-        Ok(Self { guarded: guarded.clone(), passed, over: false })
+impl<G: BreakerTarget> Watched<G> {
+    pub(super) fn begin(target: &Arc<G>) -> Result<Self, StoreError> {
+        let passed = target.pass()?;
+        Ok(Self { target: target.clone(), passed, over: false })
     }
 
     pub(super) fn answered(&mut self, error: Option<&StoreError>) {
         self.over = true;
-        self.guarded.answered(self.passed, error);
+        self.target.answered(self.passed, error);
     }
 }
 
-impl<G: Guarded> Drop for Watched<G> {
+impl<G: BreakerTarget> Drop for Watched<G> {
     fn drop(&mut self) {
         if !self.over {
-            self.guarded.abandoned(self.passed);
+            self.target.abandoned(self.passed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One ask that several wait for. Whoever of them is polled drives it, so that nobody depends on another who was
+//! One request that several wait for. Whoever of them is polled drives it, so that nobody depends on another who was
 //! cancelled, or who does not look at his reply yet.
 
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use crate::store::{StoreError, StoreErrorKind, StoreReply};
 type Answer = Result<StoreReply, StoreError>;
 
 pub(super) struct Flight {
-    /// When the ask left.
+    /// When the request left.
     pub(super) left_us: u64,
     course: Mutex<Course>,
-    /// Apart, because the ask under way holds it too.
+    /// Apart, because the request under way holds it too.
     bell: Arc<Bell>,
     /// How many are aboard.
     count: AtomicUsize,
@@ -64,10 +64,10 @@ impl Flight {
     /// Asks, and lets those who are aboard know.
     pub(super) fn start(
         self: &Arc<Self>,
-        ask: impl FnOnce() -> Reply<'static, StoreReply, StoreError>,
+        request: impl FnOnce() -> Reply<'static, StoreReply, StoreError>,
     ) -> Reply<'static, StoreReply, StoreError> {
         let _started = Started(self);
-        match ask().split() {
+        match request().split() {
             Ok(answer) => {
                 *lock(&self.course) = Course::Over(Some(answer.clone()));
                 Reply::ready(answer)
@@ -75,7 +75,8 @@ impl Flight {
             Err(later) => {
                 *lock(&self.course) = Course::UnderWay(later);
                 let aboard = self.board();
-                let lost = || Err(StoreError::new(StoreErrorKind::NotSent, "the ask was given up"));
+                let lost =
+                    || Err(StoreError::new(StoreErrorKind::NotSent, "the request was given up"));
                 Reply::later(async move { aboard.await.unwrap_or_else(lost) })
             }
         }
@@ -86,7 +87,7 @@ impl Flight {
         Aboard { flight: self.clone(), seat: None }
     }
 
-    /// Brings the ask to its end when all have left, where there is a runtime to do it. Or else those who disconnect at
+    /// Brings the request to its end when all have left, where there is a runtime to do it. Or else those who disconnect at
     /// once would keep its answer from all others, and it would look to a breaker as if none had come.
     #[cfg(feature = "breaker")]
     fn go_on_alone(self: &Arc<Self>) {

@@ -19,7 +19,7 @@ const SHARDS: u64 = 64;
 /// How often a shard is searched for what has run out, which takes it some microseconds.
 const SWEEP_EVERY_US: u64 = 10_000;
 
-/// An ask, as far as refusals go.
+/// A request, as far as refusals go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     /// Of scopes, keys, cost and mode.
@@ -30,7 +30,7 @@ pub(super) struct Asked {
     pub(super) left_us: u64,
 }
 
-/// What is known about an ask.
+/// What is known about a request.
 pub(super) enum Found {
     /// Nothing.
     Nothing,
@@ -89,7 +89,7 @@ impl Refusals {
                 return Found::Asking(flight.clone());
             }
             None if is_over(refusal.until_us, now_us) => return Found::Nothing,
-            // An ask without an answer for so long is given up by those who come now.
+            // A request without an answer for so long is given up by those who come now.
             Some(_) | None => {}
         }
         let flight = Arc::new(Flight::new(now_us));
@@ -128,7 +128,7 @@ impl Refusals {
         }
     }
 
-    /// Lets the next one ask again.
+    /// Lets the next one request again.
     pub(super) fn failed(&self, asked: &Asked) {
         let mut shard = self.shard(asked.fingerprint);
         if let Some(refusal) = shard.refusals.get_mut(&asked.fingerprint) {

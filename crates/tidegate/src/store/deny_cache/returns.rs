@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Keys that share a counter forget each other's refusals, which costs one ask each.
+/// Keys that share a counter forget each other's refusals, which costs one request each.
 const COUNTERS: u64 = 4096;
 
 pub(super) struct Returns(Box<[AtomicU64]>);

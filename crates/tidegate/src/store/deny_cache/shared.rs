@@ -1,4 +1,4 @@
-//! One ask of the store, and what can be learnt from its answer.
+//! One request of the store, and what can be learnt from its answer.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::{Source, Store, StoreError, StoreReply, StoreRequest};
 /// How many refusals are remembered at most, in up to some 20 MB.
 const MAX_REFUSALS: usize = 65_536;
 
-/// What a cache and the asks under way share.
+/// What a cache and the requests under way share.
 pub(super) struct Shared<S, C> {
     pub(super) store: S,
     pub(super) clock: C,
@@ -30,12 +30,12 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         Self { store, clock, fingerprints, refusals, returns }
     }
 
-    /// An ask that leaves now.
-    pub(super) fn asked(&self, ask: &StoreRequest<'_>) -> Asked {
+    /// A request that leaves now.
+    pub(super) fn asked(&self, request: &StoreRequest<'_>) -> Asked {
         let mut returns = 0_u64;
-        let seed = self.fingerprints.seed ^ u64::from(ask.mode == Mode::Any);
-        let mut fingerprint = mixed(seed, ask.cost);
-        for keyed in ask.limits {
+        let seed = self.fingerprints.seed ^ u64::from(request.mode == Mode::Any);
+        let mut fingerprint = mixed(seed, request.cost);
+        for keyed in request.limits {
             let key = self.fingerprints.of(keyed.scope, keyed.key);
             returns = returns.wrapping_add(self.returns.to(key));
             fingerprint = mixed(fingerprint, key);
@@ -47,11 +47,11 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     pub(super) fn ask(
         self: &Arc<Self>,
         asked: Asked,
-        ask: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        let limits = || ask.limits.iter().map(|keyed| keyed.limit.clone()).collect();
-        match self.store.answer(ask, now).split() {
+        let limits = || request.limits.iter().map(|keyed| keyed.limit.clone()).collect();
+        match self.store.decide(request, now).split() {
             Ok(answer) => {
                 self.learn(&asked, &answer, limits);
                 Reply::ready(answer)
@@ -77,8 +77,8 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         limits: impl FnOnce() -> Box<[Limit]>,
     ) {
         match answer {
-            Ok(settled) if is_refusal(settled) => {
-                self.refusals.refused(asked, limits(), settled.verdict, self.clock.steady_us());
+            Ok(reply) if is_refusal(reply) => {
+                self.refusals.refused(asked, limits(), reply.verdict, self.clock.steady_us());
             }
             Ok(_) => self.refusals.admitted(asked),
             Err(_) => self.refusals.failed(asked),
@@ -87,8 +87,8 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 }
 
 /// Whether an answer is worth remembering. Only the store's own: what another cache remembers has an age already.
-pub(super) fn is_refusal(settled: &StoreReply) -> bool {
-    settled.source == Source::Store && !settled.verdict.decision.allowed()
+pub(super) fn is_refusal(reply: &StoreReply) -> bool {
+    reply.source == Source::Store && !reply.verdict.decision.allowed()
 }
 
 /// The folded product of two words, of which nobody outside knows one.

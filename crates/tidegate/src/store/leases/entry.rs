@@ -12,7 +12,7 @@ use crate::store::{KeyedLimit, Op, Scope, Source, StoreError, StoreReply, StoreR
 pub(super) struct Entry {
     pub(super) lessee: Lessee,
     pub(super) terms: Terms,
-    pub(super) ask: Arc<LeasedLimits>,
+    pub(super) limits: Arc<LeasedLimits>,
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) generation: u64,
     /// How many requests have left.
@@ -77,12 +77,17 @@ impl OwnedLimit {
 }
 
 impl Entry {
-    pub(super) fn new(terms: Terms, ask: Arc<LeasedLimits>, generation: u64, now_us: u64) -> Self {
+    pub(super) fn new(
+        terms: Terms,
+        limits: Arc<LeasedLimits>,
+        generation: u64,
+        now_us: u64,
+    ) -> Self {
         let ceiling = terms.ceiling();
         Self {
             lessee: Lessee::new(terms),
             terms,
-            ask,
+            limits,
             waiting: VecDeque::new(),
             generation,
             requests: 0,
@@ -94,7 +99,7 @@ impl Entry {
 
     /// Whether these are its limits, unchanged.
     pub(super) fn is_of(&self, limits: &[KeyedLimit<'_>]) -> bool {
-        let own = &self.ask.limits;
+        let own = &self.limits.limits;
         own.len() == limits.len() && own.iter().zip(limits).all(|(own, it)| own.plain == *it.limit)
     }
 
@@ -108,7 +113,7 @@ impl Entry {
         for check in waiting {
             match self.lessee.check(now_us, check.cost) {
                 Step::Wait => self.waiting.push_back(Waiting { since: self.requests, ..check }),
-                step => drop(check.done.send(Ok(self.settle(step, now_us, Source::Lease)))),
+                step => drop(check.done.send(Ok(self.decide_one(step, now_us, Source::Lease)))),
             }
         }
     }
@@ -131,7 +136,7 @@ impl Entry {
             };
             match step {
                 Step::Wait => self.waiting.push_back(check),
-                step => drop(check.done.send(Ok(self.settle(step, now_us, Source::Store)))),
+                step => drop(check.done.send(Ok(self.decide_one(step, now_us, Source::Store)))),
             }
         }
     }
@@ -152,7 +157,7 @@ impl Entry {
     }
 
     /// A decision of the lessee, with what the store said last of the limits themselves.
-    pub(super) fn settle(&self, step: Step, now_us: u64, source: Source) -> StoreReply {
+    pub(super) fn decide_one(&self, step: Step, now_us: u64, source: Source) -> StoreReply {
         let Verdict { binding, decision } = self.last;
         let passed_us = now_us.saturating_sub(self.last_us);
         let reset_us = decision.reset_after_us().saturating_sub(passed_us);

@@ -12,14 +12,14 @@ use crate::store::{Store, StoreError, StoreErrorKind, StoreReply};
 
 /// A request without an answer yet. Dropped without one, it is reported as lost: its key could never ask again
 /// otherwise, and those who wait would do so for ever.
-pub(super) struct Request<S: Store + 'static, C: Clock + 'static> {
+pub(super) struct LeaseRequest<S: Store + 'static, C: Clock + 'static> {
     shared: Arc<Shared<S, C>>,
     fingerprint: u64,
     generation: u64,
     answered: bool,
 }
 
-impl<S: Store + 'static, C: Clock + 'static> Request<S, C> {
+impl<S: Store + 'static, C: Clock + 'static> LeaseRequest<S, C> {
     pub(super) const fn new(shared: Arc<Shared<S, C>>, fingerprint: u64, generation: u64) -> Self {
         Self { shared, fingerprint, generation, answered: false }
     }
@@ -46,7 +46,7 @@ impl<S: Store + 'static, C: Clock + 'static> Request<S, C> {
     }
 }
 
-impl<S: Store + 'static, C: Clock + 'static> Drop for Request<S, C> {
+impl<S: Store + 'static, C: Clock + 'static> Drop for LeaseRequest<S, C> {
     fn drop(&mut self) {
         if !self.answered {
             self.shared.on_loss(self.fingerprint, self.generation);

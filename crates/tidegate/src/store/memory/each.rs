@@ -9,20 +9,20 @@ use crate::store::{Charge, MultiCharge, StoreError, StoreErrorKind};
 const MAX: usize = MultiCharge::MAX_LIMITS;
 
 impl MemoryStore {
-    pub(super) fn settle_each(
+    pub(super) fn decide_together(
         &self,
-        takes: &MultiCharge<'_>,
+        charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Result<Vec<Decision>, StoreError> {
-        let limits = takes.sound()?;
+        let limits = charges.checked_limits()?;
         let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| {
-            let parts = takes.limits.iter().zip(&*held);
+            let parts = charges.limits.iter().zip(&*held);
             let parts = parts.map(|(take, held)| (take.keyed.limit, held.state(), take.cost));
-            let mut decisions = vec![Decision::unlimited(); takes.limits.len()];
+            let mut decisions = vec![Decision::unlimited(); charges.limits.len()];
             let mut changes = [Change::KEEP; MAX];
-            let refused = takes.charge == Charge::Refused;
+            let refused = charges.charge == Charge::Refused;
             decide_each(parts, refused, &mut decisions, &mut changes, now);
-            if takes.charge == Charge::IfAllAdmit {
+            if charges.charge == Charge::IfAllAdmit {
                 for ((held, change), wrote) in held.iter_mut().zip(changes).zip(wrote) {
                     held.state_mut().apply(change);
                     *wrote = change.writes();

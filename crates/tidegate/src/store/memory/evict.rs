@@ -173,8 +173,8 @@ impl MemoryStore {
     /// Some lines together: others each time, and as often as new keys come to them. Otherwise the lines that have
     /// been split already, which get half as many, would soon hold none but spent keys.
     fn some_lines(&self, attempt: u64) -> impl Iterator<Item = &Bucket> {
-        let turn = self.given_up.load(Ordering::Relaxed) * ROOM_ATTEMPTS + attempt;
-        let first = self.table.line_of(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let request = self.given_up.load(Ordering::Relaxed) * ROOM_ATTEMPTS + attempt;
+        let first = self.table.line_of(request.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let all = self.table.lines();
         (0..ROOM_LINES.min(all)).map(move |step| self.table.line((first + step) % all))
     }

@@ -36,14 +36,20 @@ impl Held<'_> {
 }
 
 impl MemoryStore {
-    pub(super) fn answer_many(&self, ask: &StoreRequest<'_>, now: Timestamp) -> Option<StoreReply> {
-        let limits = ask.limits;
-        let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| match ask.op {
-            Op::Take | Op::Lease(_) => take(ask, limits, held, wrote, now),
-            Op::Peek => verdict(ask.mode, limits, held, now, ask.cost, &mut [Change::KEEP; MAX])
-                .map(StoreReply::by_store),
+    pub(super) fn decide_many_limits(
+        &self,
+        request: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Option<StoreReply> {
+        let limits = request.limits;
+        let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| match request.op {
+            Op::Take | Op::Lease(_) => take(request, limits, held, wrote, now),
+            Op::Peek => {
+                verdict(request.mode, limits, held, now, request.cost, &mut [Change::KEEP; MAX])
+                    .map(StoreReply::by_store)
+            }
             Op::Refund | Op::Reset | Op::GiveBack(_) | Op::Release { .. } => {
-                give_back(ask, limits, held, wrote, now).map(StoreReply::by_store)
+                give_back(request, limits, held, wrote, now).map(StoreReply::by_store)
             }
         };
         self.in_one_step::<MAX, _>(limits, now, decide)?
@@ -169,7 +175,7 @@ impl MemoryStore {
             Held::Word(state) => state,
         };
         let line = self.home_of(fingerprint);
-        // No memory for a wide state: this one is given up, and counted. The next ask makes room first.
+        // No memory for a wide state: this one is given up, and counted. The next request makes room first.
         let Some((word, unpublished)) = self.to_word(fingerprint, state, spent) else {
             self.given_up.fetch_add(1, Ordering::Relaxed);
             return false;
@@ -213,29 +219,29 @@ fn pairs<'a>(
 }
 
 fn take(
-    ask: &StoreRequest<'_>,
+    request: &StoreRequest<'_>,
     limits: &[KeyedLimit<'_>],
     held: &mut [Held<'_>],
     wrote: &mut [bool],
     now: Timestamp,
 ) -> Option<StoreReply> {
     let mut changes = [Change::KEEP; MAX];
-    let mut settled = if let Op::Lease(wanted) = ask.op {
+    let mut reply = if let Op::Lease(wanted) = request.op {
         let grant = grant(pairs(limits, held), &mut changes, now, wanted)?;
         StoreReply { grant: Some(grant), ..StoreReply::by_store(grant.verdict) }
     } else {
-        StoreReply::by_store(verdict(ask.mode, limits, held, now, ask.cost, &mut changes)?)
+        StoreReply::by_store(verdict(request.mode, limits, held, now, request.cost, &mut changes)?)
     };
     for (index, (held, change)) in held.iter_mut().zip(changes).enumerate() {
         held.state_mut().apply(change);
         wrote[index] = change.writes();
-        settled.permits.extend(change.permit().map(|permit| (index, permit.id)));
+        reply.permits.extend(change.permit().map(|permit| (index, permit.id)));
     }
-    Some(settled)
+    Some(reply)
 }
 
 fn give_back(
-    ask: &StoreRequest<'_>,
+    request: &StoreRequest<'_>,
     limits: &[KeyedLimit<'_>],
     held: &mut [Held<'_>],
     wrote: &mut [bool],
@@ -243,12 +249,12 @@ fn give_back(
 ) -> Option<Verdict> {
     for ((keyed, held), wrote) in limits.iter().zip(&mut *held).zip(wrote) {
         *wrote = *held.state() != State::Empty;
-        match ask.op {
+        match request.op {
             Op::Reset => held.state_mut().reset(),
             Op::GiveBack(back) => drop(keyed.limit.give_back(held.state_mut(), now, back)),
             Op::Release { permit_id } => drop(held.state_mut().release(permit_id)),
-            _ => drop(keyed.limit.refund(held.state_mut(), now, ask.cost)),
+            _ => drop(keyed.limit.refund(held.state_mut(), now, request.cost)),
         }
     }
-    verdict(ask.mode, limits, held, now, 0, &mut [Change::KEEP; MAX])
+    verdict(request.mode, limits, held, now, 0, &mut [Change::KEEP; MAX])
 }

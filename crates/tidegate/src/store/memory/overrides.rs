@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::Timestamp;
 
-use crate::store::overrides::{BYTES_MAX, ENTRIES_MAX};
+use crate::store::overrides::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX};
 use crate::store::{Changed, OverrideChange, OverrideTable, StoredOverride};
 
 #[derive(Debug, Default)]
@@ -84,8 +84,8 @@ impl Table {
     fn has_room(&self, name: &Name, entry: &Entry) -> bool {
         let before = self.by_name.get(name);
         let (count, bytes) = before.map_or((0, 0), |before| (1, size(name, before)));
-        self.by_name.len() - count < ENTRIES_MAX
-            && self.bytes - bytes + size(name, entry) <= BYTES_MAX
+        self.by_name.len() - count < OVERRIDES_MAX
+            && self.bytes - bytes + size(name, entry) <= OVERRIDE_BYTES_MAX
     }
 
     fn remove(&mut self, name: &Name) -> Changed {

@@ -123,8 +123,8 @@ impl WideStates {
         let first = self.hand.fetch_add(near, Ordering::Relaxed);
         let far = (0..near * more).map(move |step| {
             // Multiples of the golden ratio: however many are looked at, they leave no large gap.
-            let turn = first.wrapping_mul(more).wrapping_add(step);
-            let place = u128::from(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let request = first.wrapping_mul(more).wrapping_add(step);
+            let place = u128::from(request.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             u32::try_from((place * u128::from(all)) >> 64).unwrap_or(0)
         });
         let number = move |step| u32::try_from(first.wrapping_add(step) % all).unwrap_or(0);

@@ -13,7 +13,7 @@ fn check() -> String {
 
 #[tokio::test]
 async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
-    let gate = Gate::new(demo::snapshot());
+    let gate = Gate::new(demo::draft());
     let (mut stream, client) = clogged::connection().await;
     let serving = gate.clone();
     tokio::spawn(async move {
@@ -25,7 +25,7 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
 
 #[tokio::test]
 async fn while_the_server_ends_hyper_says_with_every_answer_that_it_is_the_last() {
-    let gate = Gate::new(demo::snapshot());
+    let gate = Gate::new(demo::draft());
     let (mut client, stream) = UnixStream::pair().unwrap();
     client.write_all(check().as_bytes()).await.unwrap();
     let mut stream = Stream::Unix(stream);

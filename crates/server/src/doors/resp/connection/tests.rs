@@ -31,7 +31,7 @@ async fn start(bounds: RespBounds) -> Running {
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
-    let door = RespDoor::new(Gate::new(demo::snapshot()), None, bounds);
+    let door = RespDoor::new(Gate::new(demo::draft()), None, bounds);
     let short = Bounds { connections_max: 10, farewell: SHORT, drain: LONG };
     let done = tokio::spawn(server::run(listener, door, short, stopped));
     Running { addr, stop, done }
@@ -138,7 +138,7 @@ async fn thousands_of_questions_at_once_are_answered_in_order() {
 
 #[tokio::test]
 async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
-    let gate = Gate::new(demo::snapshot());
+    let gate = Gate::new(demo::draft());
     let (stream, client) = clogged::connection().await;
     let door = RespDoor::new(gate.clone(), None, patient());
     tokio::spawn(door.serve(stream, Peer::Unix, Ending::never()));
@@ -149,7 +149,7 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
 #[tokio::test]
 async fn who_never_reads_is_not_said_goodbye_to_for_ever() {
     let bounds = RespBounds { write_deadline: SHORT, ..patient() };
-    let door = RespDoor::new(Gate::new(demo::snapshot()), None, bounds);
+    let door = RespDoor::new(Gate::new(demo::draft()), None, bounds);
     let (stream, _client) = clogged::connection().await;
     let leaving = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).hang_up();
     let left = tokio::time::timeout(LONG, leaving).await.expect("still open");

@@ -30,7 +30,7 @@ async fn start(waits: Waits) -> Running {
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
-    let service = Service::new(Gate::new(demo::snapshot())).unwrap();
+    let service = Service::new(Gate::new(demo::draft())).unwrap();
     let door = GrpcDoor::new(service, GrpcBounds { waits, ..GrpcBounds::default() });
     let bounds = Bounds { connections_max: 10, farewell: SHORT, drain: 10 * LONG };
     let done = tokio::spawn(server::run(listener, door, bounds, stopped));

@@ -1,0 +1,296 @@
+//! Names of keys in Redis: `PREFIX:{tag}:policy:…`.
+//!
+//! The tag in braces decides the node of a cluster. It is the identifier where all limits of a request count the same
+//! one, so that identifiers spread over the cluster; otherwise it is the policy, so that its limits are together, or the
+//! name that several policies share, so that all of theirs are.
+//!
+//! | the limits count | key |
+//! |---|---|
+//! | one identifier | `tg:{7:user-42}:api:a`, or with the limit's name `tg:{7:user-42}:plan:second:a` |
+//! | several | `tg:{=signup}:ip:9:127.0.0.1:a` |
+//! | under a shared tag | `tg:{@edge}:api::7:user-42:a`, `tg:{@edge}:signup:ip:9:127.0.0.1:a` |
+//!
+//! What comes from outside has its length before it, so that no two spell the same key; what is long or not plain
+//! text is hashed. The last letter is the kind of state: a policy whose algorithm changes starts from nothing.
+
+use std::fmt;
+use std::hash::Hasher;
+use std::ops::Range;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use tidegate::{KeyedLimit, Scope};
+
+/// Identifiers longer than this are hashed.
+const PLAIN_MAX: usize = 64;
+
+/// Makes the names of keys.
+#[derive(Clone)]
+pub(super) struct Keys {
+    prefix: String,
+    /// Of the hash of identifiers that cannot stand for themselves. The same on every node of a fleet.
+    secret: [u8; 16],
+}
+
+impl fmt::Debug for Keys {
+    /// Who knows the secret can make identifiers that share a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str, secret: [u8; 16]) -> Self {
+        Self { prefix: prefix.to_owned(), secret }
+    }
+
+    /// Where nodes announce themselves. No other tag is spelt like this: those begin with a length, `#`, `=` or `@`.
+    pub(super) fn nodes(&self) -> Vec<u8> {
+        format!("{}:{{nodes}}", self.prefix).into_bytes()
+    }
+
+    /// The table of overrides, by the same rule.
+    pub(super) fn overrides(&self) -> Vec<u8> {
+        format!("{}:{{overrides}}", self.prefix).into_bytes()
+    }
+
+    /// What nodes tell each other about a scope; those of different scopes spread over a cluster.
+    pub(super) fn adaptive(&self, scope: &str) -> Vec<u8> {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        hasher.write(scope.as_bytes());
+        let hash = hasher.finish128();
+        format!("{}:{{adaptive:{:016x}{:016x}}}", self.prefix, hash.h1, hash.h2).into_bytes()
+    }
+
+    /// One key per limit; those of one request have one tag.
+    pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
+        let of = |keyed: &KeyedLimit<'_>| {
+            let letter = keyed.limit.state_letter();
+            match keyed.scope.tag() {
+                Some(tag) => self.by_tag(tag, keyed.scope, keyed.key, letter),
+                None if keyed.scope.is_together() => self.by_policy(keyed.scope, keyed.key, letter),
+                None => self.by_identifier(keyed.scope, keyed.key, letter),
+            }
+        };
+        limits.iter().map(of).collect()
+    }
+
+    /// The key of a limit whose identifier is the tag.
+    pub(super) fn by_identifier(&self, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
+        let mut key = self.open();
+        self.identifier(&mut key, identifier);
+        key.extend_from_slice(b"}:");
+        self.name(&mut key, scope.policy());
+        if !scope.limit().is_empty() {
+            key.push(b':');
+            self.name(&mut key, scope.limit());
+        }
+        close(key, letter)
+    }
+
+    fn by_policy(&self, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
+        let mut key = self.open();
+        key.push(b'=');
+        self.name(&mut key, scope.policy());
+        key.extend_from_slice(b"}:");
+        self.name(&mut key, scope.limit());
+        key.push(b':');
+        self.identifier(&mut key, identifier);
+        close(key, letter)
+    }
+
+    fn by_tag(&self, tag: &str, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
+        let mut key = self.open();
+        key.push(b'@');
+        self.name(&mut key, tag);
+        key.extend_from_slice(b"}:");
+        self.name(&mut key, scope.policy());
+        key.push(b':');
+        self.name(&mut key, scope.limit());
+        key.push(b':');
+        self.identifier(&mut key, identifier);
+        close(key, letter)
+    }
+
+    fn open(&self) -> Vec<u8> {
+        let mut key = Vec::with_capacity(64);
+        key.extend_from_slice(self.prefix.as_bytes());
+        key.extend_from_slice(b":{");
+        key
+    }
+
+    /// `7:user-42`, or `#` and a hash: no length begins so.
+    fn identifier(&self, key: &mut Vec<u8>, identifier: &[u8]) {
+        if identifier.len() <= PLAIN_MAX && identifier.iter().all(|byte| is_plain(*byte)) {
+            key.extend_from_slice(identifier.len().to_string().as_bytes());
+            key.push(b':');
+            key.extend_from_slice(identifier);
+        } else {
+            self.hash(key, identifier);
+        }
+    }
+
+    /// A policy's or limit's name, which an operator chose.
+    fn name(&self, key: &mut Vec<u8>, name: &str) {
+        let plain = |byte: u8| is_plain(byte) && !matches!(byte, b':' | b'#' | b'=');
+        if name.len() <= PLAIN_MAX && name.bytes().all(plain) {
+            key.extend_from_slice(name.as_bytes());
+        } else {
+            self.hash(key, name.as_bytes());
+        }
+    }
+
+    fn hash(&self, key: &mut Vec<u8>, bytes: &[u8]) {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        hasher.write(bytes);
+        key.extend_from_slice(format!("#{:032x}", hasher.finish128().as_u128()).as_bytes());
+    }
+}
+
+fn close(mut key: Vec<u8>, letter: char) -> Vec<u8> {
+    key.push(b':');
+    key.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+    key
+}
+
+/// Printable ASCII without what means something to Redis Cluster or to a shell's eye.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}' | b'"' | b'\\')
+}
+
+/// The key to probe a node with, in the slot of another key: `tg:{7:user-42}:_tidegate:probe:a`.
+pub(super) fn probe(beside: &[u8]) -> Vec<u8> {
+    let end = tag(beside).map_or(beside.len(), |tag| tag.end + 1);
+    let mut key = beside[..end].to_vec();
+    key.extend_from_slice(b":_tidegate:probe:a");
+    key
+}
+
+/// The slot of a key in a cluster: CRC16 (XMODEM) of its tag, of 16,384.
+pub(super) fn slot(key: &[u8]) -> u16 {
+    crc16(tag(key).map_or(key, |tag| &key[tag])) % 16_384
+}
+
+/// Where the tag of a key is, if it has one.
+fn tag(key: &[u8]) -> Option<Range<usize>> {
+    let start = key.iter().position(|byte| *byte == b'{')? + 1;
+    let length = key[start..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then_some(start..start + length)
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        let mut crc = crc ^ (u16::from(*byte) << 8);
+        for _ in 0..8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+        }
+        crc
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key_of(policy: &str, limit: &str, identifier: &[u8]) -> String {
+        let keys = Keys::new("tg", [7; 16]);
+        let key = keys.by_identifier(&Scope::named(policy, limit), identifier, 'a');
+        String::from_utf8(key).unwrap()
+    }
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // As `CLUSTER KEYSLOT` answers them.
+        for (key, expected) in [
+            ("123456789", 12_739),
+            ("foo", 12_182),
+            ("{foo}:bar", 12_182),
+            ("a{foo}{bar}", 12_182),
+            ("{}foo", 9_500),
+        ] {
+            assert_eq!(slot(key.as_bytes()), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn probes_are_in_the_slot_of_what_failed() {
+        for (key, expected) in [
+            ("tg:{7:user-42}:api:a", "tg:{7:user-42}:_tidegate:probe:a"),
+            ("tg:{=signup}:ip:9:127.0.0.1:a", "tg:{=signup}:_tidegate:probe:a"),
+            ("tg:{nodes}", "tg:{nodes}:_tidegate:probe:a"),
+            ("a{b}:{7:user-42}:api:a", "a{b}:_tidegate:probe:a"),
+        ] {
+            let probe = probe(key.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&probe), expected);
+            assert_eq!(slot(&probe), slot(key.as_bytes()), "{key}");
+        }
+    }
+
+    #[test]
+    fn plain_identifiers_can_be_read_and_others_are_hashed() {
+        assert_eq!(key_of("api", "", b"user-42"), "tg:{7:user-42}:api:a");
+        assert_eq!(key_of("plan", "second", b"user-42"), "tg:{7:user-42}:plan:second:a");
+        for odd in [&b"a}b"[..], b"{a", b"line\nfeed", b"", &[0xff], &[b'x'; 65]] {
+            let key = key_of("api", "", odd);
+            let hashed = key.starts_with("tg:{#") && key.len() == "tg:{#}:api:a".len() + 32;
+            assert!(hashed || odd.is_empty(), "{key}");
+        }
+    }
+
+    #[test]
+    fn no_two_identifiers_spell_the_same_key() {
+        let rows = [
+            (("p", "", &b"a"[..]), ("p", "", &b"a:b"[..])),
+            (("p", "", b"1:a"), ("p", "", b"a")),
+            (("a:b", "", b"k"), ("a", "b", b"k")),
+            (("#00", "", b"k"), ("00", "", b"k")),
+            (("p", "", &[b'x'; 65]), ("p", "", &[b'x'; 66])),
+        ];
+        for ((policy, limit, key), other) in rows {
+            assert_ne!(key_of(policy, limit, key), key_of(other.0, other.1, other.2));
+        }
+    }
+
+    #[test]
+    fn no_two_scopes_spell_the_same_key() {
+        let keys = Keys::new("tg", [7; 16]);
+        let limit: tidegate_core::Limit = "5/s".parse().unwrap();
+        let scopes = [
+            Scope::named("a", "b"),
+            Scope::together("a", "b"),
+            Scope::tagged("a", "b", ""),
+            Scope::tagged("a", "", "b"),
+            Scope::tagged("a", "a", "b"),
+            Scope::tagged("=a", "a", "b"),
+            Scope::named("@a", "b"),
+            Scope::together("@a", "b"),
+        ];
+        let keyed = scopes.each_ref().map(|scope| KeyedLimit { scope, key: b"k", limit: &limit });
+        let names = keys.of_limits(&keyed);
+        let spelt: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(spelt.len(), scopes.len(), "{names:?}");
+    }
+
+    #[test]
+    fn limits_of_one_ask_share_a_slot() {
+        let keys = Keys::new("tg", [7; 16]);
+        let limit: tidegate_core::Limit = "5/s".parse().unwrap();
+        let named = [Scope::named("plan", "second"), Scope::named("plan", "day")];
+        let together = [Scope::together("signup", "ip"), Scope::together("signup", "mail")];
+        let tagged = [Scope::tagged("edge", "api", ""), Scope::tagged("edge", "signup", "ip")];
+        for ([ip, mail], first, second) in [
+            (&named, &b"k"[..], &b"k"[..]),
+            (&together, b"k", b"k"),
+            (&together, b"127.0.0.1", b"example.org"),
+            (&tagged, b"k", b"k"),
+            (&tagged, b"127.0.0.1", b"example.org"),
+        ] {
+            let names = keys.of_limits(&[
+                KeyedLimit { scope: ip, key: first, limit: &limit },
+                KeyedLimit { scope: mail, key: second, limit: &limit },
+            ]);
+            assert_ne!(names[0], names[1]);
+            assert_eq!(slot(&names[0]), slot(&names[1]));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Sentinels: one task for each asks who the primary is, and hears when it changes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::{Value, cmd};
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use super::backoff::{Backoff, jittered};
+use super::link::Link;
+use super::node::{Shared, Whereabouts};
+use super::place::Place;
+use super::url::Sentinels;
+use tidegate::{StoreError, StoreErrorKind};
+
+/// How often a sentinel is asked though it says nothing: what it says may be lost.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Trouble makes a sentinel be asked at once, but no more often than this.
+const ASK_IN_TROUBLE: Duration = Duration::from_millis(20);
+
+/// A sentinel that takes longer is no help.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a sentinel knows: the primary, and the number of the election that made it one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Report {
+    epoch: u64,
+    place: Place,
+}
+
+/// Where all sentinels report to.
+struct Reports {
+    primary: watch::Sender<Whereabouts>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Of each sentinel the last word, or why there is none.
+    heard: Vec<Option<Result<Report, StoreError>>>,
+    /// Of the primary that was believed last.
+    epoch: u64,
+}
+
+/// Follows the primary, for as long as anybody wants to know.
+pub(super) fn watch(sentinels: Sentinels, shared: &Arc<Shared>) -> watch::Receiver<Whereabouts> {
+    let (primary, place) = watch::channel(Ok(None));
+    let heard = vec![None; sentinels.places.len()];
+    let reports = Arc::new(Reports { primary, state: Mutex::new(State { heard, epoch: 0 }) });
+    let sentinels = Arc::new(sentinels);
+    for index in 0..sentinels.places.len() {
+        let (reports, sentinels) = (reports.clone(), sentinels.clone());
+        let trouble = shared.trouble.subscribe();
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = reports.primary.closed() => {}
+                () = follow(index, &sentinels, &reports, trouble, &shared) => {}
+            }
+        });
+    }
+    place
+}
+
+/// Asks one sentinel, again and again. Never ends by itself.
+async fn follow(
+    index: usize,
+    sentinels: &Sentinels,
+    reports: &Reports,
+    mut trouble: watch::Receiver<()>,
+    shared: &Shared,
+) {
+    let Some(place) = sentinels.places.get(index) else { return };
+    let mut backoff = Backoff::default();
+    loop {
+        let heard = Arc::<Notify>::default();
+        let link = timeout(ANSWER_TIMEOUT, Link::listen(place, &sentinels.access, heard.clone()));
+        let mut result = link.await.unwrap_or_else(|_| Err(silent(place)));
+        while let Ok(link) = &mut result {
+            shared.counters.refreshes.add(1);
+            let asked = timeout(ANSWER_TIMEOUT, ask(link, &sentinels.name)).await;
+            match asked.unwrap_or_else(|_| Err(silent(place))) {
+                Ok(report) => {
+                    backoff.reset();
+                    reports.hear(index, Ok(report));
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            let in_trouble = async {
+                sleep(ASK_IN_TROUBLE).await;
+                let _ = trouble.changed().await;
+            };
+            tokio::select! {
+                () = link.drive() => {}
+                () = heard.notified() => {}
+                () = in_trouble => {}
+                () = sleep(jittered(ASK_EVERY)) => {}
+            }
+        }
+        if let Err(error) = result {
+            reports.hear(index, Err(error));
+        }
+        sleep(backoff.next()).await;
+    }
+}
+
+impl Reports {
+    /// One sentinel has said something, or cannot be heard.
+    fn hear(&self, index: usize, report: Result<Report, StoreError>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = state.heard.get_mut(index) {
+            *place = Some(report);
+        }
+        if let Some(verdict) = state.verdict() {
+            self.primary.send_if_modified(|known| {
+                let is_news = match (&verdict, &known) {
+                    // A primary that was found stays, though nobody can be asked any more.
+                    (Err(_), Ok(Some(_))) => false,
+                    (verdict, known) => *verdict != **known,
+                };
+                if is_news {
+                    *known = verdict;
+                }
+                is_news
+            });
+        }
+    }
+}
+
+impl State {
+    /// Whom to believe: the latest election. A sentinel that missed it must not bring an old primary back; only if all
+    /// sentinels agree on less were they set up anew. Nothing while there is hope for a first answer.
+    fn verdict(&mut self) -> Option<Whereabouts> {
+        let reports = || self.heard.iter().flatten().filter_map(|report| report.as_ref().ok());
+        let Some(best) = reports().max_by_key(|report| report.epoch) else {
+            let errors = self.heard.iter().map(|heard| heard.as_ref()?.as_ref().err());
+            let errors = errors.collect::<Option<Vec<_>>>()?;
+            // One that answers knows more than those that do not.
+            let telling = errors.iter().find(|error| error.kind() != StoreErrorKind::Unreachable);
+            return telling.or(errors.last()).map(|error| Err((*error).clone()));
+        };
+        if best.epoch < self.epoch && reports().count() < self.heard.len() {
+            return None;
+        }
+        let (epoch, place) = (best.epoch, best.place.clone());
+        self.epoch = epoch;
+        Some(Ok(Some(place)))
+    }
+}
+
+async fn ask(link: &mut Link, name: &str) -> Result<Report, StoreError> {
+    let asked = link.start(cmd("SENTINEL").arg("MASTER").arg(name).take());
+    read(link.value_of(asked).await?)
+}
+
+/// Reads `ip …`, `port …`, `config-epoch …` among other fields.
+fn read(reply: Value) -> Result<Report, StoreError> {
+    let pairs = match reply {
+        Value::Map(pairs) => pairs,
+        Value::Array(fields) => {
+            let mut fields = fields.into_iter();
+            std::iter::from_fn(|| Some((fields.next()?, fields.next()?))).collect()
+        }
+        _ => Vec::new(),
+    };
+    let field = |name: &str| {
+        let (_, value) = pairs.iter().find(|(key, _)| text(key) == Some(name))?;
+        text(value)
+    };
+    let port = field("port").and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+    let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
+    match (field("ip"), port, epoch) {
+        (Some(host), Some(port), Some(epoch)) if !host.is_empty() => {
+            Ok(Report { epoch, place: Place::Tcp { host: host.to_owned(), port } })
+        }
+        _ => Err(StoreError::new(StoreErrorKind::Protocol, "the sentinel's answer makes no sense")),
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn silent(place: &Place) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, format!("sentinel {place}: no answer"))
+}

@@ -1,0 +1,22 @@
+//! The store in Redis against real servers, clusters and sentinels.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
+
+mod adaptive;
+mod breaker;
+mod client;
+mod cluster;
+mod differential;
+mod effective;
+mod engine;
+mod exactly_k;
+mod faults;
+mod keys;
+mod leases;
+mod nodes;
+mod overrides;
+mod replicas;
+mod sentinel;
+mod stranger;
+mod support;
+mod together;
+mod vectors;

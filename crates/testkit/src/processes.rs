@@ -1,0 +1,56 @@
+//! Real Redis processes for tests: started on loopback, faulted on demand, gone when dropped.
+#![allow(missing_docs, reason = "helpers of tests, named for what they do")]
+
+use std::time::{Duration, Instant};
+
+mod builder;
+mod child;
+mod clock;
+mod cluster;
+mod cluster_view;
+mod faults;
+mod place;
+mod proxy;
+mod proxy_line;
+mod resp;
+mod sentinel;
+mod server;
+mod setup;
+mod slot_move;
+mod tls;
+
+pub use builder::RedisBuilder;
+pub use cluster::{ClusterShape, RedisCluster};
+pub use faults::{Faults, Way};
+pub use proxy::FaultProxy;
+pub use resp::Reply;
+pub use sentinel::{RedisSentinel, Replaced};
+pub use server::RedisServer;
+pub use slot_move::SlotMove;
+pub use tls::TlsFiles;
+
+/// For one process to do as it was told. Generous: it only passes when something is broken.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// For several processes to agree: a cluster that forms, a failover.
+pub const AGREEMENT_DEADLINE: Duration = Duration::from_mins(1);
+
+const POLL_EVERY: Duration = Duration::from_millis(5);
+
+/// Polls until there is a value; panics with `what` was expected once the deadline has passed.
+#[allow(clippy::disallowed_methods, reason = "the deadline of a test is real time")]
+pub fn wait_for<T>(what: &str, deadline: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = poll() {
+            return value;
+        }
+        assert!(start.elapsed() < deadline, "{what}: not within {deadline:?}");
+        std::thread::sleep(POLL_EVERY);
+    }
+}
+
+/// Polls until it is so; panics with `what` was expected once the deadline has passed.
+pub fn wait_until(what: &str, deadline: Duration, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, deadline, || is_so().then_some(()));
+}

@@ -1,0 +1,50 @@
+//! A certificate authority of our own, with one certificate for the server and one for its clients.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+use super::place::PrivateDir;
+
+/// What a client of a server with TLS needs, as PEM files.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub ca: PathBuf,
+    pub client_cert: PathBuf,
+    pub client_key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Writes all files, those of the server too, and gives the server's configuration.
+    pub(super) fn create(dir: &PrivateDir, clients_need_one: bool) -> (Self, String) {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // All certificates have the same name otherwise, and OpenSSL takes each for its own issuer.
+        params.distinguished_name.push(DnType::CommonName, "tidegate test authority");
+        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let write = |name: &str, pem: String| {
+            let path = dir.file(name);
+            fs::write(&path, pem).unwrap();
+            path
+        };
+        let issue = |name: &str| {
+            let key = KeyPair::generate().unwrap();
+            let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+            let cert = CertificateParams::new(names).unwrap().signed_by(&key, &ca).unwrap();
+            (
+                write(&format!("{name}.pem"), cert.pem()),
+                write(&format!("{name}.key"), key.serialize_pem()),
+            )
+        };
+        issue("server");
+        let (client_cert, client_key) = issue("client");
+        let files = Self { ca: write("ca.pem", ca.pem()), client_cert, client_key };
+        let config = format!(
+            "tls-cert-file server.pem\ntls-key-file server.key\ntls-ca-cert-file ca.pem\n\
+             tls-auth-clients {}\n",
+            if clients_need_one { "yes" } else { "no" },
+        );
+        (files, config)
+    }
+}

@@ -1,0 +1,116 @@
+//! Rules that are checked before they are in force.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::adaptive::{AdaptiveError, Mode, Ramp};
+
+use super::governor::Governor;
+use super::pages::Pages;
+use super::{Adaptive, Rule, TARGETS_MAX, Target, lock};
+use crate::effective::Effective;
+
+/// Limits that will follow rules once the draft is [installed](Draft::install). A draft that is dropped changes nothing:
+/// for a reload that may turn out to be wrong in something else.
+///
+/// ```
+/// use tidegate::adaptive::{Adaptive, Draft, Rule};
+///
+/// let adaptive = Adaptive::default();
+/// let mut draft: Draft = adaptive.draft();
+/// let database = draft.target("db");
+/// draft.govern("search", 1000, Rule::observing(&database))?;
+/// assert!(adaptive.status().is_empty() && adaptive.targets().is_empty());
+/// draft.install();
+/// assert_eq!(adaptive.status()[0].name, "search");
+/// assert_eq!(adaptive.targets()[0].name(), "db");
+/// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
+/// ```
+#[must_use = "a draft that is not installed changes nothing"]
+pub struct Draft {
+    adaptive: Adaptive,
+    targets: BTreeMap<String, Target>,
+    governors: Vec<Governor>,
+    pages: Vec<(String, Pages)>,
+}
+
+impl Adaptive {
+    /// A draft of other rules.
+    pub fn draft(&self) -> Draft {
+        let (targets, governors, pages) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Draft { adaptive: self.clone(), targets, governors, pages }
+    }
+}
+
+impl Draft {
+    /// Like [`Adaptive::target`]. A target that is not known yet is added when the draft is installed.
+    pub fn target(&mut self, name: &str) -> Target {
+        let shared = &self.adaptive.shared;
+        let known = lock(&shared.targets);
+        if let Some(target) = known.get(name).or_else(|| self.targets.get(name)) {
+            return target.clone();
+        }
+        let has_room = known.len() + self.targets.len() < TARGETS_MAX;
+        let name = if has_room { name } else { "other" };
+        let new = || Target::new(name, shared.clock.clone());
+        let target = known.get(name).cloned().unwrap_or_else(new);
+        self.targets.entry(name.to_owned()).or_insert(target).clone()
+    }
+
+    /// Like [`Adaptive::govern`], from when the draft is installed.
+    pub fn govern(
+        &mut self,
+        name: &str,
+        units: u64,
+        rule: Rule,
+    ) -> Result<Effective, AdaptiveError> {
+        let before = lock(&self.adaptive.shared.governors).get(name).cloned();
+        let governor = Governor::new(name, units, rule, before.as_deref())?;
+        let effective = governor.effective().clone();
+        self.governors.push(governor);
+        Ok(effective)
+    }
+
+    /// Like [`Adaptive::govern_urls`], from when the draft is installed.
+    pub fn govern_urls(
+        &mut self,
+        name: &str,
+        units: u64,
+        ramp: Ramp,
+        target: &Target,
+        mode: Mode,
+    ) -> Effective {
+        let before = lock(&self.adaptive.shared.pages).get(name).map(Pages::effective);
+        let effective = before.unwrap_or_default();
+        self.pages
+            .push((name.to_owned(), Pages::new(effective.clone(), units, ramp, target, mode)));
+        effective
+    }
+
+    /// Puts the rules in force. A limit that followed a rule of the same name goes on from where that was. Others stay
+    /// until they are [forgotten](Adaptive::retain).
+    pub fn install(self) {
+        let shared = &self.adaptive.shared;
+        lock(&shared.targets).extend(self.targets);
+        let mut governors = lock(&shared.governors);
+        for governor in self.governors {
+            let name = governor.name().to_owned();
+            governor.take_over(governors.get(&name).map(|it| &**it));
+            governors.insert(name, Arc::new(governor));
+        }
+        drop(governors);
+        let mut pages = lock(&shared.pages);
+        for (name, next) in self.pages {
+            next.take_over(pages.get(&name));
+            pages.insert(name, next);
+        }
+    }
+}
+
+impl fmt::Debug for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let governors: Vec<_> = self.governors.iter().map(Governor::name).collect();
+        f.debug_struct("Draft").field("governors", &governors).finish_non_exhaustive()
+    }
+}

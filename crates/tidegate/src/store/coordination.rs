@@ -1,0 +1,217 @@
+//! Nodes coordinate through a store, once per tick: each reports what it measured, and one keeps the resulting state.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tidegate_core::Timestamp;
+
+use super::{StoreError, StoreErrorKind};
+use crate::reply::Reply;
+
+/// Bounds of what is told and kept: sixteen signals, and what a controller remembers of them, fit in several times.
+const READING_BYTES_MAX: usize = 2048;
+const STATE_BYTES_MAX: usize = 8192;
+
+/// More nodes than this are not heard.
+pub(crate) const NODES_MAX: usize = 10_000;
+
+/// Who has not been heard for so many ticks is forgotten; and what comes from further ahead was told by another clock.
+pub(crate) const TICKS_KEPT: u64 = 10;
+
+/// A store through which nodes share readings, and which knows how many nodes there are.
+///
+/// ```
+/// use tidegate::{Coordination, MemoryStore, Store};
+///
+/// let store = MemoryStore::default();
+/// let coordination: Option<&dyn Coordination> = store.extensions().coordination;
+/// assert!(coordination.is_some_and(|it| it.nodes().is_none())); // this process alone
+/// ```
+pub trait Coordination: Send + Sync + fmt::Debug {
+    /// Reports what this node measured in a tick, and answers what the others did: see [`ReadingReport`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Coordination, MemoryStore, ReadingReport, Timestamp};
+    /// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+    /// let readings = MemoryStore::default().report_reading(&report, Timestamp::from_micros(5_300_000)).now()?;
+    /// assert_eq!((readings.tick, readings.kept, readings.readings), (5, None, Some(vec![])));
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn report_reading(
+        &self,
+        report: &ReadingReport<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, TickReadings, StoreError>;
+
+    /// Keeps the state that follows from the readings of a tick, unless another node was first.
+    ///
+    /// ```
+    /// # use tidegate::{Coordination, MemoryStore, StateUpdate, Timestamp};
+    /// let update = StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" };
+    /// assert!(!MemoryStore::default().keep_state(&update, Timestamp::EPOCH).now()?); // no readings yet
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn keep_state(
+        &self,
+        update: &StateUpdate<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError>;
+
+    /// How many nodes share the state, this one included: the last count that the store has heard.
+    ///
+    /// ```
+    /// # use tidegate::{Coordination, MemoryStore};
+    /// assert_eq!(MemoryStore::default().nodes(), None); // no other process can see it
+    /// ```
+    fn nodes(&self) -> Option<NonZeroU32> {
+        None
+    }
+}
+
+/// What a node has measured in the last tick, shared with all nodes of the store.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{StateUpdate, MemoryStore, Coordination, ReadingReport, Timestamp, TickReadings};
+///
+/// let (store, tick) = (MemoryStore::default(), Duration::from_secs(1));
+/// let at = |second: u64| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
+/// let tell = |node, reading, second| {
+///     store.report_reading(&ReadingReport { scope: "db", tick, node, reading }, at(second)).now()
+/// };
+/// tell(1, "0.25", 0)?;
+/// tell(2, "0.75", 0)?;
+/// // Who comes first in the next tick is given all of them, and keeps what it makes of them.
+/// let told: TickReadings = tell(1, "0.5", 1)?;
+/// let all = [(1, "0.25".to_owned()), (2, "0.75".to_owned())];
+/// assert_eq!((told.readings.as_deref(), told.kept), (Some(&all[..]), None));
+/// let update = StateUpdate { scope: "db", tick: told.tick, before: None, text: "0.5 of it" };
+/// assert!(store.keep_state(&update, at(1)).now()?);
+/// assert!(!store.keep_state(&update, at(1)).now()?); // only once
+/// // Who comes later reads it.
+/// let told = tell(2, "0.5", 1)?;
+/// assert_eq!(told.readings, None);
+/// assert_eq!(told.kept.map(|kept| kept.text), Some("0.5 of it".to_owned()));
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadingReport<'a> {
+    /// What it is about.
+    pub scope: &'a str,
+    /// How long a tick is, the same for all.
+    pub tick: Duration,
+    /// Who tells.
+    pub node: u64,
+    /// What was read: up to 2 KiB without spaces.
+    pub reading: &'a str,
+}
+
+/// What a store answers to a [`ReadingReport`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{MemoryStore, Coordination, ReadingReport, Timestamp, TickReadings};
+///
+/// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// let now = Timestamp::from_micros(5_300_000);
+/// let told = MemoryStore::default().report_reading(&report, now).now()?;
+/// assert_eq!(told, TickReadings { now, tick: 5, kept: None, readings: Some(vec![]) });
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TickReadings {
+    /// The store's time.
+    pub now: Timestamp,
+    /// Which tick it is, by that.
+    pub tick: u64,
+    /// What was kept last.
+    pub kept: Option<KeptState>,
+    /// What the nodes told in the tick before, by node; `None` once something was kept in this tick.
+    pub readings: Option<Vec<(u64, String)>>,
+}
+
+/// What a store keeps of a scope.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{StateUpdate, KeptState, MemoryStore, Coordination, ReadingReport, Timestamp};
+///
+/// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(5_300_000));
+/// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// store.report_reading(&report, now).now()?;
+/// store.keep_state(&StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" }, now).now()?;
+/// let kept = store.report_reading(&report, now).now()?.kept;
+/// assert_eq!(kept, Some(KeptState { tick: 5, text: "0.25 of it".to_owned() }));
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptState {
+    /// In which tick.
+    pub tick: u64,
+    /// What.
+    pub text: String,
+}
+
+/// What came of the readings of a tick. Kept only if nothing was since: whoever made the same of them loses nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{StateUpdate, MemoryStore, Coordination, ReadingReport, Timestamp};
+///
+/// let (store, now) = (MemoryStore::default(), Timestamp::from_micros(5_300_000));
+/// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+/// store.report_reading(&report, now).now()?;
+/// let first = StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" };
+/// let next = StateUpdate { tick: 6, before: Some(5), ..first };
+/// let kept = [first, first, next].map(|update| store.keep_state(&update, now).now());
+/// assert_eq!(kept, [Ok(true), Ok(false), Ok(true)]);
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateUpdate<'a> {
+    /// What it is about.
+    pub scope: &'a str,
+    /// The tick that it was made in.
+    pub tick: u64,
+    /// The tick of the state that it was made of.
+    pub before: Option<u64>,
+    /// What is kept: up to 8 KiB.
+    pub text: &'a str,
+}
+
+impl ReadingReport<'_> {
+    /// The length of a tick in microseconds, at least 1.
+    pub fn tick_us(&self) -> u64 {
+        u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Checks its bounds: every store accepts the same.
+    pub fn validate(&self) -> Result<(), StoreError> {
+        let reading = self.reading;
+        if reading.is_empty() || reading.len() > READING_BYTES_MAX || reading.contains(' ') {
+            let why = "a reading has 1 to 2048 bytes, and no space";
+            return Err(StoreError::new(StoreErrorKind::BadRequest, why));
+        }
+        Ok(())
+    }
+}
+
+impl StateUpdate<'_> {
+    /// Checks its bounds: every store accepts the same.
+    pub fn validate(&self) -> Result<(), StoreError> {
+        if self.text.len() > STATE_BYTES_MAX {
+            return Err(StoreError::new(
+                StoreErrorKind::BadRequest,
+                "a state has at most 8192 bytes",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether what was kept in one tick still counts in another: a clock that stepped back by more has lost count.
+pub(crate) const fn is_current(kept: u64, tick: u64) -> bool {
+    kept >= tick && kept <= tick.saturating_add(TICKS_KEPT)
+}

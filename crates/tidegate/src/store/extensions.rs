@@ -1,0 +1,98 @@
+//! What a store can do beyond deciding.
+
+use std::num::NonZeroU32;
+
+use tidegate_core::Timestamp;
+
+use super::{
+    Changed, Coordination, OverrideChange, OverrideStore, OverrideTable, ReadingReport,
+    RemoteStore, StateUpdate, StoreError, StoreErrorKind, TickReadings,
+};
+use crate::reply::Reply;
+
+/// The optional abilities of a [`Store`](crate::Store). Ask it for overrides or readings directly: where the store has
+/// no such ability, the answer is [`StoreErrorKind::Unsupported`].
+///
+/// ```
+/// use tidegate::{MemoryStore, OverrideStore, Store, StoreErrorKind, StoreExtensions, Timestamp};
+///
+/// let store = MemoryStore::default();
+/// assert_eq!(store.extensions().overrides(0, Timestamp::EPOCH).now()?, None); // none set yet
+///
+/// let none = StoreExtensions::default();
+/// let error = none.overrides(0, Timestamp::EPOCH).now().unwrap_err();
+/// assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreExtensions<'a> {
+    /// Keeps overrides for all nodes that share the store.
+    pub overrides: Option<&'a dyn OverrideStore>,
+    /// Lets nodes share readings, and counts them.
+    pub coordination: Option<&'a dyn Coordination>,
+    /// The store is reached over a network.
+    pub remote: Option<&'a dyn RemoteStore>,
+}
+
+impl StoreExtensions<'_> {
+    /// Whether every reply is known at once, in this process: then a cache or lease in front saves nothing.
+    pub const fn is_local(&self) -> bool {
+        self.remote.is_none()
+    }
+}
+
+impl OverrideStore for StoreExtensions<'_> {
+    fn overrides(
+        &self,
+        known: u64,
+        now: Timestamp,
+    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+        match self.overrides {
+            Some(overrides) => overrides.overrides(known, now),
+            None => unsupported("this store keeps no overrides"),
+        }
+    }
+
+    fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, Changed, StoreError> {
+        match self.overrides {
+            Some(overrides) => overrides.change_override(change, now),
+            None => unsupported("this store keeps no overrides"),
+        }
+    }
+}
+
+impl Coordination for StoreExtensions<'_> {
+    fn report_reading(
+        &self,
+        report: &ReadingReport<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, TickReadings, StoreError> {
+        match self.coordination {
+            Some(coordination) => coordination.report_reading(report, now),
+            None => unsupported("this store keeps no readings"),
+        }
+    }
+
+    fn keep_state(
+        &self,
+        update: &StateUpdate<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, bool, StoreError> {
+        match self.coordination {
+            Some(coordination) => coordination.keep_state(update, now),
+            None => unsupported("this store keeps no readings"),
+        }
+    }
+
+    fn nodes(&self) -> Option<NonZeroU32> {
+        self.coordination?.nodes()
+    }
+}
+
+fn unsupported<T: Send>(why: &'static str) -> Reply<'static, T, StoreError> {
+    Reply::ready(Err(StoreError::new(StoreErrorKind::Unsupported, why)))
+}
