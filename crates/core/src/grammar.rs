@@ -369,6 +369,32 @@ fn limit_of_line(spec: &LimitSpec, line: &str) -> Result<Limit, LimitError> {
 }
 
 impl Limit {
+    /// The limit as a person would write it: fields that have their default are left out.
+    ///
+    /// ```
+    /// use tidegate_core::Limit;
+    ///
+    /// let limit: Limit = "sliding-window 5/3600s buckets 10".parse()?;
+    /// assert_eq!(limit.spec().to_line().as_deref(), Some("sliding-window 5/h"));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn spec(&self) -> LimitSpec {
+        let full = self.full_spec();
+        let clear: [fn(&mut LimitSpec); 4] = [
+            |it| it.burst = None,
+            |it| it.capacity = None,
+            |it| it.buckets = None,
+            |it| it.ttl = None,
+        ];
+        // A default is what the limit is built with where the field is absent.
+        clear.into_iter().fold(full, |spec, clear| {
+            let mut shorter = spec.clone();
+            clear(&mut shorter);
+            let is_same = shorter.build(NO_ZONES) == Ok(LimitOrShaper::Limit(self.clone()));
+            if is_same { shorter } else { spec }
+        })
+    }
+
     /// This limit with other numbers, as text: it counts as this one does unless it names an algorithm of its own. A quota
     /// is a number alone, and keeps its period; concurrency is one, too.
     ///

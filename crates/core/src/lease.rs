@@ -6,7 +6,6 @@
 //! `[a, b]`. Where the bound is one of windows or slots, a lease ends with the one that pays for it instead, and
 //! nothing is taken off.
 
-mod error;
 mod held;
 mod message;
 mod node;
@@ -15,10 +14,7 @@ mod size;
 mod store;
 mod terms;
 
-pub use error::LeaseError;
 pub use message::{Message, Step};
 pub use node::Lessee;
-pub(crate) use store::Term;
-pub use store::{Grant, Return, Wanted, grant};
+pub use store::{Grant, Wanted, grant};
 pub use terms::Terms;
-pub(crate) use terms::{MAX_TTL_US, window_ttl_us};

@@ -35,14 +35,11 @@ mod algorithm;
 mod calendar;
 mod combine;
 mod decision;
-mod effective;
 mod error;
 mod grammar;
 mod histogram;
 mod lease;
 mod limit;
-mod script;
-mod share;
 mod spec;
 mod state;
 pub mod text;
@@ -50,14 +47,15 @@ mod time;
 mod wildcard;
 
 pub use algorithm::{
-    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow, WholeArrival,
+    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, Return, SlidingLog, SlidingWindow,
+    WholeArrival,
 };
 pub use calendar::{Every, Transition, Zone};
 pub use combine::{Mode, Verdict, decide_each, decide_many};
 pub use decision::{Decision, Reservation};
-pub use error::LimitError;
+pub use error::{LeaseError, LimitError};
 pub use histogram::{AtomicBuckets, BucketCounts, Cell, Histogram, bucket_index};
-pub use lease::{Grant, LeaseError, Lessee, Message, Return, Step, Terms, Wanted, grant};
+pub use lease::{Grant, Lessee, Message, Step, Terms, Wanted, grant};
 pub use limit::{Limit, LimitOrShaper};
 pub use spec::{
     Algorithm, Amount, Field, FieldError, LimitSpec, Period, Written, Zones, parse_duration,

@@ -3,65 +3,134 @@
 use std::time::Duration;
 
 use crate::algorithm::{
-    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow,
+    Concurrency, FixedWindow, Gcra, LeakyBucket, LimitAlgorithm, Quota, SlidingLog, SlidingWindow,
+    concurrency, fixed_window, gcra, quota, sliding_log, sliding_window,
 };
 use crate::decision::Decision;
 use crate::spec::{Algorithm, LimitSpec};
 use crate::state::{Change, State};
 use crate::time::Timestamp;
 
-/// A limit that can be decided: what is invalid cannot be built.
-///
-/// Limits are read from text or built from their parts:
-///
-/// ```
-/// use std::time::Duration;
-/// use tidegate_core::{Gcra, Limit, SlidingLog};
-///
-/// let api: Limit = "100/min burst 20".parse()?;
-/// assert_eq!(api, Gcra::new(100, Duration::from_secs(60), 20)?.into());
-///
-/// let login: Limit = "sliding-log 5/h".parse()?;
-/// assert_eq!(login, SlidingLog::new(5, Duration::from_secs(3600))?.into());
-/// # Ok::<(), tidegate_core::LimitError>(())
-/// ```
-///
-/// Whatever the algorithm, a limit says what it is:
-///
-/// ```
-/// # use std::time::Duration;
-/// use tidegate_core::Limit;
-///
-/// let api: Limit = "100/min burst 20".parse()?;
-/// assert_eq!((api.units(), api.period()), (100, Duration::from_secs(60)));
-/// assert_eq!((api.ceiling(), api.algorithm()), (20, "gcra"));
-///
-/// assert!(matches!(api, Limit::Gcra(_)));
-/// assert!(matches!("token-bucket 5/s".parse()?, Limit::TokenBucket(_)));
-/// assert!(matches!("fixed-window 5/s".parse()?, Limit::FixedWindow(_)));
-/// assert!(matches!("sliding-window 5/s".parse()?, Limit::SlidingWindow(_)));
-/// assert!(matches!("sliding-log 5/s".parse()?, Limit::SlidingLog(_)));
-/// assert!(matches!("quota 5/month".parse()?, Limit::Quota(_)));
-/// assert!(matches!("concurrency 5".parse()?, Limit::Concurrency(_)));
-/// # Ok::<(), tidegate_core::LimitError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Limit {
-    /// GCRA, the default.
-    Gcra(Gcra),
-    /// The same kernel, spelled capacity and refill.
-    TokenBucket(Gcra),
-    /// A counter per epoch-aligned window.
-    FixedWindow(FixedWindow),
-    /// Counters in slots that slide.
-    SlidingWindow(SlidingWindow),
-    /// One instant per unit: exact.
-    SlidingLog(SlidingLog),
-    /// A budget with a civil edge.
-    Quota(Quota),
-    /// Requests in flight.
-    Concurrency(Concurrency),
+macro_rules! limits {
+    // `$d` is a dollar sign, for the macros that this one defines.
+    ($d:tt $(#[$enum:meta])* pub enum Limit {
+        $($(#[$doc:meta])* $variant:ident($algorithm:ty) = $grammar:path,)*
+    }) => {
+        $(#[$enum])*
+        pub enum Limit {
+            $($(#[$doc])* $variant($algorithm),)*
+        }
+
+        impl Limit {
+            /// The algorithm's name, as configuration spells it.
+            pub const fn algorithm(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $grammar.description.name,)* }
+            }
+
+            /// The limit as a person would write it, with every field that has a value.
+            ///
+            /// ```
+            /// use tidegate_core::Limit;
+            ///
+            /// let limit: Limit = "100/60s".parse()?;
+            /// assert_eq!(limit.full_spec().to_line().as_deref(), Some("gcra 100/min burst 100"));
+            /// assert_eq!(limit.spec().to_line().as_deref(), Some("gcra 100/min"));
+            /// # Ok::<(), tidegate_core::LimitError>(())
+            /// ```
+            pub fn full_spec(&self) -> LimitSpec {
+                let (algorithm, spec) = match self {
+                    $(Self::$variant(limit) => (&$grammar.description, ($grammar.spec)(limit)),)*
+                };
+                LimitSpec { algorithm: Some(Algorithm(algorithm)), ..spec }
+            }
+        }
+
+        /// Evaluates an expression with the algorithm of a limit.
+        macro_rules! with_algorithm {
+            ($d limit:expr, $d name:ident => $d body:expr) => {
+                match $d limit { $(Limit::$variant($d name) => $d body,)* }
+            };
+        }
+
+        /// The same with another of the same algorithm as its value.
+        macro_rules! map_algorithm {
+            ($d limit:expr, $d name:ident => $d body:expr) => {
+                match $d limit { $(Limit::$variant($d name) => Limit::$variant($d body),)* }
+            };
+        }
+
+        /// Compares two limits of the same algorithm.
+        macro_rules! both_algorithms {
+            ($d limits:expr, $d one:ident, $d other:ident => $d body:expr) => {
+                match $d limits {
+                    $((Limit::$variant($d one), Limit::$variant($d other)) => $d body,)*
+                    _ => false,
+                }
+            };
+        }
+    };
 }
+
+limits! {
+    $
+    /// A limit that can be decided: what is invalid cannot be built.
+    ///
+    /// Limits are read from text or built from their parts:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_core::{Gcra, Limit, SlidingLog};
+    ///
+    /// let api: Limit = "100/min burst 20".parse()?;
+    /// assert_eq!(api, Gcra::new(100, Duration::from_secs(60), 20)?.into());
+    ///
+    /// let login: Limit = "sliding-log 5/h".parse()?;
+    /// assert_eq!(login, SlidingLog::new(5, Duration::from_secs(3600))?.into());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    ///
+    /// Whatever the algorithm, a limit says what it is:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use tidegate_core::Limit;
+    ///
+    /// let api: Limit = "100/min burst 20".parse()?;
+    /// assert_eq!((api.units(), api.period()), (100, Duration::from_secs(60)));
+    /// assert_eq!((api.ceiling(), api.algorithm()), (20, "gcra"));
+    ///
+    /// assert!(matches!(api, Limit::Gcra(_)));
+    /// assert!(matches!("token-bucket 5/s".parse()?, Limit::TokenBucket(_)));
+    /// assert!(matches!("fixed-window 5/s".parse()?, Limit::FixedWindow(_)));
+    /// assert!(matches!("sliding-window 5/s".parse()?, Limit::SlidingWindow(_)));
+    /// assert!(matches!("sliding-log 5/s".parse()?, Limit::SlidingLog(_)));
+    /// assert!(matches!("quota 5/month".parse()?, Limit::Quota(_)));
+    /// assert!(matches!("concurrency 5".parse()?, Limit::Concurrency(_)));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Limit {
+        /// GCRA, the default.
+        Gcra(Gcra) = gcra::GCRA,
+        /// The same kernel, spelled capacity and refill.
+        TokenBucket(Gcra) = gcra::TOKEN_BUCKET,
+        /// A counter per epoch-aligned window.
+        FixedWindow(FixedWindow) = fixed_window::GRAMMAR,
+        /// Counters in slots that slide.
+        SlidingWindow(SlidingWindow) = sliding_window::GRAMMAR,
+        /// One instant per unit: exact.
+        SlidingLog(SlidingLog) = sliding_log::GRAMMAR,
+        /// A budget with a civil edge.
+        Quota(Quota) = quota::GRAMMAR,
+        /// Requests in flight.
+        Concurrency(Concurrency) = concurrency::GRAMMAR,
+    }
+}
+
+// Behind the macros, which these use.
+mod in_force;
+mod lease;
+mod script;
 
 impl Limit {
     /// Decides without writing: what the answer is, and what an admitted check would change.
@@ -79,14 +148,7 @@ impl Limit {
     /// ```
     #[inline]
     pub fn decide(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
-        match self {
-            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.plan(state, now, cost),
-            Self::FixedWindow(limit) => limit.plan(state, now, cost),
-            Self::SlidingWindow(limit) => limit.plan(state, now, cost),
-            Self::SlidingLog(limit) => limit.plan(state, now, cost),
-            Self::Quota(limit) => limit.plan(state, now, cost),
-            Self::Concurrency(limit) => limit.plan(state, now, cost),
-        }
+        with_algorithm!(self, limit => limit.plan(state, now, cost))
     }
 
     /// Decides and, if admitted, spends `cost`. A refusal consumes nothing.
@@ -144,14 +206,7 @@ impl Limit {
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
     pub fn refund(&self, state: &mut State, now: Timestamp, amount: u64) -> Decision {
-        let change = match self {
-            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.refund(state, now, amount),
-            Self::FixedWindow(limit) => limit.refund(state, now, amount),
-            Self::SlidingWindow(limit) => limit.refund(state, now, amount),
-            Self::SlidingLog(limit) => limit.refund(state, now, amount),
-            Self::Quota(limit) => limit.refund(state, now, amount),
-            Self::Concurrency(_) => Change::KEEP,
-        };
+        let change = with_algorithm!(self, limit => limit.refund(state, now, amount));
         if *state != State::Empty {
             state.apply(change);
         }
@@ -159,69 +214,48 @@ impl Limit {
     }
 
     /// The ceiling: the most that a single check can ever be granted.
-    pub const fn ceiling(&self) -> u64 {
-        match self {
-            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.burst(),
-            _ => self.units(),
-        }
+    pub fn ceiling(&self) -> u64 {
+        with_algorithm!(self, limit => limit.ceiling())
     }
 
     /// Units per period; for concurrency, units in flight.
-    pub const fn units(&self) -> u64 {
-        match self {
-            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.limit(),
-            Self::FixedWindow(limit) => limit.limit(),
-            Self::SlidingWindow(limit) => limit.limit(),
-            Self::SlidingLog(limit) => limit.limit(),
-            Self::Quota(limit) => limit.limit(),
-            Self::Concurrency(limit) => limit.limit(),
-        }
+    pub fn units(&self) -> u64 {
+        with_algorithm!(self, limit => limit.units())
     }
 
     /// The period of the limit; for concurrency, the lease of a permit.
-    pub const fn period(&self) -> Duration {
-        match self {
-            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.period(),
-            Self::FixedWindow(limit) => limit.period(),
-            Self::SlidingWindow(limit) => limit.period(),
-            Self::SlidingLog(limit) => limit.period(),
-            Self::Quota(limit) => limit.period(),
-            Self::Concurrency(limit) => limit.lease(),
-        }
+    pub fn period(&self) -> Duration {
+        with_algorithm!(self, limit => limit.period())
     }
 
-    /// The limit as a person would write it. What has its default is left out.
+    /// Whether a check takes a permit, which [`State::release`] gives back.
     ///
     /// ```
-    /// use tidegate_core::Limit;
-    ///
-    /// let limit: Limit = "100/60s burst 20".parse()?;
-    /// assert_eq!(limit.spec().to_line().as_deref(), Some("gcra 100/min burst 20"));
+    /// # use tidegate_core::Limit;
+    /// let (uploads, api): (Limit, Limit) = ("concurrency 5".parse()?, "5/s".parse()?);
+    /// assert!(uploads.grants_permits() && !api.grants_permits());
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
-    pub fn spec(&self) -> LimitSpec {
-        let (algorithm, spec) = match self {
-            Self::Gcra(limit) => (Algorithm::GCRA, limit.spec()),
-            Self::TokenBucket(limit) => (Algorithm::TOKEN_BUCKET, limit.token_bucket_spec()),
-            Self::FixedWindow(limit) => (Algorithm::FIXED_WINDOW, limit.spec()),
-            Self::SlidingWindow(limit) => (Algorithm::SLIDING_WINDOW, limit.spec()),
-            Self::SlidingLog(limit) => (Algorithm::SLIDING_LOG, limit.spec()),
-            Self::Quota(limit) => (Algorithm::QUOTA, limit.spec()),
-            Self::Concurrency(limit) => (Algorithm::CONCURRENCY, limit.spec()),
-        };
-        LimitSpec { algorithm: Some(algorithm), ..spec }
+    pub fn grants_permits(&self) -> bool {
+        fn grants<A: LimitAlgorithm>(_: &A) -> bool {
+            A::GRANTS_PERMITS
+        }
+        with_algorithm!(self, limit => grants(limit))
     }
 
-    /// The algorithm's name, as configuration spells it.
-    pub const fn algorithm(&self) -> &'static str {
+    /// The kernel of GCRA and the token bucket.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// let (bucket, log): (Limit, Limit) = ("token-bucket 5/s".parse()?, "sliding-log 5/s".parse()?);
+    /// assert!(bucket.as_gcra().is_some_and(|gcra| gcra.burst() == 5));
+    /// assert!(log.as_gcra().is_none());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub const fn as_gcra(&self) -> Option<&Gcra> {
         match self {
-            Self::Gcra(_) => "gcra",
-            Self::TokenBucket(_) => "token-bucket",
-            Self::FixedWindow(_) => "fixed-window",
-            Self::SlidingWindow(_) => "sliding-window",
-            Self::SlidingLog(_) => "sliding-log",
-            Self::Quota(_) => "quota",
-            Self::Concurrency(_) => "concurrency",
+            Self::Gcra(limit) | Self::TokenBucket(limit) => Some(limit),
+            _ => None,
         }
     }
 }

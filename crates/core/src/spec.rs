@@ -136,6 +136,8 @@ pub(crate) struct Description {
 pub(crate) struct Grammar<T> {
     pub(crate) description: Description,
     pub(crate) build: fn(&LimitSpec, Zones<'_>) -> Result<T, FieldError>,
+    /// The way back, with every field that has a value.
+    pub(crate) spec: fn(&T) -> LimitSpec,
 }
 
 impl Algorithm {

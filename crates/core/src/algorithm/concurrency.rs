@@ -1,9 +1,12 @@
 //! Concurrency: requests in flight, not per time.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::{LimitAlgorithm, Return, share_of, write_numbers};
+
 use crate::decision::{Decision, Retry};
-use crate::error::LimitError;
+use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Written};
 use crate::state::{Change, Permit, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
@@ -45,6 +48,11 @@ pub(crate) const GRAMMAR: Grammar<Concurrency> = Grammar {
         let lease = lease.unwrap_or(Concurrency::DEFAULT_LEASE);
         Concurrency::new(limit, lease).map_err(|error| spec.invalid(error))
     },
+    spec: |limit| LimitSpec {
+        limit: Some(Amount::Count(limit.limit)),
+        ttl: Some(Written::Value(limit.lease())),
+        ..LimitSpec::default()
+    },
 };
 
 impl Concurrency {
@@ -85,8 +93,50 @@ impl Concurrency {
     pub const fn lease(&self) -> Duration {
         Duration::from_micros(self.lease_us)
     }
+}
 
-    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+impl LimitAlgorithm for Concurrency {
+    const FOLLOWS_LOAD: bool = false;
+    const GRANTS_PERMITS: bool = true;
+
+    fn units(&self) -> u64 {
+        self.limit
+    }
+
+    fn period(&self) -> Duration {
+        self.lease()
+    }
+
+    /// Permits come back by their own number instead.
+    fn refund(&self, _: &State, _: Timestamp, _: u64) -> Change {
+        Change::KEEP
+    }
+
+    fn state_letter(&self) -> char {
+        'p'
+    }
+
+    fn write_script(&self, _: Timestamp, out: &mut String) {
+        write_numbers(out, "permits", &[self.limit, self.lease_us]);
+    }
+
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        Self { limit: share_of(self.limit, nodes), ..*self }
+    }
+
+    fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
+        Err(LeaseError::Concurrency)
+    }
+
+    fn leased(&self, _: u64) -> Result<Self, LeaseError> {
+        Err(LeaseError::Concurrency)
+    }
+
+    fn give_back(&self, _: &State, _: Timestamp, _: Return) -> Change {
+        Change::KEEP
+    }
+
+    fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
         let now_us = now.as_micros();
         let longest_us = now_us + self.lease_us;
         let (held, next_id) = match state {
@@ -124,10 +174,5 @@ impl Concurrency {
         let id = next_id.max(now_us);
         let permit = Permit { id, cost: granted, expires_us: longest_us, granted_us: now_us };
         (decision, Change::grant(permit))
-    }
-
-    pub(crate) fn spec(&self) -> LimitSpec {
-        let ttl = (self.lease() != Self::DEFAULT_LEASE).then(|| Written::Value(self.lease()));
-        LimitSpec { limit: Some(Amount::Count(self.limit)), ttl, ..LimitSpec::default() }
     }
 }

@@ -1,12 +1,14 @@
 //! Fixed window: a counter per epoch-aligned window.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::lease::window_ttl_us;
 use super::pace::check_rate;
 use super::window::{self, Edges};
+use super::{LimitAlgorithm, Return, Term, share_of, write_numbers};
 use crate::decision::Decision;
-use crate::error::LimitError;
-use crate::lease::{Return, Term};
+use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Change, State, Window};
 use crate::time::{Timestamp, micros_up};
@@ -47,6 +49,10 @@ pub(crate) const GRAMMAR: Grammar<FixedWindow> = Grammar {
     build: |spec, _| {
         let (limit, period) = spec.rate(Field::Limit)?;
         FixedWindow::new(limit, period).map_err(|error| spec.invalid(error))
+    },
+    spec: |limit| LimitSpec {
+        limit: Some(Amount::Rate(limit.limit, Period::from_rate(limit.period()))),
+        ..LimitSpec::default()
     },
 };
 
@@ -106,38 +112,62 @@ impl FixedWindow {
         window::decide(self.limit, self.edges(now), stored, now, cost)
     }
 
-    /// The numbers a script needs.
-    pub(crate) const fn script(&self) -> [u64; 2] {
-        [self.limit, self.period_us]
-    }
-
     #[inline]
     fn edges(&self, now: Timestamp) -> Edges {
         let now_us = now.as_micros();
         let end = now_us - now_us % self.period_us + self.period_us;
         Edges { end, next_end: end + self.period_us }
     }
+}
 
-    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+impl LimitAlgorithm for FixedWindow {
+    fn units(&self) -> u64 {
+        self.limit
+    }
+
+    fn period(&self) -> Duration {
+        self.period()
+    }
+
+    fn state_letter(&self) -> char {
+        'w'
+    }
+
+    fn write_script(&self, _: Timestamp, out: &mut String) {
+        write_numbers(out, "window", &[self.limit, self.period_us]);
+    }
+
+    fn effective(&self, units: u64) -> Self {
+        self.with_limit(units)
+    }
+
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        self.with_limit(share_of(self.limit, nodes))
+    }
+
+    fn remembers(&self, before: &Self) -> bool {
+        self.period_us == before.period_us
+    }
+
+    fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
+        Ok(window_ttl_us(self.period()))
+    }
+
+    fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
         let (decision, next) = self.decide(state.window(), now, cost);
         (decision, Change::window(next))
     }
 
-    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+    fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
         Change::window(Some(window::refund(self.edges(now), state.window(), now, amount)))
     }
 
-    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
+    fn term(&self, state: &State, now: Timestamp) -> Term {
         window::term(self.edges(now), state.window(), now)
     }
 
-    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+    fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
         let (edges, granted_end) = (self.edges(now), self.edges(back.granted_at).end);
         Change::window(window::give_back(edges, granted_end, state.window(), back.units))
-    }
-
-    pub(crate) fn spec(&self) -> LimitSpec {
-        let rate = Amount::Rate(self.limit, Period::from_rate(self.period()));
-        LimitSpec { limit: Some(rate), ..LimitSpec::default() }
     }
 }

@@ -2,13 +2,14 @@
 
 mod effective;
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::divisor::Divisor;
 use super::pace::{Pace, check_rate, product_fits};
+use super::{LimitAlgorithm, Return, share_of, write_numbers};
 use crate::decision::{Decision, Retry};
-use crate::error::LimitError;
-use crate::lease::Return;
+use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Arrival, Change, State};
 use crate::time::{Timestamp, micros_up};
@@ -79,6 +80,11 @@ pub(crate) const GCRA: Grammar<Gcra> = Grammar {
         let burst = spec.burst.unwrap_or(limit);
         Gcra::new(limit, period, burst).map_err(|error| spec.invalid(error))
     },
+    spec: |limit| LimitSpec {
+        limit: Some(limit.rate()),
+        burst: Some(limit.burst),
+        ..LimitSpec::default()
+    },
 };
 
 pub(crate) const TOKEN_BUCKET: Grammar<Gcra> = Grammar {
@@ -91,6 +97,11 @@ pub(crate) const TOKEN_BUCKET: Grammar<Gcra> = Grammar {
         let (refill, period) = spec.rate(Field::Refill)?;
         let capacity = spec.capacity.unwrap_or(refill);
         Gcra::token_bucket(capacity, refill, period).map_err(|error| spec.invalid(error))
+    },
+    spec: |limit| LimitSpec {
+        refill: Some(limit.rate()),
+        capacity: Some(limit.burst),
+        ..LimitSpec::default()
     },
 };
 
@@ -229,48 +240,92 @@ impl Gcra {
         (Decision::refuse(self.burst, self.units.divide(room), retry, micros(ahead)), ahead)
     }
 
-    /// The numbers a script needs, and how many of them: the last only where it is not the one before.
-    pub(crate) const fn script(&self) -> ([u64; 6], usize) {
-        let Pace { interval, scale, tick_us } = self.pace;
-        let count = if self.most == self.tolerance { 5 } else { 6 };
-        ([interval, scale, tick_us, self.burst, self.tolerance, self.most], count)
+    fn rate(&self) -> Amount {
+        Amount::Rate(self.limit, Period::from_rate(self.period()))
+    }
+}
+
+impl LimitAlgorithm for Gcra {
+    fn units(&self) -> u64 {
+        self.limit
     }
 
-    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+    fn period(&self) -> Duration {
+        self.period()
+    }
+
+    fn ceiling(&self) -> u64 {
+        self.burst
+    }
+
+    fn state_letter(&self) -> char {
+        'a'
+    }
+
+    /// The last number only where it is not the one before.
+    fn write_script(&self, _: Timestamp, out: &mut String) {
+        let Pace { interval, scale, tick_us } = self.pace;
+        let numbers = [interval, scale, tick_us, self.burst, self.tolerance, self.most];
+        let count = if self.most == self.tolerance { 5 } else { 6 };
+        write_numbers(out, "gcra", &numbers[..count]);
+    }
+
+    fn effective(&self, units: u64) -> Self {
+        self.with_units(units)
+    }
+
+    fn remembers(&self, before: &Self) -> bool {
+        self.covers(before)
+    }
+
+    /// As many units over a longer time: a share keeps its fraction.
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        let burst = share_of(self.burst, nodes);
+        let longer = Self::new(self.limit, self.period().saturating_mul(nodes.get()), burst);
+        // Where so long a period has no exact form, fewer units in the same time have one.
+        let fewer = || Self::new(share_of(self.limit, nodes), self.period(), burst);
+        longer.or_else(|_| fewer()).unwrap_or(*self)
+    }
+
+    fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
         let (decision, next) = self.decide(state.arrival(), now, cost);
         (decision, Change::arrival(next))
     }
 
-    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+    fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
         let ahead = self.pace.ahead(state.arrival(), now, self.most).units;
         let credit = amount.min(self.burst) * self.pace.interval;
         Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
     }
 
     /// A quarter of the time of a burst, so that three quarters of it are left.
-    pub(crate) const fn lease_ttl_us(&self) -> u64 {
-        self.tolerance / 4 / self.pace.scale * self.pace.tick_us
+    fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
+        Ok(self.tolerance / 4 / self.pace.scale * self.pace.tick_us)
     }
 
     /// The whole µs in the time of one unit.
-    pub(crate) const fn unit_us(&self) -> u64 {
+    fn unit_us(&self) -> u64 {
         self.pace.interval / self.pace.scale * self.pace.tick_us
     }
 
-    /// The tolerance less `ttl`, which need not leave a multiple of the interval. `None` if no unit is left.
-    pub(crate) fn leased(&self, ttl_us: u64) -> Option<Self> {
-        let less = self.pace.units_up(ttl_us, self.tolerance)?;
+    /// The tolerance less `ttl`, which need not leave a multiple of the interval.
+    fn leased(&self, ttl_us: u64) -> Result<Self, LeaseError> {
+        let too_small = LeaseError::BurstTooSmall { burst: self.burst };
+        let less = self.pace.units_up(ttl_us, self.tolerance).ok_or(too_small)?;
         let tolerance = self.tolerance - less;
         let burst = self.units.divide(tolerance);
         // Debt of a higher rate stays debt; without any, nothing gets further ahead than the tolerance.
         let most = if self.most == self.tolerance { tolerance } else { self.most };
-        (burst > 0).then_some(Self { burst, tolerance, most, ..*self })
+        if burst == 0 {
+            return Err(too_small);
+        }
+        Ok(Self { burst, tolerance, most, ..*self })
     }
 
     /// Credits what the units would still weigh had nobody else come: their time less their age. Time passes
     /// for all that is ahead at once, so a charge of long ago may have run off already; to credit it in full
     /// would let the same units be spent twice.
-    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+    fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
         let Some(aged) = self.pace.units_up(back.aged_us(now), self.tolerance) else {
             return Change::KEEP;
         };
@@ -280,21 +335,5 @@ impl Gcra {
         }
         let ahead = self.pace.ahead(state.arrival(), now, self.most).units;
         Change::arrival(Some(self.pace.arrival(now, ahead.saturating_sub(credit))))
-    }
-
-    pub(crate) fn spec(&self) -> LimitSpec {
-        LimitSpec { limit: Some(self.rate()), burst: self.own_burst(), ..LimitSpec::default() }
-    }
-
-    pub(crate) fn token_bucket_spec(&self) -> LimitSpec {
-        LimitSpec { refill: Some(self.rate()), capacity: self.own_burst(), ..LimitSpec::default() }
-    }
-
-    fn rate(&self) -> Amount {
-        Amount::Rate(self.limit, Period::from_rate(self.period()))
-    }
-
-    fn own_burst(&self) -> Option<u64> {
-        (self.burst != self.limit).then_some(self.burst)
     }
 }

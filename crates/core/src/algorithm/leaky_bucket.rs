@@ -1,11 +1,13 @@
 //! The leaky bucket: it queues instead of refusing.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::pace::{Pace, product_fits};
+use super::write_numbers;
 use crate::decision::{Reservation, Retry};
 use crate::error::LimitError;
-use crate::spec::{Description, Field, FieldError, Grammar, LimitSpec};
+use crate::spec::{Amount, Description, Field, FieldError, Grammar, LimitSpec, Period, Written};
 use crate::state::{Arrival, Change, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
@@ -57,6 +59,11 @@ pub(crate) const GRAMMAR: Grammar<LeakyBucket> = Grammar {
             (Some(_), Some(_)) => return Err(FieldError::both(Field::Capacity, Field::MaxWait)),
         };
         built.map_err(|error| spec.invalid(error))
+    },
+    spec: |shaper| LimitSpec {
+        limit: Some(Amount::Rate(shaper.limit, Period::from_rate(shaper.period()))),
+        max_wait: Some(Written::Value(shaper.max_wait())),
+        ..LimitSpec::default()
     },
 };
 
@@ -136,17 +143,6 @@ impl LeakyBucket {
     /// The longest that an accepted request waits.
     pub fn max_wait(&self) -> Duration {
         Duration::from_micros(self.pace.micros(self.max_wait, Timestamp::EPOCH))
-    }
-
-    /// The numbers a script needs.
-    pub(crate) const fn script(&self) -> [u64; 6] {
-        let Pace { interval, scale, tick_us } = self.pace;
-        [interval, scale, tick_us, self.limit, self.max_wait, self.furthest]
-    }
-
-    /// The denominator of an arrival, and the length of a tick.
-    pub(crate) const fn ticks(&self) -> (u64, u64) {
-        (self.pace.scale, self.pace.tick_us)
     }
 
     /// Takes a place in the queue, if there is one.
@@ -229,5 +225,54 @@ impl LeakyBucket {
         let before = ahead.saturating_sub(cost * self.pace.interval);
         state.apply(Change::arrival(Some(self.pace.arrival(now, before))));
         true
+    }
+
+    /// What each of `nodes` may let through.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::LeakyBucket;
+    /// let shaper: LeakyBucket = "6/s max-wait 5s".parse()?;
+    /// let share = shaper.share("3".parse()?);
+    /// assert_eq!((share.limit(), share.period()), (6, Duration::from_secs(3)));
+    /// assert_eq!(share.max_wait(), shaper.max_wait()); // nobody waits longer for it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn share(&self, nodes: NonZeroU32) -> Self {
+        let period = self.period().saturating_mul(nodes.get());
+        Self::new(self.limit(), period, self.max_wait()).unwrap_or(*self)
+    }
+
+    /// Appends the shaper as a script reads it.
+    ///
+    /// ```
+    /// # use tidegate_core::LeakyBucket;
+    /// let shaper: LeakyBucket = "2/s max-wait 5s".parse()?;
+    /// let mut text = String::new();
+    /// shaper.write_script(&mut text);
+    /// assert!(text.starts_with("leaky,500000,1,1,2,5000000,")); // every 500,000 µs, for 5 s at most
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn write_script(&self, out: &mut String) {
+        let Pace { interval, scale, tick_us } = self.pace;
+        let numbers = [interval, scale, tick_us, self.limit, self.max_wait, self.furthest];
+        write_numbers(out, "leaky", &numbers);
+    }
+
+    /// The arrival that a script wrote under this shaper.
+    ///
+    /// ```
+    /// # use tidegate_core::{LeakyBucket, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let shaper: LeakyBucket = "3/s max-wait 5s".parse()?;
+    /// let mut state = State::Empty;
+    /// let _ = shaper.reserve(&mut state, now, 1);
+    /// // A third of a second ahead: 333,333 µs and one third.
+    /// assert_eq!(state.arrival(), Some(shaper.arrival(now.as_micros() + 333_333, 1)));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub const fn arrival(&self, ticks: u64, frac: u64) -> Arrival {
+        Arrival { ticks, frac, scale: self.pace.scale, tick_us: self.pace.tick_us }
     }
 }

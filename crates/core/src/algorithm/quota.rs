@@ -1,13 +1,14 @@
 //! Quota: a budget with a civil edge.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::lease::window_ttl_us;
 use super::window::{self, Edges};
-use super::{FixedWindow, SlidingWindow};
+use super::{FixedWindow, LimitAlgorithm, Return, SlidingWindow, Term, share_of, write_numbers};
 use crate::calendar::{Every, Zone};
 use crate::decision::Decision;
-use crate::error::LimitError;
-use crate::lease::{Return, Term, window_ttl_us};
+use crate::error::{LeaseError, LimitError};
 use crate::spec::{
     Amount, Description, Field, FieldError, Grammar, LimitSpec, Period, Written, Zones,
 };
@@ -60,6 +61,7 @@ pub(crate) const GRAMMAR: Grammar<Quota> = Grammar {
         ],
     },
     build: Quota::from_spec,
+    spec: Quota::spec,
 };
 
 impl Quota {
@@ -151,82 +153,6 @@ impl Quota {
         Self { cadence }
     }
 
-    /// Whether it is a sliding window.
-    pub(crate) const fn is_rolling(&self) -> bool {
-        matches!(self.cadence, Cadence::Rolling(_))
-    }
-
-    /// The numbers a script needs, and what reads them.
-    pub(crate) fn script(&self, around: Timestamp) -> (&'static str, Vec<u64>) {
-        match &self.cadence {
-            Cadence::Fixed(window) => ("window", window.script().into()),
-            Cadence::Rolling(window) => ("slots", window.script().into()),
-            Cadence::Calendar { limit, every, zone } => {
-                // Past the end of time all edges are one, and a script asks for those around its own now.
-                let exact = |edge: i64| edge.max(0).cast_unsigned().min(EXACT_MAX);
-                let mut edge = around.as_micros().cast_signed();
-                let mut numbers = vec![*limit, exact(every.edge_before(zone, edge))];
-                for _ in 0..3 {
-                    edge = every.edge_after(zone, edge);
-                    numbers.push(exact(edge));
-                }
-                ("edges", numbers)
-            }
-        }
-    }
-
-    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
-        match &self.cadence {
-            Cadence::Calendar { limit, every, zone } => {
-                let edges = edges(*every, zone, now);
-                let (decision, next) = window::decide(*limit, edges, state.window(), now, cost);
-                (decision, Change::window(next))
-            }
-            Cadence::Fixed(window) => window.plan(state, now, cost),
-            Cadence::Rolling(window) => window.plan(state, now, cost),
-        }
-    }
-
-    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
-        match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => {
-                let edges = edges(*every, zone, now);
-                Change::window(Some(window::refund(edges, state.window(), now, amount)))
-            }
-            Cadence::Fixed(window) => window.refund(state, now, amount),
-            Cadence::Rolling(window) => window.refund(state, now, amount),
-        }
-    }
-
-    pub(crate) fn lease_ttl_us(&self) -> u64 {
-        match &self.cadence {
-            Cadence::Rolling(window) => window.lease_ttl_us(),
-            _ => window_ttl_us(self.period()),
-        }
-    }
-
-    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
-        match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => {
-                window::term(edges(*every, zone, now), state.window(), now)
-            }
-            Cadence::Fixed(window) => window.term(state, now),
-            Cadence::Rolling(window) => window.term(state, now),
-        }
-    }
-
-    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
-        match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => {
-                let granted_end = edges(*every, zone, back.granted_at).end;
-                let edges = edges(*every, zone, now);
-                Change::window(window::give_back(edges, granted_end, state.window(), back.units))
-            }
-            Cadence::Fixed(window) => window.give_back(state, now, back),
-            Cadence::Rolling(window) => window.give_back(state, now, back),
-        }
-    }
-
     fn from_spec(spec: &LimitSpec, zones: Zones<'_>) -> Result<Self, FieldError> {
         let (limit, period) = spec.budget()?;
         let rolling = spec.rolling.unwrap_or(false);
@@ -250,7 +176,7 @@ impl Quota {
         built.map_err(|error| spec.invalid(error))
     }
 
-    pub(crate) fn spec(&self) -> LimitSpec {
+    fn spec(&self) -> LimitSpec {
         let limit = Some(Amount::Count(self.limit()));
         let every = self.every().map_or(Period::Length(self.period()), Period::Calendar);
         let spec = LimitSpec { limit, every: Some(Written::Value(every)), ..LimitSpec::default() };
@@ -262,8 +188,106 @@ impl Quota {
             },
             Cadence::Fixed(_) => spec,
             Cadence::Rolling(window) => {
-                LimitSpec { rolling: Some(true), buckets: window.own_buckets(), ..spec }
+                LimitSpec { rolling: Some(true), buckets: Some(window.buckets()), ..spec }
             }
+        }
+    }
+}
+
+impl LimitAlgorithm for Quota {
+    const FOLLOWS_LOAD: bool = false;
+
+    fn units(&self) -> u64 {
+        self.limit()
+    }
+
+    fn period(&self) -> Duration {
+        self.period()
+    }
+
+    fn state_letter(&self) -> char {
+        match &self.cadence {
+            Cadence::Calendar { .. } => 'w',
+            Cadence::Fixed(window) => window.state_letter(),
+            Cadence::Rolling(window) => window.state_letter(),
+        }
+    }
+
+    fn write_script(&self, around: Timestamp, out: &mut String) {
+        match &self.cadence {
+            Cadence::Fixed(window) => window.write_script(around, out),
+            Cadence::Rolling(window) => window.write_script(around, out),
+            Cadence::Calendar { limit, every, zone } => {
+                // Past the end of time all edges are one, and a script asks for those around its own now.
+                let exact = |edge: i64| edge.max(0).cast_unsigned().min(EXACT_MAX);
+                let mut edge = around.as_micros().cast_signed();
+                let mut numbers = vec![*limit, exact(every.edge_before(zone, edge))];
+                for _ in 0..3 {
+                    edge = every.edge_after(zone, edge);
+                    numbers.push(exact(edge));
+                }
+                write_numbers(out, "edges", &numbers);
+            }
+        }
+    }
+
+    fn has_edges(&self) -> bool {
+        self.every().is_some()
+    }
+
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        self.with_limit(share_of(self.limit(), nodes))
+    }
+
+    fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        match &self.cadence {
+            Cadence::Calendar { limit, every, zone } => {
+                let edges = edges(*every, zone, now);
+                let (decision, next) = window::decide(*limit, edges, state.window(), now, cost);
+                (decision, Change::window(next))
+            }
+            Cadence::Fixed(window) => window.plan(state, now, cost),
+            Cadence::Rolling(window) => window.plan(state, now, cost),
+        }
+    }
+
+    fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+        match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                let edges = edges(*every, zone, now);
+                Change::window(Some(window::refund(edges, state.window(), now, amount)))
+            }
+            Cadence::Fixed(window) => window.refund(state, now, amount),
+            Cadence::Rolling(window) => window.refund(state, now, amount),
+        }
+    }
+
+    fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
+        match &self.cadence {
+            Cadence::Rolling(window) => window.lease_ttl_us(),
+            _ => Ok(window_ttl_us(self.period())),
+        }
+    }
+
+    fn term(&self, state: &State, now: Timestamp) -> Term {
+        match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                window::term(edges(*every, zone, now), state.window(), now)
+            }
+            Cadence::Fixed(window) => window.term(state, now),
+            Cadence::Rolling(window) => window.term(state, now),
+        }
+    }
+
+    fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                let granted_end = edges(*every, zone, back.granted_at).end;
+                let edges = edges(*every, zone, now);
+                Change::window(window::give_back(edges, granted_end, state.window(), back.units))
+            }
+            Cadence::Fixed(window) => window.give_back(state, now, back),
+            Cadence::Rolling(window) => window.give_back(state, now, back),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Sliding log: exact, at the price of one instant per admission.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::pace::check_rate;
+use super::{LimitAlgorithm, Return, Term, share_of, write_numbers};
 use crate::decision::{Decision, Retry};
-use crate::error::LimitError;
-use crate::lease::{MAX_TTL_US, Return, Term};
+use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Change, Log, LogChange, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
@@ -56,6 +57,10 @@ pub(crate) const GRAMMAR: Grammar<SlidingLog> = Grammar {
         let (limit, period) = spec.rate(Field::Limit)?;
         SlidingLog::new(limit, period).map_err(|error| spec.invalid(error))
     },
+    spec: |limit| LimitSpec {
+        limit: Some(Amount::Rate(limit.limit, Period::from_rate(limit.period()))),
+        ..LimitSpec::default()
+    },
 };
 
 impl SlidingLog {
@@ -94,59 +99,6 @@ impl SlidingLog {
     /// The period that slides.
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period_us)
-    }
-
-    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
-        let view = self.view(state, now);
-        let left = self.limit.saturating_sub(view.live);
-        let admits = cost == 0 || cost <= left;
-        let added = if admits { cost } else { 0 };
-        let newest = if added > 0 { Some(view.as_of_us) } else { view.newest() };
-        let reset_after_us = newest.map_or(0, |at| at + self.period_us - now.as_micros());
-        let decision = if admits {
-            Decision::admit(self.limit, left - added, reset_after_us)
-        } else {
-            Decision::refuse(self.limit, left, self.retry(&view, now, cost), reset_after_us)
-        };
-        if added == 0 && view.clamp_us.is_none() {
-            return (decision, Change::KEEP);
-        }
-        (decision, Change::log(self.change(&view, added)))
-    }
-
-    /// Gives back the newest units first.
-    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
-        let view = self.view(state, now);
-        Change::log(LogChange { take: amount, ..self.change(&view, 0) })
-    }
-
-    /// A fiftieth, where other windows give a twentieth: the longer period costs this share of the limit for
-    /// good, and a twentieth would leave 0.952 of it before anything else is lost.
-    pub(crate) fn lease_ttl_us(&self) -> u64 {
-        (self.period_us / 50).min(MAX_TTL_US)
-    }
-
-    /// The period longer by `ttl`: what is admitted within one period was paid for within this one.
-    pub(crate) fn leased(&self, ttl_us: u64) -> Option<Self> {
-        let period_us = self.period_us.checked_add(ttl_us).filter(|us| *us <= EXACT_MAX)?;
-        Some(Self { period_us, ..*self })
-    }
-
-    /// After a step back a unit is stamped with the newest stamp, not with now, and cannot be told from
-    /// those that were stamped so before: it is not given back.
-    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
-        let returnable = self.view(state, now).as_of_us == now.as_micros();
-        Term { ends_after_us: u64::MAX, returnable }
-    }
-
-    /// Takes the units' own stamps away.
-    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
-        let view = self.view(state, now);
-        if view.clamp_us.is_some() {
-            return Change::KEEP;
-        }
-        let take_from = Some(back.granted_at.as_micros());
-        Change::log(LogChange { take: back.units, take_from, ..self.change(&view, 0) })
     }
 
     fn change(&self, view: &View<'_>, add: u64) -> LogChange {
@@ -198,10 +150,88 @@ impl SlidingLog {
         // Not reached: the live units are at least as many as those in the way.
         Retry::Never
     }
+}
 
-    pub(crate) fn spec(&self) -> LimitSpec {
-        let rate = Amount::Rate(self.limit, Period::from_rate(self.period()));
-        LimitSpec { limit: Some(rate), ..LimitSpec::default() }
+impl LimitAlgorithm for SlidingLog {
+    fn units(&self) -> u64 {
+        self.limit
+    }
+
+    fn period(&self) -> Duration {
+        self.period()
+    }
+
+    fn state_letter(&self) -> char {
+        'l'
+    }
+
+    fn write_script(&self, _: Timestamp, out: &mut String) {
+        write_numbers(out, "log", &[self.limit, self.period_us]);
+    }
+
+    fn effective(&self, units: u64) -> Self {
+        self.with_limit(units)
+    }
+
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        self.with_limit(share_of(self.limit, nodes))
+    }
+
+    fn remembers(&self, before: &Self) -> bool {
+        self.period_us == before.period_us
+    }
+
+    fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        let view = self.view(state, now);
+        let left = self.limit.saturating_sub(view.live);
+        let admits = cost == 0 || cost <= left;
+        let added = if admits { cost } else { 0 };
+        let newest = if added > 0 { Some(view.as_of_us) } else { view.newest() };
+        let reset_after_us = newest.map_or(0, |at| at + self.period_us - now.as_micros());
+        let decision = if admits {
+            Decision::admit(self.limit, left - added, reset_after_us)
+        } else {
+            Decision::refuse(self.limit, left, self.retry(&view, now, cost), reset_after_us)
+        };
+        if added == 0 && view.clamp_us.is_none() {
+            return (decision, Change::KEEP);
+        }
+        (decision, Change::log(self.change(&view, added)))
+    }
+
+    /// Gives back the newest units first.
+    fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+        let view = self.view(state, now);
+        Change::log(LogChange { take: amount, ..self.change(&view, 0) })
+    }
+
+    /// A fiftieth, where other windows give a twentieth: the longer period costs this share of the limit for
+    /// good, and a twentieth would leave 0.952 of it before anything else is lost.
+    fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
+        Ok(self.period_us / 50)
+    }
+
+    /// The period longer by `ttl`: what is admitted within one period was paid for within this one.
+    fn leased(&self, ttl_us: u64) -> Result<Self, LeaseError> {
+        let longer = self.period_us.checked_add(ttl_us).filter(|us| *us <= EXACT_MAX);
+        Ok(Self { period_us: longer.ok_or(LeaseError::TooLong)?, ..*self })
+    }
+
+    /// After a step back a unit is stamped with the newest stamp, not with now, and cannot be told from
+    /// those that were stamped so before: it is not given back.
+    fn term(&self, state: &State, now: Timestamp) -> Term {
+        let returnable = self.view(state, now).as_of_us == now.as_micros();
+        Term { ends_after_us: u64::MAX, returnable }
+    }
+
+    /// Takes the units' own stamps away.
+    fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        let view = self.view(state, now);
+        if view.clamp_us.is_some() {
+            return Change::KEEP;
+        }
+        let take_from = Some(back.granted_at.as_micros());
+        Change::log(LogChange { take: back.units, take_from, ..self.change(&view, 0) })
     }
 }
 

@@ -1,11 +1,13 @@
 //! Sliding window: counters in slots, the leaving slot weighed by what is left of it.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::lease::window_ttl_us;
 use super::pace::{check_rate, product_fits};
+use super::{LimitAlgorithm, Return, Term, share_of, write_numbers};
 use crate::decision::{Decision, Retry};
-use crate::error::LimitError;
-use crate::lease::{Return, Term, window_ttl_us};
+use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Change, SlotChange, Slots, State};
 use crate::time::{Timestamp, micros_up};
@@ -57,6 +59,11 @@ pub(crate) const GRAMMAR: Grammar<SlidingWindow> = Grammar {
         let (limit, period) = spec.rate(Field::Limit)?;
         let buckets = spec.buckets.unwrap_or(SlidingWindow::DEFAULT_BUCKETS);
         SlidingWindow::new(limit, period, buckets).map_err(|error| spec.invalid(error))
+    },
+    spec: |limit| LimitSpec {
+        limit: Some(Amount::Rate(limit.limit, Period::from_rate(limit.period()))),
+        buckets: Some(limit.buckets),
+        ..LimitSpec::default()
     },
 };
 
@@ -110,11 +117,6 @@ impl SlidingWindow {
         self.buckets
     }
 
-    /// The numbers a script needs.
-    pub(crate) const fn script(&self) -> [u64; 3] {
-        [self.limit, self.buckets, self.width_us]
-    }
-
     /// What counts at `now`, times the slot width in µs: the estimate of the requests in the last period
     /// without its fraction rounded away.
     ///
@@ -132,64 +134,6 @@ impl SlidingWindow {
     pub fn estimate_times_width(&self, state: &State, now: Timestamp) -> (u64, u64) {
         let view = self.view(state, now);
         (self.used(&view), self.width_us)
-    }
-
-    pub(crate) fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
-        let view = self.view(state, now);
-        let left = (self.limit * self.width_us).saturating_sub(self.used(&view));
-        // A cost above the limit is refused before any product is formed, so none can overflow.
-        let admits = cost == 0 || (cost <= self.limit && cost * self.width_us <= left);
-        let added = if admits { cost } else { 0 };
-        let newest = if added > 0 { Some(view.current) } else { self.newest_counted(&view) };
-        let reset_after_us = newest.map_or(0, |slot| {
-            ((slot + self.buckets + 1) * self.width_us).saturating_sub(now.as_micros())
-        });
-        let remaining = (left - added * self.width_us) / self.width_us;
-        let decision = if admits {
-            Decision::admit(self.limit, remaining, reset_after_us)
-        } else {
-            let retry = self.retry(&view, now, cost);
-            Decision::refuse(self.limit, remaining, retry, reset_after_us)
-        };
-        if added == 0 && view.repaired.is_none() {
-            return (decision, Change::KEEP);
-        }
-        (decision, Change::slots(self.change(&view, added)))
-    }
-
-    /// Gives back the newest units first.
-    pub(crate) fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
-        let view = self.view(state, now);
-        let mut change = self.change(&view, 0);
-        change.take = amount;
-        Change::slots(change)
-    }
-
-    /// At most one slot: a lease that ends with its slot costs nothing of the limit.
-    pub(crate) fn lease_ttl_us(&self) -> u64 {
-        window_ttl_us(self.period()).min(self.width_us)
-    }
-
-    /// A lease ends with the slot that pays for it, so that every slot holds what was admitted in it.
-    pub(crate) fn term(&self, state: &State, now: Timestamp) -> Term {
-        let current = self.view(state, now).current;
-        let ends_after_us = ((current + 1) * self.width_us).saturating_sub(now.as_micros());
-        Term { ends_after_us, returnable: current == now.as_micros() / self.width_us }
-    }
-
-    /// Units come back to the slot that paid for them, if the ring still has it.
-    pub(crate) fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
-        let view = self.view(state, now);
-        let slot = back.granted_at.as_micros() / self.width_us;
-        let in_ring = (view.current.saturating_sub(self.buckets)..=view.current).contains(&slot);
-        if view.repaired.is_some() || !in_ring {
-            return Change::KEEP;
-        }
-        Change::slots(SlotChange {
-            take: back.units,
-            take_from: Some(slot),
-            ..self.change(&view, 0)
-        })
     }
 
     fn change(&self, view: &View<'_>, add: u64) -> SlotChange {
@@ -281,14 +225,92 @@ impl SlidingWindow {
         // Not reached: a slot later nothing counts any more, and the cost is within the limit.
         Retry::Never
     }
+}
 
-    pub(crate) fn spec(&self) -> LimitSpec {
-        let rate = Amount::Rate(self.limit, Period::from_rate(self.period()));
-        LimitSpec { limit: Some(rate), buckets: self.own_buckets(), ..LimitSpec::default() }
+impl LimitAlgorithm for SlidingWindow {
+    fn units(&self) -> u64 {
+        self.limit
     }
 
-    /// The buckets where they are not the default.
-    pub(crate) fn own_buckets(&self) -> Option<u64> {
-        (self.buckets != Self::DEFAULT_BUCKETS).then_some(self.buckets)
+    fn period(&self) -> Duration {
+        self.period()
+    }
+
+    fn state_letter(&self) -> char {
+        's'
+    }
+
+    fn write_script(&self, _: Timestamp, out: &mut String) {
+        write_numbers(out, "slots", &[self.limit, self.buckets, self.width_us]);
+    }
+
+    fn effective(&self, units: u64) -> Self {
+        self.with_limit(units)
+    }
+
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        self.with_limit(share_of(self.limit, nodes))
+    }
+
+    fn remembers(&self, before: &Self) -> bool {
+        self.with_limit(before.limit) == *before
+    }
+
+    fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
+        let view = self.view(state, now);
+        let left = (self.limit * self.width_us).saturating_sub(self.used(&view));
+        // A cost above the limit is refused before any product is formed, so none can overflow.
+        let admits = cost == 0 || (cost <= self.limit && cost * self.width_us <= left);
+        let added = if admits { cost } else { 0 };
+        let newest = if added > 0 { Some(view.current) } else { self.newest_counted(&view) };
+        let reset_after_us = newest.map_or(0, |slot| {
+            ((slot + self.buckets + 1) * self.width_us).saturating_sub(now.as_micros())
+        });
+        let remaining = (left - added * self.width_us) / self.width_us;
+        let decision = if admits {
+            Decision::admit(self.limit, remaining, reset_after_us)
+        } else {
+            let retry = self.retry(&view, now, cost);
+            Decision::refuse(self.limit, remaining, retry, reset_after_us)
+        };
+        if added == 0 && view.repaired.is_none() {
+            return (decision, Change::KEEP);
+        }
+        (decision, Change::slots(self.change(&view, added)))
+    }
+
+    /// Gives back the newest units first.
+    fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
+        let view = self.view(state, now);
+        let mut change = self.change(&view, 0);
+        change.take = amount;
+        Change::slots(change)
+    }
+
+    /// At most one slot: a lease that ends with its slot costs nothing of the limit.
+    fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
+        Ok(window_ttl_us(self.period()).min(self.width_us))
+    }
+
+    /// A lease ends with the slot that pays for it, so that every slot holds what was admitted in it.
+    fn term(&self, state: &State, now: Timestamp) -> Term {
+        let current = self.view(state, now).current;
+        let ends_after_us = ((current + 1) * self.width_us).saturating_sub(now.as_micros());
+        Term { ends_after_us, returnable: current == now.as_micros() / self.width_us }
+    }
+
+    /// Units come back to the slot that paid for them, if the ring still has it.
+    fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
+        let view = self.view(state, now);
+        let slot = back.granted_at.as_micros() / self.width_us;
+        let in_ring = (view.current.saturating_sub(self.buckets)..=view.current).contains(&slot);
+        if view.repaired.is_some() || !in_ring {
+            return Change::KEEP;
+        }
+        Change::slots(SlotChange {
+            take: back.units,
+            take_from: Some(slot),
+            ..self.change(&view, 0)
+        })
     }
 }

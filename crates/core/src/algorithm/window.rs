@@ -1,7 +1,7 @@
 //! A counter that starts afresh at an edge: what fixed windows and calendar quotas share.
 
+use super::Term;
 use crate::decision::{Decision, Retry};
-use crate::lease::Term;
 use crate::state::Window;
 use crate::time::Timestamp;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Return;
+use crate::algorithm::Return;
 use crate::time::Timestamp;
 
 /// What is left of a lease. Instants are the node's own.

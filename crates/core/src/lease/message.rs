@@ -1,6 +1,7 @@
 //! What a node says: to those who ask it, and to the store.
 
-use super::{Return, Wanted};
+use super::Wanted;
+use crate::algorithm::Return;
 
 /// What becomes of a check.
 ///

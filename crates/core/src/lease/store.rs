@@ -1,12 +1,10 @@
 //! The store's side of a lease: units are granted and come back, each in one atomic step.
 
-use std::time::Duration;
-
+use crate::algorithm::Term;
 use crate::combine::{Mode, Verdict, decide_many};
-use crate::decision::Decision;
 use crate::limit::Limit;
 use crate::state::{Change, State};
-use crate::time::{Timestamp, micros_up};
+use crate::time::Timestamp;
 
 /// How much a node asks for.
 ///
@@ -62,53 +60,6 @@ pub struct Grant {
     pub ends_after_us: u64,
 }
 
-/// Units of a lease that were not needed.
-///
-/// ```
-/// use std::time::Duration;
-/// use tidegate_core::{Limit, Return, State, Timestamp};
-///
-/// let limit: Limit = "fixed-window 100/min".parse()?;
-/// let (mut state, granted_at) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
-/// let _ = limit.take(&mut state, granted_at, 30); // as a lease
-/// let age = Duration::from_secs(1);
-/// let back = Return { units: 20, granted_at, age };
-/// assert_eq!(limit.give_back(&mut state, granted_at + age, back).remaining(), 90);
-/// # Ok::<(), tidegate_core::LimitError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Return {
-    /// How many: at most what is left of the lease, and each unit once.
-    pub units: u64,
-    /// When they were granted, as [`Grant::granted_at`] says.
-    pub granted_at: Timestamp,
-    /// How old the lease is by the node's own clock, counted from before its request left.
-    pub age: Duration,
-}
-
-impl Return {
-    /// How long ago the units were charged, at least: the store's clock may have stepped back since.
-    pub(crate) fn aged_us(&self, now: Timestamp) -> u64 {
-        micros_up(self.age.max(now.since(self.granted_at)))
-    }
-}
-
-/// When the lease of one limit ends at the latest, and whether its units were charged as of now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Term {
-    pub(crate) ends_after_us: u64,
-    pub(crate) returnable: bool,
-}
-
-impl Term {
-    fn and(self, other: Self) -> Self {
-        Self {
-            ends_after_us: self.ends_after_us.min(other.ends_after_us),
-            returnable: self.returnable && other.returnable,
-        }
-    }
-}
-
 /// Takes as much as is wanted and there, from every limit or from none. The limits are those that the store
 /// keeps, [`Limit::leased`]; `changes` is left as [`decide_many`] leaves it.
 ///
@@ -146,57 +97,4 @@ pub fn grant<'a>(
     let term = limits.map(|(limit, state)| limit.term(state, now)).reduce(Term::and)?;
     let granted_at = term.returnable.then_some(now);
     Some(Grant { units, verdict, granted_at, ends_after_us: term.ends_after_us })
-}
-
-impl Limit {
-    /// Takes back units of a lease that were not needed, and answers what is left now. In an `all`, every limit
-    /// takes them back by its own rule:
-    ///
-    /// - GCRA and the token bucket credit the time of the units less the age of the lease;
-    /// - the log forgets as many of the units that were stamped when the lease was granted;
-    /// - the sliding window takes them off the slot that paid for them, if it still counts;
-    /// - fixed windows and quotas take them off the window that paid for them, if it is still there.
-    ///
-    /// Afterwards the state is nowhere less spent than if these units had never been granted. It must be the
-    /// limit that they were granted by: the leases of a limit that has changed are not given back.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tidegate_core::{Limit, Return, State, Timestamp};
-    ///
-    /// let limit: Limit = "100/s burst 40".parse()?;
-    /// let (mut state, granted_at) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
-    /// assert_eq!(limit.take(&mut state, granted_at, 40).remaining(), 0);
-    /// // 30 of 40 units, 100 ms later: time has refilled 10, which may be spent already.
-    /// let age = Duration::from_millis(100);
-    /// let back = Return { units: 30, granted_at, age };
-    /// assert_eq!(limit.give_back(&mut state, granted_at + age, back).remaining(), 10 + 20);
-    /// # Ok::<(), tidegate_core::LimitError>(())
-    /// ```
-    pub fn give_back(&self, state: &mut State, now: Timestamp, back: Return) -> Decision {
-        let change = match self {
-            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.give_back(state, now, back),
-            Self::FixedWindow(limit) => limit.give_back(state, now, back),
-            Self::SlidingWindow(limit) => limit.give_back(state, now, back),
-            Self::SlidingLog(limit) => limit.give_back(state, now, back),
-            Self::Quota(limit) => limit.give_back(state, now, back),
-            Self::Concurrency(_) => Change::KEEP,
-        };
-        if *state != State::Empty {
-            state.apply(change);
-        }
-        self.peek(state, now, 0)
-    }
-
-    fn term(&self, state: &State, now: Timestamp) -> Term {
-        match self {
-            Self::FixedWindow(limit) => limit.term(state, now),
-            Self::SlidingWindow(limit) => limit.term(state, now),
-            Self::SlidingLog(limit) => limit.term(state, now),
-            Self::Quota(limit) => limit.term(state, now),
-            Self::Gcra(_) | Self::TokenBucket(_) | Self::Concurrency(_) => {
-                Term { ends_after_us: u64::MAX, returnable: true }
-            }
-        }
-    }
 }

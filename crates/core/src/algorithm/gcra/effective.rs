@@ -11,7 +11,7 @@ impl Gcra {
     /// A stored arrival keeps its meaning as time, and the tolerance as time stays nearly what it was. "Nearly" would be
     /// enough to create units: each fall would forget the little debt that is beyond the new tolerance, and each rise
     /// give it out again. So what is repaired is what lies beyond the tolerance of the *whole* rate.
-    pub(crate) fn effective(&self, units: u64) -> Self {
+    pub(super) fn with_units(&self, units: u64) -> Self {
         if units >= self.limit {
             return *self;
         }
@@ -28,7 +28,7 @@ impl Gcra {
     }
 
     /// Whether no debt of another rate is beyond what this one repairs.
-    pub(crate) fn remembers(&self, before: &Self) -> bool {
+    pub(super) fn covers(&self, before: &Self) -> bool {
         let time = |units: u64, of: &Pace, other: &Pace| {
             u128::from(units) * u128::from(of.tick_us) * u128::from(other.scale)
         };

@@ -1,6 +1,9 @@
-//! The limit in force while what it protects can bear less than all of it.
+//! The limit in force: less of it for a while, or one node's share.
 
-use crate::limit::Limit;
+use std::num::NonZeroU32;
+
+use super::Limit;
+use crate::algorithm::LimitAlgorithm;
 
 impl Limit {
     /// This limit with `units` instead of all it declares: at least 1, and never more than declared.
@@ -34,14 +37,7 @@ impl Limit {
     #[must_use]
     pub fn effective(&self, units: u64) -> Self {
         let units = units.clamp(1, self.units());
-        match self {
-            Self::Gcra(gcra) => Self::Gcra(gcra.effective(units)),
-            Self::TokenBucket(gcra) => Self::TokenBucket(gcra.effective(units)),
-            Self::FixedWindow(window) => window.with_limit(units).into(),
-            Self::SlidingWindow(window) => window.with_limit(units).into(),
-            Self::SlidingLog(log) => log.with_limit(units).into(),
-            Self::Quota(_) | Self::Concurrency(_) => self.clone(),
-        }
+        map_algorithm!(self, limit => limit.effective(units))
     }
 
     /// The same in proportion, for a limit that stands in for one of `whole` units: half of it where `units` are half of
@@ -75,21 +71,41 @@ impl Limit {
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
     pub fn remembers(&self, before: &Self) -> bool {
-        match (self, before) {
-            (
-                Self::Gcra(now) | Self::TokenBucket(now),
-                Self::Gcra(before) | Self::TokenBucket(before),
-            ) => now.remembers(before),
-            (Self::FixedWindow(now), Self::FixedWindow(before)) => {
-                now.with_limit(before.limit()) == *before
-            }
-            (Self::SlidingWindow(now), Self::SlidingWindow(before)) => {
-                now.with_limit(before.limit()) == *before
-            }
-            (Self::SlidingLog(now), Self::SlidingLog(before)) => {
-                now.with_limit(before.limit()) == *before
-            }
-            _ => self == before,
+        match (self.as_gcra(), before.as_gcra()) {
+            (Some(limit), Some(before)) => limit.remembers(before),
+            _ => both_algorithms!((self, before), limit, before => limit.remembers(before)),
         }
+    }
+
+    /// What each of `nodes` may grant so that together they grant no more than this limit, but each at least one.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use tidegate_core::Limit;
+    ///
+    /// let limit: Limit = "100/min burst 20".parse()?;
+    /// let three = NonZeroU32::MIN.saturating_add(2);
+    /// assert_eq!(limit.share(three), "100/180s burst 6".parse()?);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    #[must_use]
+    pub fn share(&self, nodes: NonZeroU32) -> Self {
+        map_algorithm!(self, limit => limit.share(nodes))
+    }
+
+    /// Whether [`Limit::effective`] can lower it: what is counted by the month, or in flight, does not follow a moment's
+    /// load.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// let (plan, api): (Limit, Limit) = ("quota 5/month".parse()?, "5/s".parse()?);
+    /// assert!(api.follows_load() && !plan.follows_load());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn follows_load(&self) -> bool {
+        fn follows<A: LimitAlgorithm>(_: &A) -> bool {
+            A::FOLLOWS_LOAD
+        }
+        with_algorithm!(self, limit => follows(limit))
     }
 }
