@@ -9,11 +9,12 @@ use std::time::Duration;
 use http::StatusCode;
 use tidegate::Limit;
 use tidegate_core::adaptive::{Chain, Mode, Priority, Ramp, Settings, Signal as SignalKind};
+use tidegate_core::{LimitOrShaper, LimitSpec};
 
 use self::source::Kind;
 use self::tuning::{Tuned, Tuning};
-use super::limit::{self, Checked};
 use super::node::Spot;
+use super::policy::time_zone;
 use super::problem::Problem;
 use super::text::{self, Adaptive, AdaptiveMode, OneOrMany, PolicyOptions, RampWord};
 use crate::plan::{By, Plan, Pool, Signal, Signals, Source};
@@ -64,9 +65,9 @@ pub(crate) fn plans(
     let several = members.into_iter().find_map(|(field, it)| Some((field, it.as_ref()?)));
     let Some((field, members)) = several else {
         let by_url = options.key.as_ref().is_some_and(is_url);
-        let (name, text) = (options.name.as_deref().unwrap_or_default(), options.limit_text());
+        let (name, spec) = (options.name.as_deref().unwrap_or_default(), options.limit_spec());
         let adaptive = options.adaptive.as_ref();
-        let own = Own { name, text: &text, adaptive, by_url, has_places };
+        let own = Own { name, spec: &spec, adaptive, by_url, has_places };
         return own.plan(policy, options.priority, spot, notes).into_iter().collect();
     };
     if options.adaptive.is_some() {
@@ -75,9 +76,9 @@ pub(crate) fn plans(
     }
     let plan = |(index, member): (usize, &text::Member)| {
         let by_url = member.key.as_deref() == Some("url");
-        let (name, text) = (member.name.as_deref().unwrap_or_default(), member.limit_text());
+        let (name, spec) = (member.name.as_deref().unwrap_or_default(), member.limit_spec());
         let adaptive = member.adaptive.as_ref();
-        let own = Own { name, text: &text, adaptive, by_url, has_places };
+        let own = Own { name, spec: &spec, adaptive, by_url, has_places };
         let inherited = options.priority.filter(|_| member.adaptive.is_some());
         let priority = member.priority.or(inherited);
         own.plan(policy, priority, &spot.of(field).item(index), notes)
@@ -88,7 +89,7 @@ pub(crate) fn plans(
 /// What is written about one limit.
 struct Own<'a> {
     name: &'a str,
-    text: &'a text::Limit,
+    spec: &'a LimitSpec,
     adaptive: Option<&'a Adaptive>,
     by_url: bool,
     has_places: bool,
@@ -111,15 +112,17 @@ impl Own<'_> {
             return None;
         };
         let spot = &spot.of("adaptive");
-        let limit = match limit::limit(self.text, spot, &mut Vec::new())? {
-            Checked::Limit(Limit::Quota(_) | Limit::Concurrency(_)) | Checked::Shaper(_) => {
-                let name = limit::name(limit::algorithm_of(self.text));
+        // The errors of the limit are reported with its policy.
+        let limit = match self.spec.build(&time_zone).ok()? {
+            LimitOrShaper::Limit(Limit::Quota(_) | Limit::Concurrency(_))
+            | LimitOrShaper::Shaper(_) => {
+                let name = self.spec.algorithm().name();
                 notes
                     .found
                     .push(spot.problem(format!("{name} does not follow the load: leave it out")));
                 return None;
             }
-            Checked::Limit(limit) => limit,
+            LimitOrShaper::Limit(limit) => limit,
         };
         let Self { name: limit_name, by_url, has_places, .. } = *self;
         let subject = Subject { policy, limit_name, limit, by_url, priority, has_places };

@@ -7,7 +7,6 @@ use tidegate::Cidr;
 use tidegate::tower::{ClientIp, Headers};
 
 use super::amount::span_within;
-use super::line;
 use super::node::Spot;
 use super::problem::Problem;
 use super::secret::SecretSource;
@@ -16,6 +15,7 @@ use crate::plan::{By, Plan};
 use crate::rls::{Manner, Shadow};
 use crate::secret::checked_token;
 use tidegate_core::text::unknown_policy;
+use tidegate_core::{Algorithm, LimitSpec};
 use tidegate_request::{BadMatch, Match, Route, Routes};
 use tidegate_request::{CountedBy, KeyParts, UnknownPart};
 
@@ -213,24 +213,21 @@ fn route(
 fn unaskable(policy: &text::Policy, is_proxy: bool) -> Option<&'static str> {
     let shapes = "is a leaky bucket, which delays: a proxy that asks can only be told yes or no";
     let holds = "limits concurrency: a proxy that asks cannot give a place back";
-    let of = |algorithm| match algorithm {
+    let problem = |spec: &LimitSpec| match spec.algorithm() {
         _ if is_proxy => None,
-        Some(text::Algorithm::LeakyBucket) => Some(shapes),
-        Some(text::Algorithm::Concurrency) => Some(holds),
+        Algorithm::LEAKY_BUCKET => Some(shapes),
+        Algorithm::CONCURRENCY => Some(holds),
         _ => None,
     };
-    match policy {
-        text::Policy::Line(line) => of(line::limit(line).ok()?.algorithm),
-        text::Policy::Map(options) => {
-            let mut members = options.all.iter().chain(&options.any).flatten();
-            let is_named = members.clone().any(|member| member.key.is_some());
-            let named = (is_named && identifiers(options, false).is_none()).then_some(
-                "counts by identifiers that are no parts of a request, like client_ip or header:x-user, in \
-                 each of its limits",
-            );
-            named.or(of(options.algorithm)).or_else(|| members.find_map(|it| of(it.algorithm)))
-        }
-    }
+    let own = policy.limit_spec().as_ref().and_then(problem);
+    let text::Policy::Map(options) = policy else { return own };
+    let mut members = options.all.iter().chain(&options.any).flatten();
+    let is_named = members.clone().any(|member| member.key.is_some());
+    let named = (is_named && identifiers(options, false).is_none()).then_some(
+        "counts by identifiers that are no parts of a request, like client_ip or header:x-user, in \
+         each of its limits",
+    );
+    named.or(own).or_else(|| members.find_map(|member| problem(&member.limit_spec())))
 }
 
 fn key_parts(text: &OneOrMany) -> Result<KeyParts, UnknownPart> {

@@ -3,7 +3,6 @@
 
 mod build;
 mod files;
-mod pattern;
 mod rules;
 mod unit;
 

@@ -60,7 +60,13 @@ impl Node {
                     // With backticks of its own nobody can tell where it ends.
                     let is_secret = (raw.contains('`') && index > 0)
                         || (is_odd && (raw.contains(cut) || shown.contains(cut)));
-                    if is_secret { "…".to_owned() } else { part.to_owned() }
+                    // A number may also stand in an example of what to write.
+                    let is_number = raw.bytes().all(|byte| byte.is_ascii_digit());
+                    match part {
+                        _ if is_secret => "…".to_owned(),
+                        _ if is_number && !raw.is_empty() => part.replace(raw.as_str(), "…"),
+                        _ => part.to_owned(),
+                    }
                 };
                 message.split('`').enumerate().map(hide).collect::<Vec<_>>().join("`")
             }

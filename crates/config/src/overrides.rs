@@ -8,13 +8,12 @@ use tidegate::{Cidr, Override, Policy};
 
 use super::adaptive::Notes;
 use super::doors::ipv6_prefix;
-use super::limit::{self, Checked};
-use super::line;
 use super::node::Spot;
-use super::policy::built_alone;
+use super::policy::{built_alone, limit};
 use super::problem::Problem;
 use super::text;
 use tidegate_core::text::{printable, unknown_policy};
+use tidegate_core::{LimitOrShaper, LimitSpec};
 
 /// Adds overrides to the policies; what is wrong is noted, and what will never be asked for.
 pub(crate) fn add(
@@ -58,18 +57,16 @@ fn instead(
     spot: &Spot<'_>,
     found: &mut Vec<Problem>,
 ) -> Option<Override> {
-    let own_limit = text.limit.is_some() || text.refill.is_some();
-    let extra = text.burst.is_some() || text.capacity.is_some();
     let (allow, block) = (text.allow == Some(true), text.block == Some(true));
     let Some(policy) = file.policies.get(&text.policy) else {
         let names = file.policies.keys().map(String::as_str);
         found.push(spot.of("policy").problem(unknown_policy(&text.policy, names)));
         return None;
     };
-    match (own_limit || extra, allow, block) {
-        (true, false, false) => own(text, policy, spot, found).map(Override::Limit),
-        (false, true, false) => Some(Override::Allow),
-        (false, false, true) => Some(Override::Block),
+    match (text.numbers(), allow, block) {
+        (Some(numbers), false, false) => own(&numbers, policy, spot, found).map(Override::Limit),
+        (None, true, false) => Some(Override::Allow),
+        (None, false, true) => Some(Override::Block),
         _ => {
             found.push(spot.problem("expected one of `limit`, `allow: true` and `block: true`"));
             None
@@ -79,22 +76,16 @@ fn instead(
 
 /// The policy's own limit with other numbers.
 fn own(
-    text: &text::Override,
+    numbers: &LimitSpec,
     policy: &text::Policy,
     spot: &Spot<'_>,
     found: &mut Vec<Problem>,
 ) -> Option<tidegate::Limit> {
-    let mut limit = match policy {
-        // Its own problems are told with the policy.
-        text::Policy::Line(line) => line::limit(line).ok()?,
-        text::Policy::Map(options) => options.limit_text(),
-    };
-    limit.limit = text.limit.clone().or(limit.limit.filter(|_| text.refill.is_none()));
-    limit.refill = text.refill.clone().or(limit.refill);
-    (limit.burst, limit.capacity) = (text.burst, text.capacity.or(limit.capacity));
-    match limit::limit(&limit, spot, found)? {
-        Checked::Limit(limit) => Some(limit),
-        Checked::Shaper(_) => {
+    // The problems of an unreadable line are reported with its policy.
+    let spec = policy.limit_spec()?.with_numbers(numbers);
+    match limit(&spec, spot, found)? {
+        LimitOrShaper::Limit(limit) => Some(limit),
+        LimitOrShaper::Shaper(_) => {
             found.push(spot.problem("a leaky bucket has no limits by key: use allow or block"));
             None
         }

@@ -125,6 +125,18 @@ pub enum AnswerKind {
 }
 
 impl Plan {
+    /// Every URL follows its own response time, down to a sixtieth of the limit.
+    pub fn by_url(policy: &str, limit: &str, units: u64) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            limit: limit.to_owned(),
+            units,
+            mode: Mode::Enforce,
+            by: By::Urls { ramp: Ramp::latency_per_url(), target: ALL.to_owned() },
+            shed_status: StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
     /// What its limit is governed as. No two spell the same: the name of a policy has no control characters.
     pub fn name(&self) -> String {
         if self.limit.is_empty() {

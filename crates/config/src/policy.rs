@@ -3,11 +3,12 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tidegate::{BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed};
+use tidegate::{
+    BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed, Zone,
+};
+use tidegate_core::{Field, FieldError, LimitOrShaper, LimitSpec};
 
 use super::amount::{span, span_within};
-use super::limit::{self, Checked};
-use super::line;
 use super::node::Spot;
 use super::problem::Problem;
 use super::text::{self, Member, Mode, OnStoreErrorWord, PolicyOptions};
@@ -32,9 +33,8 @@ pub(crate) fn policy(
     let count_before = found.len();
     let policy = match text {
         text::Policy::Line(line) => {
-            let limit = spot.note(line::limit(line), found)?;
-            // The fields of a line have no places of their own.
-            of_limit("", limit::limit(&limit, spot, found)?)
+            let spec = LimitSpec::from_line(line).map_err(|error| error.problem());
+            from_limit("", limit(&spot.note(spec, found)?, spot, found)?)
         }
         text::Policy::Map(options) => with_options(options, spot, found)?,
     };
@@ -75,11 +75,11 @@ fn with_options(
 
 /// One limit, or several by `all` or `any`.
 fn limits(options: &PolicyOptions, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<Policy> {
-    let own = options.limit_text();
+    let own = options.limit_spec();
     let (field, policy, members) = match (&options.all, &options.any) {
         (None, None) => {
             let name = options.name.as_deref().unwrap_or_default();
-            return limit::limit(&own, spot, found).map(|checked| of_limit(name, checked));
+            return limit(&own, spot, found).map(|built| from_limit(name, built));
         }
         (Some(members), None) => ("all", Policy::all(), members),
         (None, Some(members)) => ("any", Policy::any(), members),
@@ -88,10 +88,9 @@ fn limits(options: &PolicyOptions, spot: &Spot<'_>, found: &mut Vec<Problem>) ->
             return None;
         }
     };
-    let own_fields = limit::given(&own).into_iter().filter(|(_, is_given)| *is_given);
-    let own_fields = own_fields.map(|(field, _)| field);
+    let own_fields = own.fields().into_iter().map(|(field, _)| field.name());
     let named = options.name.as_ref().map(|_| "name");
-    for beside in own_fields.chain(own.algorithm.map(|_| "algorithm")).chain(named) {
+    for beside in own_fields.chain(named) {
         let message = format!("stands beside `{field}`: give it to one of the limits in there");
         found.push(spot.of(beside).problem(message));
     }
@@ -114,9 +113,9 @@ fn one_of_many(
     if member.name.as_ref().is_none_or(String::is_empty) && count > 1 {
         found.push(spot.problem("`name` is missing: answers and counters tell limits apart by it"));
     }
-    match limit::limit(&member.limit_text(), spot, found)? {
-        Checked::Limit(limit) => Some(limit),
-        Checked::Shaper(_) => {
+    match limit(&member.limit_spec(), spot, found)? {
+        LimitOrShaper::Limit(limit) => Some(limit),
+        LimitOrShaper::Shaper(_) => {
             found.push(spot.of("algorithm").problem(PolicyProblem::ShaperAmongLimits));
             None
         }
@@ -131,11 +130,38 @@ fn member_of(policy: Policy, member: &Member, limit: tidegate::Limit) -> Policy 
     }
 }
 
-fn of_limit(name: &str, checked: Checked) -> Policy {
-    match checked {
-        Checked::Limit(limit) => Policy::all().limit(name, limit),
-        Checked::Shaper(shaper) => Policy::shaper(shaper),
+fn from_limit(name: &str, built: LimitOrShaper) -> Policy {
+    match built {
+        LimitOrShaper::Limit(limit) => Policy::all().limit(name, limit),
+        LimitOrShaper::Shaper(shaper) => Policy::shaper(shaper),
     }
+}
+
+/// Builds a limit; notes every problem with the position of its field.
+pub(crate) fn limit(
+    spec: &LimitSpec,
+    spot: &Spot<'_>,
+    found: &mut Vec<Problem>,
+) -> Option<LimitOrShaper> {
+    let problem = |error: FieldError| match error.field() {
+        Some(field) => spot.of(field.name()).problem(error.problem()),
+        None => spot.problem(error.problem()),
+    };
+    spec.check(&time_zone).map_err(|errors| found.extend(errors.into_iter().map(problem))).ok()
+}
+
+/// A limit in one line, as a file has it: `100/min burst 20`.
+pub fn limit_from_line(line: &str) -> Result<LimitOrShaper, String> {
+    let spec = LimitSpec::from_line(line);
+    spec.and_then(|spec| spec.build(&time_zone)).map_err(|error| match error.field() {
+        None | Some(Field::Limit | Field::Refill) => error.problem(),
+        Some(_) => error.to_string(),
+    })
+}
+
+/// Time zones by name, for the grammar of limits.
+pub(crate) fn time_zone(name: &str) -> Result<Zone, String> {
+    tidegate::zone(name).map_err(|error| error.to_string())
 }
 
 fn on_error(text: &text::OnStoreError) -> Result<OnStoreError, String> {

@@ -23,13 +23,13 @@ pub(crate) use self::adaptive::{
 pub(crate) use self::doors::{
     Admin, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,
 };
-pub(crate) use self::limit::{Algorithm, Limit, Member};
+pub(crate) use self::limit::Member;
 pub(crate) use self::listen::{Door, DoorOptions, Listen};
 pub(crate) use self::policy::{
     Mode, OnStoreError, OnStoreErrorWord, Override, Policy, PolicyOptions, Replicas, Unconfirmed,
 };
 pub(crate) use self::proxy::{Balance, Health, HostHeader, Proxy};
-pub(crate) use self::scalar::{Amount, OneOrMany, Span};
+pub(crate) use self::scalar::{OneOrMany, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 pub(crate) use self::telemetry::Telemetry;
 

@@ -59,6 +59,7 @@ pub use lease::{Grant, Lessee, Message, Step, Terms, Wanted, grant};
 pub use limit::{Limit, LimitOrShaper};
 pub use spec::{
     Algorithm, Amount, Field, FieldError, LimitSpec, Period, Written, Zones, parse_duration,
+    read_duration, read_rate,
 };
 pub use state::{Arrival, Change, Log, Permit, Permits, Run, Slots, State, Window};
 pub use time::{EXACT_MAX, Timestamp};

@@ -8,7 +8,7 @@ use tidegate_core::adaptive::{AdaptiveError, Ends, Ramp, Signal};
 use super::super::amount::{rate, span};
 use super::super::node::Spot;
 use super::super::problem::Problem;
-use super::super::text::{self, Amount, Curve, Left, Level, RampWord};
+use super::super::text::{self, Curve, Left, Level, RampWord};
 
 /// What a signal can be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ fn share(left: &Left, limit: &Limit) -> Result<f64, String> {
         }
         Left::Rate(text) => text,
     };
-    let (count, period) = rate(&Amount::Rate(text.clone()))?;
+    let (count, period) = rate(text)?;
     let (units, of) = (limit.units(), limit.period());
     if u128::from(count) * of.as_micros() > u128::from(units) * period.as_micros() {
         return Err(format!(

@@ -7,15 +7,17 @@
 use std::collections::hash_map::Entry;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
-use tidegate::{Limit, OnStoreError};
+use tidegate::{Every, OnStoreError};
+use tidegate_core::{Algorithm, Amount, FieldError, LimitOrShaper, LimitSpec, Period, Wildcard};
 
 use super::Error;
-use super::pattern::Pattern;
 use super::rules::{Counts, Domain, Level, Node as RuleNode, Quantity, Rule, Rules};
 use super::unit::Unit;
 use crate::foreign::Reader;
 use crate::node::{Node, Value};
+use crate::policy::time_zone;
 use crate::problem::{Position, Problem};
 use crate::yaml;
 
@@ -179,7 +181,8 @@ impl<'s> FileReader<'s> {
                 return;
             }
         }
-        level.patterns.extend(Pattern::new(&composite).map(|pattern| (pattern, index)));
+        let pattern = Wildcard::new(&composite);
+        level.patterns.extend(pattern.has_star().then_some((pattern, index)));
         let is_shared = self.reader.is_true(shares);
         if let Some(shares) = shares.filter(|_| is_shared && !value.contains('*')) {
             let message = format!("share_threshold needs a '*' in the value of '{policy}'");
@@ -296,26 +299,40 @@ fn quantity(written: &Written<'_>) -> Result<Quantity, (Position, String)> {
         let message = "algorithm is empty: name one, or leave it out for fixed-window".to_owned();
         return Err((position, message));
     }
+    let error = |error: FieldError| (position, error.to_string());
+    let algorithm: Algorithm = algorithm.parse().map_err(error)?;
     // Built also for no requests at all, so that a wrong algorithm is an error there too.
-    let built: Result<Limit, _> = spelt(algorithm, requests.max(1), unit, written.burst).parse();
-    let limit = built.map_err(|error| (position, error.to_string()))?;
-    if matches!(limit, Limit::Concurrency(_)) {
+    let spec = limit_spec(algorithm, requests.max(1), unit, written.burst);
+    if algorithm == Algorithm::CONCURRENCY {
         return Err((position, "concurrency cannot be limited per unit".to_owned()));
     }
-    Ok(Quantity::PerUnit { requests, unit, limit: (requests > 0).then_some(limit) })
+    match spec.build(&time_zone).map_err(error)? {
+        LimitOrShaper::Limit(limit) => {
+            Ok(Quantity::PerUnit { requests, unit, limit: (requests > 0).then_some(limit) })
+        }
+        LimitOrShaper::Shaper(_) => {
+            Err((position, "leaky-bucket delays instead of refusing".to_owned()))
+        }
+    }
 }
 
-/// A limit as the library reads it. A quota of days, weeks or months goes by the calendar, of UTC.
-fn spelt(algorithm: &str, requests: u32, unit: Unit, burst: Option<u64>) -> String {
-    let period = match (algorithm, unit) {
-        ("quota", Unit::Day) => "day".to_owned(),
-        ("quota", Unit::Week) => "week".to_owned(),
-        ("quota", Unit::Month) => "month".to_owned(),
-        _ => format!("{}s", unit.seconds()),
+/// A quota of days, weeks or months goes by the calendar, of UTC.
+fn limit_spec(algorithm: Algorithm, requests: u32, unit: Unit, burst: Option<u64>) -> LimitSpec {
+    let every = match unit {
+        Unit::Day => Some(Every::Day),
+        Unit::Week => Some(Every::Week),
+        Unit::Month => Some(Every::Month),
+        _ => None,
     };
-    let word = if algorithm == "token-bucket" { "capacity" } else { "burst" };
-    let burst = burst.map(|burst| format!(" {word} {burst}")).unwrap_or_default();
-    format!("{algorithm} {requests}/{period}{burst}")
+    let every = every.filter(|_| algorithm == Algorithm::QUOTA).map(Period::Calendar);
+    let period = every.unwrap_or(Period::Length(Duration::from_secs(unit.seconds())));
+    let amount = Some(Amount::Rate(requests.into(), period));
+    let spec = LimitSpec { algorithm: Some(algorithm), ..LimitSpec::default() };
+    if algorithm == Algorithm::TOKEN_BUCKET {
+        LimitSpec { refill: amount, capacity: burst, ..spec }
+    } else {
+        LimitSpec { limit: amount, burst, ..spec }
+    }
 }
 
 fn too_deep() -> String {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate::{FixedWindow, Limit, OnStoreError, Policy};
+use tidegate_core::Wildcard;
 
 use super::Error;
-use super::pattern::Pattern;
 use super::unit::Unit;
 
 /// The key of a rule that counts everybody together.
@@ -41,7 +41,7 @@ pub(super) struct Level {
     /// By `key_value`, or by the key alone. A pattern is here too, spelt as it is.
     pub(super) exact: HashMap<Box<[u8]>, usize>,
     /// In the order of the file.
-    pub(super) patterns: Vec<(Pattern, usize)>,
+    pub(super) patterns: Vec<(Wildcard, usize)>,
 }
 
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! envoyproxy/ratelimit: every rule that limits is a policy, under the name that it has for `--envoy-config`.
 
 use tidegate::{Limit, OnStoreError};
+use tidegate_core::Field;
 
 use super::{Draft, Limits};
-use crate::envoy::{Counts, Quantity, Rule, Rules, Unit};
-use tidegate_core::text::rate;
+use crate::envoy::{Counts, Quantity, Rule, Rules};
 
 pub(super) fn drafts(rules: &Rules) -> Vec<Draft> {
     let mut all = rules.all();
@@ -47,26 +47,13 @@ fn limits(quantity: &Quantity) -> Result<Limits, &'static str> {
     match quantity {
         Quantity::Unlimited => Err("unlimited, so there is nothing to ask"),
         Quantity::PerUnit { limit: None, .. } => Err("refuses everything; block keys by overrides"),
-        Quantity::PerUnit { limit: Some(limit), unit, .. } => {
-            Ok(Limits::One(options(limit, *unit)))
-        }
+        Quantity::PerUnit { limit: Some(limit), .. } => Ok(Limits::One(options(limit))),
     }
 }
 
-fn options(limit: &Limit, unit: Unit) -> String {
-    let (algorithm, units) = (limit.algorithm(), limit.units());
-    let rate = rate(units, limit.period());
-    match limit {
-        Limit::Gcra(gcra) => format!("limit: {rate}, burst: {}", gcra.burst()),
-        Limit::TokenBucket(bucket) => {
-            format!("algorithm: {algorithm}, capacity: {}, refill: {rate}", bucket.burst())
-        }
-        Limit::Quota(quota) => match quota.every() {
-            Some(every) => {
-                format!("algorithm: {algorithm}, limit: {units}, every: {}", every.as_str())
-            }
-            None => format!("algorithm: {algorithm}, limit: {units}, every: {}s", unit.seconds()),
-        },
-        _ => format!("algorithm: {algorithm}, limit: {rate}"),
-    }
+fn options(limit: &Limit) -> String {
+    let is_default = |(field, text): &(Field, String)| *field == Field::Algorithm && text == "gcra";
+    let fields = limit.spec().fields().into_iter().filter(|field| !is_default(field));
+    let fields = fields.map(|(field, text)| format!("{}: {text}", field.name()));
+    fields.collect::<Vec<_>>().join(", ")
 }

@@ -1,31 +1,36 @@
 //! Limits, alone or as one of several.
 
 use serde::Deserialize;
+use tidegate_core::FieldError;
 
 use super::adaptive::{Adaptive, Priority};
 use super::scalar::{Amount, Span};
 
 /// How a limit counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Algorithm {
-    /// An even pace with a burst; the default.
-    Gcra,
-    /// The same, told as a bucket with a capacity and a refill.
-    TokenBucket,
-    /// Delays instead of refusing, up to a longest wait.
-    LeakyBucket,
-    /// A counter for each period, on the clock.
-    FixedWindow,
-    /// Counters in slots that slide.
-    SlidingWindow,
-    /// Every instant is kept: exact in any window.
-    SlidingLog,
-    /// A budget for a day, a week, a month or any time.
-    Quota,
-    /// How many may be under way at once.
-    Concurrency,
+#[serde(try_from = "String")]
+pub struct Algorithm(pub tidegate_core::Algorithm);
+
+impl TryFrom<String> for Algorithm {
+    type Error = FieldError;
+
+    fn try_from(name: String) -> Result<Self, FieldError> {
+        name.parse().map(Self)
+    }
+}
+
+/// The names and summaries of the core.
+#[cfg(test)]
+impl schemars::JsonSchema for Algorithm {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Algorithm".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let row = |it: &tidegate_core::Algorithm| serde_json::json!({ "description": it.summary(), "type": "string", "const": it.name() });
+        let rows: Vec<_> = tidegate_core::Algorithm::ALL.iter().map(row).collect();
+        schemars::json_schema!({ "description": "How a limit counts.", "oneOf": rows })
+    }
 }
 
 /// Defines the structs that hold a limit, each with more of its own.
@@ -68,14 +73,32 @@ macro_rules! with_limit {
             pub ttl: Option<Span>,
             $($more)*
         }
+
+        impl $name {
+            /// Its limit.
+            pub fn limit_spec(&self) -> tidegate_core::LimitSpec {
+                let written = |span: &Span| span.0.as_str().into();
+                tidegate_core::LimitSpec {
+                    algorithm: self.algorithm.map(|algorithm| algorithm.0),
+                    limit: self.limit.clone().map(Into::into),
+                    burst: self.burst,
+                    capacity: self.capacity,
+                    refill: self.refill.clone().map(Into::into),
+                    buckets: self.buckets,
+                    max_wait: self.max_wait.as_ref().map(written),
+                    every: self.every.as_deref().map(Into::into),
+                    time_zone: self.time_zone.as_deref().map(Into::into),
+                    utc_offset: self.utc_offset.as_deref().map(Into::into),
+                    rolling: self.rolling,
+                    ttl: self.ttl.as_ref().map(written),
+                }
+            }
+        }
     )*};
 }
 pub(super) use with_limit;
 
 with_limit! {
-    /// A limit by itself.
-    Limit {}
-
     /// One of several limits that are asked in one atomic step.
     Member {
         /// What answers call it when it decides. Each limit of a policy needs a name of its own.
@@ -86,33 +109,5 @@ with_limit! {
         pub adaptive: Option<Adaptive>,
         /// Who gives way first. Default: what the policy says.
         pub priority: Option<Priority>,
-    }
-}
-
-/// The limit in whatever holds one.
-macro_rules! limit_of {
-    ($holder:expr) => {{
-        let it = $holder;
-        $crate::text::Limit {
-            algorithm: it.algorithm,
-            limit: it.limit.clone(),
-            burst: it.burst,
-            capacity: it.capacity,
-            refill: it.refill.clone(),
-            buckets: it.buckets,
-            max_wait: it.max_wait.clone(),
-            every: it.every.clone(),
-            time_zone: it.time_zone.clone(),
-            utc_offset: it.utc_offset.clone(),
-            rolling: it.rolling,
-            ttl: it.ttl.clone(),
-        }
-    }};
-}
-pub(super) use limit_of;
-
-impl Member {
-    pub fn limit_text(&self) -> Limit {
-        limit_of!(self)
     }
 }

@@ -1,9 +1,10 @@
 //! Policies, and what some get instead of them.
 
 use serde::Deserialize;
+use tidegate_core::LimitSpec;
 
 use super::adaptive::{Adaptive, Priority};
-use super::limit::{Algorithm, Limit, Member, limit_of, with_limit};
+use super::limit::{Algorithm, Member, with_limit};
 use super::scalar::{Amount, OneOrMany, Span};
 
 /// A policy: a line such as `100/min burst 20`, or a map.
@@ -16,6 +17,16 @@ pub enum Policy {
     Line(String),
     /// Everything that there is to say.
     Map(Box<PolicyOptions>),
+}
+
+impl Policy {
+    /// Its limit, where it has one alone. An unreadable line has none.
+    pub fn limit_spec(&self) -> Option<LimitSpec> {
+        match self {
+            Self::Line(line) => LimitSpec::from_line(line).ok(),
+            Self::Map(options) => Some(options.limit_spec()),
+        }
+    }
 }
 
 with_limit! {
@@ -47,12 +58,6 @@ with_limit! {
         pub priority: Option<Priority>,
         /// How long a decision of this policy may take, 1ms to 1min. Default: `store.deadline`.
         pub deadline: Option<Span>,
-    }
-}
-
-impl PolicyOptions {
-    pub fn limit_text(&self) -> Limit {
-        limit_of!(self)
     }
 }
 
@@ -148,4 +153,18 @@ pub struct Override {
     pub allow: Option<bool>,
     /// Nothing is admitted.
     pub block: Option<bool>,
+}
+
+impl Override {
+    /// The numbers that replace those of the policy; `None` where it has none.
+    pub fn numbers(&self) -> Option<LimitSpec> {
+        let numbers = LimitSpec {
+            limit: self.limit.clone().map(Into::into),
+            burst: self.burst,
+            capacity: self.capacity,
+            refill: self.refill.clone().map(Into::into),
+            ..LimitSpec::default()
+        };
+        (numbers != LimitSpec::default()).then_some(numbers)
+    }
 }

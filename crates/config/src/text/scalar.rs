@@ -21,6 +21,15 @@ pub enum Amount {
     Rate(String),
 }
 
+impl From<Amount> for tidegate_core::Amount {
+    fn from(amount: Amount) -> Self {
+        match amount {
+            Amount::Count(count) => Self::Count(count),
+            Amount::Rate(text) => Self::Text(text),
+        }
+    }
+}
+
 /// One, or a list.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
