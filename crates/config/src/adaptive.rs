@@ -187,7 +187,7 @@ impl Subject<'_> {
                 return None;
             }
         }
-        let settings = Settings::of(each.iter().map(|signal| signal.chain.clone()));
+        let settings = Settings::from_chains(each.iter().map(|signal| signal.chain.clone()));
         spot.note(settings, notes.found)?;
         let pool = match &text.in_flight {
             Some(pool) => Some(self::pool(pool, &each, &spot.of("in_flight"), notes.found)?),

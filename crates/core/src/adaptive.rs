@@ -12,11 +12,10 @@
 //!   same for each URL by itself.
 //! - A [`Chain`] is one signal with its [`Ramp`], its [`Smoothing`] and what happens while it is silent
 //!   ([`Absence`]). [`Settings`] are the chains of one limit, and what they share.
-//! - [`Controller::step`] takes a reading for each chain and says what is in force: an [`Output`]. Whoever
-//!   decides about requests only reads that.
-//! - [`Cap`] bounds how many are under way at once, and [`InFlight`] counts them: a rate alone cannot keep a
-//!   queue short.
-//! - [`Gathered`] makes one reading of those of many nodes.
+//! - [`Controller::step`] takes a reading for each chain and says what is in force: an [`Output`]. A
+//!   decision about a request only reads that.
+//! - [`Cap`] bounds the requests in flight, and [`InFlight`] counts them: a rate alone cannot keep a queue short.
+//! - [`FleetReadings`] combines the readings of many nodes into one.
 //!
 //! Numbers are floats here, and never NaN. What comes out is an integer: no admission is decided by a float.
 //!
@@ -26,7 +25,7 @@
 //! use tidegate_core::adaptive::{Chain, Controller, Reading, Settings};
 //!
 //! // 1000 a second while the database is well, and less as its pressure rises.
-//! let mut controller = Controller::new(Settings::of([Chain::pressure("db")])?, 1000)?;
+//! let mut controller = Controller::new(Settings::from_chains([Chain::pressure("db")])?, 1000)?;
 //! let mut now = Timestamp::from_micros(1_700_000_000_000_000);
 //! assert_eq!(controller.step(&[Reading::Value(0.0)], now).limit, 1000);
 //! for _ in 0..10 {
@@ -38,20 +37,15 @@
 //! # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
 //! ```
 
-mod absence;
 mod baseline;
 mod cap;
 mod chain;
 mod controller;
-mod crowd;
 mod error;
-mod gathered;
-mod hysteresis;
-mod in_flight;
+mod fleet;
 mod number;
 mod observed;
 mod output;
-mod priority;
 mod ramp;
 mod settings;
 mod signal;
@@ -60,21 +54,17 @@ mod state;
 mod urls;
 mod warm_up;
 
-pub use absence::Absence;
-pub use cap::{Cap, CapSample};
+pub use cap::{Cap, CapSample, InFlight, InFlightGuard};
 pub use chain::Chain;
 pub use controller::Controller;
 pub use error::AdaptiveError;
-pub use gathered::{Gathered, NodeReading};
-pub use hysteresis::Hysteresis;
-pub use in_flight::{InFlight, Place};
-pub use observed::{Observed, Seen};
-pub use output::Output;
-pub use priority::Priority;
+pub use fleet::{FleetReadings, NodeReading};
+pub use observed::{Observed, TickSummary};
+pub use output::{Output, Priority};
 pub use ramp::{Ends, Ramp};
 pub use settings::{Mode, Settings};
-pub use signal::{Reading, Signal};
-pub use smoothing::{Oscillation, Smoothing};
+pub use signal::{Absence, Reading, Signal};
+pub use smoothing::{Hysteresis, Oscillation, Smoothing};
 pub use state::State;
-pub use urls::{Ticket, UrlSummary, Urls};
+pub use urls::{UrlRequest, UrlSummary, Urls};
 pub use warm_up::WarmUp;

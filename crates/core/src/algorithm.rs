@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
-pub use gcra::{Gcra, WholeArrival};
+pub use gcra::{Gcra, MicrosArrival};
 pub use leaky_bucket::LeakyBucket;
 pub use lease::Return;
 pub(crate) use lease::{MAX_TTL_US, Term};

@@ -97,7 +97,7 @@ impl Zone {
     }
 
     /// A zone whose offset changes: `first_seconds` until the first transition. The core carries no time
-    /// zone data; whoever does passes it as this plain table.
+    /// zone data: callers that have it pass it as this plain table.
     ///
     /// ```
     /// # use tidegate_core::{LimitError, Transition, Zone};

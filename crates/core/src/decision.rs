@@ -78,7 +78,7 @@ impl Decision {
         Self::refuse(0, 0, Retry::Never, 0)
     }
 
-    /// An admission as somebody else decided it: a script, or a policy that stands in for its store.
+    /// An admission that was decided elsewhere: by a script, or by a failure policy.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -104,7 +104,7 @@ impl Decision {
         Self::admit(self.limit, self.remaining, self.reset_after_us)
     }
 
-    /// A refusal as somebody else decided it; `None` for a cost that will never be admitted.
+    /// A refusal that was decided elsewhere; `None` for a cost that will never be admitted.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -261,7 +261,7 @@ impl Reservation {
         Self::refuse(Retry::Never)
     }
 
-    /// A place as somebody else gave it.
+    /// A reservation that was made elsewhere.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -274,7 +274,7 @@ impl Reservation {
         Self::accept(delay_us)
     }
 
-    /// A refusal as somebody else decided it; `None` for a cost that will never find a place.
+    /// A refusal that was decided elsewhere; `None` for a cost that is never accepted.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -177,13 +177,13 @@ impl From<std::convert::Infallible> for LimitError {
 /// use std::time::Duration;
 /// use tidegate_core::{LeaseError, Limit, LimitError, SlidingLog, Terms};
 ///
-/// let error = |limit: Limit| Terms::of([&limit]).err();
+/// let error = |limit: Limit| Terms::from_limits([&limit]).err();
 /// assert_eq!(error("concurrency 5".parse()?), Some(LeaseError::Concurrency));
 /// assert_eq!(error("10/s burst 1".parse()?), Some(LeaseError::BurstTooSmall { burst: 1 }));
 /// let log = |period_us| SlidingLog::new(5, Duration::from_micros(period_us)).map(Limit::from);
 /// assert_eq!(error(log(10)?), Some(LeaseError::TooShort));
 /// assert_eq!(error(log(1 << 53)?), Some(LeaseError::TooLong));
-/// assert_eq!(Terms::of([]), Err(LeaseError::NoLimit));
+/// assert_eq!(Terms::from_limits([]), Err(LeaseError::NoLimit));
 /// # Ok::<(), LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -6,15 +6,13 @@
 //! `[a, b]`. Where the bound is one of windows or slots, a lease ends with the one that pays for it instead, and
 //! nothing is taken off.
 
+mod demand;
 mod held;
 mod message;
 mod node;
 mod refusal;
-mod size;
 mod store;
-mod terms;
 
 pub use message::{Message, Step};
-pub use node::Lessee;
-pub use store::{Grant, Wanted, grant};
-pub use terms::Terms;
+pub use node::LeaseHolder;
+pub use store::{Grant, GrantRequest, Terms, grant};

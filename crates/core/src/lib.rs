@@ -47,15 +47,15 @@ mod time;
 mod wildcard;
 
 pub use algorithm::{
-    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, Return, SlidingLog, SlidingWindow,
-    WholeArrival,
+    Concurrency, FixedWindow, Gcra, LeakyBucket, MicrosArrival, Quota, Return, SlidingLog,
+    SlidingWindow,
 };
 pub use calendar::{Every, Transition, Zone};
 pub use combine::{Mode, Verdict, decide_each, decide_many};
 pub use decision::{Decision, Reservation};
 pub use error::{LeaseError, LimitError};
 pub use histogram::{AtomicBuckets, BucketCounts, Cell, Histogram, bucket_index};
-pub use lease::{Grant, Lessee, Message, Step, Terms, Wanted, grant};
+pub use lease::{Grant, GrantRequest, LeaseHolder, Message, Step, Terms, grant};
 pub use limit::{Limit, LimitOrShaper};
 pub use spec::{
     Algorithm, Amount, Field, FieldError, LimitSpec, Period, Written, Zones, parse_duration,

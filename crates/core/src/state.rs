@@ -45,7 +45,7 @@ pub enum State {
     Slots(Slots),
     /// Sliding log: when each unit was spent.
     Log(Log),
-    /// Concurrency: who holds what, and until when.
+    /// Concurrency: which permits are held, and until when.
     Permits(Permits),
 }
 

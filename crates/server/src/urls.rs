@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate::{Clock, SystemClock};
-use tidegate_core::adaptive::{Ticket, UrlSummary, Urls};
+use tidegate_core::adaptive::{UrlRequest, UrlSummary, Urls};
 
 /// Longer ones are known by how they begin: whoever may choose a path must not choose how much memory it takes.
 const URL_BYTES_MAX: usize = 200;
@@ -15,12 +15,12 @@ pub(crate) struct ByUrl(Mutex<Urls>);
 
 impl ByUrl {
     /// A request leaves; `path` is in its only spelling, and so in ASCII.
-    pub(crate) fn begin(&self, path: &str) -> Ticket {
+    pub(crate) fn begin(&self, path: &str) -> UrlRequest {
         self.lock().begin(known_by(path), SystemClock.now())
     }
 
     /// It was answered, or never will be.
-    pub(crate) fn end(&self, ticket: Ticket) {
+    pub(crate) fn end(&self, ticket: UrlRequest) {
         self.lock().end(ticket, SystemClock.now());
     }
 

@@ -19,7 +19,7 @@ use self::world::{Node, World};
 
 /// One fleet in the three ways, and the checks that chance brings.
 pub fn run(setting: &Setting, limit: &Limit) -> Result<[Row; 3], LeaseError> {
-    let naive = naive::Naive::new(limit, Terms::of([limit])?.ttl());
+    let naive = naive::Naive::new(limit, Terms::from_limits([limit])?.ttl());
     let drawn = || Arrivals::draw(setting, limit);
     let [strict, lease] = strict_and_leased(setting, limit, drawn)?;
     Ok([strict, lease, simulate("naive", setting, (limit, limit), naive, drawn())])
@@ -39,7 +39,7 @@ fn strict_and_leased(
     limit: &Limit,
     arrivals: impl Fn() -> Arrivals,
 ) -> Result<[Row; 2], LeaseError> {
-    let terms = Terms::of([limit])?;
+    let terms = Terms::from_limits([limit])?;
     let kept = limit.leased(terms.ttl())?;
     Ok([
         simulate("strict", setting, (limit, limit), strict::Strict, arrivals()),

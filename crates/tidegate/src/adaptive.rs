@@ -64,7 +64,7 @@ pub use self::rule::{Rule, Source};
 pub use self::target::Target;
 pub use tidegate_core::adaptive::{
     Absence, AdaptiveError, Cap, Chain, Ends, Hysteresis, Mode, Output, Priority, Ramp, Reading,
-    Seen, Settings, Signal, Smoothing, UrlSummary, WarmUp,
+    Settings, Signal, Smoothing, TickSummary, UrlSummary, WarmUp,
 };
 
 use self::cpu::Cpu;

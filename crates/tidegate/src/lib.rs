@@ -78,9 +78,9 @@ pub use store::{
     StoreExtensions, StoreReply, StoreRequest, StoredOverride, TickReadings, Unconfirmed,
 };
 pub use tidegate_core::{
-    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, LeakyBucket, LeaseError,
-    Limit, LimitError, Mode, Quota, Reservation, Return, SlidingLog, SlidingWindow, Timestamp,
-    Verdict, Wanted, Zone, parse_duration,
+    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, GrantRequest, LeakyBucket,
+    LeaseError, Limit, LimitError, Mode, Quota, Reservation, Return, SlidingLog, SlidingWindow,
+    Timestamp, Verdict, Zone, parse_duration,
 };
 #[cfg(feature = "tokio")]
 pub use wait::NeverReady;

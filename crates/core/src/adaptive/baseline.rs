@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Five minutes of ticks. Only those with enough traffic to tell, so that a quiet night is not forgotten.
+/// Five minutes of ticks. Only those with enough traffic for a median, so that a quiet night does not erase it.
 const TICKS: usize = 300;
 
 /// What a target takes when nothing waits.

@@ -1,7 +1,9 @@
-//! How many may be under way at once.
+//! The cap on requests in flight, and their count.
 
 use super::AdaptiveError;
 use super::number::{float, whole};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much longer than the baseline a response may take before the cap gives way.
 const TOLERANCE: f64 = 1.5;
@@ -105,5 +107,56 @@ impl Cap {
             self.places += PACE * (aim - self.places);
         }
         self.places = self.places.clamp(self.pool, 4.0 * self.pool);
+    }
+}
+
+/// Counts what is under way on this node. Clones share the count.
+///
+/// ```
+/// use tidegate_core::adaptive::InFlight;
+///
+/// let in_flight = InFlight::default();
+/// let first = in_flight.enter(2);
+/// let second = in_flight.enter(2);
+/// assert!(in_flight.enter(2).is_none());
+/// drop(first);
+/// assert_eq!(in_flight.count(), 1);
+/// assert!(in_flight.enter(2).is_some());
+/// # drop(second);
+/// ```
+#[derive(Clone, Default, Debug)]
+pub struct InFlight(Arc<AtomicU64>);
+
+/// A place. It is free again when this is dropped: by the end of a request, a cancel or a panic.
+///
+/// ```
+/// use tidegate_core::adaptive::{InFlight, InFlightGuard};
+///
+/// let in_flight = InFlight::default();
+/// let place: Option<InFlightGuard> = in_flight.enter(1);
+/// assert!(in_flight.enter(1).is_none());
+/// drop(place);
+/// assert!(in_flight.enter(1).is_some());
+/// ```
+#[derive(Debug)]
+pub struct InFlightGuard(Arc<AtomicU64>);
+
+impl InFlight {
+    /// A place, if fewer than `places` are taken.
+    pub fn enter(&self, places: u64) -> Option<InFlightGuard> {
+        let one_more = |count: u64| (count < places).then_some(count + 1);
+        let entered = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more);
+        entered.is_ok().then(|| InFlightGuard(Arc::clone(&self.0)))
+    }
+
+    /// How many are under way.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -67,7 +67,7 @@ impl Chain {
         Self::named("cpu".to_owned(), Signal::Share, Ramp::cpu())
     }
 
-    /// A pressure from 0 to 1 that a target tells of itself. A name that is too long is cut.
+    /// A pressure from 0 to 1 that a target reports. A name that is too long is cut.
     ///
     /// ```
     /// # use tidegate_core::adaptive::Chain;

@@ -6,7 +6,7 @@ use super::number::units;
 use super::{AdaptiveError, Mode, Output, Reading, Settings, State};
 use crate::time::{EXACT_MAX, Timestamp};
 
-/// Follows the load of one target for one limit. It reads no clock: whoever owns it steps it once per tick.
+/// Follows the load of one target for one limit. It reads no clock: its owner steps it once per tick.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,27 +1,25 @@
-//! The window over what passes by: how long requests took, whether they failed, and how many still run.
-
-use std::collections::VecDeque;
-use std::time::Duration;
+//! The window over observed requests: how long they took, whether they failed, and how many still run.
 
 use super::Reading;
 use super::baseline::Baseline;
-use super::crowd::Crowd;
 use super::number::float;
 use crate::histogram::Histogram;
 use crate::time::{Timestamp, micros_up};
+use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Fewer requests in a tick than this are chance, and no queue.
 const TELLING: u64 = 5;
-/// Errors count over so long, and from so many requests on.
+/// The span over which errors count, and the fewest requests that make a ratio.
 const ERRORS_OVER: Duration = Duration::from_secs(10);
 const ERRORS_OF: u64 = 20;
-/// However fast somebody ticks, so many ticks are kept.
+/// A bound on the ticks that are kept, however short they are.
 const TICKS_MAX: usize = 64;
 
 /// Times in µs, up to four and a half minutes. Eight steps per doubling: a median is off by a few per cent at most.
 type Times = Histogram<3, 28, u32>;
 
-/// What passes by one target. Only what was admitted is noted: who is refused does not wait.
+/// What is observed of one target. Only admitted requests count: a refused one does not wait.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,7 +45,7 @@ pub struct Observed {
     ticks: VecDeque<Tick>,
     running: Running,
     baseline: Baseline,
-    crowd: Option<Crowd>,
+    crowd: Option<PoolQueue>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -64,7 +62,7 @@ struct Tick {
 /// use tidegate_core::Timestamp;
 /// use tidegate_core::adaptive::{Observed, Reading};
 ///
-/// let (mut observed, now) = (Observed::of_pool(4), Timestamp::from_micros(1_700_000_000_000_000));
+/// let (mut observed, now) = (Observed::with_pool(4), Timestamp::from_micros(1_700_000_000_000_000));
 /// observed.begin(now);
 /// observed.end(now, now + Duration::from_millis(40), true);
 /// observed.note_wait(Duration::from_millis(7)); // the target's own word
@@ -74,7 +72,7 @@ struct Tick {
 /// assert_eq!((seen.baseline_ms, seen.count), (None, 1)); // one says little
 /// ```
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct Seen {
+pub struct TickSummary {
     /// How long requests wait, in milliseconds: for [`Chain::queue_wait`](super::Chain::queue_wait).
     pub queue_wait: Reading,
     /// The share that failed over ten seconds: for [`Chain::errors`](super::Chain::errors).
@@ -88,11 +86,11 @@ pub struct Seen {
 }
 
 impl Observed {
-    /// For a target with so many places, all requests to which pass by here. How long requests wait then follows
-    /// from how many are under way beyond these places, and from how many come back (Little's law): a target
-    /// that has become slow is not taken for one with a long queue.
-    pub fn of_pool(places: u64) -> Self {
-        Self { crowd: Some(Crowd::of(places)), ..Self::default() }
+    /// For a target with a known number of places, if all requests to it are observed here. How long requests wait
+    /// then follows from how many run beyond these places, and from how many come back (Little's law): a target that
+    /// has become slow is not taken for one with a long queue.
+    pub fn with_pool(places: u64) -> Self {
+        Self { crowd: Some(PoolQueue::new(places)), ..Self::default() }
     }
 
     /// The same for a target that is known already, or not any more: what was learnt of it stays.
@@ -101,11 +99,11 @@ impl Observed {
     /// # use tidegate_core::adaptive::Observed;
     /// let mut observed = Observed::default();
     /// observed.set_pool(Some(4));
-    /// assert_eq!(observed, Observed::of_pool(4));
+    /// assert_eq!(observed, Observed::with_pool(4));
     /// ```
     pub fn set_pool(&mut self, places: Option<u64>) {
-        if self.crowd.as_ref().map(Crowd::places) != places {
-            self.crowd = places.map(Crowd::of);
+        if self.crowd.as_ref().map(PoolQueue::places) != places {
+            self.crowd = places.map(PoolQueue::new);
         }
     }
 
@@ -143,14 +141,14 @@ impl Observed {
         }
     }
 
-    /// A request of which somebody else tells: it took this long.
+    /// A finished request that was measured elsewhere.
     pub fn note(&mut self, latency: Duration, ok: bool) {
         self.latencies.record(micros_up(latency), 1);
         self.failed += u64::from(!ok);
     }
 
-    /// A wait in a queue, as the target itself tells it. From then on this counts, instead of what is
-    /// concluded from latencies.
+    /// A wait in a queue, as the target reports it. From then on reported waits count, instead of those that latencies
+    /// suggest.
     pub fn note_wait(&mut self, wait: Duration) {
         self.waits.record(micros_up(wait), 1);
     }
@@ -162,7 +160,7 @@ impl Observed {
 
     /// What was seen since the last tick. `pressure` is that of the last output: while there is any, what is
     /// slow does not become the measure.
-    pub fn tick(&mut self, now: Timestamp, pressure: f64) -> Seen {
+    pub fn tick(&mut self, now: Timestamp, pressure: f64) -> TickSummary {
         let count = self.latencies.count();
         let latency_ms = median_ms(&self.latencies);
         self.count_crowd(now);
@@ -173,7 +171,7 @@ impl Observed {
         self.latencies.clear();
         self.waits.clear();
         self.failed = 0;
-        Seen {
+        TickSummary {
             queue_wait: Reading::Value(wait_ms),
             errors: Reading::Value(errors),
             latency_ms,
@@ -242,5 +240,38 @@ impl Running {
 
     fn mean_age_ms(&self, now: Timestamp) -> f64 {
         float(self.age_us(now)) / float(self.count.max(1)) / 1000.0
+    }
+}
+
+/// How long requests wait for one of a known number of places, by Little's law: how many ran beyond these places, over
+/// time.
+#[derive(Clone, PartialEq, Debug)]
+struct PoolQueue {
+    places: u64,
+    counted_at: Option<Timestamp>,
+    /// Microseconds that requests spent beyond the places, all together.
+    waited_us: u128,
+}
+
+impl PoolQueue {
+    const fn new(places: u64) -> Self {
+        Self { places, counted_at: None, waited_us: 0 }
+    }
+
+    const fn places(&self) -> u64 {
+        self.places
+    }
+
+    /// `running` requests ran until now.
+    fn count(&mut self, running: u64, now: Timestamp) {
+        let since = self.counted_at.map_or(0, |before| now.since(before).as_micros());
+        self.waited_us += since * u128::from(running.saturating_sub(self.places));
+        self.counted_at = Some(now);
+    }
+
+    /// What each of those waited that came back meanwhile; unknown if none did.
+    fn take_wait_ms(&mut self, came_back: u64) -> Option<f64> {
+        let waited_us = u64::try_from(std::mem::take(&mut self.waited_us)).unwrap_or(u64::MAX);
+        (came_back > 0).then(|| float(waited_us) / float(came_back) / 1000.0)
     }
 }

@@ -1,15 +1,16 @@
-//! What a step says.
+//! What a step says is in force, for each priority.
 
+use super::Mode;
 use super::number::units;
-use super::{Mode, Priority};
+use super::number::{float, whole};
 
-/// What is in force from now on. Small, and read by whoever decides.
+/// What is in force from now on: small, so that every decision can read it.
 ///
 /// ```
 /// use tidegate_core::Timestamp;
 /// use tidegate_core::adaptive::{Chain, Controller, Reading, Settings};
 ///
-/// let settings = Settings::of([Chain::cpu(), Chain::pressure("db")])?.guard(10_000)?;
+/// let settings = Settings::from_chains([Chain::cpu(), Chain::pressure("db")])?.guard(10_000)?;
 /// let mut controller = Controller::new(settings, 100)?;
 /// let output = controller.step(&[Reading::Value(0.5), Reading::Value(0.3)], Timestamp::EPOCH);
 /// assert_eq!((output.limit, output.computed, output.pressure), (70, 70, 0.3));
@@ -50,12 +51,12 @@ impl Output {
     /// ```
     /// # use tidegate_core::Timestamp;
     /// # use tidegate_core::adaptive::{Chain, Controller, Reading, Settings};
-    /// let mut controller = Controller::new(Settings::of([Chain::pressure("db")])?, 100)?;
+    /// let mut controller = Controller::new(Settings::from_chains([Chain::pressure("db")])?, 100)?;
     /// let output = controller.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
-    /// assert_eq!((output.limit, output.of(5000)), (70, 3500));
+    /// assert_eq!((output.limit, output.for_limit(5000)), (70, 3500));
     /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
     /// ```
-    pub fn of(&self, limit: u64) -> u64 {
+    pub fn for_limit(&self, limit: u64) -> u64 {
         self.enforced(units(self.share, limit, self.floor), limit)
     }
 
@@ -76,14 +77,14 @@ impl Output {
     /// ```
     /// # use tidegate_core::Timestamp;
     /// # use tidegate_core::adaptive::{Chain, Controller, Priority, Reading, Settings};
-    /// let mut controller = Controller::new(Settings::of([Chain::pressure("db")])?, 100)?;
+    /// let mut controller = Controller::new(Settings::from_chains([Chain::pressure("db")])?, 100)?;
     /// let output = controller.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
-    /// let left = Priority::ALL.map(|class| output.of_priority(class, 100));
+    /// let left = Priority::ALL.map(|class| output.for_priority(class, 100));
     /// assert_eq!(left, [100, 100, 50, 1]);
     /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
     /// ```
-    pub fn of_priority(&self, priority: Priority, limit: u64) -> u64 {
-        self.enforced(self.computed_of_priority(priority, limit), limit)
+    pub fn for_priority(&self, priority: Priority, limit: u64) -> u64 {
+        self.enforced(self.computed_for_priority(priority, limit), limit)
     }
 
     /// What it would be if it were enforced.
@@ -91,13 +92,13 @@ impl Output {
     /// ```
     /// # use tidegate_core::Timestamp;
     /// # use tidegate_core::adaptive::{Chain, Controller, Mode, Priority, Reading, Settings};
-    /// let settings = Settings::of([Chain::pressure("db")])?.mode(Mode::Shadow);
+    /// let settings = Settings::from_chains([Chain::pressure("db")])?.mode(Mode::Shadow);
     /// let output = Controller::new(settings, 100)?.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
-    /// assert_eq!(output.of_priority(Priority::Batch, 100), 100);
-    /// assert_eq!(output.computed_of_priority(Priority::Batch, 100), 50);
+    /// assert_eq!(output.for_priority(Priority::Batch, 100), 100);
+    /// assert_eq!(output.computed_for_priority(Priority::Batch, 100), 50);
     /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
     /// ```
-    pub fn computed_of_priority(&self, priority: Priority, limit: u64) -> u64 {
+    pub fn computed_for_priority(&self, priority: Priority, limit: u64) -> u64 {
         units(priority.share(self.pressure).min(self.ceiling), limit, self.floor)
     }
 
@@ -105,6 +106,76 @@ impl Output {
         match self.mode {
             Mode::Enforce => computed,
             Mode::Off | Mode::Shadow => limit,
+        }
+    }
+}
+
+/// The share of an in-flight cap that is kept for what is critical.
+const KEPT_FOR_CRITICAL: f64 = 0.2;
+
+/// How important a request is: those below give way first, each on a ramp of its own over the same pressure.
+///
+/// ```
+/// use tidegate_core::adaptive::Priority;
+///
+/// let at = |pressure| Priority::ALL.map(|class| (class.share(pressure) * 100.0).round());
+/// assert_eq!(at(0.0), [100.0, 100.0, 100.0, 100.0]);
+/// assert_eq!(at(0.5), [100.0, 67.0, 0.0, 0.0]); // critical, default, batch, best effort
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub enum Priority {
+    /// Gives way last, from a pressure of 0.8 on.
+    Critical,
+    /// From 0.3 to 0.9.
+    #[default]
+    Default,
+    /// From 0.1 to 0.5.
+    Batch,
+    /// From the first sign, and is gone at 0.3.
+    BestEffort,
+}
+
+impl Priority {
+    /// All of them, the most important first.
+    pub const ALL: [Self; 4] = [Self::Critical, Self::Default, Self::Batch, Self::BestEffort];
+
+    /// The share of a limit that is left for it at a pressure from 0 to 1.
+    ///
+    /// ```
+    /// use tidegate_core::adaptive::Priority;
+    ///
+    /// assert_eq!(Priority::Critical.share(0.8), 1.0);
+    /// assert_eq!(Priority::Default.share(0.9), 0.0);
+    /// assert_eq!(Priority::BestEffort.share(0.3), 0.0);
+    /// ```
+    pub fn share(self, pressure: f64) -> f64 {
+        let (from, to) = match self {
+            Self::Critical => (0.8, 1.0),
+            Self::Default => (0.3, 0.9),
+            Self::Batch => (0.1, 0.5),
+            Self::BestEffort => (0.0, 0.3),
+        };
+        if pressure <= from {
+            1.0
+        } else if pressure < to {
+            (to - pressure) / (to - from)
+        } else {
+            0.0
+        }
+    }
+
+    /// How many places of an in-flight cap it may fill: a fifth is kept for what is critical.
+    ///
+    /// ```
+    /// use tidegate_core::adaptive::Priority;
+    ///
+    /// assert_eq!(Priority::ALL.map(|class| class.places(32)), [32, 25, 25, 25]);
+    /// assert_eq!(Priority::Batch.places(1), 1);
+    /// ```
+    pub fn places(self, cap: u64) -> u64 {
+        match self {
+            Self::Critical => cap,
+            _ => whole(float(cap) * (1.0 - KEPT_FOR_CRITICAL)).max(cap.min(1)),
         }
     }
 }

@@ -148,7 +148,7 @@ impl Ramp {
         }
     }
 
-    /// The share of a limit that a reading leaves. NaN leaves the least: whoever asks has not sanitised.
+    /// The share of a limit that a reading leaves. NaN leaves the least, since it was not sanitised.
     pub fn share(&self, x: f64) -> f64 {
         if x.is_nan() { self.0.y_hi } else { self.share_at(self.position(x)) }
     }

@@ -12,7 +12,7 @@ const CHAINS_MAX: usize = 16;
 /// use tidegate_core::adaptive::{Chain, Controller, Mode, Reading, Settings, WarmUp};
 ///
 /// let limit = |mode| -> Result<_, tidegate_core::adaptive::AdaptiveError> {
-///     let settings = Settings::of([Chain::pressure("db")])?.mode(mode).warm_up(WarmUp::NONE);
+///     let settings = Settings::from_chains([Chain::pressure("db")])?.mode(mode).warm_up(WarmUp::NONE);
 ///     let output = Controller::new(settings, 100)?.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
 ///     Ok((output.limit, output.computed))
 /// };
@@ -37,12 +37,12 @@ pub enum Mode {
 /// ```
 /// use tidegate_core::adaptive::{AdaptiveError, Chain, Mode, Settings};
 ///
-/// let settings = Settings::of([Chain::pressure("db"), Chain::cpu()])?
+/// let settings = Settings::from_chains([Chain::pressure("db"), Chain::cpu()])?
 ///     .mode(Mode::Shadow)
 ///     .floor(5)?
 ///     .guard(10_000)?;
 /// assert_eq!(settings.chains().len(), 2);
-/// assert_eq!(Settings::of([]), Err(AdaptiveError::NoChain));
+/// assert_eq!(Settings::from_chains([]), Err(AdaptiveError::NoChain));
 /// assert_eq!(Settings::default().floor(0), Err(AdaptiveError::ZeroFloor));
 /// # Ok::<(), AdaptiveError>(())
 /// ```
@@ -64,7 +64,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Settings with these chains; the smallest limit among theirs counts.
-    pub fn of(chains: impl IntoIterator<Item = Chain>) -> Result<Self, AdaptiveError> {
+    pub fn from_chains(chains: impl IntoIterator<Item = Chain>) -> Result<Self, AdaptiveError> {
         let chains: Vec<Chain> = chains.into_iter().take(CHAINS_MAX + 1).collect();
         if chains.is_empty() {
             return Err(AdaptiveError::NoChain);

@@ -9,7 +9,7 @@ use crate::time::{Timestamp, micros_up};
 
 /// What a controller remembers.
 ///
-/// Nodes that share a target keep it where all can read it: whoever comes first in a tick steps it on, the others
+/// Nodes that share a target keep it where all can read it: the first node in a tick steps it on, the others
 /// read what came out. Equal versions are equal states, and so equal limits.
 ///
 /// ```

@@ -15,11 +15,11 @@ const OTHER: u32 = 0;
 /// A minute, in seconds.
 const SLOTS: usize = 60;
 const SLOT_US: u64 = 1_000_000;
-/// How often a full table looks for URLs that nobody asks for any more.
+/// How often a full table looks for URLs that are idle.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// What is known of every URL over the last minute, for at most 10,000; the others share one entry. The mean of
-/// a minute is smooth by itself: nothing else smooths it. A URL that nobody asked for is well.
+/// a minute is smooth by itself: nothing else smooths it. A URL without requests is healthy.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,13 +49,13 @@ pub struct Urls {
 ///
 /// ```
 /// # use tidegate_core::Timestamp;
-/// # use tidegate_core::adaptive::{Ticket, Urls};
+/// # use tidegate_core::adaptive::{UrlRequest, Urls};
 /// # let (mut urls, now) = (Urls::default(), Timestamp::from_micros(1_700_000_000_000_000));
-/// let ticket: Ticket = urls.begin("/report", now);
+/// let ticket: UrlRequest = urls.begin("/report", now);
 /// urls.end(ticket, now);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ticket {
+pub struct UrlRequest {
     place: u32,
     begun: Timestamp,
 }
@@ -104,16 +104,16 @@ impl Default for Urls {
 
 impl Urls {
     /// A request for a URL leaves: a normalised path, without its query.
-    pub fn begin(&mut self, url: &str, now: Timestamp) -> Ticket {
+    pub fn begin(&mut self, url: &str, now: Timestamp) -> UrlRequest {
         let place = self.place(url, now);
         if let Some(entry) = self.entry_mut(place) {
             entry.begin(now);
         }
-        Ticket { place, begun: now }
+        UrlRequest { place, begun: now }
     }
 
     /// It ended.
-    pub fn end(&mut self, ticket: Ticket, now: Timestamp) {
+    pub fn end(&mut self, ticket: UrlRequest, now: Timestamp) {
         if let Some(entry) = self.entry_mut(ticket.place) {
             entry.end(ticket.begun, now);
         }
@@ -129,13 +129,13 @@ impl Urls {
     /// urls.take_back(ticket);
     /// assert_eq!(urls.summary("/report", now), UrlSummary::default());
     /// ```
-    pub fn take_back(&mut self, ticket: Ticket) {
+    pub fn take_back(&mut self, ticket: UrlRequest) {
         if let Some(entry) = self.entry_mut(ticket.place) {
             entry.take_back(ticket.begun);
         }
     }
 
-    /// One of which somebody else tells: it took so long, and has just ended.
+    /// A request that was measured elsewhere, and has just ended.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -18,7 +18,7 @@ const BEGINS_WITH: f64 = 1.0 / 3.0;
 /// use tidegate_core::adaptive::{Chain, Controller, Reading, Settings, WarmUp};
 ///
 /// let start = |warm_up| -> Result<_, tidegate_core::adaptive::AdaptiveError> {
-///     let settings = Settings::of([Chain::pressure("db")])?.warm_up(warm_up);
+///     let settings = Settings::from_chains([Chain::pressure("db")])?.warm_up(warm_up);
 ///     Ok(Controller::new(settings, 90)?.step(&[Reading::Value(0.0)], Timestamp::EPOCH).limit)
 /// };
 /// assert_eq!(start(WarmUp::default())?, 90);

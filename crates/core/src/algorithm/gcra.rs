@@ -49,20 +49,20 @@ pub struct Gcra {
     units: Divisor,
 }
 
-/// What [`Gcra::decide_whole`] leaves behind.
+/// What [`Gcra::decide_micros`] leaves behind.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::{Gcra, Timestamp, WholeArrival};
+/// use tidegate_core::{Gcra, Timestamp, MicrosArrival};
 ///
 /// let limit = Gcra::new(2, Duration::from_secs(1), 2)?;
 /// let now = Timestamp::from_micros(1_700_000_000_000_000);
-/// let next = limit.decide_whole(0, now, 2).map(|(_, next)| next);
-/// assert_eq!(next, Some(WholeArrival { arrival_us: now.as_micros() + 1_000_000, spent: true }));
+/// let next = limit.decide_micros(0, now, 2).map(|(_, next)| next);
+/// assert_eq!(next, Some(MicrosArrival { arrival_us: now.as_micros() + 1_000_000, spent: true }));
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct WholeArrival {
+pub struct MicrosArrival {
     /// The arrival, in µs since the Unix epoch; the one there was if there is nothing to write.
     pub arrival_us: u64,
     /// Whether nothing is left.
@@ -197,19 +197,19 @@ impl Gcra {
     /// # use tidegate_core::{Gcra, Timestamp};
     /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
     /// let second = Duration::from_secs(1);
-    /// let answer = Gcra::new(2, second, 2)?.decide_whole(0, now, 1);
+    /// let answer = Gcra::new(2, second, 2)?.decide_micros(0, now, 1);
     /// assert!(answer.is_some_and(|(decision, next)| decision.allowed() && !next.spent));
     /// // A third of a second is no whole number of microseconds.
-    /// assert_eq!(Gcra::new(3, second, 2)?.decide_whole(0, now, 1), None);
+    /// assert_eq!(Gcra::new(3, second, 2)?.decide_micros(0, now, 1), None);
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
     #[inline]
-    pub fn decide_whole(
+    pub fn decide_micros(
         &self,
         arrival_us: u64,
         now: Timestamp,
         cost: u64,
-    ) -> Option<(Decision, WholeArrival)> {
+    ) -> Option<(Decision, MicrosArrival)> {
         if !self.pace.is_whole() {
             return None;
         }
@@ -218,7 +218,7 @@ impl Gcra {
         // What lies in the past and is not spent from stays where it is.
         let arrival_us = if units == 0 { arrival_us } else { now.as_micros() + units };
         let spent = self.tolerance.saturating_sub(units) < self.pace.interval;
-        Some((decision, WholeArrival { arrival_us, spent }))
+        Some((decision, MicrosArrival { arrival_us, spent }))
     }
 
     /// The kernel: how far ahead the key is afterwards, in units of 1/scale tick.

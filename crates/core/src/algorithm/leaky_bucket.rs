@@ -11,7 +11,7 @@ use crate::spec::{Amount, Description, Field, FieldError, Grammar, LimitSpec, Pe
 use crate::state::{Arrival, Change, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
-/// A shaper: requests leave at `limit` per `period`, and each is told how long to wait for its turn.
+/// A shaper: requests leave at `limit` per `period`, and each gets the delay until its turn.
 /// One that would have to wait longer than `max_wait` is refused.
 ///
 /// It delays where the other algorithms refuse, so it answers a [`Reservation`], and cannot stand in an
@@ -68,7 +68,7 @@ pub(crate) const GRAMMAR: Grammar<LeakyBucket> = Grammar {
 };
 
 impl LeakyBucket {
-    /// `limit` per `period`, nobody waiting longer than `max_wait`.
+    /// `limit` per `period`; no request waits longer than `max_wait`.
     ///
     /// ```
     /// # use std::time::Duration;

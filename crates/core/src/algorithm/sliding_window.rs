@@ -68,7 +68,7 @@ pub(crate) const GRAMMAR: Grammar<SlidingWindow> = Grammar {
 };
 
 impl SlidingWindow {
-    /// How many buckets a window has unless told otherwise.
+    /// The buckets of a window that names no number.
     pub const DEFAULT_BUCKETS: u64 = 10;
 
     /// `limit` units per `period` in `buckets` slots, which must divide the period.

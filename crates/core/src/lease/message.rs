@@ -1,23 +1,23 @@
-//! What a node says: to those who ask it, and to the store.
+//! The answers of a lease holder: to its callers, and to the store.
 
-use super::Wanted;
+use super::GrantRequest;
 use crate::algorithm::Return;
 
 /// What becomes of a check.
 ///
 /// ```
-/// use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+/// use tidegate_core::{Change, LeaseHolder, Limit, Message, State, Step, Terms, Timestamp, grant};
 ///
 /// let limits: [Limit; 1] = ["fixed-window 5/h".parse()?];
-/// let (mut lessee, states) = (Lessee::new(Terms::of(&limits)?), [State::Empty]);
-/// assert_eq!(lessee.check(0, 6), Step::Refuse { retry_after_us: None }); // no window has as much
+/// let (mut holder, states) = (LeaseHolder::new(Terms::from_limits(&limits)?), [State::Empty]);
+/// assert_eq!(holder.check(0, 6), Step::Refuse { retry_after_us: None }); // no window has as much
 ///
-/// assert_eq!(lessee.check(0, 2), Step::Wait);
-/// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+/// assert_eq!(holder.check(0, 2), Step::Wait);
+/// let Some(Message::Ask(wanted)) = holder.poll(0) else { return Err("asks".into()) };
 /// let now = Timestamp::from_micros(1_700_000_000_000_000);
 /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
-/// lessee.on_reply(700, &granted.ok_or("no limit")?);
-/// assert_eq!(lessee.resume(700, 2), Step::Admit { remaining: 3, late: false });
+/// holder.on_reply(700, &granted.ok_or("no limit")?);
+/// assert_eq!(holder.resume(700, 2), Step::Admit { remaining: 3, late: false });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,26 +43,26 @@ pub enum Step {
 /// What a node says to the store.
 ///
 /// ```
-/// use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+/// use tidegate_core::{Change, LeaseHolder, Limit, Message, State, Step, Terms, Timestamp, grant};
 ///
 /// let limits: [Limit; 1] = ["fixed-window 1000/h".parse()?];
-/// let (mut lessee, states) = (Lessee::new(Terms::of(&limits)?), [State::Empty]);
-/// assert_eq!(lessee.check(0, 8), Step::Wait);
-/// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+/// let (mut holder, states) = (LeaseHolder::new(Terms::from_limits(&limits)?), [State::Empty]);
+/// assert_eq!(holder.check(0, 8), Step::Wait);
+/// let Some(Message::Ask(wanted)) = holder.poll(0) else { return Err("asks".into()) };
 /// let now = Timestamp::from_micros(1_700_000_000_000_000);
 /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
-/// lessee.on_reply(700, &granted.ok_or("no limit")?);
+/// holder.on_reply(700, &granted.ok_or("no limit")?);
 ///
 /// // The caller has gone meanwhile, and nobody else wants them.
-/// lessee.release();
-/// let Some(Message::Return(back)) = lessee.poll(900) else { return Err("returns".into()) };
+/// holder.release();
+/// let Some(Message::Return(back)) = holder.poll(900) else { return Err("returns".into()) };
 /// assert_eq!((back.units, back.granted_at), (8, now));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Message {
     /// To be answered by a [`Grant`](crate::Grant). There is never more than one in flight.
-    Ask(Wanted),
+    Ask(GrantRequest),
     /// To be handed to [`Limit::give_back`](crate::Limit::give_back). Needs no answer, and is sent at most once:
     /// units that came back twice would be admitted twice.
     Return(Return),

@@ -2,32 +2,32 @@
 
 mod reply;
 
+use super::demand::Demand;
 use super::held::Held;
 use super::refusal::Refusal;
-use super::size::Demand;
-use super::{Message, Step, Terms, Wanted};
+use super::{GrantRequest, Message, Step, Terms};
 
 /// One key on one node: what it holds, and what it has asked for.
 ///
 /// All instants are the node's own, in µs on a clock that never steps back, and does not stand still while the
 /// machine sleeps; they need not agree with anybody else's. The caller
 ///
-/// 1. calls [`Lessee::check`], and keeps the check in a bounded queue if it has to wait;
-/// 2. calls [`Lessee::poll`] until it answers `None`, and sends what it says; at [`Lessee::wakes_us`] again;
-/// 3. hands the reply to [`Lessee::on_reply`], or says [`Lessee::on_failure`] when none came, then calls
-///    [`Lessee::resume`] for each check in the queue, the oldest first, and polls again.
+/// 1. calls [`LeaseHolder::check`], and keeps the check in a bounded queue if it has to wait;
+/// 2. calls [`LeaseHolder::poll`] until it answers `None`, and sends what it says; at [`LeaseHolder::wakes_us`] again;
+/// 3. hands the reply to [`LeaseHolder::on_reply`], or says [`LeaseHolder::on_failure`] when none came, then calls
+///    [`LeaseHolder::resume`] for each check in the queue, the oldest first, and polls again.
 ///
 /// ```
-/// use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+/// use tidegate_core::{Change, LeaseHolder, Limit, Message, State, Step, Terms, Timestamp, grant};
 ///
 /// let plain: Limit = "1000/s burst 1000".parse()?;
-/// let terms = Terms::of([&plain])?;
+/// let terms = Terms::from_limits([&plain])?;
 /// let (limits, mut states) = ([plain.leased(terms.ttl())?], [State::Empty]);
-/// let mut lessee = Lessee::new(terms);
+/// let mut holder = LeaseHolder::new(terms);
 ///
 /// // A cold key asks for exactly its cost.
-/// assert_eq!(lessee.check(5_000, 2), Step::Wait);
-/// let Some(Message::Ask(wanted)) = lessee.poll(5_000) else { return Err("asks".into()) };
+/// assert_eq!(holder.check(5_000, 2), Step::Wait);
+/// let Some(Message::Ask(wanted)) = holder.poll(5_000) else { return Err("asks".into()) };
 /// assert_eq!((wanted.least, wanted.most), (2, 2));
 ///
 /// // The store decides by its own clock.
@@ -35,12 +35,12 @@ use super::{Message, Step, Terms, Wanted};
 /// let granted = grant(limits.iter().zip(&states), &mut changes, now, wanted).ok_or("limits")?;
 /// states[0].apply(changes[0]);
 ///
-/// lessee.on_reply(5_700, &granted);
-/// assert_eq!(lessee.resume(5_700, 2), Step::Admit { remaining: 748, late: false });
+/// holder.on_reply(5_700, &granted);
+/// assert_eq!(holder.resume(5_700, 2), Step::Admit { remaining: 748, late: false });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Lessee {
+pub struct LeaseHolder {
     terms: Terms,
     demand: Demand,
     held: Held,
@@ -64,12 +64,12 @@ pub struct Lessee {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     sent_us: u64,
-    wanted: Wanted,
+    wanted: GrantRequest,
     /// The cost of all that waited when it left.
     waiting: u64,
 }
 
-impl Lessee {
+impl LeaseHolder {
     /// Holds nothing yet.
     pub fn new(terms: Terms) -> Self {
         Self {
@@ -110,14 +110,14 @@ impl Lessee {
         self.resume_once(now_us, cost).unwrap_or_else(|| self.wait(cost))
     }
 
-    /// As [`Lessee::resume`], for a check that is not to wait again: `None` if it would have to.
+    /// As [`LeaseHolder::resume`], for a check that is not to wait again: `None` if it would have to.
     ///
     /// ```
-    /// # use tidegate_core::{Lessee, Limit, Terms};
+    /// # use tidegate_core::{LeaseHolder, Limit, Terms};
     /// let limit: Limit = "1000/s burst 1000".parse()?;
-    /// let mut lessee = Lessee::new(Terms::of([&limit])?);
-    /// assert_eq!(lessee.resume_once(0, 2), None);
-    /// assert_eq!(lessee.poll(0), None); // nothing is asked for it
+    /// let mut holder = LeaseHolder::new(Terms::from_limits([&limit])?);
+    /// assert_eq!(holder.resume_once(0, 2), None);
+    /// assert_eq!(holder.poll(0), None); // nothing is asked for it
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resume_once(&mut self, now_us: u64, cost: u64) -> Option<Step> {
@@ -178,7 +178,7 @@ impl Lessee {
     }
 
     /// What those who wait need, and what will soon be needed.
-    fn wanted(&mut self, now_us: u64, stopped: bool) -> Option<Wanted> {
+    fn wanted(&mut self, now_us: u64, stopped: bool) -> Option<GrantRequest> {
         if self.asked.is_some() || self.held.is_full() {
             return None;
         }
@@ -191,19 +191,19 @@ impl Lessee {
             (0, true) => self.demand.last_cost().clamp(1, self.terms.ceiling),
             (least, _) => least,
         };
-        Some(Wanted { least, most: ahead.max(self.waiting).clamp(least, self.terms.ceiling) })
+        Some(GrantRequest { least, most: ahead.max(self.waiting).clamp(least, self.terms.ceiling) })
     }
 
     /// Gives everything back at the next polls, and takes nothing ahead from now on: on shutdown.
     ///
     /// ```
-    /// # use tidegate_core::{Lessee, Limit, Message, Step, Terms};
+    /// # use tidegate_core::{LeaseHolder, Limit, Message, Step, Terms};
     /// let limit: Limit = "1000/s burst 1000".parse()?;
-    /// let mut lessee = Lessee::new(Terms::of([&limit])?);
-    /// lessee.release();
-    /// assert_eq!(lessee.poll(0), None); // there is nothing to give back
-    /// assert_eq!(lessee.check(0, 2), Step::Wait);
-    /// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+    /// let mut holder = LeaseHolder::new(Terms::from_limits([&limit])?);
+    /// holder.release();
+    /// assert_eq!(holder.poll(0), None); // there is nothing to give back
+    /// assert_eq!(holder.check(0, 2), Step::Wait);
+    /// let Some(Message::Ask(wanted)) = holder.poll(0) else { return Err("asks".into()) };
     /// assert_eq!((wanted.least, wanted.most), (2, 2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -215,12 +215,12 @@ impl Lessee {
     /// Whether nothing is held and nothing is asked for: a new one would know as much, but for the demand.
     ///
     /// ```
-    /// # use tidegate_core::{Lessee, Limit, Step, Terms};
+    /// # use tidegate_core::{LeaseHolder, Limit, Step, Terms};
     /// let limit: Limit = "1000/s burst 1000".parse()?;
-    /// let mut lessee = Lessee::new(Terms::of([&limit])?);
-    /// assert!(lessee.is_idle());
-    /// assert_eq!(lessee.check(0, 1), Step::Wait);
-    /// assert!(lessee.poll(0).is_some() && !lessee.is_idle());
+    /// let mut holder = LeaseHolder::new(Terms::from_limits([&limit])?);
+    /// assert!(holder.is_idle());
+    /// assert_eq!(holder.check(0, 1), Step::Wait);
+    /// assert!(holder.poll(0).is_some() && !holder.is_idle());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn is_idle(&self) -> bool {
@@ -231,16 +231,16 @@ impl Lessee {
     /// move it further.
     ///
     /// ```
-    /// # use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+    /// # use tidegate_core::{Change, LeaseHolder, Limit, Message, State, Step, Terms, Timestamp, grant};
     /// let limits: [Limit; 1] = ["fixed-window 1000/h".parse()?];
-    /// let mut lessee = Lessee::new(Terms::of(&limits)?);
-    /// assert_eq!(lessee.check(0, 8), Step::Wait);
-    /// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
-    /// assert_eq!(lessee.wakes_us(), None);
+    /// let mut holder = LeaseHolder::new(Terms::from_limits(&limits)?);
+    /// assert_eq!(holder.check(0, 8), Step::Wait);
+    /// let Some(Message::Ask(wanted)) = holder.poll(0) else { return Err("asks".into()) };
+    /// assert_eq!(holder.wakes_us(), None);
     /// let (states, now) = ([State::Empty], Timestamp::from_micros(1_700_000_000_000_000));
     /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
-    /// lessee.on_reply(700, &granted.ok_or("no limit")?);
-    /// assert!(lessee.wakes_us().is_some_and(|wakes_us| wakes_us < 1_000_000)); // a lease's life
+    /// holder.on_reply(700, &granted.ok_or("no limit")?);
+    /// assert!(holder.wakes_us().is_some_and(|wakes_us| wakes_us < 1_000_000)); // a lease's life
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wakes_us(&self) -> Option<u64> {

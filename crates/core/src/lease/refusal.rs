@@ -1,4 +1,4 @@
-//! What a node remembers of a store that had too little.
+//! What a node remembers of a store that had too few units.
 
 /// No longer than this, as units may come back unseen.
 const MAX_US: u64 = 1_000_000;
@@ -47,7 +47,7 @@ impl Refusal {
         let pause_us = if lacking { self.pause_us } else { 0 };
         let longer_us = (2 * self.pause_us).clamp(ttl_us / 16, ttl_us / 2);
         *self = Self {
-            // In a pause nothing is asked for, be it ever so little.
+            // In a pause not even one unit is requested.
             cost: if pause_us > retry_us { 1 } else { refused.unwrap_or(1) },
             until_us: sent_us + retry_us.max(pause_us).min(MAX_US),
             fresh: refused.is_some(),
@@ -55,7 +55,7 @@ impl Refusal {
         };
     }
 
-    /// Nobody knows what the store would have said.
+    /// The reply is lost.
     pub(super) fn forget_reply(&mut self) {
         self.fresh = false;
     }

@@ -1,20 +1,69 @@
-//! The store's side of a lease: units are granted and come back, each in one atomic step.
+//! The store's side of a lease: its terms, and units that are granted in one atomic step.
 
 use crate::algorithm::Term;
 use crate::combine::{Mode, Verdict, decide_many};
+use crate::error::LeaseError;
 use crate::limit::Limit;
 use crate::state::{Change, State};
 use crate::time::Timestamp;
+use crate::time::micros_up;
+use std::time::Duration;
+
+/// What a node has to know of the limits it leases from.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Limit, Terms};
+///
+/// let limits: [Limit; 2] = ["1000/s burst 1000".parse()?, "fixed-window 100000/h".parse()?];
+/// let terms = Terms::from_limits(&limits)?;
+/// assert_eq!(terms.ttl(), Duration::from_millis(250)); // a quarter of the burst's second
+/// assert_eq!(terms.ceiling(), 750);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Terms {
+    pub(super) ttl_us: u64,
+    pub(super) ceiling: u64,
+    /// The age at which a unit that comes back is worth nothing any more.
+    pub(super) unit_us: u64,
+}
+
+impl Terms {
+    /// The terms of a lease over all of these limits, as they were declared: the shortest life among theirs.
+    pub fn from_limits<'a>(
+        limits: impl IntoIterator<Item = &'a Limit> + Clone,
+    ) -> Result<Self, LeaseError> {
+        let ttls = limits.clone().into_iter().map(Limit::lease_ttl);
+        let ttl = ttls.reduce(|a, b| Ok(a?.min(b?))).unwrap_or(Err(LeaseError::NoLimit))?;
+        let mut terms = Self { ttl_us: micros_up(ttl), ceiling: u64::MAX, unit_us: 0 };
+        for limit in limits {
+            terms.ceiling = terms.ceiling.min(limit.leased(ttl)?.ceiling());
+            terms.unit_us = terms.unit_us.max(limit.unit_us());
+        }
+        Ok(terms)
+    }
+
+    /// How long a lease lives, counted from before its request left.
+    pub const fn ttl(&self) -> Duration {
+        Duration::from_micros(self.ttl_us)
+    }
+
+    /// The most that one lease can hold, and the highest cost that is ever admitted.
+    pub const fn ceiling(&self) -> u64 {
+        self.ceiling
+    }
+}
 
 /// How much a node asks for.
 ///
 /// ```
-/// use tidegate_core::{Change, Limit, State, Timestamp, Wanted, grant};
+/// use tidegate_core::{Change, Limit, State, Timestamp, GrantRequest, grant};
 ///
 /// let (limit, state): (Limit, _) = ("100/s burst 40".parse()?, State::Empty);
 /// let units = |least, most| {
 ///     let (now, mut changes) = (Timestamp::from_micros(1_700_000_000_000_000), [Change::KEEP]);
-///     let granted = grant([(&limit, &state)].into_iter(), &mut changes, now, Wanted { least, most });
+///     let granted = grant([(&limit, &state)].into_iter(), &mut changes, now, GrantRequest { least, most });
 ///     granted.map(|granted| granted.units)
 /// };
 /// assert_eq!(units(1, 25), Some(25));
@@ -23,7 +72,7 @@ use crate::time::Timestamp;
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Wanted {
+pub struct GrantRequest {
     /// Below this the grant is of no use: nothing is charged, and the answer is that of a check of this cost.
     pub least: u64,
     /// As much as this is taken, if it is there.
@@ -33,11 +82,11 @@ pub struct Wanted {
 /// What a node is granted.
 ///
 /// ```
-/// use tidegate_core::{Change, Grant, Limit, State, Timestamp, Wanted, grant};
+/// use tidegate_core::{Change, Grant, Limit, State, Timestamp, GrantRequest, grant};
 ///
 /// let (limit, state): (Limit, _) = ("fixed-window 100/min".parse()?, State::Empty);
 /// let now = Timestamp::from_micros(1_700_000_000_000_000); // 20 s into its minute
-/// let wanted = Wanted { least: 1, most: 30 };
+/// let wanted = GrantRequest { least: 1, most: 30 };
 /// let granted: Option<Grant> =
 ///     grant([(&limit, &state)].into_iter(), &mut [Change::KEEP], now, wanted);
 /// let granted = granted.ok_or("no limit")?;
@@ -50,7 +99,7 @@ pub struct Wanted {
 pub struct Grant {
     /// The units that were charged, to every limit; 0 if refused.
     pub units: u64,
-    /// The answer to a check of that many units, or of [`Wanted::least`] if refused.
+    /// The answer to a check of that many units, or of [`GrantRequest::least`] if refused.
     pub verdict: Verdict,
     /// The store's now, to be given back with the units. `None` if they cannot be given back, because the
     /// store's clock had stepped back and they were charged to another instant.
@@ -64,16 +113,16 @@ pub struct Grant {
 /// keeps, [`Limit::leased`]; `changes` is left as [`decide_many`] leaves it.
 ///
 /// ```
-/// use tidegate_core::{Change, Limit, State, Terms, Timestamp, Wanted, grant};
+/// use tidegate_core::{Change, Limit, State, Terms, Timestamp, GrantRequest, grant};
 ///
 /// let plain: Limit = "100/s burst 40".parse()?;
-/// let terms = Terms::of([&plain])?;
+/// let terms = Terms::from_limits([&plain])?;
 /// let limits = [plain.leased(terms.ttl())?];
 /// let mut states = [State::Empty];
 /// let mut changes = [Change::KEEP];
 /// let now = Timestamp::from_micros(1_700_000_000_000_000);
 ///
-/// let wanted = Wanted { least: 1, most: 100 };
+/// let wanted = GrantRequest { least: 1, most: 100 };
 /// let granted = grant(limits.iter().zip(&states), &mut changes, now, wanted).ok_or("no limit")?;
 /// states[0].apply(changes[0]);
 /// assert_eq!(granted.units, 30); // 40 less the 10 that could be used a lease's life later
@@ -86,7 +135,7 @@ pub fn grant<'a>(
     limits: impl Iterator<Item = (&'a Limit, &'a State)> + Clone,
     changes: &mut [Change],
     now: Timestamp,
-    wanted: Wanted,
+    wanted: GrantRequest,
 ) -> Option<Grant> {
     // A check of cost 0 is always admitted, and its binding limit is the one with the least left.
     let left = decide_many(Mode::All, limits.clone(), changes, now, 0)?.decision.remaining;

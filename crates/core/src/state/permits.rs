@@ -2,7 +2,7 @@
 
 use super::State;
 
-/// Who holds what, and until when.
+/// The permits that are held, and until when.
 ///
 /// ```
 /// use tidegate_core::{Limit, Permits, State, Timestamp};

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// What follows a reading at once.
 fn plain(chain: Chain) -> Settings {
     let chain = chain.smoothing(Smoothing::NONE).hysteresis(Hysteresis::NONE);
-    Settings::of([chain]).unwrap().warm_up(WarmUp::NONE)
+    Settings::from_chains([chain]).unwrap().warm_up(WarmUp::NONE)
 }
 
 /// Steps once a second and returns what came out each time.
@@ -57,7 +57,7 @@ fn the_known_schemes_give_the_known_values() {
             let output = steps(&settings, limit, values(reading, 1))[0];
             assert_eq!(output.limit, expected, "{}: {reading}", chain.name());
             // What never changes is followed exactly, however it is smoothed.
-            let smooth = Settings::of([chain.clone()]).unwrap();
+            let smooth = Settings::from_chains([chain.clone()]).unwrap();
             assert_eq!(steps(&smooth, limit, values(reading, 50))[49].limit, expected);
         }
     }
@@ -65,7 +65,7 @@ fn the_known_schemes_give_the_known_values() {
 
 #[test]
 fn it_closes_within_seconds_and_opens_within_a_minute() {
-    let settings = Settings::of([Chain::pressure("db")]).unwrap();
+    let settings = Settings::from_chains([Chain::pressure("db")]).unwrap();
     let readings = values(0.0, 5).chain(values(0.8, 10)).chain(values(0.0, 200));
     let limits = limits(&settings, readings);
     assert_eq!(limits[4], 1000);
@@ -82,7 +82,7 @@ fn a_small_movement_changes_nothing() {
     let settings = plain(Chain::pressure("db").smoothing(Smoothing::NONE));
     let held = Hysteresis::new(0.05, Duration::ZERO).unwrap();
     let chain = Chain::pressure("db").smoothing(Smoothing::NONE).hysteresis(held);
-    let played = Settings::of([chain]).unwrap().warm_up(WarmUp::NONE);
+    let played = Settings::from_chains([chain]).unwrap().warm_up(WarmUp::NONE);
     let readings = || [0.5, 0.48, 0.46, 0.5, 0.44, 0.01, 0.0].map(Reading::Value);
     assert_eq!(limits(&settings, readings()), [500, 520, 540, 500, 560, 990, 1000]);
     assert_eq!(limits(&played, readings()), [500, 500, 500, 500, 510, 980, 1000]);
@@ -91,7 +91,7 @@ fn a_small_movement_changes_nothing() {
 #[test]
 fn after_a_close_nothing_opens_for_three_seconds() {
     let chain = Chain::pressure("db").smoothing(Smoothing::NONE);
-    let settings = Settings::of([chain]).unwrap().warm_up(WarmUp::NONE);
+    let settings = Settings::from_chains([chain]).unwrap().warm_up(WarmUp::NONE);
     let readings = values(0.0, 1).chain(values(0.7, 1)).chain(values(0.0, 4));
     assert_eq!(limits(&settings, readings), [1000, 300, 300, 300, 1000, 1000]);
 }
@@ -99,7 +99,7 @@ fn after_a_close_nothing_opens_for_three_seconds() {
 #[test]
 fn of_several_chains_the_smallest_binds_and_is_named() {
     let chains = [Chain::pressure("db"), Chain::cpu(), Chain::queue_wait()];
-    let mut controller = Controller::new(Settings::of(chains).unwrap(), 100).unwrap();
+    let mut controller = Controller::new(Settings::from_chains(chains).unwrap(), 100).unwrap();
     for (readings, limit, binding) in [
         ([0.0, 0.1, 0.0], 100, None),
         ([0.3, 0.9, 20.0], 70, Some(0)),
@@ -116,7 +116,7 @@ fn of_several_chains_the_smallest_binds_and_is_named() {
 /// Held for three ticks, then stale, and after ten seconds on the way to what is unknown.
 #[test]
 fn silence_is_held_then_stale_then_unknown() {
-    let settings = Settings::of([Chain::pressure("db")]).unwrap();
+    let settings = Settings::from_chains([Chain::pressure("db")]).unwrap();
     let silent = |from| values(from, 20).chain(std::iter::repeat_n(Reading::Missing, 120));
     let outputs = steps(&settings, 1000, silent(0.0));
     let stale: Vec<_> = outputs[20..25].iter().map(|output| output.is_stale).collect();
@@ -131,7 +131,7 @@ fn silence_is_held_then_stale_then_unknown() {
 
 #[test]
 fn three_failures_in_a_row_are_a_bad_sign_and_two_are_none() {
-    let settings = Settings::of([Chain::pressure("db")]).unwrap();
+    let settings = Settings::from_chains([Chain::pressure("db")]).unwrap();
     let failures = || std::iter::repeat_n(Reading::Failed, 2);
     let after = |more: Vec<Reading>| {
         limits(&settings, values(0.0, 3).chain(failures()).chain(more)).last().copied().unwrap()
@@ -145,7 +145,7 @@ fn three_failures_in_a_row_are_a_bad_sign_and_two_are_none() {
 #[test]
 fn what_was_nearly_closed_for_ten_seconds_comes_back_slowly() {
     let chain = Chain::pressure("db").smoothing(Smoothing::NONE).hysteresis(Hysteresis::NONE);
-    let settings = Settings::of([chain]).unwrap();
+    let settings = Settings::from_chains([chain]).unwrap();
     let closed = |seconds: usize| values(0.9, seconds + 1).chain(values(0.0, 12));
     let long = limits(&settings, closed(10));
     assert_eq!(long[11..13], [333, 400]);
@@ -164,7 +164,7 @@ fn a_shadow_computes_and_does_not_enforce() {
         let settings = plain(Chain::pressure("db")).mode(mode).guard(5000).unwrap();
         let output = steps(&settings, 1000, values(0.6, 2))[1];
         assert_eq!((output.limit, output.computed), expected, "{mode:?}");
-        assert_eq!(output.of(500), expected.0 / 2, "{mode:?}");
+        assert_eq!(output.for_limit(500), expected.0 / 2, "{mode:?}");
         assert_eq!(output.guard, Some(expected.0 * 5), "{mode:?}");
     }
 }
@@ -195,7 +195,7 @@ fn priorities_give_way_one_after_the_other() {
         (1.0, [1, 1, 1, 1]),
     ] {
         let output = steps(&plain(Chain::pressure("db")), 100, values(pressure, 1))[0];
-        assert_eq!(Priority::ALL.map(|class| output.of_priority(class, 100)), left, "{pressure}");
+        assert_eq!(Priority::ALL.map(|class| output.for_priority(class, 100)), left, "{pressure}");
     }
 }
 
@@ -237,9 +237,9 @@ fn what_makes_no_sense_cannot_be_built_and_says_why() {
         (absence(Absence { failed: f64::NAN, ..usual }), "pressure NaN of a missing signal"),
         (absence(Absence { failures: 0, ..usual }), "failures is 0"),
         (WarmUp::new(SECOND, Duration::ZERO).err(), "warm-up over 0s"),
-        (Settings::of([]).err(), "no chain"),
-        (Settings::of(many).err(), "17 chains"),
-        (Settings::of([Chain::cpu(), Chain::cpu()]).err(), "two chains are called `cpu`"),
+        (Settings::from_chains([]).err(), "no chain"),
+        (Settings::from_chains(many).err(), "17 chains"),
+        (Settings::from_chains([Chain::cpu(), Chain::cpu()]).err(), "two chains are called `cpu`"),
         (Chain::new("", Signal::Share, Ramp::cpu()).err(), "chain name ``"),
         (Settings::default().floor(0).err(), "floor is 0"),
         (Settings::default().guard(0).err(), "guard is 0"),
@@ -255,7 +255,7 @@ fn what_makes_no_sense_cannot_be_built_and_says_why() {
 
 #[test]
 fn a_step_back_of_the_clock_changes_nothing_by_itself() {
-    let settings = Settings::of([Chain::pressure("db")]).unwrap();
+    let settings = Settings::from_chains([Chain::pressure("db")]).unwrap();
     let mut controller = Controller::new(settings, 1000).unwrap();
     controller.step(&[Reading::Value(0.5)], at(START_US));
     let before = controller.step(&[Reading::Value(0.0)], at(START_US - 3_600_000_000)).limit;

@@ -35,12 +35,12 @@ fn variation(values: &[f64]) -> f64 {
 }
 
 fn smooth() -> Settings {
-    Settings::of([Chain::pressure("cpu")]).unwrap()
+    Settings::from_chains([Chain::pressure("cpu")]).unwrap()
 }
 
 fn raw() -> Settings {
     let chain = Chain::pressure("cpu").smoothing(Smoothing::NONE).hysteresis(Hysteresis::NONE);
-    Settings::of([chain]).unwrap().warm_up(WarmUp::NONE)
+    Settings::from_chains([chain]).unwrap().warm_up(WarmUp::NONE)
 }
 
 proptest! {
@@ -60,7 +60,7 @@ proptest! {
         let warned = smoothing.oscillation(Duration::from_secs(1), gain, u32::try_from(dead_ticks).unwrap());
         if warned.is_none() {
             let chain = Chain::pressure("cpu").smoothing(smoothing).hysteresis(Hysteresis::NONE);
-            let settings = Settings::of([chain]).unwrap().warm_up(WarmUp::NONE);
+            let settings = Settings::from_chains([chain]).unwrap().warm_up(WarmUp::NONE);
             let swing = variation(&admitted(settings, gain, dead_ticks, 2000));
             prop_assert!(swing < 0.1, "{swing}");
         }

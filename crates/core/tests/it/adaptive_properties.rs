@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidegate_core::adaptive::{
-    Chain, Controller, Ends, Gathered, Hysteresis, NodeReading, Output, Ramp, Reading, Settings,
-    Signal, Smoothing, State, WarmUp,
+    Chain, Controller, Ends, FleetReadings, Hysteresis, NodeReading, Output, Ramp, Reading,
+    Settings, Signal, Smoothing, State, WarmUp,
 };
 use tidegate_core::{EXACT_MAX, Timestamp};
 
@@ -74,7 +74,7 @@ fn chain() -> impl Strategy<Value = Chain> {
 
 fn settings() -> impl Strategy<Value = Settings> {
     (chain(), any::<bool>(), 1..50_u64).prop_map(|(chain, on_start, floor)| {
-        let settings = Settings::of([chain, Chain::errors()]).unwrap();
+        let settings = Settings::from_chains([chain, Chain::errors()]).unwrap();
         settings.floor(floor).unwrap().warm_up(WarmUp::default().on_start(on_start))
     })
 }
@@ -129,7 +129,7 @@ proptest! {
     ) {
         let floor = {
             let mut closed = Controller::new(settings.clone(), limit).unwrap();
-            closed.step(&[Reading::Value(1.0), Reading::Value(1.0)], at(START_US)).of(1)
+            closed.step(&[Reading::Value(1.0), Reading::Value(1.0)], at(START_US)).for_limit(1)
         };
         prop_assert_eq!(floor, 1);
         for output in run(&settings, limit, &told) {
@@ -143,7 +143,7 @@ proptest! {
     fn the_floor_is_kept(
         chain in chain(), floor in 1..100_u64, limit in limit(), told in told()
     ) {
-        let settings = Settings::of([chain, Chain::errors()]).unwrap().floor(floor).unwrap();
+        let settings = Settings::from_chains([chain, Chain::errors()]).unwrap().floor(floor).unwrap();
         for output in run(&settings, limit, &told) {
             prop_assert!(output.limit >= floor.min(limit));
         }
@@ -190,7 +190,7 @@ proptest! {
     ) {
         let chain = Chain::new("it", Signal::Millis, ramp).unwrap().smoothing(smoothing);
         let chain = chain.hysteresis(Hysteresis::new(play, Duration::ZERO).unwrap());
-        let settings = Settings::of([chain]).unwrap().warm_up(WarmUp::NONE);
+        let settings = Settings::from_chains([chain]).unwrap().warm_up(WarmUp::NONE);
         let told_with = |worse: f64| -> Told {
             let reading = |value| [Reading::Value(value), Reading::Missing];
             told.iter().map(|&(gap, base, more)| (gap, reading(base + worse * more))).collect()
@@ -239,7 +239,7 @@ proptest! {
     ) {
         let settings = settings.warm_up(WarmUp::default());
         let well = settings.chains()[0].clone().ramp(Ramp::queue_wait());
-        let settings = Settings::of([well, Chain::errors()]).unwrap();
+        let settings = Settings::from_chains([well, Chain::errors()]).unwrap();
         let reading = [Reading::Value(0.0), Reading::Value(0.0)];
         let told: Told = gaps.into_iter().map(|gap| (gap, reading)).collect();
         for output in run(&settings, limit, &told) {
@@ -256,7 +256,7 @@ proptest! {
         let well = [Reading::Value(0.0), Reading::Value(0.0)];
         // Twenty seconds are a time constant: a ten thousandth is left after nine of them.
         told.extend(std::iter::repeat_n((15, well), 220));
-        let settings = Settings::of([Chain::pressure("db"), Chain::errors()]).unwrap();
+        let settings = Settings::from_chains([Chain::pressure("db"), Chain::errors()]).unwrap();
         prop_assert_eq!(run(&settings, limit, &told).last().unwrap().limit, limit);
     }
 
@@ -320,7 +320,7 @@ proptest! {
         let node_reading = |it: &(u64, u64, Reading, u64)| {
             NodeReading { tick: it.1, reading: it.2, weight: it.3 }
         };
-        let mut one = Gathered::default();
+        let mut one = FleetReadings::default();
         for it in &noted {
             one.note(it.0, node_reading(it));
         }
@@ -331,7 +331,7 @@ proptest! {
             let by = usize::try_from(order % 20).unwrap() % turned.len();
             turned.rotate_left(by);
         }
-        let (mut left, mut right) = (Gathered::default(), Gathered::default());
+        let (mut left, mut right) = (FleetReadings::default(), FleetReadings::default());
         for (place, it) in turned.iter().enumerate() {
             let side = if order >> (place % 64) & 1 == 0 { &mut left } else { &mut right };
             side.note(it.0, node_reading(it));
@@ -341,7 +341,7 @@ proptest! {
         right.merge(&before);
         right.merge(&before);
         for tick in 0..3 {
-            let of = |gathered: &Gathered| gathered.reading(signal, tick);
+            let of = |gathered: &FleetReadings| gathered.reading(signal, tick);
             prop_assert_eq!(of(&one), of(&left));
             prop_assert_eq!(of(&one), of(&right));
         }
@@ -358,7 +358,7 @@ fn smoothing_by_time() -> impl Strategy<Value = Smoothing> {
 /// The control: who takes silence for good news opens, and the checker sees it.
 #[test]
 fn taking_silence_for_good_news_is_noticed() {
-    let settings = Settings::of([Chain::pressure("db"), Chain::errors()]).unwrap();
+    let settings = Settings::from_chains([Chain::pressure("db"), Chain::errors()]).unwrap();
     let heard = std::iter::repeat_n((15, [Reading::Value(0.9), Reading::Value(0.0)]), 10);
     let told = |silence| -> Told {
         heard.clone().chain(std::iter::repeat_n((15, [silence; 2]), 10)).collect()
@@ -374,7 +374,7 @@ fn the_last_node_to_come_would_decide_otherwise() {
     let last = |order: [usize; 3]| noted[order[2]].1.to_bits();
     assert_ne!(last([0, 1, 2]), last([2, 0, 1]));
     let gathered = |order: [usize; 3]| {
-        let mut gathered = Gathered::default();
+        let mut gathered = FleetReadings::default();
         for place in order {
             let (node, value) = noted[place];
             gathered.note(node, NodeReading { tick: 1, reading: Reading::Value(value), weight: 1 });

@@ -78,10 +78,10 @@ fn where_the_places_are_known_slow_is_not_taken_for_a_queue() {
         waited
     };
     assert!(matches!(wait(Observed::default()), Reading::Value(ms) if ms > 70.0));
-    assert_eq!(wait(Observed::of_pool(16)), Reading::Value(0.0));
+    assert_eq!(wait(Observed::with_pool(16)), Reading::Value(0.0));
     // Fewer places: twelve of sixteen wait for 120 ms.
     assert!(
-        matches!(wait(Observed::of_pool(4)), Reading::Value(ms) if (70.0..=95.0).contains(&ms))
+        matches!(wait(Observed::with_pool(4)), Reading::Value(ms) if (70.0..=95.0).contains(&ms))
     );
 }
 

@@ -118,7 +118,7 @@ proptest! {
     #[test]
     fn what_is_leased_while_it_moves_is_no_more_than_of_the_whole(moving in moving(any_limit())) {
         let leased = |limit: &Limit| {
-            let terms = Terms::of([limit]).ok()?;
+            let terms = Terms::from_limits([limit]).ok()?;
             limit.leased(terms.ttl()).ok()
         };
         let Some(whole) = leased(&moving.whole) else { return Ok(()) };

@@ -4,8 +4,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidegate_core::{
-    Change, Every, FixedWindow, Gcra, Limit, Quota, Return, SlidingLog, State, Terms, Timestamp,
-    Wanted, Zone, grant,
+    Change, Every, FixedWindow, Gcra, GrantRequest, Limit, Quota, Return, SlidingLog, State, Terms,
+    Timestamp, Zone, grant,
 };
 
 use crate::support::{
@@ -47,7 +47,7 @@ pub(crate) fn leasable() -> impl Strategy<Value = Limit> {
             _ => Quota::calendar(units, Every::Day, Zone::fixed(330).unwrap()).unwrap().into(),
         }
     });
-    limit.prop_filter("too short or too small", |limit| Terms::of([limit]).is_ok())
+    limit.prop_filter("too short or too small", |limit| Terms::from_limits([limit]).is_ok())
 }
 
 /// A lease in the hands of a node. Instants are true ones.
@@ -72,7 +72,7 @@ struct Adversary<'a> {
 
 /// What the nodes spend, following a script of gaps, deeds and amounts.
 fn spend(plain: &[Limit], script: &[(u16, u16, u16)], wrong: Wrong) -> Vec<Grant> {
-    let ttl = Terms::of(plain).unwrap().ttl();
+    let ttl = Terms::from_limits(plain).unwrap().ttl();
     let keep = |limit: &Limit| match wrong {
         Wrong::NoReduction => limit.clone(),
         _ => limit.leased(ttl).unwrap(),
@@ -117,7 +117,7 @@ impl Adversary<'_> {
         let most = if raw_amount.is_multiple_of(4) { ceiling } else { 1 + raw_amount % ceiling };
         let mut changes = vec![Change::KEEP; self.kept.len()];
         let limits = self.kept.iter().zip(&self.states);
-        let wanted = Wanted { least: 1, most };
+        let wanted = GrantRequest { least: 1, most };
         let granted = grant(limits, &mut changes, at(self.now_us), wanted).unwrap();
         self.states.iter_mut().zip(changes).for_each(|(state, change)| state.apply(change));
         let (sent_us, arrives_us) = (self.now_us - out_us, self.now_us + back_us);

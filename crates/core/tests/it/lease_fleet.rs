@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tidegate_core::{
-    Change, Grant as Granted, Lessee, Limit, Message, Return, State, Step, Terms, Wanted, grant,
+    Change, Grant as Granted, GrantRequest, LeaseHolder, Limit, Message, Return, State, Step,
+    Terms, grant,
 };
 
 use crate::lease_adversary::leasable;
@@ -39,7 +40,7 @@ enum Event {
 }
 
 struct Node {
-    lessee: Lessee,
+    holder: LeaseHolder,
     /// Costs of those that wait.
     queue: Vec<u64>,
     /// How many of them there were when the request left.
@@ -69,7 +70,7 @@ struct Fleet {
 
 /// Runs a fleet to its end: what was admitted when, and how often the store was called.
 fn run(limit: &Limit, world: World) -> (Vec<Grant>, u64) {
-    let terms = Terms::of([limit]).unwrap();
+    let terms = Terms::from_limits([limit]).unwrap();
     run_with(terms, limit.leased(terms.ttl()).unwrap(), world)
 }
 
@@ -103,10 +104,10 @@ fn run_with(terms: Terms, kept: Limit, world: World) -> (Vec<Grant>, u64) {
 
 impl Fleet {
     fn fresh(&mut self, life: u64) -> Node {
-        let (lessee, queue) = (Lessee::new(self.terms), vec![]);
+        let (holder, queue) = (LeaseHolder::new(self.terms), vec![]);
         let offset_us = self.chance.below(1 << 40);
         let millionths = 999_600 + self.chance.below(801);
-        Node { lessee, queue, asked_for: 0, life, number: 0, offset_us, millionths, alarm_us: 0 }
+        Node { holder, queue, asked_for: 0, life, number: 0, offset_us, millionths, alarm_us: 0 }
     }
 
     fn at(&mut self, at_us: u64, event: Event) {
@@ -141,7 +142,7 @@ impl Fleet {
                 let to = &mut self.nodes[node];
                 if (to.life, to.number) == (life, number) {
                     to.number += 1;
-                    to.lessee.on_reply(own_us, &granted);
+                    to.holder.on_reply(own_us, &granted);
                     self.resume(node, decided_us);
                 }
             }
@@ -149,7 +150,7 @@ impl Fleet {
                 let to = &mut self.nodes[node];
                 if (to.life, to.number) == (life, number) {
                     to.number += 1;
-                    to.lessee.on_failure();
+                    to.holder.on_failure();
                     self.resume(node, 0);
                 }
             }
@@ -165,7 +166,7 @@ impl Fleet {
             self.nodes[node] = self.fresh(self.nodes[node].life + 1);
         }
         let own_us = self.own_us(node);
-        match self.nodes[node].lessee.check(own_us, cost) {
+        match self.nodes[node].holder.check(own_us, cost) {
             Step::Admit { .. } => self.spent.push((self.now_us, cost)),
             Step::Refuse { retry_after_us } => assert_ne!(retry_after_us, Some(0)),
             Step::Wait => self.nodes[node].queue.push(cost),
@@ -176,7 +177,7 @@ impl Fleet {
     fn resume(&mut self, node: usize, decided_us: u64) {
         let (own_us, asked_for) = (self.own_us(node), self.nodes[node].asked_for);
         for (place, cost) in std::mem::take(&mut self.nodes[node].queue).into_iter().enumerate() {
-            match self.nodes[node].lessee.resume(own_us, cost) {
+            match self.nodes[node].holder.resume(own_us, cost) {
                 Step::Admit { late, .. } => {
                     self.spent.push((if late { decided_us } else { self.now_us }, cost));
                 }
@@ -195,7 +196,7 @@ impl Fleet {
         let (own_us, life) = (self.own_us(node), self.nodes[node].life);
         for round in 0.. {
             assert!(round < 4, "never more to say than two returns and a request");
-            let Some(message) = self.nodes[node].lessee.poll(own_us) else { break };
+            let Some(message) = self.nodes[node].holder.poll(own_us) else { break };
             self.calls += 1;
             if let Message::Ask(wanted) = message {
                 assert!(1 <= wanted.least && wanted.least <= wanted.most);
@@ -207,7 +208,7 @@ impl Fleet {
             let number = self.nodes[node].number;
             self.send(Event::AtStore { node, life, message, number });
         }
-        let Some(wakes_us) = self.nodes[node].lessee.wakes_us() else { return };
+        let Some(wakes_us) = self.nodes[node].holder.wakes_us() else { return };
         let wait_us = wakes_us.saturating_sub(own_us);
         let alarm_us = self.now_us + wait_us + wait_us / 1024 + 1;
         let set_us = &mut self.nodes[node].alarm_us;
@@ -217,7 +218,7 @@ impl Fleet {
         }
     }
 
-    fn decide(&mut self, wanted: Wanted) -> Granted {
+    fn decide(&mut self, wanted: GrantRequest) -> Granted {
         let mut changes = [Change::KEEP];
         let limits = std::iter::once((&self.kept, &self.state));
         let granted = grant(limits, &mut changes, at(self.now_us), wanted).unwrap();
@@ -238,7 +239,7 @@ proptest! {
         limit in leasable(), nodes in 1..=64_u64, latency in 0..=150_u64, gap in 0..=400_u64,
         lost in 0..200_u64, killed in 0..50_u64, most_cost in 1..=3_u64, seed in any::<u64>()
     ) {
-        let ttl_us = u64::try_from(Terms::of([&limit]).unwrap().ttl().as_micros()).unwrap();
+        let ttl_us = u64::try_from(Terms::from_limits([&limit]).unwrap().ttl().as_micros()).unwrap();
         let unit_us = u64::try_from(limit.period().as_micros()).unwrap() / limit.units();
         let world = World {
             nodes,
@@ -263,7 +264,7 @@ proptest! {
 fn fleets_on_the_plain_limit_are_noticed() {
     for text in ["100/s burst 40", "sliding-log 100/s"] {
         let limit: Limit = text.parse().unwrap();
-        let terms = Terms::of([&limit]).unwrap();
+        let terms = Terms::from_limits([&limit]).unwrap();
         let ttl_us = u64::try_from(terms.ttl().as_micros()).unwrap();
         let world = |seed| World {
             nodes: 1 + seed % 4,

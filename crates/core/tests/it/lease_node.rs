@@ -1,7 +1,7 @@
 //! What one node does with its leases: when it asks, for how much, and what it gives back.
 
 use tidegate_core::{
-    Change, Grant, Lessee, Limit, Message, Return, State, Step, Terms, Wanted, grant,
+    Change, Grant, GrantRequest, LeaseHolder, Limit, Message, Return, State, Step, Terms, grant,
 };
 
 use crate::support::{START_US, at};
@@ -12,7 +12,7 @@ const TRIP_US: u64 = 1_000;
 struct Pair {
     kept: Limit,
     state: State,
-    lessee: Lessee,
+    holder: LeaseHolder,
     /// The node's clock; the store's is another.
     now_us: u64,
     asks: u64,
@@ -25,11 +25,11 @@ struct Pair {
 impl Pair {
     fn new(text: &str) -> Self {
         let plain: Limit = text.parse().unwrap();
-        let terms = Terms::of([&plain]).unwrap();
+        let terms = Terms::from_limits([&plain]).unwrap();
         Self {
             kept: plain.leased(terms.ttl()).unwrap(),
             state: State::Empty,
-            lessee: Lessee::new(terms),
+            holder: LeaseHolder::new(terms),
             now_us: 77,
             asks: 0,
             returns: vec![],
@@ -39,7 +39,7 @@ impl Pair {
         }
     }
 
-    fn decide(&mut self, wanted: Wanted) -> Grant {
+    fn decide(&mut self, wanted: GrantRequest) -> Grant {
         let mut changes = [Change::KEEP];
         let limits = std::iter::once((&self.kept, &self.state));
         let granted = grant(limits, &mut changes, at(START_US + self.now_us), wanted).unwrap();
@@ -48,8 +48,8 @@ impl Pair {
     }
 
     /// What the node asks for; what it returns is taken back on the way.
-    fn asks(&mut self) -> Option<Wanted> {
-        while let Some(message) = self.lessee.poll(self.now_us) {
+    fn asks(&mut self) -> Option<GrantRequest> {
+        while let Some(message) = self.holder.poll(self.now_us) {
             match message {
                 Message::Ask(wanted) => {
                     self.asks += 1;
@@ -66,14 +66,14 @@ impl Pair {
 
     /// A check, and whatever it needs to be decided.
     fn check(&mut self, cost: u64) -> Step {
-        let mut step = self.lessee.check(self.now_us, cost);
+        let mut step = self.holder.check(self.now_us, cost);
         self.waited += u64::from(step == Step::Wait);
         while let Some(wanted) = self.asks() {
             let granted = self.decide(wanted);
             self.now_us += TRIP_US;
-            self.lessee.on_reply(self.now_us, &granted);
+            self.holder.on_reply(self.now_us, &granted);
             if step == Step::Wait {
-                step = self.lessee.resume(self.now_us, cost);
+                step = self.holder.resume(self.now_us, cost);
             }
         }
         match step {
@@ -111,8 +111,8 @@ fn a_cold_key_asks_for_exactly_its_cost_and_holds_nothing() {
     let mut pair = Pair::new("1000/s burst 1000");
     for cost in [1, 7, 1, 3] {
         assert!(matches!(pair.check(cost), Step::Admit { late: false, .. }));
-        assert_eq!(pair.lessee.wakes_us(), None, "nothing is held");
-        assert!(pair.lessee.is_idle());
+        assert_eq!(pair.holder.wakes_us(), None, "nothing is held");
+        assert!(pair.holder.is_idle());
         pair.now_us += 500_000;
     }
     assert_eq!((pair.asks, pair.admitted, pair.returns.len()), (4, 12, 0));
@@ -191,9 +191,9 @@ fn what_is_left_comes_back_when_demand_stops() {
         pair.steady(5_000, 250);
         pair.fetch();
         let before = (pair.returns.len(), pair.remaining());
-        pair.now_us = pair.lessee.wakes_us().expect("something is held");
+        pair.now_us = pair.holder.wakes_us().expect("something is held");
         assert_eq!(pair.asks(), None);
-        assert_eq!(pair.lessee.wakes_us(), None, "{text}");
+        assert_eq!(pair.holder.wakes_us(), None, "{text}");
         assert!(pair.returns.len() > before.0 && pair.remaining() > before.1, "{text}");
     }
 }
@@ -203,10 +203,10 @@ fn everything_comes_back_on_release_and_nothing_more_is_taken_ahead() {
     let mut pair = Pair::new("10000/s burst 10000");
     pair.steady(5_000, 250);
     pair.fetch();
-    pair.lessee.release();
+    pair.holder.release();
     assert_eq!(pair.asks(), None);
     assert!(pair.returns.iter().any(|back| back.units > 100), "{:?}", pair.returns);
-    assert_eq!(pair.lessee.wakes_us(), None);
+    assert_eq!(pair.holder.wakes_us(), None);
     let (asks, admitted) = (pair.asks, pair.admitted);
     pair.steady(10, 250);
     assert_eq!((pair.asks - asks, pair.admitted - admitted), (10, 10));
@@ -221,9 +221,9 @@ fn what_is_worth_nothing_any_more_is_not_sent_back() {
     pair.fetch();
     pair.steady(240, 250);
     pair.returns.clear();
-    pair.lessee.release();
+    pair.holder.release();
     assert_eq!(pair.asks(), None);
-    assert_eq!((pair.returns.len(), pair.lessee.wakes_us()), (0, None));
+    assert_eq!((pair.returns.len(), pair.holder.wakes_us()), (0, None));
 }
 
 /// A reply that took longer than the lease lives decides those that waited when its request left, as a check
@@ -231,36 +231,39 @@ fn what_is_worth_nothing_any_more_is_not_sent_back() {
 #[test]
 fn a_late_reply_decides_those_that_it_was_asked_for() {
     let mut pair = Pair::new("1000/s burst 1000");
-    assert_eq!(pair.lessee.check(1_000, 2), Step::Wait);
-    let wanted = match pair.lessee.poll(1_000) {
+    assert_eq!(pair.holder.check(1_000, 2), Step::Wait);
+    let wanted = match pair.holder.poll(1_000) {
         Some(Message::Ask(wanted)) => wanted,
         other => panic!("{other:?}"),
     };
-    assert_eq!(pair.lessee.check(2_000, 1), Step::Wait);
+    assert_eq!(pair.holder.check(2_000, 1), Step::Wait);
     let granted = pair.decide(wanted);
-    pair.lessee.on_reply(301_000, &granted);
-    assert!(matches!(pair.lessee.resume(301_000, 2), Step::Admit { late: true, .. }));
-    assert_eq!(pair.lessee.resume(301_000, 1), Step::Wait);
-    assert!(matches!(pair.lessee.poll(301_000), Some(Message::Ask(Wanted { least: 1, most: 1 }))));
+    pair.holder.on_reply(301_000, &granted);
+    assert!(matches!(pair.holder.resume(301_000, 2), Step::Admit { late: true, .. }));
+    assert_eq!(pair.holder.resume(301_000, 1), Step::Wait);
+    assert!(matches!(
+        pair.holder.poll(301_000),
+        Some(Message::Ask(GrantRequest { least: 1, most: 1 }))
+    ));
 }
 
 #[test]
 fn after_a_failure_those_that_wait_ask_again() {
     let mut pair = Pair::new("1000/s burst 1000");
-    assert_eq!(pair.lessee.check(1_000, 1), Step::Wait);
-    assert!(pair.lessee.poll(1_000).is_some());
-    assert!(!pair.lessee.is_idle(), "a reply may come");
-    assert_eq!(pair.lessee.check(1_500, 1), Step::Wait);
-    assert_eq!(pair.lessee.poll(1_500), None, "one request at a time");
-    pair.lessee.on_failure();
-    assert_eq!(pair.lessee.resume(21_000, 1), Step::Wait);
-    assert!(pair.lessee.poll(21_000).is_some());
+    assert_eq!(pair.holder.check(1_000, 1), Step::Wait);
+    assert!(pair.holder.poll(1_000).is_some());
+    assert!(!pair.holder.is_idle(), "a reply may come");
+    assert_eq!(pair.holder.check(1_500, 1), Step::Wait);
+    assert_eq!(pair.holder.poll(1_500), None, "one request at a time");
+    pair.holder.on_failure();
+    assert_eq!(pair.holder.resume(21_000, 1), Step::Wait);
+    assert!(pair.holder.poll(21_000).is_some());
     // The lost reply comes after all, and is taken for the second: the caller must not let that happen. A reply
     // to no request is ignored.
     let mut idle = Pair::new("1000/s burst 1000");
-    let granted = idle.decide(Wanted { least: 1, most: 9 });
-    idle.lessee.on_reply(30_000, &granted);
-    assert_eq!(idle.lessee.check(30_000, 1), Step::Wait);
+    let granted = idle.decide(GrantRequest { least: 1, most: 9 });
+    idle.holder.on_reply(30_000, &granted);
+    assert_eq!(idle.holder.check(30_000, 1), Step::Wait);
 }
 
 /// No unit is used later than a life after its request left, to the microsecond.
@@ -273,15 +276,15 @@ fn a_lease_ends_a_life_after_its_request_left() {
         pair.steady(5_000, 250);
         let wanted = loop {
             pair.now_us += 1;
-            let _ = pair.lessee.check(pair.now_us, 1);
+            let _ = pair.holder.check(pair.now_us, 1);
             if let Some(wanted) = pair.asks() {
                 break wanted;
             }
         };
         let granted = pair.decide(wanted);
         let then_us = pair.now_us + late_us;
-        pair.lessee.on_reply(then_us, &granted);
-        let admits = |_: &u64| matches!(pair.lessee.check(then_us, 1), Step::Admit { .. });
+        pair.holder.on_reply(then_us, &granted);
+        let admits = |_: &u64| matches!(pair.holder.check(then_us, 1), Step::Admit { .. });
         let admitted = (0..1_000).take_while(admits).count() as u64;
         assert!(granted.units > 100, "{granted:?}");
         assert!(if usable { admitted >= granted.units } else { admitted == 0 }, "{late_us}");

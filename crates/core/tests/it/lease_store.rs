@@ -3,7 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidegate_core::{
-    Change, Concurrency, Grant, LeaseError, Limit, Return, State, Terms, Timestamp, Wanted, grant,
+    Change, Concurrency, Grant, GrantRequest, LeaseError, Limit, Return, State, Terms, Timestamp,
+    grant,
 };
 
 use crate::support::{
@@ -11,7 +12,12 @@ use crate::support::{
 };
 
 /// Grants and writes, as a store does.
-fn take_lease(limits: &[Limit], states: &mut [State], now: Timestamp, wanted: Wanted) -> Grant {
+fn take_lease(
+    limits: &[Limit],
+    states: &mut [State],
+    now: Timestamp,
+    wanted: GrantRequest,
+) -> Grant {
     let mut changes = vec![Change::KEEP; limits.len()];
     let granted = grant(limits.iter().zip(&*states), &mut changes, now, wanted).unwrap();
     states.iter_mut().zip(changes).for_each(|(state, change)| state.apply(change));
@@ -58,7 +64,7 @@ fn never_gains(
     assert!(both.others_fit(before));
     let granted_at = at(both.now_us);
     let (limits, states) = (std::slice::from_ref(limit), std::slice::from_mut(&mut both.leased));
-    let units = take_lease(limits, states, granted_at, Wanted { least: 1, most }).units;
+    let units = take_lease(limits, states, granted_at, GrantRequest { least: 1, most }).units;
     let back = back.min(units);
     assert!(units == back || limit.take(&mut both.without, granted_at, units - back).allowed());
     let fits = both.others_fit(between);
@@ -93,7 +99,7 @@ proptest! {
         limit in leasable(), most in 1..=12_u64, start in START_US..START_US + 5_000_000
     ) {
         let mut state = State::Empty;
-        let wanted = Wanted { least: 1, most };
+        let wanted = GrantRequest { least: 1, most };
         let granted = take_lease(std::slice::from_ref(&limit), std::slice::from_mut(&mut state), at(start), wanted);
         let back = Return { units: granted.units, granted_at: at(start), age: micros(0) };
         prop_assert_eq!(limit.give_back(&mut state, at(start), back).remaining(), limit.ceiling());
@@ -125,7 +131,7 @@ proptest! {
         for (gap, least, most) in raw {
             now = now.saturating_add_signed(forward(&limits[0], gap));
             let ceiling = limits.iter().map(Limit::ceiling).min().unwrap();
-            let wanted = Wanted { least: cost_for(ceiling, least), most: cost_for(ceiling, most) };
+            let wanted = GrantRequest { least: cost_for(ceiling, least), most: cost_for(ceiling, most) };
             let left = |states: &[State]| {
                 let each = limits.iter().zip(states);
                 each.map(|(limit, state)| limit.peek(state, at(now), 0).remaining()).collect::<Vec<_>>()
@@ -174,10 +180,10 @@ fn what_cannot_be_leased_says_why() {
         (text("sliding-log 10/9007199254740992us"), LeaseError::TooLong),
         (text("1000000/s burst 3"), LeaseError::TooShort),
     ] {
-        assert_eq!(Terms::of([&limit]), Err(error), "{limit:?}");
+        assert_eq!(Terms::from_limits([&limit]), Err(error), "{limit:?}");
         assert!(error.to_string().len() > 20);
     }
-    assert_eq!(Terms::of([]), Err(LeaseError::NoLimit));
+    assert_eq!(Terms::from_limits([]), Err(LeaseError::NoLimit));
 }
 
 /// The ceiling of the reduced limit is exact: a cost of it is admitted, one more never.
@@ -215,7 +221,7 @@ fn a_lease_ends_with_its_window() {
         ("5/h", None),
     ] {
         let limits = [text.parse::<Limit>().unwrap()];
-        let wanted = Wanted { least: 1, most: 2 };
+        let wanted = GrantRequest { least: 1, most: 2 };
         let granted = take_lease(&limits, &mut [State::Empty], at(START_US), wanted);
         let left_us = length_us.map_or(u64::MAX, |length: u64| length - START_US % length);
         assert_eq!((granted.units, granted.ends_after_us), (2, left_us), "{text}");
@@ -223,7 +229,7 @@ fn a_lease_ends_with_its_window() {
     // Of several, the first to end.
     let limits =
         ["5/s", "fixed-window 5/h", "fixed-window 5/min"].map(|text| text.parse().unwrap());
-    let wanted = Wanted { least: 1, most: 2 };
+    let wanted = GrantRequest { least: 1, most: 2 };
     let granted = take_lease(&limits, &mut [const { State::Empty }; 3], at(START_US), wanted);
     assert_eq!(granted.ends_after_us, 60_000_000 - START_US % 60_000_000);
 }
@@ -242,7 +248,7 @@ fn what_was_granted_after_a_step_back_does_not_come_back() {
         let mut states = [State::Empty];
         assert!(limits[0].take(&mut states[0], at(START_US), 1).allowed());
         let now = at(START_US - back_us);
-        let granted = take_lease(&limits, &mut states, now, Wanted { least: 1, most: 2 });
+        let granted = take_lease(&limits, &mut states, now, GrantRequest { least: 1, most: 2 });
         assert_eq!(granted.granted_at, returnable.then_some(now), "{text}");
     }
 }

@@ -8,7 +8,7 @@ use tidegate::{
     Charge, KeyedLimit, LeakyBucket, Limit, LimitCharge, MemoryStore, Mode, MultiCharge, Op,
     ReserveRequest, Scope, Store, StoreReply, StoreRequest, Timestamp,
 };
-use tidegate_core::{Return, Wanted};
+use tidegate_core::{GrantRequest, Return};
 use tidegate_redis::{RedisOptions, RedisStore};
 
 use tidegate_testkit::processes::RedisServer;
@@ -146,7 +146,9 @@ impl Pair {
                 .collect();
             let leases = leased.as_ref().filter(|_| step.op >= 5 && mode == Mode::All);
             let op = match (step.op, leases) {
-                (5 | 6, Some(_)) => Op::Lease(Wanted { least: step.cost.min(3), most: step.cost }),
+                (5 | 6, Some(_)) => {
+                    Op::Lease(GrantRequest { least: step.cost.min(3), most: step.cost })
+                }
                 (7, Some(Some(back))) => Op::GiveBack(*back),
                 _ => [Op::Take, Op::Peek, Op::Refund, Op::Reset][usize::from(step.op % 4)],
             };

@@ -1,8 +1,8 @@
 //! What is left in Redis: small, named so that people can read it, and never for ever.
 
 use tidegate::{
-    Clock, KeyedLimit, LeakyBucket, Limit, Mode, Op, ReserveRequest, Return, Scope, Store,
-    StoreRequest, SystemClock, Wanted,
+    Clock, GrantRequest, KeyedLimit, LeakyBucket, Limit, Mode, Op, ReserveRequest, Return, Scope,
+    Store, StoreRequest, SystemClock,
 };
 use tidegate_redis::{RedisOptions, RedisStore};
 
@@ -43,7 +43,7 @@ async fn use_every_way(store: &RedisStore, policy: &str, key: &[u8], limit: &Lim
         ask(Op::Release { permit_id }, 1).await;
         return;
     }
-    let grant = ask(Op::Lease(Wanted { least: 1, most: 4 }), 1).await.grant.unwrap();
+    let grant = ask(Op::Lease(GrantRequest { least: 1, most: 4 }), 1).await.grant.unwrap();
     if let Some(granted_at) = grant.granted_at {
         ask(Op::GiveBack(Return { units: 1, granted_at, age: std::time::Duration::ZERO }), 1).await;
     }

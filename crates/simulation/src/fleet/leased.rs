@@ -1,6 +1,8 @@
 //! Leases: the nodes run the lessee of the core, the store its grants and returns.
 
-use tidegate_core::{Change, Grant, Lessee, Message, Return, Step, Terms, Wanted, grant};
+use tidegate_core::{
+    Change, Grant, GrantRequest, LeaseHolder, Message, Return, Step, Terms, grant,
+};
 
 use super::world::{Node, Place, World};
 
@@ -13,7 +15,7 @@ pub(super) struct Leased {
 
 #[derive(Clone)]
 pub(super) struct Key {
-    lessee: Lessee,
+    lessee: LeaseHolder,
     /// How many checks wait, each of cost 1.
     waiting: u64,
     /// How many of them were there when the request left.
@@ -24,7 +26,7 @@ pub(super) struct Key {
 }
 
 pub(super) enum Note {
-    Ask { request: u64, wanted: Wanted },
+    Ask { request: u64, wanted: GrantRequest },
     Return(Return),
     Granted { request: u64, decided_us: u64, grant: Grant },
     GiveUp { request: u64 },
@@ -85,7 +87,13 @@ impl Node for Leased {
     type Note = Note;
 
     fn fresh(&self) -> Key {
-        Key { lessee: Lessee::new(self.terms), waiting: 0, asked_for: 0, request: 0, alarm_us: 0 }
+        Key {
+            lessee: LeaseHolder::new(self.terms),
+            waiting: 0,
+            asked_for: 0,
+            request: 0,
+            alarm_us: 0,
+        }
     }
 
     fn check(&self, world: &mut World<'_, Self>, at: Place) {

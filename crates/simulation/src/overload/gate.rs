@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::adaptive::{
-    Cap, CapSample, Chain, Controller, Hysteresis, Priority, Reading, Seen, Settings, Smoothing,
-    WarmUp,
+    Cap, CapSample, Chain, Controller, Hysteresis, Priority, Reading, Settings, Smoothing,
+    TickSummary, WarmUp,
 };
 use tidegate_core::{Gcra, Limit, State, Timestamp};
 
@@ -60,14 +60,15 @@ impl Way {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signal {
     pub(super) cpu: Reading,
-    pub(super) seen: Seen,
+    pub(super) seen: TickSummary,
     pub(super) in_flight: u64,
 }
 
 impl Signal {
     /// The same, had a probe read this, and whoever looks at responses that.
     pub(super) fn read_as(self, probe: Reading, responses: Reading) -> Self {
-        let seen = Seen { queue_wait: responses, errors: responses, ..Seen::default() };
+        let seen =
+            TickSummary { queue_wait: responses, errors: responses, ..TickSummary::default() };
         Self { cpu: probe, seen, ..self }
     }
 }
@@ -134,14 +135,14 @@ impl Gate {
     }
 
     pub(super) fn tick(&mut self, signal: &Signal, now: Timestamp) {
-        let Seen { queue_wait, errors, .. } = signal.seen;
+        let TickSummary { queue_wait, errors, .. } = signal.seen;
         let units = match &mut self.mind {
             Mind::Fixed => return,
             Mind::Cpu(controller) => [controller.step(&[signal.cpu], now).limit; 2],
             Mind::Queue(controller) => {
                 let output = controller.step(&[queue_wait, errors], now);
                 if self.has_classes {
-                    CLASSES.map(|class| output.of_priority(class, self.declared.units()))
+                    CLASSES.map(|class| output.for_priority(class, self.declared.units()))
                 } else {
                     [output.limit; 2]
                 }
@@ -156,7 +157,7 @@ impl Gate {
     }
 
     fn step_cap(&mut self, signal: &Signal) {
-        let Seen { latency_ms, baseline_ms, .. } = signal.seen;
+        let TickSummary { latency_ms, baseline_ms, .. } = signal.seen;
         let (Some(cap), Some(latency_ms), Some(baseline_ms)) =
             (&mut self.cap, latency_ms, baseline_ms)
         else {
@@ -177,7 +178,7 @@ impl Gate {
 
 /// Settings of one chain, which are valid.
 fn one(chain: Chain) -> Settings {
-    Settings::of([chain]).unwrap_or_default()
+    Settings::from_chains([chain]).unwrap_or_default()
 }
 
 /// What is read counts at once, as many do it.
@@ -186,7 +187,7 @@ fn raw() -> Settings {
     one(chain).warm_up(WarmUp::NONE)
 }
 
-fn aimd(units: u64, seen: &Seen) -> u64 {
+fn aimd(units: u64, seen: &TickSummary) -> u64 {
     let above = |reading, most| matches!(reading, Reading::Value(value) if value > most);
     if above(seen.queue_wait, AIMD_WAIT_MS) || above(seen.errors, AIMD_ERRORS) {
         units / 2

@@ -32,7 +32,7 @@ pub(super) fn run(scenario: &Scenario, way: Way, limit: u64, seed: u64) -> Resul
         chance: Chance::new(seed, 0),
         gate: Gate::new(way, limit)?,
         plant: Plant::new(seed, scenario.pace(0)),
-        observed: Observed::of_pool(WORKERS),
+        observed: Observed::with_pool(WORKERS),
         late: VecDeque::new(),
         meter: Meter::new(scenario),
     };

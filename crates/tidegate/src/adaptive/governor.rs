@@ -170,7 +170,7 @@ impl Governor {
         match (state.fixed, self.rule.priority) {
             _ if state.mode == Mode::Off => declared,
             (Some(share), _) => part_of(declared, share),
-            (None, Some(priority)) => output.computed_of_priority(priority, declared),
+            (None, Some(priority)) => output.computed_for_priority(priority, declared),
             (None, None) => output.computed,
         }
     }

@@ -1,7 +1,7 @@
 //! A request that is measured, however it ends.
 
 use tidegate_core::Timestamp;
-use tidegate_core::adaptive::{Place, Ticket};
+use tidegate_core::adaptive::{InFlightGuard, UrlRequest};
 
 use super::{Target, steady};
 
@@ -24,9 +24,9 @@ use super::{Target, steady};
 pub struct Observation {
     target: Target,
     begun: Timestamp,
-    url: Option<Ticket>,
+    url: Option<UrlRequest>,
     /// Free again when this is dropped.
-    _place: Option<Place>,
+    _place: Option<InFlightGuard>,
     end: End,
 }
 
@@ -43,7 +43,7 @@ enum End {
 }
 
 impl Observation {
-    pub(super) fn new(target: Target, place: Option<Place>) -> Self {
+    pub(super) fn new(target: Target, place: Option<InFlightGuard>) -> Self {
         let begun = steady(target.clock());
         target.with_observed(|observed| observed.begin(begun));
         Self { target, begun, url: None, _place: place, end: End::Dropped }

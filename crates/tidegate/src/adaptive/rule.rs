@@ -81,7 +81,7 @@ impl Rule {
     pub fn of(chains: impl IntoIterator<Item = (Chain, Source)>) -> Result<Self, AdaptiveError> {
         // One more than there may be, for the settings to notice.
         let (chains, sources): (Vec<_>, Vec<_>) = chains.into_iter().take(17).unzip();
-        let settings = Settings::of(chains)?;
+        let settings = Settings::from_chains(chains)?;
         Ok(Self { settings, sources, priority: None, guard: None })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
-use tidegate_core::adaptive::{Gathered, NodeReading, Reading, Settings, State};
+use tidegate_core::adaptive::{FleetReadings, NodeReading, Reading, Settings, State};
 
 use super::TICK;
 use super::governor::Governor;
@@ -116,7 +116,7 @@ fn scope_of(governor: &Governor) -> String {
 /// The readings of one tick by node, as one for each chain: of all nodes the one in the middle.
 fn gather(readings: &[(u64, String)], settings: &Settings, tick: u64) -> Vec<Reading> {
     let chains = settings.chains();
-    let mut gathered = vec![Gathered::default(); chains.len()];
+    let mut gathered = vec![FleetReadings::default(); chains.len()];
     for (node, text) in readings {
         let Some(told) = read(text).filter(|told| told.len() == chains.len()) else { continue };
         for (gathered, (reading, weight)) in gathered.iter_mut().zip(told) {

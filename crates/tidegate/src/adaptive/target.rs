@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::adaptive::{
-    AdaptiveError, Cap, CapSample, InFlight, Observed, Output, Priority, Reading, Seen, UrlSummary,
-    Urls,
+    AdaptiveError, Cap, CapSample, InFlight, Observed, Output, Priority, Reading, TickSummary,
+    UrlSummary, Urls,
 };
 
 use super::observation::Observation;
@@ -59,7 +59,7 @@ struct Shared {
 struct Said {
     pushed: Option<(Reading, u64)>,
     fixed: Option<f64>,
-    seen: Seen,
+    seen: TickSummary,
     pressure: f64,
 }
 
@@ -262,7 +262,7 @@ impl Target {
     /// assert_eq!(adaptive.target("db").pressure(), 0.0);
     /// # }
     /// ```
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> TickSummary {
         lock(&self.shared.said).seen
     }
 

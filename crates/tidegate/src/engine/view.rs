@@ -85,7 +85,7 @@ impl<'a> PolicyView<'a> {
     /// ```
     pub fn lease_problem(&self) -> Option<LeaseError> {
         let limits = self.policy.members().iter().map(|(_, member)| &member.limit);
-        let terms = self.policy.lease.then(|| Terms::of(limits))?;
+        let terms = self.policy.lease.then(|| Terms::from_limits(limits))?;
         terms.err()
     }
 

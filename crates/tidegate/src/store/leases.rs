@@ -1,5 +1,5 @@
 //! Leases around a store: units are taken ahead, and spent in this process. Never admits more than the limit, for any
-//! number of nodes; what a lease is and why that holds is told in [`tidegate_core::Lessee`].
+//! number of nodes; what a lease is and why that holds is told in [`tidegate_core::LeaseHolder`].
 //!
 //! A key that is hot asks the store once per hundred admissions or so; a cold one asks for exactly what it needs.
 
@@ -13,7 +13,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Decision, Lessee, Limit, Message, Mode, Step, Terms, Timestamp};
+use tidegate_core::{Decision, LeaseHolder, Limit, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
 
 use self::entry::{Entry, LeasedLimits, Waiting};
@@ -372,7 +372,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         now_us: u64,
     ) -> Result<Option<Outbox>, bool> {
         let plain = request.limits.iter().map(|keyed| keyed.limit);
-        let terms = Terms::of(plain.clone()).map_err(|_| true)?;
+        let terms = Terms::from_limits(plain.clone()).map_err(|_| true)?;
         let leased = plain.map(|limit| limit.leased(terms.ttl())).collect::<Result<Vec<_>, _>>();
         let leased = leased.map_err(|_| true)?;
         let before = shard.remove(&fingerprint);
@@ -444,7 +444,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
         let Some(entry) = shard.get_mut(&fingerprint) else { return };
-        entry.lessee = Lessee::new(entry.terms);
+        entry.lessee = LeaseHolder::new(entry.terms);
         entry.generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
         let waiting = std::mem::take(&mut entry.waiting);
         entry.take_over(waiting, now_us);
@@ -572,7 +572,7 @@ pub(crate) fn kept<'a>(
     own: &Limit,
     all: impl IntoIterator<Item = &'a Limit> + Clone,
 ) -> Option<Limit> {
-    let terms = Terms::of(all).ok()?;
+    let terms = Terms::from_limits(all).ok()?;
     own.leased(terms.ttl()).ok()
 }
 

@@ -487,7 +487,7 @@ impl Attempt {
 #[inline]
 fn take_gcra(spot: &Known<'_>, gcra: &Gcra, now: Timestamp, cost: u64) -> Attempt {
     let Some(us) = word::to_whole_us(spot.word()) else { return Attempt::Unfit };
-    let Some((decision, next)) = gcra.decide_whole(us, now, cost) else { return Attempt::Unfit };
+    let Some((decision, next)) = gcra.decide_micros(us, now, cost) else { return Attempt::Unfit };
     if next.arrival_us == us {
         return Attempt::done(spot.holds(), decision);
     }

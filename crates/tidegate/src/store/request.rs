@@ -1,7 +1,7 @@
 //! What a store is asked, and what it answers.
 
 use tidegate_core::{
-    Arrival, Grant, LeakyBucket, Limit, Mode, Reservation, Return, Verdict, Wanted,
+    Arrival, Grant, GrantRequest, LeakyBucket, Limit, Mode, Reservation, Return, Verdict,
 };
 
 use super::Scope;
@@ -81,13 +81,13 @@ pub struct KeyedLimit<'a> {
 /// ```
 /// use std::time::Duration;
 /// use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
-/// use tidegate_core::{Return, Wanted};
+/// use tidegate_core::{Return, GrantRequest};
 ///
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "fixed-window 100/h".parse()?);
 /// let (scope, now) = (Scope::named("api", ""), Timestamp::from_micros(1_700_000_000_000_000));
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
 /// let request = |op| store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op }, now).now();
-/// let reply = ask(Op::Lease(Wanted { least: 1, most: 30 }))?;
+/// let reply = ask(Op::Lease(GrantRequest { least: 1, most: 30 }))?;
 /// assert!(reply.grant.is_some_and(|grant| grant.units == 30));
 ///
 /// let unused = Return { units: 20, granted_at: now, age: Duration::ZERO };
@@ -114,7 +114,7 @@ pub enum Op {
     Reset,
     /// Take units ahead, to be spent in this process: see [`tidegate_core::grant`]. The limits are those that a store
     /// keeps for leases, [`Limit::leased`].
-    Lease(Wanted),
+    Lease(GrantRequest),
     /// Give back units of a lease that were not needed: see [`Limit::give_back`].
     GiveBack(Return),
     /// Give back the permit of this id, which holds as many places as the cost says, and answer what is left.

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Clock, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Reply, ReserveReply,
-    ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
-    Timestamp, Wanted,
+    Clock, GrantRequest, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Reply,
+    ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
+    StoreRequest, Timestamp,
 };
 
 const STEP: Duration = Duration::from_micros(250);
@@ -515,7 +515,7 @@ impl Store for Stingy {
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
         let op = match ask.op {
-            Op::Lease(wanted) => Op::Lease(Wanted { most: wanted.least, ..wanted }),
+            Op::Lease(wanted) => Op::Lease(GrantRequest { most: wanted.least, ..wanted }),
             op => op,
         };
         let answer = self.0.decide(&StoreRequest { op, ..*ask }, now).now();

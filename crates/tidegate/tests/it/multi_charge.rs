@@ -146,7 +146,7 @@ async fn leases_take_from_what_the_store_keeps_for_them() {
     ];
     row.keys = ["a", "b", "c", "c"].map(str::to_owned).to_vec();
     let kept = |n: usize, together: std::ops::Range<usize>| {
-        let terms = Terms::of(&row.limits[together]).unwrap();
+        let terms = Terms::from_limits(&row.limits[together]).unwrap();
         row.limits[n].leased(terms.ttl()).unwrap().ceiling()
     };
     let expected = [kept(0, 0..1), kept(1, 1..2), kept(2, 2..4), kept(3, 2..4)];

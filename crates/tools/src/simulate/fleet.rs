@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let unfit = |error: LeaseError| Failure::usage(format!("--limit: {error}"));
     let limit = Limit::try_from(&*args.limit);
     let limit = limit.map_err(|error| Failure::usage(format!("--limit: {error}")))?;
-    let terms = Terms::of([&limit]).map_err(unfit)?;
+    let terms = Terms::from_limits([&limit]).map_err(unfit)?;
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
         rows.extend(fleet::run(&args.setting(nodes, &limit)?, &limit).map_err(unfit)?);

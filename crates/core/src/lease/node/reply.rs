@@ -1,23 +1,23 @@
 //! What a node makes of the store's reply, or of none.
 
-use super::{Asked, Lessee};
+use super::{Asked, LeaseHolder};
 use crate::lease::Grant;
 use crate::lease::held::Lease;
 use crate::lease::refusal::Outcome;
 
-impl Lessee {
+impl LeaseHolder {
     /// Takes what the store has answered.
     ///
     /// ```
-    /// # use tidegate_core::{Change, Lessee, Limit, Message, State, Step, Terms, Timestamp, grant};
+    /// # use tidegate_core::{Change, LeaseHolder, Limit, Message, State, Step, Terms, Timestamp, grant};
     /// let limits: [Limit; 1] = ["fixed-window 5/h".parse()?];
-    /// let mut lessee = Lessee::new(Terms::of(&limits)?);
-    /// assert_eq!(lessee.check(0, 3), Step::Wait);
-    /// let Some(Message::Ask(wanted)) = lessee.poll(0) else { return Err("asks".into()) };
+    /// let mut holder = LeaseHolder::new(Terms::from_limits(&limits)?);
+    /// assert_eq!(holder.check(0, 3), Step::Wait);
+    /// let Some(Message::Ask(wanted)) = holder.poll(0) else { return Err("asks".into()) };
     /// let (states, now) = ([State::Empty], Timestamp::from_micros(1_700_000_000_000_000));
     /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
-    /// lessee.on_reply(700, &granted.ok_or("no limit")?);
-    /// assert_eq!(lessee.resume(700, 3), Step::Admit { remaining: 2, late: false });
+    /// holder.on_reply(700, &granted.ok_or("no limit")?);
+    /// assert_eq!(holder.resume(700, 3), Step::Admit { remaining: 2, late: false });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_reply(&mut self, now_us: u64, grant: &Grant) {
@@ -36,7 +36,7 @@ impl Lessee {
             return;
         }
         // From before the request left, so that no unit is used later than `ttl` after it was paid for; and a
-        // thousandth less, so that this holds for a clock that runs so much too slowly, too.
+        // thousandth less, so that this holds for a clock that runs too slowly by as much.
         let life_us = self.terms.ttl_us.min(grant.ends_after_us);
         let ends_us = sent_us + life_us - life_us.div_ceil(1024);
         let (left, granted_at) = (grant.units, grant.granted_at);
@@ -51,16 +51,16 @@ impl Lessee {
     }
 
     /// No reply came in time, and none will be taken any more: what was granted, if anything was, is lost. Those
-    /// who wait are resumed, or answered by whatever is done when a store fails.
+    /// who wait are resumed, or answered as the failure policy says.
     ///
     /// ```
-    /// # use tidegate_core::{Lessee, Limit, Step, Terms};
+    /// # use tidegate_core::{LeaseHolder, Limit, Step, Terms};
     /// let limit: Limit = "fixed-window 5/h".parse()?;
-    /// let mut lessee = Lessee::new(Terms::of([&limit])?);
-    /// assert_eq!(lessee.check(0, 3), Step::Wait);
-    /// assert!(lessee.poll(0).is_some());
-    /// lessee.on_failure();
-    /// assert!(lessee.is_idle()); // as if it had never asked
+    /// let mut holder = LeaseHolder::new(Terms::from_limits([&limit])?);
+    /// assert_eq!(holder.check(0, 3), Step::Wait);
+    /// assert!(holder.poll(0).is_some());
+    /// holder.on_failure();
+    /// assert!(holder.is_idle()); // as if it had never asked
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_failure(&mut self) {

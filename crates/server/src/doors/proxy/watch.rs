@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use tidegate::adaptive::{Observation, Priority};
 use tidegate::{Clock, SystemClock};
-use tidegate_core::adaptive::Ticket;
+use tidegate_core::adaptive::UrlRequest;
 
 use super::failure::Failure;
 use super::upstream::{Load, Upstream};
@@ -20,7 +20,7 @@ pub(super) struct Watch {
     gate: Arc<Gate>,
     sent_us: u64,
     /// Until the head of its answer is there.
-    waiting: Option<Ticket>,
+    waiting: Option<UrlRequest>,
     /// The same, for limits that follow it.
     passing: Vec<Observation>,
 }

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Grant, Lessee, Limit, Mode, Step, Terms, Verdict};
+use tidegate_core::{Decision, Grant, LeaseHolder, Limit, Mode, Step, Terms, Verdict};
 use tokio::sync::oneshot;
 
 use crate::store::{KeyedLimit, Op, Scope, Source, StoreError, StoreReply, StoreRequest};
 
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) lessee: Lessee,
+    pub(super) lessee: LeaseHolder,
     pub(super) terms: Terms,
     pub(super) limits: Arc<LeasedLimits>,
     pub(super) waiting: VecDeque<Waiting>,
@@ -85,7 +85,7 @@ impl Entry {
     ) -> Self {
         let ceiling = terms.ceiling();
         Self {
-            lessee: Lessee::new(terms),
+            lessee: LeaseHolder::new(terms),
             terms,
             limits,
             waiting: VecDeque::new(),

@@ -10,9 +10,9 @@ const NODES_MAX: usize = 10_000;
 /// What one node read.
 ///
 /// ```
-/// use tidegate_core::adaptive::{Gathered, NodeReading, Reading, Signal};
+/// use tidegate_core::adaptive::{FleetReadings, NodeReading, Reading, Signal};
 ///
-/// let mut all = Gathered::default();
+/// let mut all = FleetReadings::default();
 /// all.note(1, NodeReading { tick: 7, reading: Reading::Failed, weight: 1 });
 /// assert_eq!(all.reading(Signal::Share, 7), Reading::Failed);
 /// ```
@@ -26,17 +26,17 @@ pub struct NodeReading {
     pub weight: u64,
 }
 
-/// Readings of one signal by node. In whichever order they come, and however often, the same comes out: so
-/// nodes that have gathered the same agree. Begin with an empty one now and then, to forget nodes that are gone.
+/// Readings of one signal by node. The order in which they come, and repeats, change nothing: nodes with the
+/// same readings agree. Start with an empty one now and then, to forget nodes that are gone.
 ///
 /// ```
-/// use tidegate_core::adaptive::{Gathered, NodeReading, Reading, Signal};
+/// use tidegate_core::adaptive::{FleetReadings, NodeReading, Reading, Signal};
 ///
 /// let at = |value, weight| NodeReading { tick: 7, reading: Reading::Value(value), weight };
-/// let mut one = Gathered::default();
+/// let mut one = FleetReadings::default();
 /// one.note(1, at(20.0, 500));
 /// one.note(2, at(900.0, 10));
-/// let mut other = Gathered::default();
+/// let mut other = FleetReadings::default();
 /// other.note(3, at(30.0, 400));
 /// other.merge(&one);
 /// other.merge(&one);
@@ -44,11 +44,11 @@ pub struct NodeReading {
 /// assert_eq!(other.reading(Signal::Millis, 8), Reading::Missing);
 /// ```
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Gathered {
+pub struct FleetReadings {
     nodes: BTreeMap<u64, NodeReading>,
 }
 
-impl Gathered {
+impl FleetReadings {
     /// Notes what a node read.
     pub fn note(&mut self, node: u64, read: NodeReading) {
         let before = self.nodes.get(&node);
@@ -56,20 +56,20 @@ impl Gathered {
         if is_newer {
             self.nodes.insert(node, read);
         }
-        // Always the same ones, whoever came first.
+        // Always the same ones, in whatever order they came.
         if self.nodes.len() > NODES_MAX {
             self.nodes.pop_last();
         }
     }
 
-    /// Notes all that somebody else has gathered.
+    /// Adds the readings of another one.
     pub fn merge(&mut self, other: &Self) {
         other.nodes.iter().for_each(|(node, read)| self.note(*node, *read));
     }
 
     /// What was read in a tick: of all numbers the one with half of the weight on either side, so that one odd
-    /// node does not decide for all. A node that could read it outweighs those that could not; if there is none,
-    /// and one was told of a failure, it is a failure.
+    /// node does not decide for all. Numbers outweigh failures; without any number, one
+    /// failure makes the reading a failure.
     pub fn reading(&self, signal: Signal, tick: u64) -> Reading {
         let of_tick = || self.nodes.values().filter(|read| read.tick == tick);
         let value = |read: &NodeReading| match read.reading {
