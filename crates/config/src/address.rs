@@ -1,11 +1,11 @@
-//! Where to listen, as people type it.
+//! Addresses to listen on.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     Tcp(SocketAddr),
@@ -17,7 +17,7 @@ impl Address {
     pub fn is_private(&self) -> bool {
         match self {
             Self::Tcp(addr) => addr.ip().to_canonical().is_loopback(),
-            // One without a name is open to every user, whatever their rights.
+            // An abstract socket has no file permissions.
             Self::Unix(path) => !path.as_os_str().is_empty(),
         }
     }

@@ -1,13 +1,13 @@
-//! The doors, and the names that decisions without a policy are counted under.
+//! The doors, and the names in metrics for checks without a policy.
 
-/// What checks of no policy are counted under.
+/// The policy label of checks with an unknown policy.
 pub const UNKNOWN: &str = "(unknown)";
-/// What checks by limits of the request itself are counted under.
+/// The policy label of checks whose request brings its own limit.
 pub const BY_REQUEST: &str = "(request)";
-/// No policy may be called so.
+/// No policy may have one of these names.
 pub const RESERVED_NAMES: [&str; 2] = [UNKNOWN, BY_REQUEST];
 
-/// The doors, as they are counted.
+/// A protocol that the server answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DoorName {
     Http,

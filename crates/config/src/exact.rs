@@ -1,12 +1,11 @@
-//! Numbers from outside: whole, and exact in every store.
+//! Integers from clients, exact in every store.
 
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use tidegate::EXACT_MAX;
 
-/// An integer from 0 to 2^53. Whatever else is written in its place, be it `1.5`, `-1`, `1e400` or `"1"`, is
-/// an error before anything is asked.
+/// An integer from 0 to 2^53. Anything else, like `1.5`, `-1`, `1e400` or `"1"`, is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exact(pub u64);
 

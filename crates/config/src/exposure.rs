@@ -1,9 +1,9 @@
-//! Doors that others can reach: only over TLS, and only if they ask for a secret, unless the network is trusted.
+//! Doors on addresses that other machines can reach: they need TLS and authentication, unless the network is trusted.
 
 use crate::address::Address;
 use crate::door::DoorName;
 
-/// Where a door is, and whether it is behind TLS.
+/// The address of a door, and whether it has TLS.
 #[derive(Clone, Debug)]
 pub struct Exposure {
     pub door: DoorName,
@@ -12,35 +12,35 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// Whether the door may stand there; an error says what is missing, and what would help.
+    /// Whether the door may listen there; an error names what is missing, and how to mend it.
     pub fn allow(&self, has_secret: bool) -> Result<(), String> {
         let Some(ways) = ways(self.door).filter(|_| !self.address.is_private()) else {
             return Ok(());
         };
         let missing = match (self.has_tls, has_secret) {
             (true, true) => return Ok(()),
-            (false, false) => "there is neither TLS nor authentication".to_owned(),
+            (false, false) => "it has neither TLS nor authentication".to_owned(),
             (false, true) => {
-                format!("there is no TLS, so that the {} could be overheard", ways.secret)
+                format!("it has no TLS, so that the {} could be overheard", ways.secret)
             }
-            (true, false) => "there is no authentication".to_owned(),
+            (true, false) => "it has no authentication".to_owned(),
         };
         Err(format!(
-            "will not listen on {}: others could reach it, and {missing}. Listen on 127.0.0.1 behind a proxy, give {} in \
-             a configuration, or say --insecure-bind if the network around it is trusted",
+            "will not listen on {}: other machines can reach it, and {missing}. Listen on 127.0.0.1 behind a proxy, set {} in \
+             the configuration, or pass --insecure-bind if the network is trusted",
             self.address, ways.remedy
         ))
     }
 }
 
-/// How clients of a door prove who they are.
+/// How clients of a door authenticate.
 struct Ways {
     secret: &'static str,
-    /// What makes it safe.
+    /// The keys that make it safe.
     remedy: &'static str,
 }
 
-/// None where there is nothing to prove: whoever may see what is behind a proxy may come.
+/// `None` for the proxy, which is open to everyone.
 const fn ways(door: DoorName) -> Option<Ways> {
     Some(match door {
         DoorName::Http => {
@@ -49,7 +49,7 @@ const fn ways(door: DoorName) -> Option<Ways> {
         DoorName::Resp => {
             Ways { secret: "password", remedy: "`listen.resp.tls` and `listen.resp.password_file`" }
         }
-        // Envoy has no password to say: it shows a certificate, and so there is none without TLS.
+        // Envoy sends no password: it presents a client certificate, which needs TLS.
         DoorName::Grpc => {
             Ways { secret: "certificate", remedy: "`listen.grpc.tls` with its `client_ca`" }
         }
@@ -61,7 +61,7 @@ const fn ways(door: DoorName) -> Option<Ways> {
 mod tests {
     use super::*;
 
-    fn told(door: DoorName, address: &str, has_tls: bool, has_secret: bool) -> String {
+    fn refusal(door: DoorName, address: &str, has_tls: bool, has_secret: bool) -> String {
         let exposure = Exposure { door, address: address.parse().unwrap(), has_tls };
         exposure.allow(has_secret).err().unwrap_or_default()
     }
@@ -70,13 +70,13 @@ mod tests {
     fn others_are_let_in_over_tls_by_a_secret_alone() {
         for door in [DoorName::Http, DoorName::Grpc, DoorName::Resp] {
             for (has_tls, has_secret) in [(false, false), (false, true), (true, false)] {
-                assert_ne!(told(door, "0.0.0.0:1", has_tls, has_secret), "");
-                assert_eq!(told(door, "127.0.0.1:1", has_tls, has_secret), "");
-                assert_eq!(told(door, "unix:/run/t.sock", has_tls, has_secret), "");
+                assert_ne!(refusal(door, "0.0.0.0:1", has_tls, has_secret), "");
+                assert_eq!(refusal(door, "127.0.0.1:1", has_tls, has_secret), "");
+                assert_eq!(refusal(door, "unix:/run/t.sock", has_tls, has_secret), "");
             }
-            assert_eq!(told(door, "0.0.0.0:1", true, true), "");
+            assert_eq!(refusal(door, "0.0.0.0:1", true, true), "");
         }
-        assert_eq!(told(DoorName::Proxy, "0.0.0.0:1", false, false), "");
+        assert_eq!(refusal(DoorName::Proxy, "0.0.0.0:1", false, false), "");
     }
 
     #[test]
@@ -86,10 +86,10 @@ mod tests {
             (DoorName::Resp, "password", "`listen.resp.tls` and `listen.resp.password_file`"),
             (DoorName::Grpc, "certificate", "`listen.grpc.tls` with its `client_ca`"),
         ] {
-            let told = told(door, "192.0.2.1:80", false, true);
+            let refusal = refusal(door, "192.0.2.1:80", false, true);
             let overheard = format!("so that the {secret} could be overheard");
             for part in ["192.0.2.1:80", &overheard, remedy, "--insecure-bind"] {
-                assert!(told.contains(part), "{part} in {told}");
+                assert!(refusal.contains(part), "{part} in {refusal}");
             }
         }
     }

@@ -1,15 +1,15 @@
-//! Where the doors are.
+//! The addresses of the doors, and their options.
 
 use std::path::PathBuf;
 
-use super::node::Spot;
+use super::node::Cursor;
 use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, DoorOptions};
 use crate::address::Address;
 
-const BELIEVED_FROM_NOBODY: &str = "is believed from nobody, so that every connection would be closed: name the networks \
-    of those who send it in `client_ip.trusted_proxies`";
+const NO_TRUSTED_PROXY: &str = "is accepted from trusted proxies only, and there are none, so that every connection would \
+    be closed: add the senders to `client_ip.trusted_proxies`";
 
 /// The doors that are open.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,25 +20,25 @@ pub struct Listens {
     pub proxy: Option<Listen>,
 }
 
-/// Where certificate and key are, as PEM.
+/// The files of a certificate and its key, in PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// The certificate, and those up to the one that clients know.
+    /// The certificate chain.
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// Who has to have signed the certificates of clients; without it they need none.
+    /// The authority of client certificates. `None`: clients need none.
     pub client_ca: Option<PathBuf>,
 }
 
-/// How one door is opened.
+/// The address and options of one door.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listen {
     pub address: Address,
     pub tls: Option<TlsFiles>,
-    /// Whether a PROXY header names the client of each connection.
+    /// Whether each connection starts with a PROXY protocol header.
     pub proxy_protocol: bool,
     pub connections_max: Option<usize>,
-    /// What clients have to say first.
+    /// The password that clients must send first.
     pub password: Option<SecretSource>,
 }
 
@@ -55,41 +55,46 @@ impl Listen {
         Self { address, tls, proxy_protocol, connections_max, password }
     }
 
-    /// Whether the PROXY protocol has to come from somebody who is trusted. Over a Unix socket all are.
+    /// Whether it accepts the PROXY protocol from trusted proxies only. Over a Unix socket every peer is trusted.
     const fn needs_trust(&self) -> bool {
         self.proxy_protocol && matches!(self.address, Address::Tcp(_))
     }
 }
 
-/// Checks where to listen; what is wrong is noted.
-pub(crate) fn listens(file: &text::File, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Listens {
+/// Checks the addresses to listen on.
+pub(crate) fn listens(
+    file: &text::File,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
+) -> Listens {
     let Some(text) = &file.listen else { return Listens::default() };
-    let mut door = |name: &str, text: Option<&text::Door>| listen(text?, &spot.of(name), found);
+    let mut door =
+        |name: &str, text: Option<&text::Door>| listen(text?, &cursor.field(name), problems);
     let (http, grpc) = (door("http", text.http.as_ref()), door("grpc", text.grpc.as_ref()));
     let (resp, proxy) = (door("resp", text.resp.as_ref()), door("proxy", text.proxy.as_ref()));
     let trusts_nobody = file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty());
     for (name, listen) in [("http", &http), ("grpc", &grpc), ("resp", &resp), ("proxy", &proxy)] {
         if trusts_nobody && listen.as_ref().is_some_and(Listen::needs_trust) {
-            found.push(spot.of(name).of("proxy_protocol").problem(BELIEVED_FROM_NOBODY));
+            problems.push(cursor.field(name).field("proxy_protocol").problem(NO_TRUSTED_PROXY));
         }
     }
     for (name, listen) in [("http", &http), ("grpc", &grpc), ("proxy", &proxy)] {
         if listen.as_ref().is_some_and(|listen| listen.password.is_some()) {
-            found.push(spot.of(name).problem("has no password: only `resp` has"));
+            problems.push(cursor.field(name).problem("has no password: only `resp` has one"));
         }
     }
     if [&text.http, &text.grpc, &text.resp, &text.proxy].into_iter().all(Option::is_none) {
-        found.push(spot.problem("no door is named: expected http, grpc, resp or proxy"));
+        problems.push(cursor.problem("has no door: expected http, grpc, resp or proxy"));
     }
     Listens { http, grpc, resp, proxy }
 }
 
-fn listen(text: &text::Door, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<Listen> {
+fn listen(text: &text::Door, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Option<Listen> {
     match text {
-        text::Door::Address(address) => spot.note(address.parse(), found).map(Listen::on),
+        text::Door::Address(address) => cursor.accept(address.parse(), problems).map(Listen::on),
         text::Door::Map(options) => {
-            let address = spot.of("address").note(options.address.parse(), found)?;
-            let password = password(options, spot, found);
+            let address = cursor.field("address").accept(options.address.parse(), problems)?;
+            let password = password(options, cursor, problems);
             Some(with_options(options, address, password))
         }
     }
@@ -97,13 +102,14 @@ fn listen(text: &text::Door, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Optio
 
 fn password(
     options: &DoorOptions,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<SecretSource> {
     match (&options.password, &options.password_file) {
         (Some(password), None) => {
             if password.0.is_empty() {
-                found.push(spot.of("password").problem("is empty: leave it out, or give one"));
+                problems
+                    .push(cursor.field("password").problem("is empty: set it, or remove the key"));
             }
             Some(SecretSource::Given(password.clone()))
         }
@@ -111,7 +117,7 @@ fn password(
         (None, None) => None,
         (Some(_), Some(_)) => {
             let message = "and `password` are both given: give one of them";
-            found.push(spot.of("password_file").problem(message));
+            problems.push(cursor.field("password_file").problem(message));
             None
         }
     }

@@ -1,35 +1,35 @@
-//! What Envoy's rate limit service goes by.
+//! The configuration of Envoy's rate limit service.
 
 use tidegate::Policy;
 
 use crate::envoy::Rules;
 
-/// What Envoy's descriptors mean, and how they are answered: the service's part of a configuration.
+/// Rules for Envoy's descriptors, and how they are answered.
 #[derive(Debug, Default)]
 pub struct Rls {
     pub rules: Rules,
     pub manner: Manner,
 }
 
-/// How the service answers, beyond what its rules say.
+/// How the service answers, beside its rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Whether all descriptors of a request are one atomic step, in which a refusal charges nothing. Otherwise each is
-    /// charged by itself, and one that refuses has what is left of it taken, as the original does.
+    /// Whether all descriptors of a request are one atomic step, so that a refusal charges nothing. Otherwise each is
+    /// charged by itself, and one that refuses loses its remaining units, as in the original.
     pub is_atomic: bool,
-    /// Whether answers tell the tightest limit in `RateLimit-…` headers.
+    /// Whether answers carry the tightest limit in `RateLimit-…` headers.
     pub adds_headers: bool,
     pub shadow: Shadow,
 }
 
-/// Who is admitted in the end, whatever the rules say.
+/// Which requests are admitted even if a rule refuses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Shadow {
     #[default]
     Nobody,
-    /// Who asks as Envoy does.
+    /// Those of Envoy.
     Envoy,
-    /// Whoever asks at any door, since all policies are only tried out.
+    /// Those at any door: all policies are in shadow mode.
     Everybody,
 }
 

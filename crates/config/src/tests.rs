@@ -21,10 +21,10 @@ fn lookup(name: &str) -> Option<String> {
     }
 }
 
-/// The problems of a file, as they are told.
+/// The problems of a file, one line each.
 fn problems(text: &str) -> Vec<String> {
-    let found = Config::parse(text, &lookup).err().unwrap_or_default();
-    Problems::new("f".as_ref(), found).lines()
+    let problems = Config::parse(text, &lookup).err().unwrap_or_default();
+    Problems::new("f".as_ref(), problems).lines()
 }
 
 #[track_caller]
@@ -85,15 +85,15 @@ fn values_of_another_kind_are_told_with_what_was_expected() {
     check("overrides: [{ key: x, allow: true }]", &["f:1:13: overrides[0]: `policy` is missing"]);
     // What counts under no name, as CL.THROTTLE does, is never a policy's.
     for name in ["", "\\n", &"x".repeat(129)] {
-        let told = problems(&format!("policies: {{ \"{name}\": 5/h }}"));
+        let reported = problems(&format!("policies: {{ \"{name}\": 5/h }}"));
         let expected = "expected a name of 1 to 128 bytes without control characters";
-        assert!(matches!(&told[..], [only] if only.ends_with(expected)), "{told:?}");
+        assert!(matches!(&reported[..], [only] if only.ends_with(expected)), "{reported:?}");
     }
     for name in ["(unknown)", "(request)"] {
         check(
             &format!("policies: {{ {name}: 5/h }}"),
             &[&format!(
-                "f:1:{}: policies.{name}: is what metrics call checks of no policy: choose another name",
+                "f:1:{}: policies.{name}: is the name of checks without a policy in metrics: choose another name",
                 name.len() + 15
             )],
         );
@@ -176,7 +176,7 @@ fn limits_that_make_no_sense_are_told_where_they_stand() {
         ),
         (
             "{ limit: 1/s, all: [{ limit: 1/s }] }",
-            "20: policies.p.limit: stands beside `all`: give it to one of the limits in there",
+            "20: policies.p.limit: is given beside `all`: move it into one of its limits",
         ),
         (
             "{ all: [{ name: a, algorithm: leaky-bucket, limit: 1/s, max_wait: 1s }] }",
@@ -229,8 +229,8 @@ headers: { dialect: off }
             "f:1:33: store.deadline: goes with a store over the network: memory answers at once and alone",
             "f:2:17: listen.http: expected an address and a port, like 127.0.0.1:8080, or unix:/run/tidegate.sock",
             "f:4:15: policies.a.limit: unit `x` is unknown: expected us, ms, s, min, h, day or week",
-            "f:5:14: policies.b.all[0]: `name` is missing: answers and counters tell limits apart by it",
-            "f:5:30: policies.b.all[1]: `name` is missing: answers and counters tell limits apart by it",
+            "f:5:14: policies.b.all[0]: `name` is missing: each of several limits needs one",
+            "f:5:30: policies.b.all[1]: `name` is missing: each of several limits needs one",
             "f:9:15: overrides[0].policy: no policy is called `c`, did you mean `a`?",
             "f:10:23: overrides[1].key: network `10.0.0.0/33`: the prefix is not a number from 0 to 32",
             "f:11:5: overrides[2]: expected one of `limit`, `allow: true` and `block: true`",
@@ -243,7 +243,7 @@ headers: { dialect: off }
             "f:15:44: client_ip.trusted_proxies[1]: network `example.org`: expected an address and a prefix, like 10.0.0.0/8 or fd00::/8",
             "f:16:13: key_prefix: expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`",
             "f:17:17: admin.token: is shorter than 16 bytes: it can be guessed",
-            "f:18:21: headers.dialect: switches all headers off: say `legacy: off` as well",
+            "f:18:21: headers.dialect: switches all headers off: set `legacy: off` as well",
         ],
     );
 }
@@ -257,7 +257,8 @@ fn yaml_that_cannot_be_read_is_told_with_its_place() {
             "f:1:14: mapping values are not allowed in this context (a value with a colon at its end or before a space needs quotes)",
         ],
     );
-    let another = ["f:2:1: a second document begins here, and a file is one: take the `---` out"];
+    let another =
+        ["f:2:1: a second document begins here: a file is one document, remove the `---`"];
     check("mode: shadow\n---\n", &another);
     check("mode: shadow\n---\nmode: shadow", &another);
     check("---\nmode: shadow\n...\n", &[]);
@@ -336,10 +337,10 @@ fn secrets_are_neither_shown_nor_repeated() {
         "admin: hunter2",
         "listen: { resp: { address: x, password: hunter2 } }",
     ] {
-        let told = problems(text).join("\n");
+        let reported = problems(text).join("\n");
         assert!(
-            !told.is_empty() && !told.contains("hunter2") && !told.contains("30417"),
-            "{text}: {told}"
+            !reported.is_empty() && !reported.contains("hunter2") && !reported.contains("30417"),
+            "{text}: {reported}"
         );
     }
 }
@@ -360,8 +361,8 @@ fn bombs_are_refused_before_they_go_off() {
         "a: ".to_owned() + &"x".repeat(yaml::BYTES_MAX),
         "- x\n".repeat(yaml::BYTES_MAX / 5),
     ] {
-        let told = problems(&text);
-        assert!(!told.is_empty() && told.len() < 3, "{text:.80}: {told:?}");
+        let reported = problems(&text);
+        assert!(!reported.is_empty() && reported.len() < 3, "{text:.80}: {reported:?}");
     }
     let took = started.elapsed();
     assert!(took.as_secs() < 60, "{took:?}");

@@ -247,10 +247,7 @@ fn an_upstream_that_closes_idle_connections_fails_nobody() {
 fn configurations_that_make_no_sense_are_told() {
     let folder = Folder::new();
     for (config, expected) in [
-        (
-            "proxy: { upstream: http://a }",
-            "proxy: cannot be reached: say where it listens with `listen.proxy`",
-        ),
+        ("proxy: { upstream: http://a }", "proxy: has no address: set `listen.proxy`"),
         ("listen: { proxy: 127.0.0.1:0 }", "listen.proxy: has nobody behind it"),
         (
             "listen: { proxy: 127.0.0.1:0 }\nproxy: { upstream: [] }",

@@ -1,7 +1,7 @@
 //! From a file to rules.
 //!
 //! The keys are those of envoyproxy/ratelimit, and three of ours within `rate_limit`: `algorithm`, `burst` and
-//! `on_store_error`. The original accepts each of its keys anywhere and ignores one in the wrong place without a word.
+//! `on_store_error`. The original accepts each of its keys anywhere, and silently ignores one in the wrong place.
 //! Such a file loads here too, with a warning.
 
 use std::collections::hash_map::Entry;
@@ -21,7 +21,7 @@ use crate::policy::time_zone;
 use crate::problem::{Position, Problem};
 use crate::yaml;
 
-/// How deep descriptors may be nested. Each level takes its part of the stack, and a reload has what a thread has.
+/// The deepest nesting of descriptors: each level takes stack, and a reload runs on the stack of a thread.
 const LEVELS_MAX: usize = 12;
 
 /// Every key of the original.
@@ -271,7 +271,7 @@ impl<'s> FileReader<'s> {
     }
 }
 
-/// What a `rate_limit` says about its quantity.
+/// The keys of a `rate_limit` that make its quantity.
 struct Written<'a> {
     requests: u32,
     unit: &'a str,
@@ -339,7 +339,7 @@ fn too_deep() -> String {
     format!("nested too deep: there can be {LEVELS_MAX} descriptors within each other")
 }
 
-/// What an entry is looked up by.
+/// The key that an entry is looked up by.
 fn composite(key: &str, value: &str) -> String {
     if value.is_empty() { key.to_owned() } else { format!("{key}_{value}") }
 }

@@ -12,7 +12,7 @@ pub(super) fn drafts(rules: &Rules) -> Vec<Draft> {
     all.into_iter().map(|(rule, counts)| draft(rule, &counts)).collect()
 }
 
-/// A rule, with what each descriptor on the way to it counts by.
+/// A rule, with the counters of each descriptor on the path to it.
 fn draft(rule: &Rule, counts: &[Counts]) -> Draft {
     let name = &rule.policy;
     let mut notes = Vec::new();
@@ -22,7 +22,7 @@ fn draft(rule: &Rule, counts: &[Counts]) -> Draft {
         _ => notes.push(format!("{name}: one counter for values together; make one key of them")),
     }
     if !rule.replaces.is_empty() {
-        notes.push(format!("{name}: `replaces` has no counterpart; ask the one that replaces"));
+        notes.push(format!("{name}: `replaces` has no counterpart; check the rule that replaces"));
     }
     if rule.is_quota {
         notes.push(format!("{name}: `quota_mode` has no counterpart"));
@@ -45,7 +45,7 @@ fn draft(rule: &Rule, counts: &[Counts]) -> Draft {
 
 fn limits(quantity: &Quantity) -> Result<Limits, &'static str> {
     match quantity {
-        Quantity::Unlimited => Err("unlimited, so there is nothing to ask"),
+        Quantity::Unlimited => Err("unlimited, so there is nothing to check"),
         Quantity::PerUnit { limit: None, .. } => Err("refuses everything; block keys by overrides"),
         Quantity::PerUnit { limit: Some(limit), .. } => Ok(Limits::One(options(limit))),
     }

@@ -1,4 +1,4 @@
-//! limitador: a list of limits, each with a namespace. Those of one namespace that apply are checked together.
+//! limitador: a list of limits, each with a namespace. The limits of one namespace are checked together.
 
 use std::path::Path;
 
@@ -92,9 +92,9 @@ fn drafts(limits: &[Limit<'_>]) -> Vec<Draft> {
 fn line(limit: &Limit<'_>, called: &str) -> String {
     let (count, seconds) = (limit.max_value, limit.seconds);
     let key = match &limit.variables[..] {
-        // One counter for everybody: the caller gives a constant.
+        // One counter for all: the caller gives a constant.
         [] => quoted("global"),
-        // Several identifiers count together: the caller joins them.
+        // Several identifiers make one key: the caller joins them.
         variables => quoted(&variables.join(",")),
     };
     let name = quoted(called);

@@ -1,4 +1,4 @@
-//! Limits, alone or as one of several.
+//! The keys of a limit, alone or as one of several.
 
 use serde::Deserialize;
 use tidegate_core::FieldError;
@@ -33,7 +33,7 @@ impl schemars::JsonSchema for Algorithm {
     }
 }
 
-/// Defines the structs that hold a limit, each with more of its own.
+/// Defines structs with the keys of a limit and more of their own.
 macro_rules! with_limit {
     ($($(#[$meta:meta])* $name:ident {$($more:tt)*})*) => {$(
         $(#[$meta])*
@@ -41,35 +41,35 @@ macro_rules! with_limit {
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(deny_unknown_fields)]
         pub struct $name {
-            /// How it counts. Default: `gcra`, or `token-bucket` where there is a `refill`.
+            /// The algorithm. Default: `gcra`, or `token-bucket` if there is a `refill`.
             pub algorithm: Option<Algorithm>,
-            /// How much: a rate like `100/min` or `30/90s` (units s, min, h, day), or a count for quotas and concurrency.
+            /// The limit: a rate like `100/min` or `30/90s` (units s, min, h, day), or a number for quotas and concurrency.
             pub limit: Option<Amount>,
-            /// How much at once (gcra). Default: the limit.
+            /// The burst: the most at once (gcra). Default: the limit.
             #[cfg_attr(test, schemars(range(min = 1)))]
             pub burst: Option<u64>,
-            /// How much the bucket holds (token-bucket, default: the refill), or how many may wait (leaky-bucket).
+            /// The size of the bucket (token-bucket, default: the refill), or how many requests may wait (leaky-bucket).
             #[cfg_attr(test, schemars(range(min = 1)))]
             pub capacity: Option<u64>,
-            /// How fast the bucket fills again, a rate (token-bucket).
+            /// The rate at which the bucket refills (token-bucket).
             pub refill: Option<Amount>,
-            /// How many slots the window has, 1 to 1000 (sliding-window and rolling quotas). Default: 10.
+            /// The number of slots of the window, 1 to 1000 (sliding-window and rolling quotas). Default: 10.
             #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
             pub buckets: Option<u64>,
             /// The longest delay (leaky-bucket).
             pub max_wait: Option<Span>,
-            /// What the budget is for: `day`, `week`, `month` or a duration (quota).
+            /// The period of the budget: `day`, `week`, `month` or a duration (quota).
             #[cfg_attr(test, schemars(example = &"month"))]
             pub every: Option<String>,
-            /// Whose midnight ends a day, week or month, like `Europe/Berlin` (quota). Default: UTC.
+            /// The time zone of a day, week or month, like `Europe/Berlin` (quota). Default: UTC.
             #[cfg_attr(test, schemars(example = "Europe/Berlin"))]
             pub time_zone: Option<String>,
-            /// The same as a fixed offset, like `"+02:00"`, instead of a zone (quota).
+            /// A fixed offset from UTC, like `"+02:00"`, instead of `time_zone` (quota).
             #[cfg_attr(test, schemars(example = "+02:00"))]
             pub utc_offset: Option<String>,
-            /// Whether the time slides instead of ending for everybody at once (quota). Default: false.
+            /// Whether the period slides instead of starting anew at its end (quota). Default: false.
             pub rolling: Option<bool>,
-            /// After what time the place of somebody who has not given it back is free again (concurrency). Default: 60s.
+            /// How long a permit lives that is not released (concurrency). Default: 60s.
             pub ttl: Option<Span>,
             $($more)*
         }
@@ -99,15 +99,15 @@ macro_rules! with_limit {
 pub(super) use with_limit;
 
 with_limit! {
-    /// One of several limits that are asked in one atomic step.
+    /// One of several limits that are checked in one atomic step.
     Member {
-        /// What answers call it when it decides. Each limit of a policy needs a name of its own.
+        /// Its name in answers. Each limit of a policy needs a name of its own.
         pub name: Option<String>,
-        /// Which of the caller's identifiers it counts by. Default: the only one.
+        /// The identifier of the caller that it counts by. Default: the only one.
         pub key: Option<String>,
-        /// Follows the load of what is protected.
+        /// Adapts the limit to the load of the protected service.
         pub adaptive: Option<Adaptive>,
-        /// Who gives way first. Default: what the policy says.
+        /// Which requests are shed first. Default: the policy's `priority`.
         pub priority: Option<Priority>,
     }
 }

@@ -1,4 +1,4 @@
-//! Values that are more than one word of YAML can say.
+//! Values with a form of their own: durations, amounts, lists.
 
 use serde::Deserialize;
 
@@ -15,9 +15,9 @@ pub struct Span(pub String);
 #[serde(untagged)]
 #[cfg_attr(test, schemars(example = "100/min"))]
 pub enum Amount {
-    /// So many, as quotas and concurrency limits have it.
+    /// A number alone, for quotas and concurrency.
     Count(u64),
-    /// So many in a time.
+    /// A number per period.
     Rate(String),
 }
 
