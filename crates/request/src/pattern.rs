@@ -1,4 +1,4 @@
-//! Patterns of paths and hosts, in which `*` stands for anything, also for nothing.
+//! Patterns of paths and hosts: `*` matches any text, also none.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use tidegate_core::Wildcard;
 
 use crate::Path;
 
-/// A path as routes write it: `/api/login`, `/api/*`, `/users/*/posts`. Where it ends in `/*`, it is also the path
-/// above: a server that takes `/api/` takes `/api` as well.
+/// A path pattern of a route: `/api/login`, `/api/*`, `/users/*/posts`. One that ends in `/*` also matches the path above:
+/// a server that answers `/api/` answers `/api` as well.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PathPattern {
     text: String,
@@ -16,7 +16,7 @@ pub(super) struct PathPattern {
     above: Option<Wildcard>,
 }
 
-/// A host as routes write it: `shop.example`, `*.shop.example`.
+/// A host pattern of a route: `shop.example`, `*.shop.example`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct HostPattern {
     text: String,
@@ -26,13 +26,13 @@ pub(super) struct HostPattern {
 impl PathPattern {
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
         if text.contains(['?', '#']) {
-            return Err("one without `?` and `#`, since only the path is matched");
+            return Err("one without `?` and `#`: only the path is matched");
         }
-        // In the spelling that paths are matched in.
+        // In the one spelling, as paths are matched.
         let path = Path::read(text);
         let path = path.map_err(|_| "one like /api/login or /api/*")?;
         if path.has_parameters() {
-            return Err("one without `;`, since parameters are not matched");
+            return Err("one without `;`: parameters are not matched");
         }
         let path = path.counted();
         let above = path.strip_suffix("/*").map(Wildcard::new);
@@ -56,7 +56,7 @@ impl HostPattern {
         Ok(Self { host: Wildcard::new(&host), text: host })
     }
 
-    /// Whether a host in its only spelling is meant.
+    /// Whether it matches a host in its one spelling.
     pub(super) fn matches(&self, host: &str) -> bool {
         self.host.matches(host.as_bytes())
     }

@@ -56,12 +56,12 @@ fn what_no_request_can_match_is_no_route() {
         (
             "1/s",
             "/q?x=1",
-            "match.path: `/q?x=1` is no path: expected one without `?` and `#`, since only the path is matched",
+            "match.path: `/q?x=1` is not a path: expected one without `?` and `#`: only the path is matched",
         ),
         (
             "1/s",
             "/q#x",
-            "match.path: `/q#x` is no path: expected one without `?` and `#`, since only the path is matched",
+            "match.path: `/q#x` is not a path: expected one without `?` and `#`: only the path is matched",
         ),
         ("concurrency 5", "/q", "policy: limits concurrency: forward-auth cannot release a permit"),
         (
