@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tidegate_config::Address;
 use tidegate_config::envoy;
-use tidegate_config::{Manner, Rls, Shadow};
+use tidegate_config::{AnswerStyle, Rls, Shadow};
 
 /// Envoy's rate limit service.
 #[derive(Clone, Debug, clap::Args)]
@@ -35,11 +35,11 @@ impl EnvoyArgs {
 
     /// The service's part of the configuration, with what was typed on top of what is written; otherwise everything
     /// that is wrong with the rules.
-    pub(crate) fn rls(&self, written: Manner) -> Result<Rls, Vec<String>> {
+    pub(crate) fn rls(&self, written: AnswerStyle) -> Result<Rls, Vec<String>> {
         let rules = self.path().map(|path| envoy::load(path)).transpose();
         let lines =
             |errors: Vec<envoy::Error>| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let manner = Manner {
+        let manner = AnswerStyle {
             is_atomic: self.envoy_atomic.unwrap_or(written.is_atomic),
             adds_headers: self.envoy_headers || written.adds_headers,
             shadow: if self.envoy_shadow {

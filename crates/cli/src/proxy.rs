@@ -6,7 +6,9 @@ use std::time::Duration;
 use tidegate::{Policy, SlidingWindow};
 use tidegate_config::plan::Plan;
 use tidegate_config::proxy::{Settings, Target};
-use tidegate_config::{Address, Config, DoorRules, Listen, Listens, StoreChoice, limit_from_line};
+use tidegate_config::{
+    Address, Config, DoorRules, Listener, Listeners, StoreChoice, limit_from_line,
+};
 use tidegate_core::LimitOrShaper;
 use tidegate_request::{CountedBy, KeyParts};
 use tidegate_request::{Match, Route};
@@ -93,9 +95,9 @@ fn config(args: &Args) -> Result<Config, String> {
     let keys = keys.map(|keys| (POLICY.to_owned(), CountedBy::Each(keys)));
     Ok(Config {
         store: StoreChoice::by_url(args.store.clone()),
-        listen: Listens {
-            http: args.http.clone().map(Listen::on),
-            proxy: Some(Listen::on(args.listen.clone())),
+        listen: Listeners {
+            http: args.http.clone().map(Listener::on),
+            proxy: Some(Listener::on(args.listen.clone())),
             grpc: None,
             resp: None,
         },

@@ -11,8 +11,8 @@ use super::node::Cursor;
 use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, Dialect, Legacy, OneOrMany};
+use crate::envoy::{AnswerStyle, Shadow};
 use crate::plan::{By, Plan};
-use crate::rls::{Manner, Shadow};
 use crate::secret::checked_token;
 use tidegate_core::text::unknown_policy;
 use tidegate_core::{Algorithm, LimitSpec};
@@ -108,8 +108,8 @@ pub(crate) fn doors(
 }
 
 /// How Envoy's service answers.
-pub(crate) fn manner(file: &text::File) -> Manner {
-    let (usual, envoy) = (Manner::default(), file.envoy.as_ref());
+pub(crate) fn answer_style(file: &text::File) -> AnswerStyle {
+    let (default, envoy) = (AnswerStyle::default(), file.envoy.as_ref());
     let is_shadow = |mode: Option<text::Mode>| mode == Some(text::Mode::Shadow);
     let shadow = if is_shadow(file.mode) {
         Shadow::Everybody
@@ -118,9 +118,9 @@ pub(crate) fn manner(file: &text::File) -> Manner {
     } else {
         Shadow::Nobody
     };
-    Manner {
-        is_atomic: envoy.and_then(|text| text.atomic).unwrap_or(usual.is_atomic),
-        adds_headers: envoy.and_then(|text| text.headers).unwrap_or(usual.adds_headers),
+    AnswerStyle {
+        is_atomic: envoy.and_then(|text| text.atomic).unwrap_or(default.is_atomic),
+        adds_headers: envoy.and_then(|text| text.headers).unwrap_or(default.adds_headers),
         shadow,
     }
 }

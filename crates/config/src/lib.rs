@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 mod adaptive;
-mod address;
 mod alone;
 mod amount;
 mod conform;
@@ -21,8 +20,6 @@ mod door;
 mod doors;
 mod environment;
 pub mod envoy;
-mod exact;
-mod exposure;
 mod foreign;
 pub mod import;
 mod listen;
@@ -33,7 +30,7 @@ mod policy;
 mod problem;
 pub mod proxy;
 mod reference;
-mod rls;
+mod safe_integer;
 mod schema;
 mod secret;
 mod store;
@@ -52,24 +49,29 @@ use tidegate::Policy;
 use tidegate::adaptive::Priority;
 
 use self::adaptive::Report;
-pub use self::address::Address;
-pub use self::door::{BY_REQUEST, DoorName, RESERVED_NAMES, UNKNOWN};
+pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
-pub use self::exact::Exact;
-pub use self::exposure::Exposure;
-pub use self::listen::{Listen, Listens, TlsFiles};
+pub use self::envoy::{AnswerStyle, Rls, Shadow};
+pub use self::listen::{Address, Listener, Listeners, TlsFiles};
 use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
 pub use self::policy::limit_from_line;
 pub use self::problem::{Position, Problem, Problems};
 pub use self::reference::table as reference;
-pub use self::rls::{Manner, Rls, Shadow};
+pub use self::safe_integer::SafeInteger;
 use self::schema::SCHEMA;
 pub use self::schema::for_editors as schema_for_editors;
 pub use self::secret::{Secret, SecretSource, checked_token};
 pub use self::store::StoreChoice;
 use crate::plan::Plan;
 use crate::proxy::Settings;
+
+/// Former names.
+#[doc(hidden)]
+pub use self::{
+    AnswerStyle as Manner, Door as DoorName, Listener as Listen, Listeners as Listens,
+    SafeInteger as Exact,
+};
 
 /// A commented example with every key.
 pub const EXAMPLE: &str = include_str!("example.yaml");
@@ -92,7 +94,7 @@ pub fn usual_path() -> Option<PathBuf> {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub store: StoreChoice,
-    pub listen: Listens,
+    pub listen: Listeners,
     pub key_prefix: String,
     pub policies: BTreeMap<String, Policy>,
     /// The adaptive limits.
@@ -115,7 +117,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             store: StoreChoice::by_url("memory:".to_owned()),
-            listen: Listens::default(),
+            listen: Listeners::default(),
             key_prefix: KEY_PREFIX.to_owned(),
             policies: BTreeMap::new(),
             plans: Vec::new(),
@@ -169,7 +171,7 @@ impl Config {
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
-        let listen = listen::listens(file, &top.field("listen"), problems);
+        let listen = listen::listeners(file, &top.field("listen"), problems);
         Self {
             store: store::store(file.store.as_ref(), &top.field("store"), problems),
             proxy: proxy::proxy(file, &listen, top, problems),
@@ -182,7 +184,7 @@ impl Config {
                 .filter_map(|(name, options)| Some((name.clone(), adaptive::priority_of(options)?)))
                 .collect(),
             warnings,
-            rls: Arc::new(Rls { manner: doors::manner(file), ..Rls::default() }),
+            rls: Arc::new(Rls { manner: doors::answer_style(file), ..Rls::default() }),
             collector: telemetry::collector(
                 file.telemetry.as_ref(),
                 &top.field("telemetry"),

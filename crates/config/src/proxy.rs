@@ -11,7 +11,7 @@ use http::uri::PathAndQuery;
 pub use self::settings::{Balance, HealthCheck, HostHeader, Settings, Times};
 pub use self::target::{Endpoint, Target};
 use super::amount::span_within;
-use super::listen::Listens;
+use super::listen::Listeners;
 use super::node::Cursor;
 use super::problem::Problem;
 use super::text::{self, Span};
@@ -26,7 +26,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Checks the settings of the proxy.
 pub fn proxy(
     file: &text::File,
-    listen: &Listens,
+    listen: &Listeners,
     top: &Cursor<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Settings> {

@@ -10,7 +10,6 @@ mod policy;
 mod proxy;
 mod scalar;
 mod store;
-mod telemetry;
 
 use std::collections::BTreeMap;
 
@@ -31,7 +30,6 @@ pub(crate) use self::policy::{
 pub(crate) use self::proxy::{Balance, Health, HostHeader, Proxy};
 pub(crate) use self::scalar::{OneOrMany, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
-pub(crate) use self::telemetry::Telemetry;
 
 /// The configuration of tidegate.
 #[derive(Debug, Default, Deserialize)]
@@ -76,4 +74,15 @@ pub struct File {
     pub drain: Option<Span>,
     /// Telemetry for an OpenTelemetry collector. A change needs a restart.
     pub telemetry: Option<Telemetry>,
+}
+
+/// Telemetry for an OpenTelemetry collector.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// The `http://` URL of the collector, for spans and metrics over OTLP/gRPC. Needs a binary built with the feature
+    /// `otlp`.
+    #[cfg_attr(test, schemars(example = "http://127.0.0.1:4317"))]
+    pub otlp: String,
 }

@@ -3,7 +3,7 @@
 use super::Args;
 use tidegate_config::demo;
 use tidegate_config::envoy::Error;
-use tidegate_config::{Config, Listen, Listens, Position, Problem, SecretSource, usual_path};
+use tidegate_config::{Config, Listener, Listeners, Position, Problem, SecretSource, usual_path};
 use tidegate_server::Source;
 
 /// The file that is named, the usual one if there is one, or the demo; none of these where Envoy's rules are all that
@@ -27,7 +27,7 @@ pub(super) fn of(args: &Args) -> Source {
 /// What was typed wins over what is written.
 fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
     if args.only_typed_doors {
-        config.listen = Listens { http: None, grpc: None, resp: None, proxy: None };
+        config.listen = Listeners { http: None, grpc: None, resp: None, proxy: None };
     }
     let listens = &mut config.listen;
     for (written, typed) in [
@@ -36,8 +36,8 @@ fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
         (&mut listens.resp, &args.resp),
     ] {
         if let Some(address) = typed {
-            let options = written.take().unwrap_or_else(|| Listen::on(address.clone()));
-            *written = Some(Listen { address: address.clone(), ..options });
+            let options = written.take().unwrap_or_else(|| Listener::on(address.clone()));
+            *written = Some(Listener { address: address.clone(), ..options });
         }
     }
     match (&mut listens.resp, &args.resp_password_file) {
