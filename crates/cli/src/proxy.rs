@@ -27,42 +27,41 @@ Examples:
   tidegate proxy --upstream http://127.0.0.1:3000 --limit 240/min --adaptive   both in one step
 
 Then: curl -i http://127.0.0.1:8000/
-Everything else, such as limits by path or user, TLS and health checks, is said in a file:
+Limits by path or user, TLS, health checks and more need a configuration file:
 `tidegate config example` shows one.
 Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
 
-/// What a client may do, as it is called in headers and metrics.
+/// The name of the policy in headers and metrics.
 const POLICY: &str = "limit";
 
-/// What a URL may be asked for in a minute while its responses are fast.
+/// The requests per minute and URL while its responses are fast.
 const URL_UNITS: u64 = 240;
 
-/// A protecting reverse proxy: passes requests on to a site, so many from each client.
+/// A protecting reverse proxy: forwards requests to a site, with a limit per client.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What is protected: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`; several share the
-    /// load
+    /// The upstream: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`; several share the load
     #[arg(long, value_name = "URL", required = true, value_parser = str::parse::<Target>)]
     upstream: Vec<Target>,
-    /// How much each client address may ask for, like `240/min` or `10/s burst 50`; without it nobody is refused
+    /// The limit of each client address, like `240/min` or `10/s burst 50`; default: none
     #[arg(long, value_name = "LIMIT")]
     limit: Option<String>,
-    /// Limit each URL by its own response time, from 240 a minute to 4; with --limit, both have to admit
+    /// Limit each URL by its own response time, from 240 per minute to 4; with --limit, both must admit
     #[arg(long)]
     adaptive: bool,
-    /// Where to listen: an address, or `unix:/run/proxy.sock`; port 0 takes any free one
+    /// The address to listen on, or `unix:/run/proxy.sock`; port 0 takes any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000", value_parser = str::parse::<Address>)]
     listen: Address,
-    /// Where /metrics and the rest of the API are answered; nowhere unless given
+    /// The address of /metrics and the rest of the API; default: none
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     http: Option<Address>,
-    /// Where to count: memory: is this process, <redis://127.0.0.1:6379> a Redis that a fleet shares
+    /// The store: memory: is this process, <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
 }
 
-/// Passes requests on until told to stop.
+/// Forwards requests until it is stopped.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let config = config(args).map_err(Failure::usage)?;
     let source = Source { files: Vec::new(), read: Box::new(move || Ok(config.clone())) };

@@ -1,4 +1,4 @@
-//! Where the configuration comes from: a file or the demo, with what was typed on top.
+//! The configuration of `tidegate serve`: a file or the demo, with the arguments on top.
 
 use super::Args;
 use tidegate_config::demo;
@@ -6,9 +6,8 @@ use tidegate_config::envoy::Error;
 use tidegate_config::{Config, Listener, Listeners, Position, Problem, SecretSource, usual_path};
 use tidegate_server::Source;
 
-/// The file that is named, the usual one if there is one, or the demo; none of these where Envoy's rules are all that
-/// is wanted.
-pub(super) fn of(args: &Args) -> Source {
+/// The named file, else the default file, else the demo; with Envoy's rules and no file, an empty configuration.
+pub(super) fn from_args(args: &Args) -> Source {
     let file = args.config.clone().or_else(usual_path);
     let rules = args.envoy.path();
     let files = file.iter().chain(rules).cloned().collect();
@@ -19,13 +18,13 @@ pub(super) fn of(args: &Args) -> Source {
             None if has_rules => Ok(Config::default()),
             None => demo::config(),
         };
-        with_typed(written.map_err(|problems| problems.lines())?, &args)
+        with_arguments(written.map_err(|problems| problems.lines())?, &args)
     };
     Source { files, read: Box::new(read) }
 }
 
-/// What was typed wins over what is written.
-fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
+/// Arguments override the configuration file.
+fn with_arguments(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
     if args.only_typed_doors {
         config.listen = Listeners { http: None, grpc: None, resp: None, proxy: None };
     }
@@ -43,7 +42,8 @@ fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
     match (&mut listens.resp, &args.resp_password_file) {
         (Some(resp), Some(file)) => resp.password = Some(SecretSource::File(file.clone())),
         (None, Some(_)) => {
-            let closed = "--resp-password-file: the Redis protocol is not spoken anywhere: say --resp ADDR, too";
+            let closed =
+                "--resp-password-file: the Redis protocol has no address: pass --resp ADDR, too";
             return Err(vec![closed.to_owned()]);
         }
         (_, None) => {}
@@ -77,7 +77,7 @@ mod tests {
             Config::parse(&format!("store: {store}\npolicies: {{ a: 5/s }}"), &|_| None).unwrap()
         };
         let typed = Typed::parse_from(["serve", "--store", "redis://typed:1"]);
-        let config = with_typed(written("redis://written:1"), &typed.args).unwrap();
+        let config = with_arguments(written("redis://written:1"), &typed.args).unwrap();
         assert_eq!(config.store, written("redis://typed:1").store);
     }
 }
