@@ -27,7 +27,7 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, problems: &m
     });
     match (&mut node.value, matching) {
         (Value::Map(entries), Some(schema)) => {
-            conform_map(position, entries, schema, path, problems)
+            conform_map(position, entries, schema, path, problems);
         }
         (Value::List(items), Some(schema)) => {
             for (index, item) in items.iter_mut().enumerate() {

@@ -115,7 +115,7 @@ pub struct SourceOptions {
     /// The URL of a Prometheus server, for `query`.
     #[cfg_attr(test, schemars(example = &"http://prometheus:9090"))]
     pub prometheus: Option<String>,
-    /// The PromQL query: the first value of its result counts.
+    /// The query in Prometheus: the first value of its result counts.
     pub query: Option<String>,
     /// A constant pressure, from 0 to 1.
     pub fixed: Option<f64>,
