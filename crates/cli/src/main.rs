@@ -14,8 +14,13 @@ mod validate;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tidegate::driver::{MemoryDriver, StoreDrivers};
+use tidegate_redis::RedisDriver;
 
 use crate::cli::{Cli, Command};
+
+/// The stores that URLs can name.
+const STORES: StoreDrivers = StoreDrivers(&[&MemoryDriver, &RedisDriver]);
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -25,19 +30,19 @@ fn main() -> ExitCode {
     let lines = tidegate_server::logs::start(tidegate_tools::wants_color());
     let done = match cli.wanted() {
         Command::Serve(args) => serve::run(&args),
-        Command::Bench(args) => tidegate_tools::bench::run(&args),
+        Command::Bench(args) => tidegate_tools::bench::run(&args, STORES),
         Command::Check(args) => tidegate_tools::check::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Cost(args) => tidegate_tools::cost::run(&args),
-        Command::Doctor(args) => tidegate_tools::doctor::run(&args),
+        Command::Doctor(args) => tidegate_tools::doctor::run(&args, STORES),
         Command::Proxy(args) => proxy::run(&args),
         Command::Ready(args) => tidegate_tools::ready::run(&args),
         Command::Man(args) => completions::man(&args),
-        Command::Replay(args) => tidegate_tools::replay::run(&args),
+        Command::Replay(args) => tidegate_tools::replay::run(&args, STORES),
         Command::Simulate(args) => tidegate_tools::simulate::run(&args),
         Command::Validate(args) => validate::run(&args),
-        Command::Vectors(args) => tidegate_tools::vectors::run(&args),
+        Command::Vectors(args) => tidegate_tools::vectors::run(&args, STORES),
     };
     if let Some(lines) = lines {
         lines.flush();

@@ -63,6 +63,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// Serves the configuration of a source until it is stopped.
 pub(crate) fn serve(source: Source, insecure_bind: bool) -> Result<ExitCode, Failure> {
-    let served = tidegate_server::serve(source, insecure_bind);
+    let served = tidegate_server::serve(source, insecure_bind, crate::STORES);
     served.map(|()| ExitCode::from(OK)).map_err(|error| Failure::new(error.to_string()))
 }

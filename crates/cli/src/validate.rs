@@ -45,7 +45,7 @@ struct FileProblem<'a> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut problems = Vec::new();
     for file in &args.files {
-        match Config::read(file) {
+        match Config::read(file, crate::STORES) {
             Ok(config) => warn(&Problems::new(file, config.warnings)),
             Err(found) => problems.push(found),
         }

@@ -1,5 +1,7 @@
 //! The configuration of the demo: a few policies that show the range.
 
+use tidegate::driver::StoreDrivers;
+
 use crate::{Config, Problems};
 
 /// An ordinary file.
@@ -8,7 +10,8 @@ const FILE: &str = include_str!("demo.yaml");
 /// The configuration of the demo.
 pub fn config() -> Result<Config, Problems> {
     let no_variables = |_: &str| None;
-    Config::parse(FILE, &no_variables).map_err(|found| Problems::new("the demo".as_ref(), found))
+    Config::parse(FILE, &no_variables, StoreDrivers::MEMORY)
+        .map_err(|found| Problems::new("the demo".as_ref(), found))
 }
 
 #[cfg(test)]

@@ -34,7 +34,6 @@ mod safe_integer;
 mod schema;
 mod secret;
 mod store;
-pub mod stores;
 mod telemetry;
 mod text;
 mod yaml;
@@ -44,6 +43,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tidegate::driver::StoreDrivers;
 
 use tidegate::Policy;
 use tidegate::adaptive::Priority;
@@ -133,32 +133,45 @@ impl Default for Config {
 
 impl Config {
     /// Reads and checks a file.
-    pub fn read(path: &Path) -> Result<Self, Problems> {
+    pub fn read(path: &Path, stores: StoreDrivers) -> Result<Self, Problems> {
         let text = contents(path).map_err(|problem| Problems::new(path, vec![problem]))?;
-        Self::parse(&text, &environment::process_variable)
-            .map_err(|problems| Problems::new(path, problems))
+        let parsed = Self::parse(&text, &environment::process_variable, stores);
+        parsed.map_err(|problems| Problems::new(path, problems))
     }
 
     /// Checks the text of a file.
-    pub fn parse(text: &str, lookup: environment::Lookup<'_>) -> Result<Self, Vec<Problem>> {
-        Self::from_node(yaml::parse(text).map_err(|problem| vec![problem])?, lookup)
+    pub fn parse(
+        text: &str,
+        lookup: environment::Lookup<'_>,
+        stores: StoreDrivers,
+    ) -> Result<Self, Vec<Problem>> {
+        Self::from_node(yaml::parse(text).map_err(|problem| vec![problem])?, lookup, stores)
     }
 
     /// Checks the text of one policy, as if it were the only one of a file. It may come from a stranger, so that no
     /// environment variable is substituted.
     pub fn of_policy(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let node = yaml::parse(text).map_err(|problem| vec![problem])?;
-        Self::from_node(alone::alone(name, node), &|_| None)
+        Self::from_node(alone::alone(name, node), &|_| None, StoreDrivers::MEMORY)
     }
 
-    fn from_node(node: Node, lookup: environment::Lookup<'_>) -> Result<Self, Vec<Problem>> {
+    fn from_node(
+        node: Node,
+        lookup: environment::Lookup<'_>,
+        stores: StoreDrivers,
+    ) -> Result<Self, Vec<Problem>> {
         let (file, node) = written(node, lookup)?;
         let mut problems = Vec::new();
-        let config = Self::check(&file, &Cursor::top(&node), &mut problems);
+        let config = Self::check(&file, &Cursor::top(&node), stores, &mut problems);
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
-    fn check(file: &text::File, top: &Cursor<'_>, problems: &mut Vec<Problem>) -> Self {
+    fn check(
+        file: &text::File,
+        top: &Cursor<'_>,
+        stores: StoreDrivers,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
         let mut policies = BTreeMap::new();
         for (name, text) in &file.policies {
             let checked = policy::policy(name, text, &top.field("policies").field(name), problems);
@@ -173,7 +186,7 @@ impl Config {
         }
         let listen = listen::listeners(file, &top.field("listen"), problems);
         Self {
-            store: store::store(file.store.as_ref(), &top.field("store"), problems),
+            store: store::store(file.store.as_ref(), stores, &top.field("store"), problems),
             proxy: proxy::proxy(file, &listen, top, problems),
             listen,
             key_prefix: key_prefix(file, &top.field("key_prefix"), problems),

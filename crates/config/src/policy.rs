@@ -1,7 +1,6 @@
 //! From a policy in a file to a policy of the library.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use tidegate::{
     BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed, Zone,
@@ -70,7 +69,7 @@ fn with_options(
         policy = policy.replicas(self::replicas(replicas, &cursor.field("replicas"), problems)?);
     }
     if let Some(deadline) = &options.deadline {
-        let within = span_within(deadline, Duration::from_millis(1), Duration::from_mins(1));
+        let within = span_within(deadline, tidegate::deadline::MIN, tidegate::deadline::MAX);
         policy = policy.deadline(cursor.field("deadline").accept(within, problems)?);
     }
     let deny_cache = options.deny_cache.unwrap_or(true);
@@ -192,7 +191,7 @@ fn replicas(
         replicas.wait = wait;
     }
     if let Some(timeout) = &text.timeout {
-        let within = span_within(timeout, Duration::from_millis(1), Duration::from_mins(1));
+        let within = span_within(timeout, tidegate::deadline::MIN, tidegate::deadline::MAX);
         replicas.timeout = cursor.field("timeout").accept(within, problems)?;
     }
     if text.unconfirmed == Some(text::Unconfirmed::Deny) {

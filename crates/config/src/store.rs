@@ -3,15 +3,14 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tidegate::BreakerOptions;
-use tidegate_redis::{RedisOptions, RedisStore};
+use tidegate::driver::{StoreDrivers, normalized};
+use tidegate::{BreakerOptions, deadline};
 
 use super::amount::{span, span_within};
 use super::node::Cursor;
 use super::problem::Problem;
 use super::secret::{Secret, SecretSource};
 use super::text::{self, StoreOptions};
-use crate::stores::{is_redis, plain, unknown};
 
 /// A store that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,13 +23,11 @@ pub struct StoreChoice {
     pub nodes: Option<NonZeroU32>,
 }
 
-pub(crate) const DEADLINE: Duration = Duration::from_millis(20);
-
 impl StoreChoice {
     pub fn by_url(url: impl Into<String>) -> Self {
         Self {
             url: SecretSource::Given(Secret(url.into())),
-            deadline: DEADLINE,
+            deadline: deadline::DEFAULT,
             breaker: Some(BreakerOptions::default()),
             nodes: None,
         }
@@ -46,28 +43,31 @@ impl StoreChoice {
 /// Checks the choice of a store; what is wrong is noted.
 pub(crate) fn store(
     text: Option<&text::Store>,
+    stores: StoreDrivers,
     cursor: &Cursor<'_>,
     problems: &mut Vec<Problem>,
 ) -> StoreChoice {
     match text {
         None => StoreChoice::by_url("memory:"),
         Some(text::Store::Url(url)) => {
-            let checked = cursor.accept(url_of(&url.0), problems);
+            let checked = cursor.accept(checked(&url.0, stores), problems);
             StoreChoice::by_url(checked.unwrap_or_default())
         }
-        Some(text::Store::Map(options)) => with_options(options, cursor, problems),
+        Some(text::Store::Map(options)) => with_options(options, stores, cursor, problems),
     }
 }
 
 fn with_options(
     options: &StoreOptions,
+    stores: StoreDrivers,
     cursor: &Cursor<'_>,
     problems: &mut Vec<Problem>,
 ) -> StoreChoice {
     let mut choice = StoreChoice::by_url("memory:");
     match (&options.url, &options.url_file) {
         (Some(url), None) => {
-            let url = cursor.field("url").accept(url_of(&url.0), problems).unwrap_or_default();
+            let url =
+                cursor.field("url").accept(checked(&url.0, stores), problems).unwrap_or_default();
             choice.url = SecretSource::Given(Secret(url));
         }
         (None, Some(file)) => choice.url = SecretSource::File(file.into()),
@@ -78,7 +78,7 @@ fn with_options(
             );
         }
     }
-    if choice.url == SecretSource::Given(Secret("memory:".to_owned())) {
+    if matches!(&choice.url, SecretSource::Given(url) if stores.is_local(&url.0)) {
         let given = [
             ("deadline", options.deadline.is_some()),
             ("breaker", options.breaker.is_some()),
@@ -89,9 +89,10 @@ fn with_options(
             problems.push(cursor.field(field).problem(message));
         }
     }
-    if let Some(deadline) = &options.deadline {
-        let within = span_within(deadline, Duration::from_millis(1), Duration::from_secs(10));
-        choice.deadline = cursor.field("deadline").accept(within, problems).unwrap_or(DEADLINE);
+    if let Some(given) = &options.deadline {
+        let within = span_within(given, deadline::MIN, deadline::MAX);
+        choice.deadline =
+            cursor.field("deadline").accept(within, problems).unwrap_or(deadline::DEFAULT);
     }
     choice.breaker = match &options.breaker {
         None | Some(text::Breaker::Switch(true)) => Some(BreakerOptions::default()),
@@ -122,23 +123,6 @@ fn breaker(
 }
 
 /// The URL as stores know it. Nothing of a bad one is repeated: it may hold a password.
-fn url_of(url: &str) -> Result<String, String> {
-    match plain(url) {
-        url @ "memory:" => Ok(url.to_owned()),
-        url if !is_redis(url) => Err(unknown(url)),
-        url => can_be_opened(url).map(|()| url.to_owned()),
-    }
-}
-
-/// Nothing is connected before it is asked, so that this only reads the URL; but it needs a runtime to stand in.
-fn can_be_opened(url: &str) -> Result<(), String> {
-    let options = RedisOptions { announces: false, ..RedisOptions::new(url) };
-    let opened = || RedisStore::new(options).map(drop).map_err(|error| error.to_string());
-    if tokio::runtime::Handle::try_current().is_ok() {
-        return opened();
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    let _inside = runtime.enter();
-    opened()
+fn checked(url: &str, stores: StoreDrivers) -> Result<String, String> {
+    stores.check(url).map(|()| normalized(url).to_owned())
 }

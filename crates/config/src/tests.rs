@@ -7,6 +7,11 @@ use std::time::Instant;
 
 use super::*;
 
+const STORES: tidegate::driver::StoreDrivers = tidegate::driver::StoreDrivers(&[
+    &tidegate::driver::MemoryDriver,
+    &tidegate_redis::RedisDriver,
+]);
+
 fn lookup(name: &str) -> Option<String> {
     match name {
         "BURST" => Some("7".to_owned()),
@@ -23,7 +28,7 @@ fn lookup(name: &str) -> Option<String> {
 
 /// The problems of a file, one line each.
 fn problems(text: &str) -> Vec<String> {
-    let problems = Config::parse(text, &lookup).err().unwrap_or_default();
+    let problems = Config::parse(text, &lookup, STORES).err().unwrap_or_default();
     Problems::new("f".as_ref(), problems).lines()
 }
 
@@ -300,6 +305,7 @@ fn secrets_are_neither_shown_nor_repeated() {
     let given = Config::parse(
         "store: redis://app:${PASSWORD}@h:6379\nadmin: { token: hunter2hunter2hunter2 }",
         &lookup,
+        STORES,
     );
     let shown = format!("{given:?}");
     assert!(given.is_ok() && !shown.contains("hunter2"), "{shown}");

@@ -2,10 +2,12 @@
 //!
 //! Everything here is a pure function of a limit, a state, an instant and a cost. The crate reads no clock,
 //! does no I/O and depends on the standard library alone. A decision uses no floating point, and allocates
-//! nothing but what a state needs to grow. The same decision comes out of every store, bit for bit.
+//! nothing but what a state needs to grow. Every store makes the same decision, bit for bit.
 //!
 //! - [`Limit`] is one of the checked algorithms: [`Gcra`] (also the token bucket), [`FixedWindow`],
 //!   [`SlidingWindow`], [`SlidingLog`], [`Quota`], [`Concurrency`]. [`LeakyBucket`] shapes instead.
+//! - [`LimitSpec`] is a limit as a person writes it, in one line or as fields; it becomes a [`Limit`] or an error that
+//!   names the field.
 //! - [`State`] is what a store keeps per key.
 //! - [`Limit::decide`] answers with a [`Decision`] and the [`Change`] that an admitted check writes;
 //!   [`decide_many`] does the same over several limits at once.
@@ -13,6 +15,7 @@
 //! - A *lease* lets a node take units ahead and spend them in process, and never admits more: [`Terms`] say
 //!   for how long, [`Limit::leased`] is what the store then keeps, [`grant`] and [`Limit::give_back`] are what
 //!   it is asked.
+//! - [`Histogram`], [`BucketCounts`], [`Wildcard`] and [`text`] are small tools that the other crates share.
 //! - [`adaptive`] makes limits follow the health of what they protect. There numbers are floats; what comes out
 //!   is the whole number that a decision takes.
 //!

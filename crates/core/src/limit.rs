@@ -214,11 +214,13 @@ impl Limit {
     }
 
     /// The ceiling: the most that a single check can ever be granted.
+    #[inline]
     pub fn ceiling(&self) -> u64 {
         with_algorithm!(self, limit => limit.ceiling())
     }
 
     /// Units per period; for concurrency, units in flight.
+    #[inline]
     pub fn units(&self) -> u64 {
         with_algorithm!(self, limit => limit.units())
     }
@@ -236,6 +238,7 @@ impl Limit {
     /// assert!(uploads.grants_permits() && !api.grants_permits());
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
+    #[inline]
     pub fn grants_permits(&self) -> bool {
         fn grants<A: LimitAlgorithm>(_: &A) -> bool {
             A::GRANTS_PERMITS

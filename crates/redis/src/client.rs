@@ -1,48 +1,54 @@
-//! The way to Redis: a question is handed to the node that keeps its keys, and answered within one deadline.
+//! The way to Redis: a request is handed to the node that keeps its keys, and answered within one deadline.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidegate::driver::{CallTimes, NetworkStats};
+use tidegate::{BreakerOptions, Replicas, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::guard::NodeBreaker;
-use super::lane::Lane;
-use super::question::Question;
-use super::stats::{Counters, RedisStats};
-use super::ticket::{Answer, gone, told};
-use super::times::CallTimes;
-use super::url::{Servers, Target};
-use tidegate::BreakerOptions;
-use tidegate::{Replicas, StoreError, StoreErrorKind};
+use crate::access::Access;
+use crate::cluster::Cluster;
+use crate::endpoint::Topology;
+use crate::error;
+use crate::node::{Node, NodeContext, NodeHandle};
+use crate::node_breaker::NodeBreakerStatus;
+use crate::pending::{Pending, ReplyReceiver, ScriptResult, received};
+use crate::redirects::Redirects;
+use crate::script_request::ScriptRequest;
+use crate::sentinel::{self, Sentinels};
+use crate::stats::Counters;
+use crate::url::RedisUrl;
 
-/// Ways to Redis for questions that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
-/// `WAIT` of 50 ms may take 150, and those who ask one after another give up each after 70.
-const CONFIRMED_LANES: usize = 4;
+/// Ways to Redis for requests that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
+/// `WAIT` of 50 ms may take 150 ms, while each caller times out after 70.
+const CONFIRMED_POOLS: usize = 4;
 
 #[derive(Clone, Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     inner: Arc<Inner>,
     deadline: Duration,
 }
 
 /// A client that may be gone.
-pub(super) struct WeakClient {
+pub(crate) struct WeakClient {
     inner: Weak<Inner>,
     deadline: Duration,
 }
 
 impl WeakClient {
-    pub(super) fn upgrade(&self) -> Option<Client> {
+    pub(crate) fn upgrade(&self) -> Option<Client> {
         self.inner.upgrade().map(|inner| Client { inner, deadline: self.deadline })
     }
 }
 
 #[derive(Debug)]
 struct Inner {
-    first: Lane,
-    others: Vec<Lane>,
+    first: Pool,
+    others: Vec<Pool>,
     options: Options,
     /// How long replicas have to confirm, on top of the deadline.
     extra: Duration,
@@ -50,44 +56,46 @@ struct Inner {
     runtime: Handle,
 }
 
-/// What a client is told when it is started.
+/// How a client was started.
 #[derive(Clone, Debug)]
 struct Options {
-    target: Target,
+    url: RedisUrl,
+    access: Access,
     breaker: Option<BreakerOptions>,
 }
 
 impl Client {
     /// Connects in the background, now and whenever it has to. Needs a running tokio runtime.
-    pub(super) fn start(
+    pub(crate) fn start(
         url: &str,
         deadline: Duration,
         breaker: Option<BreakerOptions>,
     ) -> Result<Self, StoreError> {
-        let target = Target::parse(url)?;
+        let url = RedisUrl::parse(url)?;
+        let access = Access::new(url.login.clone(), url.db, url.tls.as_ref())?;
         let Ok(runtime) = Handle::try_current() else {
             return Err(StoreError::new(
                 StoreErrorKind::BadRequest,
                 "a store in Redis needs a tokio runtime",
             ));
         };
-        Ok(Self::with(Options { target, breaker }, deadline, Arc::default(), runtime, None))
+        Ok(Self::with(Options { url, access, breaker }, deadline, Arc::default(), runtime, None))
     }
 
     /// The same over connections of its own, where what is charged has to be confirmed by replicas.
-    pub(super) fn replicated(&self, replicas: Replicas) -> Self {
+    pub(crate) fn replicated(&self, replicas: Replicas) -> Self {
         let Inner { options, counters, runtime, .. } = &*self.inner;
         let (options, counters, runtime) = (options.clone(), counters.clone(), runtime.clone());
         Self::with(options, self.deadline, counters, runtime, Some(replicas))
     }
 
     /// The same, over the same connections, with another deadline.
-    pub(super) fn within(&self, deadline: Duration) -> Self {
+    pub(crate) fn within(&self, deadline: Duration) -> Self {
         Self { inner: self.inner.clone(), deadline: bounded(deadline) }
     }
 
-    /// The same with a deadline that is at least so long.
-    pub(super) fn patient(&self, least: Duration) -> Self {
+    /// The same with at least this deadline.
+    pub(crate) fn within_at_least(&self, least: Duration) -> Self {
         self.within(self.deadline.max(least))
     }
 
@@ -103,9 +111,12 @@ impl Client {
             let breaker = options.breaker.clone();
             breaker.map(|it| if let Some(more) = replicas { it.with_replicas(more) } else { it })
         };
-        let lane = |_| Lane::start(options.target.clone(), counters.clone(), replicas, breaker());
-        let first = lane(0);
-        let others = (1..replicas.map_or(1, |_| CONFIRMED_LANES)).map(lane).collect();
+        let pool = |_| {
+            let topology = options.url.topology.clone();
+            Pool::start(topology, &options.access, counters.clone(), replicas, breaker())
+        };
+        let first = pool(0);
+        let others = (1..replicas.map_or(1, |_| CONFIRMED_POOLS)).map(pool).collect();
         drop(entered);
         let extra = replicas.as_ref().map_or(Duration::ZERO, Replicas::bounded_timeout);
         let inner = Inner { first, others, options, extra, counters, runtime };
@@ -113,57 +124,137 @@ impl Client {
     }
 
     /// Whether keys are spread over several nodes.
-    pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.inner.options.target.servers, Servers::Cluster(_))
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.inner.options.url.topology, Topology::Cluster(_))
     }
 
     /// When a decision that begins now has to be made.
-    pub(super) fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         Instant::now() + self.deadline + self.inner.extra
     }
 
     /// Under way with the call; the future only waits. What fails at once does so without one.
-    pub(super) fn submit(
+    pub(crate) fn submit(
         &self,
-        question: Question,
+        request: ScriptRequest,
         due: Instant,
-    ) -> Result<impl Future<Output = Answer> + Send + 'static, StoreError> {
+    ) -> Result<impl Future<Output = ScriptResult> + Send + 'static, StoreError> {
         let Inner { first, others, .. } = &*self.inner;
-        let less = |a, b: _| if Lane::load(b) < Lane::load(a) { b } else { a };
-        let mut answer = others.iter().fold(first, less).push(question, due);
+        let less = |a, b: _| if Pool::load(b) < Pool::load(a) { b } else { a };
+        let mut answer = others.iter().fold(first, less).push(request, due);
         let early = match answer.try_recv() {
             Ok(early) => Some(early?),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Closed) => return Err(gone()),
+            Err(TryRecvError::Closed) => return Err(error::client_ended()),
         };
         Ok(async {
             match early {
                 Some(outcome) => Ok(outcome),
-                None => told(answer).await,
+                None => received(answer).await,
             }
         })
     }
 
-    /// For those who must not keep it alive.
-    pub(super) fn downgrade(&self) -> WeakClient {
+    /// A reference that does not keep the client alive.
+    pub(crate) fn downgrade(&self) -> WeakClient {
         WeakClient { inner: Arc::downgrade(&self.inner), deadline: self.deadline }
     }
 
     /// What the breaker of each node does.
-    pub(super) fn breakers(&self) -> Vec<NodeBreaker> {
+    pub(crate) fn breakers(&self) -> Vec<NodeBreakerStatus> {
         self.inner.first.breakers()
     }
 
-    pub(super) fn stats(&self) -> RedisStats {
+    pub(crate) fn stats(&self) -> NetworkStats {
         self.inner.counters.read()
     }
 
-    pub(super) fn call_times(&self) -> CallTimes {
+    pub(crate) fn call_times(&self) -> CallTimes {
         self.inner.counters.times.read()
     }
 }
 
-/// A deadline within its bounds: an instant further away than a clock can tell could not be waited for.
+/// A deadline within its bounds: a clock cannot represent an instant that is much further away.
 fn bounded(deadline: Duration) -> Duration {
-    deadline.clamp(Duration::from_millis(1), Duration::from_mins(1))
+    deadline.clamp(tidegate::deadline::MIN, tidegate::deadline::MAX)
+}
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    way: Way,
+    shared: Arc<NodeContext>,
+    /// Every request under way has one, where there are several pools to choose from.
+    busy: Option<Arc<()>>,
+}
+
+/// Where requests go.
+#[derive(Debug)]
+enum Way {
+    Node(NodeHandle),
+    Cluster(Cluster),
+}
+
+impl Pool {
+    pub(crate) fn start(
+        topology: Topology,
+        access: &Access,
+        counters: Arc<Counters>,
+        replicas: Option<Replicas>,
+        breaker: Option<BreakerOptions>,
+    ) -> Self {
+        let shared_with = |redirects| {
+            Arc::new(NodeContext::new(access.clone(), redirects, counters, replicas, breaker))
+        };
+        let (way, shared) = match topology {
+            Topology::Single(endpoint) => {
+                let shared = shared_with(None);
+                let (_, endpoint) = watch::channel(Ok(Some(endpoint)));
+                (Way::Node(Node::start(endpoint, false, shared.clone())), shared)
+            }
+            Topology::Cluster(seeds) => {
+                let (redirects, redirected) = Redirects::new();
+                let shared = shared_with(Some(redirects));
+                (Way::Cluster(Cluster::start(seeds, redirected, shared.clone())), shared)
+            }
+            Topology::Sentinel { sentinels, primary, login } => {
+                let access = Access { login, db: 0, tls: access.tls.clone() };
+                let sentinels = Sentinels { endpoints: sentinels, primary, access };
+                let shared = shared_with(None);
+                let endpoint = sentinel::watch(sentinels, &shared);
+                (Way::Node(Node::start(endpoint, true, shared.clone())), shared)
+            }
+        };
+        Self { way, shared, busy: replicas.map(|_| Arc::default()) }
+    }
+
+    /// How many requests are under way; not counted where there is no choice.
+    pub(crate) fn load(&self) -> usize {
+        self.busy.as_ref().map_or(0, Arc::strong_count)
+    }
+
+    /// What the breaker of each node does.
+    pub(crate) fn breakers(&self) -> Vec<NodeBreakerStatus> {
+        match &self.way {
+            Way::Node(node) => node.breaker().into_iter().collect(),
+            Way::Cluster(cluster) => cluster.breakers(),
+        }
+    }
+
+    pub(crate) fn push(&self, request: ScriptRequest, due: Instant) -> ReplyReceiver {
+        match &self.way {
+            Way::Node(node) => {
+                let (pending, answer) = Pending::new(request, 0, due, self.busy.clone());
+                // While there is a client, only the end of its runtime closes its queue.
+                let refused = node.push(pending, &self.shared.counters);
+                Pending::fail_all(refused, &error::runtime_ended());
+                answer
+            }
+            Way::Cluster(cluster) => {
+                let slot = request.slot();
+                let (pending, answer) = Pending::new(request, slot, due, self.busy.clone());
+                cluster.push(pending);
+                answer
+            }
+        }
+    }
 }

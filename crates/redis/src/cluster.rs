@@ -1,95 +1,255 @@
-//! A cluster: each question goes to the node that has its slot, as the map says.
+//! A cluster: requests go to the node of their slot. One task keeps the slot map, and re-routes what MOVED, ASK and
+//! TRYAGAIN redirect.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tidegate::{StoreError, StoreErrorKind};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
-use super::clerk::Clerk;
-use super::desk::{Bundle, Why};
-use super::guard::NodeBreaker;
-use super::node::{Handle, Shared};
-use super::place::Place;
-use super::scout::Scout;
-use super::slots::SlotMap;
-use super::ticket::Ticket;
+use crate::endpoint::Endpoint;
+use crate::node::{NodeContext, NodeHandle};
+use crate::node_breaker::NodeBreakerStatus;
+use crate::pending::Pending;
+use crate::queue::WAITING_MAX;
+use crate::redirects::{Reason, Redirected};
+use crate::refresh::{RefreshSchedule, SlotProbe, SlotRanges};
+use crate::slot_map::CurrentMap;
+use crate::timing::Timer;
 
 /// The way into a cluster. Dropped, its nodes send what waits, and end.
 #[derive(Debug)]
-pub(super) struct Cluster {
-    map: Arc<Map>,
-    shared: Arc<Shared>,
-}
-
-/// The map as it is now.
-#[derive(Debug)]
-pub(super) struct Map {
-    /// `None` once the client was dropped.
-    current: RwLock<Option<Arc<SlotMap>>>,
-    given_up: Notify,
-}
-
-impl Map {
-    pub(super) fn get(&self) -> Option<Arc<SlotMap>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Nothing happens to a map that was given up.
-    pub(super) fn set(&self, map: SlotMap) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let old = current.as_mut().map(|current| std::mem::replace(current, Arc::new(map)));
-        // Whoever asks meanwhile need not wait until nodes that left have been told.
-        drop(current);
-        drop(old);
-    }
-
-    /// Until the client was dropped.
-    pub(super) async fn given_up(&self) {
-        self.given_up.notified().await;
-    }
-
-    fn give_up(&self) {
-        let old = self.current.write().unwrap_or_else(PoisonError::into_inner).take();
-        drop(old);
-        self.given_up.notify_one();
-    }
+pub(crate) struct Cluster {
+    map: Arc<CurrentMap>,
+    shared: Arc<NodeContext>,
 }
 
 impl Cluster {
-    pub(super) fn start(
-        seeds: Vec<Place>,
-        bundles: mpsc::Receiver<Bundle>,
-        shared: Arc<Shared>,
+    pub(crate) fn start(
+        seeds: Vec<Endpoint>,
+        redirected: mpsc::Receiver<Redirected>,
+        shared: Arc<NodeContext>,
     ) -> Self {
-        let current = RwLock::new(Some(Arc::default()));
-        let map = Arc::new(Map { current, given_up: Notify::new() });
-        tokio::spawn(Clerk::new(map.clone(), shared.clone()).run(bundles, Scout::new(seeds)));
+        let map = Arc::<CurrentMap>::default();
+        tokio::spawn(
+            SlotMapTask::new(map.clone(), shared.clone()).run(redirected, SlotProbe::new(seeds)),
+        );
         Self { map, shared }
     }
 
-    pub(super) fn push(&self, ticket: Ticket) {
+    pub(crate) fn push(&self, pending: Pending) {
         let map = self.map.get();
-        let node = map.as_ref().and_then(|map| map.node_of(ticket.slot));
-        let ticket = match node {
-            Some(node) => node.push(ticket, &self.shared.counters),
-            None => Some(ticket),
+        let node = map.as_ref().and_then(|map| map.node_of(pending.slot));
+        let pending = match node {
+            Some(node) => node.push(pending, &self.shared.counters),
+            None => Some(pending),
         };
-        if let (Some(ticket), Some(desk)) = (ticket, &self.shared.desk) {
-            desk.bring(vec![ticket], Why::NoNode);
+        if let (Some(pending), Some(redirects)) = (pending, &self.shared.redirects) {
+            redirects.send(vec![pending], Reason::NoNode);
         }
     }
-}
 
-impl Cluster {
-    pub(super) fn breakers(&self) -> Vec<NodeBreaker> {
-        self.map.get().iter().flat_map(|map| map.nodes()).filter_map(Handle::breaker).collect()
+    pub(crate) fn breakers(&self) -> Vec<NodeBreakerStatus> {
+        self.map.get().iter().flat_map(|map| map.nodes()).filter_map(NodeHandle::breaker).collect()
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(desk) = &self.shared.desk {
-            desk.close();
+        if let Some(redirects) = &self.shared.redirects {
+            redirects.close();
         }
         self.map.give_up();
+    }
+}
+
+/// How often the map is asked for when all is well.
+const REFRESH_EVERY: Duration = Duration::from_secs(10);
+
+/// Long enough for a key to be moved, short enough to be asked again in time.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(3);
+
+pub(crate) struct SlotMapTask {
+    map: Arc<CurrentMap>,
+    shared: Arc<NodeContext>,
+    /// For the next map.
+    waiting: Vec<Pending>,
+    /// For their time to try again.
+    later: Vec<(Instant, Pending)>,
+    /// Why the last map did not come.
+    last_error: Option<StoreError>,
+    timer: Timer,
+    schedule: RefreshSchedule,
+}
+
+impl SlotMapTask {
+    pub(crate) fn new(map: Arc<CurrentMap>, shared: Arc<NodeContext>) -> Self {
+        let (timer, schedule) = (Timer::default(), RefreshSchedule::new(REFRESH_EVERY));
+        let (waiting, later) = (Vec::new(), Vec::new());
+        Self { map, shared, waiting, later, last_error: None, timer, schedule }
+    }
+
+    pub(crate) async fn run(
+        mut self,
+        mut redirected: mpsc::Receiver<Redirected>,
+        probe: SlotProbe,
+    ) {
+        let mut failures = self.shared.failures.subscribe();
+        // Here, or out to have a look.
+        let (mut probe, mut probing) = (Some(probe), None);
+        while let Some(map) = self.map.get() {
+            if let Some(probe) = probe.take_if(|_| Instant::now() >= self.schedule.next()) {
+                self.shared.counters.refreshes.add(1);
+                let known = map.endpoints().cloned().collect();
+                probing = Some(Box::pin(probe.probe(self.shared.clone(), known)));
+            }
+            drop(map);
+            self.timer.disarm();
+            let due = self.next_due();
+            self.timer.arm(|| due);
+            let finished = async {
+                match &mut probing {
+                    Some(probing) => probing.as_mut().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.map.given_up() => return,
+                (back, ranges) = finished => {
+                    probe = Some(back);
+                    probing = None;
+                    self.apply(ranges);
+                }
+                () = sleep_until(self.schedule.next()), if probe.is_some() => {}
+                Ok(()) = failures.changed() => self.schedule.failure(Instant::now()),
+                Some(redirected) = redirected.recv() => {
+                    if redirected.why != Reason::TryAgain {
+                        self.schedule.failure(Instant::now());
+                    }
+                    self.reroute(redirected);
+                }
+                () = self.timer.rings() => self.expire(),
+            }
+        }
+    }
+
+    /// Takes a map.
+    fn apply(&mut self, ranges: Result<SlotRanges, StoreError>) {
+        let current = self.map.get().unwrap_or_default();
+        let map = ranges.and_then(|ranges| current.of(&ranges, &self.shared));
+        let has_changed = map.as_ref().is_ok_and(|map| !map.is_same(&current));
+        let (is_well, error) = match map {
+            Ok(map) => {
+                let is_well = !map.has_gaps();
+                self.map.set(map);
+                (is_well, StoreError::new(StoreErrorKind::ClusterDown, "no node has the slot"))
+            }
+            Err(error) => (false, error),
+        };
+        self.last_error = (!is_well).then(|| error.clone());
+        for mut pending in std::mem::take(&mut self.waiting) {
+            match self.node_of(&pending) {
+                Some(_) => self.send(pending),
+                None => pending.answer(Err(error.clone())),
+            }
+        }
+        self.schedule.refreshed(Instant::now(), is_well, has_changed);
+    }
+
+    /// Finds another way for requests that have not run.
+    fn reroute(&mut self, redirected: Redirected) {
+        let Redirected { requests, why } = redirected;
+        for mut pending in requests.into_iter().filter(Pending::is_open) {
+            // Whatever comes of it now, the node that sent it away has answered.
+            pending.observer = None;
+            if why != Reason::NoNode {
+                if pending.tried {
+                    pending.fail(StoreErrorKind::Moving, "the slot is being moved");
+                    continue;
+                }
+                self.shared.counters.retries.add(1);
+                pending.tried = true;
+            }
+            match &why {
+                Reason::NoNode => self.send(pending),
+                Reason::Moved(endpoint) => {
+                    self.move_slot(pending.slot, endpoint);
+                    self.send(pending);
+                }
+                Reason::Ask(endpoint) => {
+                    (pending.asking, pending.alone) = (true, true);
+                    self.send_to(pending, endpoint);
+                }
+                Reason::TryAgain if self.later.len() >= WAITING_MAX => {
+                    pending.fail(StoreErrorKind::Moving, "the slot is being moved");
+                }
+                Reason::TryAgain => {
+                    pending.alone = true;
+                    self.later.push((Instant::now() + TRY_AGAIN_AFTER, pending));
+                }
+            }
+        }
+    }
+
+    fn move_slot(&mut self, slot: u16, endpoint: &Endpoint) {
+        let Some(map) = self.map.get() else { return };
+        if !map.is_at(slot, endpoint)
+            && let Ok(map) = map.with_moved(slot, endpoint, &self.shared)
+        {
+            self.map.set(map);
+            self.schedule.changed(Instant::now());
+        }
+    }
+
+    /// To its node, or to wait for the next map.
+    fn send(&mut self, pending: Pending) {
+        let refused = match self.node_of(&pending) {
+            Some(node) => node.push(pending, &self.shared.counters),
+            None => Some(pending),
+        };
+        match (refused, &self.last_error) {
+            (Some(mut pending), Some(why)) => pending.answer(Err(why.clone())),
+            (Some(pending), None) if self.waiting.len() < WAITING_MAX => self.waiting.push(pending),
+            (Some(mut pending), None) => {
+                self.shared.counters.overloaded.add(1);
+                pending.fail(StoreErrorKind::Overloaded, "too many requests wait for a map");
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// To a node that is still importing, and may have no slot yet.
+    fn send_to(&mut self, mut pending: Pending, endpoint: &Endpoint) {
+        let Some(mut map) = self.map.get() else { return };
+        if let Some(with_guest) = map.with_guest(endpoint, &self.shared) {
+            self.map.set(with_guest);
+            map = self.map.get().unwrap_or_default();
+        }
+        match map.node_at(endpoint) {
+            Some(node) => drop(node.push(pending, &self.shared.counters)),
+            None => pending.fail(StoreErrorKind::Moving, "the slot goes to one node too many"),
+        }
+    }
+
+    fn node_of(&self, pending: &Pending) -> Option<Arc<NodeHandle>> {
+        self.map.get()?.node_of(pending.slot).cloned()
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let later = self.later.iter().map(|(time, _)| *time);
+        self.waiting.iter().map(|pending| pending.due).chain(later).min()
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        for mut pending in self.waiting.extract_if(.., |pending| pending.due <= now) {
+            self.shared.counters.not_sent.add(1);
+            pending.fail(StoreErrorKind::NotSent, "no map of the cluster before the deadline");
+        }
+        let ripe: Vec<_> = self.later.extract_if(.., |(time, _)| *time <= now).collect();
+        for (_, pending) in ripe {
+            self.send(pending);
+        }
     }
 }

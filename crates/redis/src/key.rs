@@ -18,7 +18,6 @@ use std::hash::Hasher;
 use std::ops::Range;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
-
 use tidegate::{KeyedLimit, Scope};
 
 /// Identifiers longer than this are hashed.
@@ -26,36 +25,36 @@ const PLAIN_MAX: usize = 64;
 
 /// Makes the names of keys.
 #[derive(Clone)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     prefix: String,
     /// Of the hash of identifiers that cannot stand for themselves. The same on every node of a fleet.
     secret: [u8; 16],
 }
 
 impl fmt::Debug for Keys {
-    /// Who knows the secret can make identifiers that share a key.
+    /// Without the secret: with it, one could make identifiers that share a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
 impl Keys {
-    pub(super) fn new(prefix: &str, secret: [u8; 16]) -> Self {
+    pub(crate) fn new(prefix: &str, secret: [u8; 16]) -> Self {
         Self { prefix: prefix.to_owned(), secret }
     }
 
     /// Where nodes announce themselves. No other tag is spelt like this: those begin with a length, `#`, `=` or `@`.
-    pub(super) fn nodes(&self) -> Vec<u8> {
+    pub(crate) fn nodes(&self) -> Vec<u8> {
         format!("{}:{{nodes}}", self.prefix).into_bytes()
     }
 
     /// The table of overrides, by the same rule.
-    pub(super) fn overrides(&self) -> Vec<u8> {
+    pub(crate) fn overrides(&self) -> Vec<u8> {
         format!("{}:{{overrides}}", self.prefix).into_bytes()
     }
 
-    /// What nodes tell each other about a scope; those of different scopes spread over a cluster.
-    pub(super) fn adaptive(&self, scope: &str) -> Vec<u8> {
+    /// The readings of a scope; different scopes spread over a cluster.
+    pub(crate) fn adaptive(&self, scope: &str) -> Vec<u8> {
         let mut hasher = SipHasher13::new_with_key(&self.secret);
         hasher.write(scope.as_bytes());
         let hash = hasher.finish128();
@@ -63,7 +62,7 @@ impl Keys {
     }
 
     /// One key per limit; those of one request have one tag.
-    pub(super) fn of_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
+    pub(crate) fn for_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
         let of = |keyed: &KeyedLimit<'_>| {
             let letter = keyed.limit.state_letter();
             match keyed.scope.tag() {
@@ -76,7 +75,7 @@ impl Keys {
     }
 
     /// The key of a limit whose identifier is the tag.
-    pub(super) fn by_identifier(&self, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
+    pub(crate) fn by_identifier(&self, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
         let mut key = self.open();
         self.identifier(&mut key, identifier);
         key.extend_from_slice(b"}:");
@@ -159,7 +158,7 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// The key to probe a node with, in the slot of another key: `tg:{7:user-42}:_tidegate:probe:a`.
-pub(super) fn probe(beside: &[u8]) -> Vec<u8> {
+pub(crate) fn probe(beside: &[u8]) -> Vec<u8> {
     let end = tag(beside).map_or(beside.len(), |tag| tag.end + 1);
     let mut key = beside[..end].to_vec();
     key.extend_from_slice(b":_tidegate:probe:a");
@@ -167,7 +166,7 @@ pub(super) fn probe(beside: &[u8]) -> Vec<u8> {
 }
 
 /// The slot of a key in a cluster: CRC16 (XMODEM) of its tag, of 16,384.
-pub(super) fn slot(key: &[u8]) -> u16 {
+pub(crate) fn slot(key: &[u8]) -> u16 {
     crc16(tag(key).map_or(key, |tag| &key[tag])) % 16_384
 }
 
@@ -266,7 +265,7 @@ mod tests {
             Scope::together("@a", "b"),
         ];
         let keyed = scopes.each_ref().map(|scope| KeyedLimit { scope, key: b"k", limit: &limit });
-        let names = keys.of_limits(&keyed);
+        let names = keys.for_limits(&keyed);
         let spelt: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(spelt.len(), scopes.len(), "{names:?}");
     }
@@ -285,7 +284,7 @@ mod tests {
             (&tagged, b"k", b"k"),
             (&tagged, b"127.0.0.1", b"example.org"),
         ] {
-            let names = keys.of_limits(&[
+            let names = keys.for_limits(&[
                 KeyedLimit { scope: ip, key: first, limit: &limit },
                 KeyedLimit { scope: mail, key: second, limit: &limit },
             ]);

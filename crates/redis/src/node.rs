@@ -1,153 +1,151 @@
 //! One node of Redis: a task that keeps a connection to it, and sends what waits.
 
+mod in_flight;
+mod replies;
+mod session;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::store_kit::BreakerTarget;
+use tidegate::{BreakerOptions, Replicas, StoreError, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::backoff::Backoff;
-use super::desk::{Desk, Why};
-use super::guard::{Guard, NodeBreaker};
-use super::link::Link;
-use super::place::{Access, Place};
-use super::queue::{Queue, Wish};
-use super::stats::Counters;
-use super::ticket::Ticket;
-use super::timer::Timer;
-use tidegate::BreakerOptions;
-use tidegate::store_kit::BreakerTarget;
-use tidegate::{Replicas, StoreError, StoreErrorKind};
+use crate::access::Access;
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::error;
+use crate::node_breaker::{NodeBreaker, NodeBreakerStatus};
+use crate::pending::Pending;
+use crate::queue::{Queue, WakeWhen};
+use crate::redirects::{Reason, Redirects};
+use crate::stats::Counters;
+use crate::timing::{Backoff, Timer};
 
-/// A connection that stood for so long was a good one, whether or not it was used. As long as the longest wait: whoever
-/// lets us in and hangs up is not called more often than one who does not answer.
+/// A connection that lasted this long resets the backoff. As long as the longest backoff: a server that accepts and
+/// closes is not called more often than one that does not answer.
 const STOOD: Duration = Duration::from_secs(1);
 
 /// What all nodes of a client have in common.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) access: Access,
-    pub(super) counters: Arc<Counters>,
-    /// Where to bring what belongs to another node.
-    pub(super) desk: Option<Desk>,
-    /// Who has to confirm what is charged.
-    pub(super) replicas: Option<Replicas>,
+pub(crate) struct NodeContext {
+    pub(crate) access: Access,
+    pub(crate) counters: Arc<Counters>,
+    /// For requests that belong to another node; only in a cluster.
+    pub(crate) redirects: Option<Redirects>,
+    /// The replicas that have to confirm a charge.
+    pub(crate) replicas: Option<Replicas>,
     /// What the breaker of each node goes by, if they have one.
     breaker: Option<BreakerOptions>,
-    /// Something is wrong with a node: who serves what may have changed.
-    pub(super) trouble: watch::Sender<()>,
+    /// Notified when a node fails: the topology may have changed.
+    pub(crate) failures: watch::Sender<()>,
 }
 
-/// Where a node is, as far as is known; or why nobody knows.
-pub(super) type Whereabouts = Result<Option<Place>, StoreError>;
+/// Where a node is, if that is known yet; or why it cannot be found.
+pub(crate) type KnownEndpoint = Result<Option<Endpoint>, StoreError>;
 
-impl Shared {
-    pub(super) fn new(
+impl NodeContext {
+    pub(crate) fn new(
         access: Access,
-        desk: Option<Desk>,
+        redirects: Option<Redirects>,
         counters: Arc<Counters>,
         replicas: Option<Replicas>,
         breaker: Option<BreakerOptions>,
     ) -> Self {
-        Self { access, counters, desk, replicas, breaker, trouble: watch::Sender::default() }
+        Self { access, counters, redirects, replicas, breaker, failures: watch::Sender::default() }
     }
 
-    pub(super) fn trouble(&self) {
-        self.trouble.send_replace(());
+    pub(crate) fn report_failure(&self) {
+        self.failures.send_replace(());
     }
 }
 
 /// The way to a node. Dropped, the node sends what waits, and ends.
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(crate) struct NodeHandle {
     queue: Arc<Queue>,
-    guard: Option<Arc<Guard>>,
-    place: watch::Receiver<Whereabouts>,
+    breaker: Option<Arc<NodeBreaker>>,
+    endpoint: watch::Receiver<KnownEndpoint>,
 }
 
-impl Handle {
-    /// Puts a question into the node's queue, unless its breaker is open. Given back if the node has left.
+impl NodeHandle {
+    /// Puts a request into the node's queue, unless its breaker is open. Given back if the node has left.
     #[must_use = "given back, it has to go elsewhere"]
-    pub(super) fn push(&self, mut ticket: Ticket, counters: &Counters) -> Option<Ticket> {
-        if let Some(guard) = &self.guard {
-            match guard.pass() {
-                Ok(passed) => ticket.watch = Some((guard.clone(), passed)),
+    pub(crate) fn push(&self, mut pending: Pending, counters: &Counters) -> Option<Pending> {
+        if let Some(breaker) = &self.breaker {
+            match breaker.pass() {
+                Ok(passed) => pending.observer = Some((breaker.clone(), passed)),
                 Err(open) => {
-                    ticket.answer(Err(open));
+                    pending.answer(Err(open));
                     return None;
                 }
             }
         }
-        self.queue.push(ticket, counters)
+        self.queue.push(pending, counters)
     }
 
     /// Whether there is no connection, and none under way.
-    pub(super) fn is_refusing(&self) -> bool {
+    pub(crate) fn is_refusing(&self) -> bool {
         self.queue.is_refusing()
     }
 
-    pub(super) fn breaker(&self) -> Option<NodeBreaker> {
-        let place = self.place.borrow().clone().ok().flatten();
-        let place = place.map(|place| place.to_string()).unwrap_or_default();
-        self.guard.as_ref().map(|guard| guard.describe(place))
+    pub(crate) fn breaker(&self) -> Option<NodeBreakerStatus> {
+        let endpoint = self.endpoint.borrow().clone().ok().flatten();
+        let endpoint = endpoint.map(|endpoint| endpoint.to_string()).unwrap_or_default();
+        self.breaker.as_ref().map(|breaker| breaker.describe(endpoint))
     }
 }
 
-impl Drop for Handle {
+impl Drop for NodeHandle {
     fn drop(&mut self) {
         self.queue.close();
     }
 }
 
-pub(super) struct Node {
-    pub(super) queue: Arc<Queue>,
-    pub(super) shared: Arc<Shared>,
+pub(crate) struct Node {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) shared: Arc<NodeContext>,
     /// Where the node is; that may change.
-    pub(super) place: watch::Receiver<Whereabouts>,
+    pub(crate) endpoint: watch::Receiver<KnownEndpoint>,
     /// Whether the server is asked if it is a primary before it is used.
     as_primary: bool,
     backoff: Backoff,
-    pub(super) timer: Timer,
+    pub(crate) timer: Timer,
 }
 
 impl Drop for Node {
-    /// However its task ends: if its runtime does, nobody is left to answer what waits.
+    /// However its task ends: if its runtime ends, waiting requests would never be answered.
     fn drop(&mut self) {
         self.queue.close();
-        Ticket::fail_all(self.queue.take(usize::MAX, usize::MAX), &ended());
+        Pending::fail_all(self.queue.take(usize::MAX, usize::MAX), &error::runtime_ended());
     }
-}
-
-/// Why nobody answers any more.
-pub(super) fn ended() -> StoreError {
-    StoreError::new(StoreErrorKind::Unreachable, "the runtime that kept the connection has ended")
 }
 
 impl Node {
     /// Starts the task that serves a node.
-    pub(super) fn start(
-        place: watch::Receiver<Whereabouts>,
+    pub(crate) fn start(
+        endpoint: watch::Receiver<KnownEndpoint>,
         as_primary: bool,
-        shared: Arc<Shared>,
-    ) -> Handle {
+        shared: Arc<NodeContext>,
+    ) -> NodeHandle {
         let queue = Arc::<Queue>::default();
-        let guard = shared
-            .breaker
-            .clone()
-            .map(|options| Arc::new(Guard::new(options, queue.clone(), shared.counters.clone())));
-        let handle = Handle { queue: queue.clone(), guard, place: place.clone() };
+        let breaker = shared.breaker.clone().map(|options| {
+            Arc::new(NodeBreaker::new(options, queue.clone(), shared.counters.clone()))
+        });
+        let handle = NodeHandle { queue: queue.clone(), breaker, endpoint: endpoint.clone() };
         let (backoff, timer) = (Backoff::default(), Timer::default());
-        tokio::spawn(Self { queue, shared, place, as_primary, backoff, timer }.run());
+        tokio::spawn(Self { queue, shared, endpoint, as_primary, backoff, timer }.run());
         handle
     }
 
     async fn run(mut self) {
-        while let Some(mut link) = self.connect().await {
+        while let Some(mut connection) = self.connect().await {
             let since = Instant::now();
-            let worked = self.serve(&mut link).await;
+            let worked = self.serve(&mut connection).await;
             self.shared.counters.disconnects.add(1);
-            self.shared.trouble();
+            self.shared.report_failure();
             // That an idle connection ended in the end says nothing about the next.
             if worked || since.elapsed() >= STOOD {
                 self.backoff.reset();
@@ -157,33 +155,35 @@ impl Node {
         }
     }
 
-    /// Whether nobody needs the node any more. What waits goes elsewhere if there is an elsewhere, and is sent if not.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether the node is not needed any more. Waiting requests are redirected in a cluster, and otherwise sent first.
+    pub(crate) fn is_over(&self) -> bool {
         if !self.queue.is_closed() {
             return false;
         }
-        if let Some(desk) = self.shared.desk.as_ref().filter(|desk| !desk.is_closed()) {
-            let tickets = self.queue.take(usize::MAX, usize::MAX);
-            if !tickets.is_empty() {
-                desk.bring(tickets, Why::NoNode);
+        if let Some(redirects) =
+            self.shared.redirects.as_ref().filter(|redirects| !redirects.is_closed())
+        {
+            let requests = self.queue.take(usize::MAX, usize::MAX);
+            if !requests.is_empty() {
+                redirects.send(requests, Reason::NoNode);
             }
         }
         self.queue.len() == 0
     }
 
-    /// Tries until there is a connection. Nothing once nobody needs one.
-    async fn connect(&mut self) -> Option<Link> {
+    /// Tries until there is a connection; `None` once the node is not needed.
+    async fn connect(&mut self) -> Option<Connection> {
         while !self.is_over() {
             self.queue.open();
             let attempt = self.attempt().await;
             match attempt {
-                Some(Ok(link)) => {
+                Some(Ok(connection)) => {
                     self.shared.counters.connects.add(1);
-                    return Some(link);
+                    return Some(connection);
                 }
                 Some(Err(error)) => {
                     self.shared.counters.connect_failures.add(1);
-                    self.shared.trouble();
+                    self.shared.report_failure();
                     self.queue.refuse(&error);
                     self.pause().await;
                 }
@@ -194,31 +194,31 @@ impl Node {
     }
 
     /// One attempt; nothing if the node has moved meanwhile.
-    async fn attempt(&mut self) -> Option<Result<Link, StoreError>> {
+    async fn attempt(&mut self) -> Option<Result<Connection, StoreError>> {
         let (shared, as_primary) = (self.shared.clone(), self.as_primary);
-        let place = self.place.borrow_and_update().clone();
+        let endpoint = self.endpoint.borrow_and_update().clone();
         self.meanwhile(async move {
-            match place? {
-                Some(place) => Link::open(&place, &shared.access, as_primary).await,
+            match endpoint? {
+                Some(endpoint) => Connection::open(&endpoint, &shared.access, as_primary).await,
                 None => std::future::pending().await,
             }
         })
         .await
     }
 
-    /// Until something is done, with an eye on the deadlines of those who wait; nothing if the node has moved.
+    /// Waits for `done`, and fails requests past their deadline meanwhile; `None` if the node has moved.
     async fn meanwhile<T>(&mut self, done: impl Future<Output = T>) -> Option<T> {
         let mut done = pin!(done);
         loop {
             self.timer.arm(|| self.queue.next_due());
             // Woken for nothing but a deadline that has to be watched.
-            let wish = Wish { enough: usize::MAX, alarm: self.timer.alarm() };
+            let wake_when = WakeWhen { enough: usize::MAX, alarm: self.timer.alarm() };
             tokio::select! {
                 biased;
                 result = &mut done => return Some(result),
-                () = self.queue.gathered(wish) => self.timer.arm_by(self.queue.next_due()),
-                () = self.timer.rings() => self.tell_overdue(Instant::now()),
-                () = moved(&mut self.place) => return None,
+                () = self.queue.ready(wake_when) => self.timer.arm_by(self.queue.next_due()),
+                () = self.timer.rings() => self.fail_overdue(Instant::now()),
+                () = moved(&mut self.endpoint) => return None,
             }
         }
     }
@@ -229,20 +229,20 @@ impl Node {
         self.meanwhile(pause).await;
     }
 
-    /// Tells those who have waited for too long.
-    pub(super) fn tell_overdue(&mut self, now: Instant) {
-        for mut ticket in self.queue.take_overdue(now) {
-            self.shared.trouble();
+    /// Fails requests that were not sent before their deadline.
+    pub(crate) fn fail_overdue(&mut self, now: Instant) {
+        for mut pending in self.queue.take_overdue(now) {
+            self.shared.report_failure();
             self.shared.counters.not_sent.add(1);
-            ticket.fail(StoreErrorKind::NotSent, "no turn before the deadline");
+            pending.fail(StoreErrorKind::NotSent, "no turn before the deadline");
         }
     }
 }
 
 /// Until the node is somewhere else.
-pub(super) async fn moved(place: &mut watch::Receiver<Whereabouts>) {
-    if place.changed().await.is_err() {
-        // Nobody is left who could move it.
+pub(crate) async fn moved(endpoint: &mut watch::Receiver<KnownEndpoint>) {
+    if endpoint.changed().await.is_err() {
+        // The sender is gone: it will not move any more.
         std::future::pending::<()>().await;
     }
 }

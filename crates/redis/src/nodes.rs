@@ -3,31 +3,33 @@
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::backoff::jittered;
-use super::client::Client;
-use super::key::Keys;
-use super::question::{Outcome, Question};
+use crate::client::Client;
+use crate::key::Keys;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
+use crate::timing::jittered;
 
-/// At most so long from one announcement to the next.
+/// The longest time from one announcement to the next.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 
-/// Who has not been heard of for so long is gone: two announcements may be lost.
+/// A node is gone after this time without an announcement: two may be lost.
 const GONE_AFTER: Duration = Duration::from_secs(15);
 
 /// How many nodes there are, as far as is known; 0 before the first answer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     known: Arc<AtomicU32>,
 }
 
 impl Nodes {
-    /// Announces this node for as long as somebody else has the client.
-    pub(super) fn announce(client: &Client, keys: &Keys) -> Self {
+    /// Announces this node until the client is dropped.
+    pub(crate) fn announce(client: &Client, keys: &Keys) -> Self {
         let nodes = Self::default();
         let (client, known) = (client.downgrade(), nodes.clone());
         let text = format!("{:016x} {}", RandomState::new().hash_one(0), GONE_AFTER.as_micros());
@@ -36,13 +38,13 @@ impl Nodes {
             let mut last = 0;
             // Ends with the client.
             while let Some(strong) = client.upgrade() {
-                let question = Question::of_announcement(key.clone(), text.clone());
-                let answer = strong.submit(question, strong.due());
+                let request = ScriptRequest::announcement(key.clone(), text.clone());
+                let answer = strong.submit(request, strong.due());
                 drop(strong);
                 if let Ok(answer) = answer
-                    && let Ok(Outcome::Nodes(count)) = answer.await
+                    && let Ok(ScriptReply::Nodes(count)) = answer.await
                 {
-                    // Of a fall only what is seen twice: after Redis lost its memory, the first who comes back would
+                    // A lower count has to be seen twice: after Redis lost its memory, the first node that comes back would
                     // think itself alone.
                     known.known.store(count.max(last), Relaxed);
                     last = count;
@@ -53,7 +55,7 @@ impl Nodes {
         nodes
     }
 
-    pub(super) fn count(&self) -> Option<NonZeroU32> {
+    pub(crate) fn count(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.known.load(Relaxed))
     }
 }

@@ -4,67 +4,28 @@
 
 use std::time::Duration;
 
-use super::question::{Outcome, Question};
-use super::{Client, Keys};
-use tidegate::Reply;
 use tidegate::store_kit::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX};
-use tidegate::{
-    Changed, OverrideChange, OverrideTable, StoreError, StoreErrorKind, StoredOverride, Timestamp,
-};
+use tidegate::{OverrideChange, StoredOverride};
 
-/// How long a table may take at least: it can be megabytes, and no caller waits for it.
-const TABLE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// What does not change the meaning of a life: nobody waits for centuries.
+/// Longer lifetimes are cut: a century is for ever.
 const LIFE_MAX: Duration = Duration::from_hours(100 * 365 * 24);
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-pub(super) fn load(
-    client: &Client,
-    keys: &Keys,
-    known: u64,
-    now: Option<Timestamp>,
-) -> Reply<'static, Option<OverrideTable>, StoreError> {
-    let question = Question::of_table(keys.overrides(), format!("load {known}"), now);
-    let answer = client.submit(question, client.patient(TABLE_PATIENCE).due());
-    Reply::later(async {
-        match answer?.await? {
-            Outcome::Table(table) => Ok(table),
-            _ => Err(StoreError::new(StoreErrorKind::Protocol, "no table in the reply")),
-        }
-    })
-}
-
-pub(super) fn change(
-    client: &Client,
-    keys: &Keys,
-    change: &OverrideChange<'_>,
-    now: Option<Timestamp>,
-) -> Reply<'static, Changed, StoreError> {
-    let (text, otherwise) = match *change {
-        OverrideChange::Remove { policy, key } => {
-            (format!("drop {}", name(policy, key)), Changed::NotThere)
-        }
+/// The change as the script reads it.
+pub(crate) fn change_text(change: &OverrideChange<'_>) -> String {
+    match *change {
+        OverrideChange::Remove { policy, key } => format!("drop {}", name(policy, key)),
         OverrideChange::Set { policy, key, text, life } => {
             let life_us = life.map_or(0, |life| life.min(LIFE_MAX).as_micros().max(1));
             let name = name(policy, key);
-            let set = format!("set {OVERRIDES_MAX} {OVERRIDE_BYTES_MAX} {name} {life_us} {text}");
-            (set, Changed::Full)
+            format!("set {OVERRIDES_MAX} {OVERRIDE_BYTES_MAX} {name} {life_us} {text}")
         }
-    };
-    let question = Question::of_change(keys.overrides(), text, now);
-    let answer = client.submit(question, client.patient(TABLE_PATIENCE).due());
-    Reply::later(async move {
-        match answer?.await? {
-            Outcome::Changed(done) => Ok(if done { Changed::Done } else { otherwise }),
-            _ => Err(StoreError::new(StoreErrorKind::Protocol, "no change in the reply")),
-        }
-    })
+    }
 }
 
 /// One line of a table: `policy:key life_us text`. `None` for what this version cannot read.
-pub(super) fn read_entry(line: &str) -> Option<StoredOverride> {
+pub(crate) fn read_entry(line: &str) -> Option<StoredOverride> {
     let mut words = line.splitn(3, ' ');
     let (policy, key) = words.next()?.split_once(':')?;
     let life_us: u64 = words.next()?.parse().ok()?;

@@ -1,59 +1,59 @@
-//! The questions that wait for one node: bounded, first in, first out, and refused while there is no way to the node.
+//! The requests that wait for one node: bounded, first in, first out, and refused while there is no way to the node.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use tidegate::{StoreError, StoreErrorKind};
 use tokio::time::Instant;
 
-use super::stats::Counters;
-use super::ticket::Ticket;
-use tidegate::{StoreError, StoreErrorKind};
+use crate::pending::Pending;
+use crate::stats::Counters;
 
-/// So many may wait. At 300,000 decisions a second they are 14 ms of work: more would only miss their deadline.
-pub(super) const WAITING_MAX: usize = 4096;
+/// The most requests that wait. At 300,000 decisions a second they are 14 ms of work: more would miss their deadline.
+pub(crate) const WAITING_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Ticket>,
-    gate: Gate,
-    taker: Option<Taker>,
-    /// The taker was woken, and has not looked since.
+    waiting: VecDeque<Pending>,
+    admission: Admission,
+    waiter: Option<Waiter>,
+    /// The waiter was woken, and has not polled since.
     called: bool,
 }
 
-/// Who takes from the queue, and when it wants to be woken.
+/// The task that takes from the queue, and when to wake it.
 #[derive(Debug)]
-struct Taker {
+struct Waiter {
     waker: Waker,
-    wish: Wish,
+    wake_when: WakeWhen,
 }
 
-/// What whoever takes from the queue waits for.
+/// When the task that takes from the queue is woken.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
-    /// So many questions.
-    pub(super) enough: usize,
-    /// Or one that is due before this: when it looks by itself.
-    pub(super) alarm: Option<Instant>,
+pub(crate) struct WakeWhen {
+    /// At this many requests.
+    pub(crate) enough: usize,
+    /// Or at a request that is due before the timer rings.
+    pub(crate) alarm: Option<Instant>,
 }
 
-impl Wish {
-    /// Whether a question that is due then is reason enough, being one of so many.
+impl WakeWhen {
+    /// Whether to wake for a request with this deadline, at this length of the queue.
     fn is_met(&self, waiting: usize, due: Instant) -> bool {
         waiting >= self.enough || self.alarm.is_none_or(|alarm| due < alarm)
     }
 }
 
-/// Whether a question may wait.
+/// Whether a request may wait.
 #[derive(Clone, Debug, Default)]
-enum Gate {
+enum Admission {
     #[default]
     Open,
     /// There is no connection, and none under way: this is why.
@@ -63,51 +63,51 @@ enum Gate {
 }
 
 impl Queue {
-    /// Puts a question at the end. Given back if the queue is closed: it may be asked elsewhere.
+    /// Puts a request at the end. Given back if the queue is closed: it may be asked elsewhere.
     #[must_use = "given back, it has to go elsewhere"]
-    pub(super) fn push(&self, ticket: Ticket, counters: &Counters) -> Option<Ticket> {
+    pub(crate) fn push(&self, pending: Pending, counters: &Counters) -> Option<Pending> {
         let mut state = self.state();
-        let refusal = match &state.gate {
-            Gate::Open if state.waiting.len() < WAITING_MAX => None,
-            Gate::Open => {
+        let refusal = match &state.admission {
+            Admission::Open if state.waiting.len() < WAITING_MAX => None,
+            Admission::Open => {
                 counters.overloaded.add(1);
                 Some(StoreError::new(
                     StoreErrorKind::Overloaded,
-                    "too many questions wait for Redis",
+                    "too many requests wait for Redis",
                 ))
             }
-            Gate::Refusing(why) => Some(why.clone()),
-            Gate::Closed => return Some(ticket),
+            Admission::Refusing(why) => Some(why.clone()),
+            Admission::Closed => return Some(pending),
         };
         if let Some(why) = refusal {
             drop(state);
-            Ticket::fail_all([ticket], &why);
+            Pending::fail_all([pending], &why);
             return None;
         }
-        let due = ticket.due;
-        state.waiting.push_back(ticket);
+        let due = pending.due;
+        state.waiting.push_back(pending);
         let waiting = state.waiting.len();
-        let taker = state.taker.take_if(|taker| taker.wish.is_met(waiting, due));
-        state.called |= taker.is_some();
+        let waiter = state.waiter.take_if(|waiter| waiter.wake_when.is_met(waiting, due));
+        state.called |= waiter.is_some();
         drop(state);
-        if let Some(taker) = taker {
-            taker.waker.wake();
+        if let Some(waiter) = waiter {
+            waiter.waker.wake();
         }
         None
     }
 
-    /// Puts questions that have not run before all others, in their order. For whoever takes from the queue.
-    pub(super) fn put_back(&self, tickets: impl DoubleEndedIterator<Item = Ticket>) {
+    /// Puts requests that have not run back to the front, in their order.
+    pub(crate) fn put_back(&self, requests: impl DoubleEndedIterator<Item = Pending>) {
         let mut state = self.state();
-        tickets.rev().for_each(|ticket| state.waiting.push_front(ticket));
+        requests.rev().for_each(|pending| state.waiting.push_front(pending));
     }
 
-    /// Takes up to so many, with up to so many keys among them; one at least.
-    pub(super) fn take(&self, max: usize, keys_max: usize) -> Vec<Ticket> {
+    /// Takes up to `max` requests with up to `keys_max` keys; at least one request.
+    pub(crate) fn take(&self, max: usize, keys_max: usize) -> Vec<Pending> {
         let mut state = self.state();
         let mut keys = 0;
-        let fits = |ticket: &&Ticket| {
-            keys += ticket.question.keys.len();
+        let fits = |pending: &&Pending| {
+            keys += pending.request.keys.len();
             keys <= keys_max
         };
         let count = state.waiting.iter().take(max).take_while(fits).count();
@@ -115,86 +115,86 @@ impl Queue {
         state.waiting.drain(..count).collect()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.state().waiting.len()
     }
 
-    /// Until what was wished for is there, or the queue is closed.
-    pub(super) async fn gathered(&self, wish: Wish) {
+    /// Waits until it is time to wake, or the queue is closed.
+    pub(crate) async fn ready(&self, wake_when: WakeWhen) {
         poll_fn(|task| {
             let mut state = self.state();
             let last = state.waiting.back();
-            let is_met = last.is_some_and(|last| wish.is_met(state.waiting.len(), last.due));
+            let is_met = last.is_some_and(|last| wake_when.is_met(state.waiting.len(), last.due));
             if std::mem::take(&mut state.called) || is_met {
                 return Poll::Ready(());
             }
-            let known = state.taker.take().map(|taker| taker.waker);
+            let known = state.waiter.take().map(|waiter| waiter.waker);
             let known = known.filter(|waker| waker.will_wake(task.waker()));
             let waker = known.unwrap_or_else(|| task.waker().clone());
-            state.taker = Some(Taker { waker, wish });
+            state.waiter = Some(Waiter { waker, wake_when });
             Poll::Pending
         })
         .await;
     }
 
     /// The earliest deadline.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.state().waiting.iter().map(|ticket| ticket.due).min()
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.state().waiting.iter().map(|pending| pending.due).min()
     }
 
     /// Takes those whose deadline has passed.
-    pub(super) fn take_overdue(&self, now: Instant) -> Vec<Ticket> {
+    pub(crate) fn take_overdue(&self, now: Instant) -> Vec<Pending> {
         let mut state = self.state();
-        let overdue = state.waiting.iter().filter(|ticket| ticket.due <= now).count();
+        let overdue = state.waiting.iter().filter(|pending| pending.due <= now).count();
         let mut taken = Vec::with_capacity(overdue);
         for _ in 0..if overdue == 0 { 0 } else { state.waiting.len() } {
             match state.waiting.pop_front() {
-                Some(ticket) if ticket.due <= now => taken.push(ticket),
-                Some(ticket) => state.waiting.push_back(ticket),
+                Some(pending) if pending.due <= now => taken.push(pending),
+                Some(pending) => state.waiting.push_back(pending),
                 None => {}
             }
         }
         taken
     }
 
-    /// From now on questions wait.
-    pub(super) fn open(&self) {
+    /// From now on requests wait.
+    pub(crate) fn open(&self) {
         let mut state = self.state();
-        if !matches!(state.gate, Gate::Closed) {
-            state.gate = Gate::Open;
+        if !matches!(state.admission, Admission::Closed) {
+            state.admission = Admission::Open;
         }
     }
 
-    /// From now on questions fail at once, and so do those that wait.
-    pub(super) fn refuse(&self, why: &StoreError) {
+    /// From now on requests fail at once, and so do those that wait.
+    pub(crate) fn refuse(&self, why: &StoreError) {
         let mut state = self.state();
-        if !matches!(state.gate, Gate::Closed) {
-            state.gate = Gate::Refusing(why.clone());
+        if !matches!(state.admission, Admission::Closed) {
+            state.admission = Admission::Refusing(why.clone());
         }
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        Ticket::fail_all(waiting, why);
+        Pending::fail_all(waiting, why);
     }
 
-    pub(super) fn is_refusing(&self) -> bool {
-        matches!(self.state().gate, Gate::Refusing(_))
+    pub(crate) fn is_refusing(&self) -> bool {
+        matches!(self.state().admission, Admission::Refusing(_))
     }
 
-    /// Takes no more questions.
-    pub(super) fn close(&self) {
-        let taker = {
+    /// Takes no more requests.
+    pub(crate) fn close(&self) {
+        let waiter = {
             let mut state = self.state();
-            state.gate = Gate::Closed;
+            state.admission = Admission::Closed;
             state.called = true;
-            state.taker.take()
+            state.waiter.take()
         };
-        if let Some(taker) = taker {
-            taker.waker.wake();
+        if let Some(waiter) = waiter {
+            waiter.waker.wake();
         }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state().gate, Gate::Closed)
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.state().admission, Admission::Closed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

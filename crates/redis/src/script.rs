@@ -1,15 +1,16 @@
-//! The script: one constant text, and how a batch of questions is put to it.
+//! The script: one constant text, and how it is called for a batch of requests.
 
 use std::sync::LazyLock;
 
 use redis::{Cmd, Script, Value};
+use tidegate::{StoreError, StoreErrorKind};
 use tidegate_core::Timestamp;
 
-use super::question::{Numbers, Outcome, Question};
-use tidegate::{StoreError, StoreErrorKind};
+use crate::script_reply::{Numbers, ScriptReply};
+use crate::script_request::{ScriptKind, ScriptRequest};
 
 /// All files, in the order they need each other; see `lua/prelude.lua` for the function around most of them.
-pub(super) const SOURCE: &str = concat!(
+pub(crate) const SOURCE: &str = concat!(
     include_str!("lua/fast.lua"),
     include_str!("lua/prelude.lua"),
     include_str!("lua/gcra.lua"),
@@ -36,59 +37,49 @@ const ADAPTIVE: &str = include_str!("lua/adaptive.lua");
 /// What `EVALSHA` calls it.
 static HASH: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
 
-/// Which script is called.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Text {
-    /// The one that decides, which Redis is given with every connection.
-    Check,
-    /// The one that counts nodes. So seldom called, and so short, that it goes by source each time.
-    Nodes,
-    /// The one that keeps overrides, of which the same is true.
-    Overrides,
-    /// The one through which nodes tell each other what they have read: once a second, by source too.
-    Adaptive,
-}
-
 /// How the script is named in a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum By {
+pub(crate) enum CallBy {
     /// `EVALSHA`: Redis has it.
     Hash,
     /// `EVAL`: Redis may not have it.
     Source,
 }
 
-/// One call for all questions, which are for one script, in one slot and of one time.
-pub(super) fn call<'a>(questions: impl Iterator<Item = &'a Question> + Clone, by: By) -> Cmd {
-    let keys = questions.clone().map(|question| question.keys.len()).sum::<usize>();
+/// One call for all requests, which are for one script, in one slot and of one time.
+pub(crate) fn call<'a>(
+    requests: impl Iterator<Item = &'a ScriptRequest> + Clone,
+    by: CallBy,
+) -> Cmd {
+    let keys = requests.clone().map(|request| request.keys.len()).sum::<usize>();
     let mut cmd = Cmd::new();
-    let text = questions.clone().next().map_or(Text::Check, |question| question.script);
+    let text = requests.clone().next().map_or(ScriptKind::Check, |request| request.script);
     match (text, by) {
-        (Text::Check, By::Hash) => cmd.arg("EVALSHA").arg(HASH.as_str()),
-        (Text::Check, By::Source) => cmd.arg("EVAL").arg(SOURCE),
-        (Text::Nodes, _) => cmd.arg("EVAL").arg(NODES),
-        (Text::Overrides, _) => cmd.arg("EVAL").arg(OVERRIDES),
-        (Text::Adaptive, _) => cmd.arg("EVAL").arg(ADAPTIVE),
+        (ScriptKind::Check, CallBy::Hash) => cmd.arg("EVALSHA").arg(HASH.as_str()),
+        (ScriptKind::Check, CallBy::Source) => cmd.arg("EVAL").arg(SOURCE),
+        (ScriptKind::Nodes, _) => cmd.arg("EVAL").arg(NODES),
+        (ScriptKind::Overrides, _) => cmd.arg("EVAL").arg(OVERRIDES),
+        (ScriptKind::Adaptive, _) => cmd.arg("EVAL").arg(ADAPTIVE),
     };
     cmd.arg(keys);
-    for key in questions.clone().flat_map(|question| &question.keys) {
+    for key in requests.clone().flat_map(|request| &request.keys) {
         cmd.arg(key.as_slice());
     }
-    match questions.clone().next().and_then(|question| question.now) {
+    match requests.clone().next().and_then(|request| request.now) {
         Some(now) => cmd.arg(now.as_micros()),
         None => cmd.arg(""),
     };
-    for question in questions {
-        cmd.arg(question.text.as_str());
+    for request in requests {
+        cmd.arg(request.text.as_str());
     }
     cmd
 }
 
-/// The answers, in the order of the questions. An outer error is of the call as a whole.
-pub(super) fn read<'a>(
-    questions: impl Iterator<Item = &'a Question>,
+/// The answers, in the order of the requests. An outer error is of the call as a whole.
+pub(crate) fn read<'a>(
+    requests: impl Iterator<Item = &'a ScriptRequest>,
     reply: Value,
-) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+) -> Result<Vec<Result<ScriptReply, StoreError>>, StoreError> {
     let Value::Array(values) = reply else {
         return Err(StoreError::new(StoreErrorKind::Protocol, "the script's reply is no list"));
     };
@@ -102,7 +93,7 @@ pub(super) fn read<'a>(
             ));
         }
     };
-    questions.map(|question| question.read(&mut numbers, now)).collect()
+    requests.map(|request| request.expects.read(&mut numbers, now)).collect()
 }
 
 impl Numbers for std::vec::IntoIter<Value> {

@@ -1,38 +1,45 @@
-//! Sentinels: one task for each asks who the primary is, and hears when it changes.
+//! Sentinels: one task per sentinel polls the address of the primary, and subscribes to changes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::{Value, cmd};
+use tidegate::{StoreError, StoreErrorKind};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::backoff::{Backoff, jittered};
-use super::link::Link;
-use super::node::{Shared, Whereabouts};
-use super::place::Place;
-use super::url::Sentinels;
-use tidegate::{StoreError, StoreErrorKind};
+use crate::access::Access;
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::node::{KnownEndpoint, NodeContext};
+use crate::timing::{Backoff, jittered};
 
 /// How often a sentinel is asked though it says nothing: what it says may be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Trouble makes a sentinel be asked at once, but no more often than this.
-const ASK_IN_TROUBLE: Duration = Duration::from_millis(20);
+const ASK_WHILE_FAILING: Duration = Duration::from_millis(20);
 
 /// A sentinel that takes longer is no help.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The sentinels that know a primary by its name.
+pub(crate) struct Sentinels {
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) primary: String,
+    pub(crate) access: Access,
+}
 
 /// What a sentinel knows: the primary, and the number of the election that made it one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Report {
     epoch: u64,
-    place: Place,
+    endpoint: Endpoint,
 }
 
 /// Where all sentinels report to.
 struct Reports {
-    primary: watch::Sender<Whereabouts>,
+    primary: watch::Sender<KnownEndpoint>,
     state: Mutex<State>,
 }
 
@@ -44,23 +51,26 @@ struct State {
 }
 
 /// Follows the primary, for as long as anybody wants to know.
-pub(super) fn watch(sentinels: Sentinels, shared: &Arc<Shared>) -> watch::Receiver<Whereabouts> {
-    let (primary, place) = watch::channel(Ok(None));
-    let heard = vec![None; sentinels.places.len()];
+pub(crate) fn watch(
+    sentinels: Sentinels,
+    shared: &Arc<NodeContext>,
+) -> watch::Receiver<KnownEndpoint> {
+    let (primary, endpoint) = watch::channel(Ok(None));
+    let heard = vec![None; sentinels.endpoints.len()];
     let reports = Arc::new(Reports { primary, state: Mutex::new(State { heard, epoch: 0 }) });
     let sentinels = Arc::new(sentinels);
-    for index in 0..sentinels.places.len() {
+    for index in 0..sentinels.endpoints.len() {
         let (reports, sentinels) = (reports.clone(), sentinels.clone());
-        let trouble = shared.trouble.subscribe();
+        let failures = shared.failures.subscribe();
         let shared = shared.clone();
         tokio::spawn(async move {
             tokio::select! {
                 () = reports.primary.closed() => {}
-                () = follow(index, &sentinels, &reports, trouble, &shared) => {}
+                () = follow(index, &sentinels, &reports, failures, &shared) => {}
             }
         });
     }
-    place
+    endpoint
 }
 
 /// Asks one sentinel, again and again. Never ends by itself.
@@ -68,19 +78,20 @@ async fn follow(
     index: usize,
     sentinels: &Sentinels,
     reports: &Reports,
-    mut trouble: watch::Receiver<()>,
-    shared: &Shared,
+    mut failures: watch::Receiver<()>,
+    shared: &NodeContext,
 ) {
-    let Some(place) = sentinels.places.get(index) else { return };
+    let Some(endpoint) = sentinels.endpoints.get(index) else { return };
     let mut backoff = Backoff::default();
     loop {
         let heard = Arc::<Notify>::default();
-        let link = timeout(ANSWER_TIMEOUT, Link::listen(place, &sentinels.access, heard.clone()));
-        let mut result = link.await.unwrap_or_else(|_| Err(silent(place)));
-        while let Ok(link) = &mut result {
+        let connection =
+            timeout(ANSWER_TIMEOUT, Connection::listen(endpoint, &sentinels.access, heard.clone()));
+        let mut result = connection.await.unwrap_or_else(|_| Err(silent(endpoint)));
+        while let Ok(connection) = &mut result {
             shared.counters.refreshes.add(1);
-            let asked = timeout(ANSWER_TIMEOUT, ask(link, &sentinels.name)).await;
-            match asked.unwrap_or_else(|_| Err(silent(place))) {
+            let asked = timeout(ANSWER_TIMEOUT, ask(connection, &sentinels.primary)).await;
+            match asked.unwrap_or_else(|_| Err(silent(endpoint))) {
                 Ok(report) => {
                     backoff.reset();
                     reports.hear(index, Ok(report));
@@ -90,14 +101,14 @@ async fn follow(
                     break;
                 }
             }
-            let in_trouble = async {
-                sleep(ASK_IN_TROUBLE).await;
-                let _ = trouble.changed().await;
+            let on_failure = async {
+                sleep(ASK_WHILE_FAILING).await;
+                let _ = failures.changed().await;
             };
             tokio::select! {
-                () = link.drive() => {}
+                () = connection.drive() => {}
                 () = heard.notified() => {}
-                () = in_trouble => {}
+                () = on_failure => {}
                 () = sleep(jittered(ASK_EVERY)) => {}
             }
         }
@@ -109,16 +120,16 @@ async fn follow(
 }
 
 impl Reports {
-    /// One sentinel has said something, or cannot be heard.
+    /// Records the answer of one sentinel, or its failure.
     fn hear(&self, index: usize, report: Result<Report, StoreError>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = state.heard.get_mut(index) {
-            *place = Some(report);
+        if let Some(endpoint) = state.heard.get_mut(index) {
+            *endpoint = Some(report);
         }
         if let Some(verdict) = state.verdict() {
             self.primary.send_if_modified(|known| {
                 let is_news = match (&verdict, &known) {
-                    // A primary that was found stays, though nobody can be asked any more.
+                    // A known primary stays, even if no sentinel answers any more.
                     (Err(_), Ok(Some(_))) => false,
                     (verdict, known) => *verdict != **known,
                 };
@@ -134,7 +145,7 @@ impl Reports {
 impl State {
     /// Whom to believe: the latest election. A sentinel that missed it must not bring an old primary back; only if all
     /// sentinels agree on less were they set up anew. Nothing while there is hope for a first answer.
-    fn verdict(&mut self) -> Option<Whereabouts> {
+    fn verdict(&mut self) -> Option<KnownEndpoint> {
         let reports = || self.heard.iter().flatten().filter_map(|report| report.as_ref().ok());
         let Some(best) = reports().max_by_key(|report| report.epoch) else {
             let errors = self.heard.iter().map(|heard| heard.as_ref()?.as_ref().err());
@@ -146,15 +157,15 @@ impl State {
         if best.epoch < self.epoch && reports().count() < self.heard.len() {
             return None;
         }
-        let (epoch, place) = (best.epoch, best.place.clone());
+        let (epoch, endpoint) = (best.epoch, best.endpoint.clone());
         self.epoch = epoch;
-        Some(Ok(Some(place)))
+        Some(Ok(Some(endpoint)))
     }
 }
 
-async fn ask(link: &mut Link, name: &str) -> Result<Report, StoreError> {
-    let asked = link.start(cmd("SENTINEL").arg("MASTER").arg(name).take());
-    read(link.value_of(asked).await?)
+async fn ask(connection: &mut Connection, name: &str) -> Result<Report, StoreError> {
+    let asked = connection.start(cmd("SENTINEL").arg("MASTER").arg(name).take());
+    read(connection.value_of(asked).await?)
 }
 
 /// Reads `ip …`, `port …`, `config-epoch …` among other fields.
@@ -175,7 +186,7 @@ fn read(reply: Value) -> Result<Report, StoreError> {
     let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
     match (field("ip"), port, epoch) {
         (Some(host), Some(port), Some(epoch)) if !host.is_empty() => {
-            Ok(Report { epoch, place: Place::Tcp { host: host.to_owned(), port } })
+            Ok(Report { epoch, endpoint: Endpoint::Tcp { host: host.to_owned(), port } })
         }
         _ => Err(StoreError::new(StoreErrorKind::Protocol, "the sentinel's answer makes no sense")),
     }
@@ -189,6 +200,6 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-fn silent(place: &Place) -> StoreError {
-    StoreError::new(StoreErrorKind::Unreachable, format!("sentinel {place}: no answer"))
+fn silent(endpoint: &Endpoint) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, format!("sentinel {endpoint}: no answer"))
 }

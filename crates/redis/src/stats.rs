@@ -1,77 +1,87 @@
 //! What the client has done so far, counted for metrics.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use super::times::Times;
+use tidegate::driver::{CallTimes, NetworkStats};
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How often things have happened since the store was made.
-        ///
-        /// ```no_run
-        /// # use tidegate_redis::{RedisOptions, RedisStats, RedisStore};
-        /// # #[tokio::main(flavor = "current_thread")]
-        /// # async fn main() -> Result<(), tidegate::StoreError> {
-        /// let store = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?;
-        /// let RedisStats { timeouts, not_sent, .. } = store.stats();
-        /// println!("{} questions were not answered in time", timeouts + not_sent);
-        /// # Ok(())
-        /// # }
-        /// ```
-        ///
-        /// ```
-        /// use tidegate_redis::RedisStats;
-        ///
-        /// let per_call = |stats: RedisStats| stats.questions / stats.calls.max(1);
-        /// assert_eq!(per_call(RedisStats::default()), 0);
-        /// ```
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        #[non_exhaustive]
-        pub struct RedisStats { $($(#[$doc])* pub $name: u64,)* }
-
+    ($($name:ident,)*) => {
         #[derive(Debug, Default)]
-        pub(super) struct Counters { $(pub(super) $name: Counter,)* pub(super) times: Times }
+        pub(crate) struct Counters { $(pub(crate) $name: Counter,)* pub(crate) times: Times }
 
         impl Counters {
-            pub(super) fn read(&self) -> RedisStats {
-                RedisStats { $($name: self.$name.0.load(Relaxed),)* }
+            pub(crate) fn read(&self) -> NetworkStats {
+                let mut stats = NetworkStats::default();
+                $(stats.$name = self.$name.0.load(Relaxed);)*
+                stats
             }
         }
     };
 }
 
 counters! {
-    /// Questions that were written, again ones included.
-    questions,
-    /// Script calls that they left in.
+    requests,
     calls,
-    /// Calls that found the script gone, and went again with its source.
     noscript,
-    /// Questions that went again because they had certainly not run.
     retries,
-    /// Questions whose deadline passed after they were written.
     timeouts,
-    /// Questions whose deadline passed before.
     not_sent,
-    /// Questions that were turned away because too many waited.
     overloaded,
-    /// Charges that too few replicas had confirmed in time.
     unreplicated,
-    /// Connections that were made.
     connects,
-    /// Attempts to connect that failed.
     connect_failures,
-    /// Connections that were lost or given up.
     disconnects,
-    /// Times that a cluster or a sentinel was asked who serves.
     refreshes,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(super) fn add(&self, count: usize) {
+    pub(crate) fn add(&self, count: usize) {
         self.0.fetch_add(count as u64, Relaxed);
+    }
+}
+
+const BUCKETS: usize = CallTimes::BOUNDS_US.len() + 1;
+
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    counts: [AtomicU64; BUCKETS],
+    total_us: AtomicU64,
+}
+
+impl Times {
+    pub(crate) fn add(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = CallTimes::BOUNDS_US.partition_point(|bound| *bound < us);
+        self.counts[bucket].fetch_add(1, Relaxed);
+        self.total_us.fetch_add(us, Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> CallTimes {
+        let counts = std::array::from_fn(|bucket| self.counts[bucket].load(Relaxed));
+        let mut times = CallTimes::default();
+        times.counts = counts;
+        times.total_us = self.total_us.load(Relaxed);
+        times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_counted_in_the_first_bucket_that_holds_it() {
+        let times = Times::default();
+        for us in [0, 25, 26, 1_000_000, 1_000_001] {
+            times.add(Duration::from_micros(us));
+        }
+        let CallTimes { counts, total_us, .. } = times.read();
+        assert_eq!((counts[0], counts[1], counts[14], counts[15]), (2, 1, 1, 1));
+        assert_eq!(total_us, 2_000_052);
     }
 }

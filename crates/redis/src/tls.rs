@@ -1,9 +1,8 @@
 //! TLS to Redis, with the system's authorities or one of our own.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -21,7 +20,7 @@ pub(crate) struct Tls {
 
 impl Tls {
     /// Trusts the authorities in the file, or those of the system; shows a certificate if there is one, with its key.
-    pub(super) fn new(ca: Option<&Path>, own: Option<(&Path, &Path)>) -> Result<Self, String> {
+    pub(crate) fn new(ca: Option<&Path>, own: Option<(&Path, &Path)>) -> Result<Self, String> {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -38,7 +37,7 @@ impl Tls {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
 
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         &self,
         host: &str,
         tcp: TcpStream,

@@ -1,10 +1,13 @@
-//! A store's URL as text, and as what it means. Nothing of a bad one is repeated: it may hold a password.
+//! A store's URL as text, and what it means.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
-use super::place::{Access, Login, Place, Tls};
-use tidegate::{StoreError, StoreErrorKind};
+use tidegate::StoreError;
+
+use crate::access::bad_url as bad;
+use crate::endpoint::{Endpoint, Login, TlsFiles, Topology};
 
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
@@ -12,31 +15,53 @@ const SENTINEL_PORT: u16 = 26_379;
 /// More servers than this in one URL are a mistake.
 const SERVERS_MAX: usize = 64;
 
-/// Where Redis is, and how to enter.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    pub(super) servers: Servers,
-    pub(super) access: Access,
+/// A URL of Redis, taken apart: see [`RedisOptions::url`](crate::RedisOptions::url) for its forms. Shown, it has neither
+/// login nor parameters.
+///
+/// ```
+/// use tidegate_redis::RedisUrl;
+///
+/// let url = RedisUrl::parse("rediss://app:p%40ss@10.0.0.1/2?ca=/etc/ca.pem")?;
+/// assert_eq!(url.to_string(), "rediss://10.0.0.1:6379/2");
+/// assert_eq!(url.login.map(|login| login.password), Some("p@ss".to_owned()));
+/// assert_eq!((url.db, url.tls.is_some()), (2, true));
+///
+/// // An error names the part, and never repeats it.
+/// let error = RedisUrl::parse("redis://:secret@host:port").unwrap_err();
+/// assert!(error.to_string().contains("port: expected a number"));
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RedisUrl {
+    /// The servers.
+    pub topology: Topology,
+    /// The login of Redis.
+    pub login: Option<Login>,
+    /// The number of the database.
+    pub db: u32,
+    /// The files of TLS; `None` without TLS.
+    pub tls: Option<TlsFiles>,
 }
 
-#[derive(Clone, Debug)]
-pub(super) enum Servers {
-    Single(Place),
-    /// Any of these knows the others.
-    Cluster(Vec<Place>),
-    Sentinel(Sentinels),
-}
+impl RedisUrl {
+    /// How URLs of all forms begin.
+    ///
+    /// ```
+    /// # use tidegate_redis::RedisUrl;
+    /// assert!(RedisUrl::SCHEMES.contains(&"redis+cluster://"));
+    /// ```
+    pub const SCHEMES: &'static [&'static str] = &[
+        "redis://",
+        "rediss://",
+        "redis+unix://",
+        "redis+cluster://",
+        "rediss+cluster://",
+        "redis+sentinel://",
+        "rediss+sentinel://",
+    ];
 
-/// Any of these knows the primary of this name.
-#[derive(Clone, Debug)]
-pub(super) struct Sentinels {
-    pub(super) places: Vec<Place>,
-    pub(super) name: String,
-    pub(super) access: Access,
-}
-
-impl Target {
-    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+    /// Takes a URL apart. It reads no files.
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| bad(SCHEMES))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut query = parameters(query)?;
@@ -47,7 +72,7 @@ impl Target {
             Some(("rediss", kind @ ("cluster" | "sentinel"))) => (true, kind),
             _ => return Err(bad(SCHEMES)),
         };
-        let target = if kind == "unix" {
+        let url = if kind == "unix" {
             unix(rest, &mut query)?
         } else {
             let tls = if secure { Some(tls(&mut query)?) } else { None };
@@ -56,68 +81,88 @@ impl Target {
         if !query.is_empty() {
             return Err(bad(PARAMETERS));
         }
-        Ok(target)
+        Ok(url)
     }
 }
 
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        match &self.topology {
+            Topology::Single(path @ Endpoint::Unix(_)) => return write!(f, "redis+unix://{path}"),
+            Topology::Single(endpoint) => write!(f, "{scheme}://{endpoint}")?,
+            Topology::Cluster(seeds) => write!(f, "{scheme}+cluster://{}", list(seeds))?,
+            Topology::Sentinel { sentinels, primary, .. } => {
+                write!(f, "{scheme}+sentinel://{}/{primary}", list(sentinels))?;
+            }
+        }
+        if self.db == 0 { Ok(()) } else { write!(f, "/{}", self.db) }
+    }
+}
+
+fn list(endpoints: &[Endpoint]) -> String {
+    endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// `/path?db=&user=&pass=`
-fn unix(path: &str, query: &mut Parameters) -> Result<Target, StoreError> {
+fn unix(path: &str, query: &mut Parameters) -> Result<RedisUrl, StoreError> {
     if !path.starts_with('/') {
         return Err(bad("path: expected redis+unix:///path/to/redis.sock"));
     }
     let db = query.remove("db").map_or(Ok(0), |text| database(&text))?;
     let login = login(query.remove("user"), query.remove("pass"))?;
-    let servers = Servers::Single(Place::Unix(PathBuf::from(decoded(path)?)));
-    Ok(Target { servers, access: Access { login, db, tls: None } })
+    let topology = Topology::Single(Endpoint::Unix(PathBuf::from(decoded(path)?)));
+    Ok(RedisUrl { topology, login, db, tls: None })
 }
 
 /// `user:password@host:port,host:port/path`
 fn network(
     kind: &str,
     rest: &str,
-    tls: Option<Tls>,
+    tls: Option<TlsFiles>,
     query: &mut Parameters,
-) -> Result<Target, StoreError> {
+) -> Result<RedisUrl, StoreError> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     let (user, password) = user.split_once(':').map_or((user, None), |(a, b)| (a, Some(b)));
     let user = (!user.is_empty()).then(|| decoded(user)).transpose()?;
     let login = login(user, password.map(decoded).transpose()?)?;
     let port = if kind == "sentinel" { SENTINEL_PORT } else { REDIS_PORT };
-    let places = hosts.split(',').map(|host| place(host, port)).collect::<Result<Vec<_>, _>>()?;
-    if places.len() > SERVERS_MAX {
+    let endpoints =
+        hosts.split(',').map(|host| endpoint(host, port)).collect::<Result<Vec<_>, _>>()?;
+    if endpoints.len() > SERVERS_MAX {
         return Err(bad("servers: expected at most 64"));
     }
-    let mut access = Access { login, db: 0, tls };
-    let servers = match kind {
-        "cluster" if path.is_empty() => Servers::Cluster(places),
+    let mut db = 0;
+    let topology = match kind {
+        "cluster" if path.is_empty() => Topology::Cluster(endpoints),
         "cluster" => return Err(bad("database: a cluster has only one, so expected no path")),
         "sentinel" => {
-            let (name, db) = path.split_once('/').unwrap_or((path, ""));
+            let (name, number) = path.split_once('/').unwrap_or((path, ""));
             if name.is_empty() {
                 let why = "primary: expected its name, as in redis+sentinel://h1:26379/mymaster";
                 return Err(bad(why));
             }
-            access.db = database(db)?;
+            db = database(number)?;
             let (user, password) =
                 (query.remove("sentinel_user"), query.remove("sentinel_password"));
-            let own = Access { login: self::login(user, password)?, db: 0, ..access.clone() };
-            Servers::Sentinel(Sentinels { places, name: decoded(name)?, access: own })
+            let (primary, login) = (decoded(name)?, self::login(user, password)?);
+            Topology::Sentinel { sentinels: endpoints, primary, login }
         }
         _ => {
-            access.db = database(path)?;
-            let mut places = places.into_iter();
-            match (places.next(), places.next()) {
-                (Some(place), None) => Servers::Single(place),
+            db = database(path)?;
+            let mut endpoints = endpoints.into_iter();
+            match (endpoints.next(), endpoints.next()) {
+                (Some(endpoint), None) => Topology::Single(endpoint),
                 _ => return Err(bad("server: expected one; several are redis+cluster://…")),
             }
         }
     };
-    Ok(Target { servers, access })
+    Ok(RedisUrl { topology, login, db, tls })
 }
 
 /// `host`, `host:port`, `[ipv6]:port`
-fn place(text: &str, default_port: u16) -> Result<Place, StoreError> {
+fn endpoint(text: &str, default_port: u16) -> Result<Endpoint, StoreError> {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
         Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(""))),
@@ -128,14 +173,14 @@ fn place(text: &str, default_port: u16) -> Result<Place, StoreError> {
     }
     let port = port.map_or(Ok(default_port), str::parse).ok().filter(|port| *port > 0);
     let port = port.ok_or_else(|| bad(PORT))?;
-    Ok(Place::Tcp { host: host.to_owned(), port })
+    Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
 fn login(user: Option<String>, password: Option<String>) -> Result<Option<Login>, StoreError> {
     match (user, password.filter(|password| !password.is_empty())) {
         (None, None) => Ok(None),
         (Some(_), None) => Err(bad("password: expected one with the user, as in user:password@")),
-        (user, Some(password)) => Ok(Some(Login::new(user, password))),
+        (user, Some(password)) => Ok(Some(Login { user, password })),
     }
 }
 
@@ -146,22 +191,14 @@ fn database(text: &str) -> Result<u32, StoreError> {
     text.parse().map_err(|_| bad("database: expected a number, as in redis://127.0.0.1:6379/2"))
 }
 
-#[cfg(feature = "tls")]
-fn tls(query: &mut Parameters) -> Result<Tls, StoreError> {
+fn tls(query: &mut Parameters) -> Result<TlsFiles, StoreError> {
     let mut file = |name: &str| query.remove(name).map(PathBuf::from);
-    let (ca, cert, key) = (file("ca"), file("cert"), file("key"));
-    let own = match (&cert, &key) {
-        (Some(cert), Some(key)) => Some((cert.as_path(), key.as_path())),
-        (None, None) => None,
-        (Some(_), None) => return Err(bad("parameter key: expected one with cert")),
-        (None, Some(_)) => return Err(bad("parameter cert: expected one with key")),
-    };
-    Tls::new(ca.as_deref(), own).map_err(|why| bad(&why))
-}
-
-#[cfg(not(feature = "tls"))]
-fn tls(_: &mut Parameters) -> Result<Tls, StoreError> {
-    Err(bad("scheme: rediss needs the feature `tls`"))
+    let files = TlsFiles { ca: file("ca"), cert: file("cert"), key: file("key") };
+    match (&files.cert, &files.key) {
+        (Some(_), None) => Err(bad("parameter key: expected one with cert")),
+        (None, Some(_)) => Err(bad("parameter cert: expected one with key")),
+        _ => Ok(files),
+    }
 }
 
 type Parameters = BTreeMap<String, String>;
@@ -198,10 +235,6 @@ const PORT: &str = "port: expected a number from 1 to 65535; in a password write
 const PARAMETERS: &str = "parameters: expected name=value with ca, cert, key for rediss; db, user, \
     pass for redis+unix; sentinel_user, sentinel_password for redis+sentinel";
 
-fn bad(why: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::BadRequest, format!("store URL, {why}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,19 +257,17 @@ mod tests {
             ),
         ];
         for (url, expected) in rows {
-            let Target { servers, access } = Target::parse(url).unwrap();
-            let list = |places: &[Place]| {
-                places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-            };
-            let servers = match &servers {
-                Servers::Single(place) => format!("Single({place})"),
-                Servers::Cluster(places) => format!("Cluster({})", list(places)),
-                Servers::Sentinel(Sentinels { places, name, .. }) => {
-                    format!("Sentinel {name}({})", list(places))
+            let RedisUrl { topology, login, db, .. } = RedisUrl::parse(url).unwrap();
+            let list = |endpoints: &[Endpoint]| list(endpoints).replace(',', " ");
+            let servers = match &topology {
+                Topology::Single(endpoint) => format!("Single({endpoint})"),
+                Topology::Cluster(seeds) => format!("Cluster({})", list(seeds)),
+                Topology::Sentinel { sentinels, primary, .. } => {
+                    format!("Sentinel {primary}({})", list(sentinels))
                 }
             };
-            let login = if access.login.is_some() { ", login" } else { "" };
-            assert_eq!(format!("{servers} db {}{login}", access.db), expected, "{url}");
+            let login = if login.is_some() { ", login" } else { "" };
+            assert_eq!(format!("{servers} db {db}{login}"), expected, "{url}");
         }
     }
 
@@ -260,7 +291,7 @@ mod tests {
             ("redis+sentinel://:secret@a", "primary"),
         ];
         for (url, part) in rows {
-            let error = Target::parse(url).unwrap_err().to_string();
+            let error = RedisUrl::parse(url).unwrap_err().to_string();
             assert!(error.starts_with(&format!("bad-ask: store URL, {part}: ")), "{url}: {error}");
             assert!(!error.contains("secret") && !error.contains("ret@"), "{error}");
         }
@@ -268,7 +299,8 @@ mod tests {
 
     #[test]
     fn a_password_is_never_shown() {
-        let target = Target::parse("redis+sentinel://u:canary@a/m?sentinel_password=canary");
+        let target = RedisUrl::parse("redis+sentinel://u:canary@a/m?sentinel_password=canary");
         assert!(!format!("{target:?}").contains("canary"));
+        assert_eq!(target.unwrap().to_string(), "redis+sentinel://a:26379/m");
     }
 }

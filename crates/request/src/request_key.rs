@@ -96,15 +96,6 @@ impl RequestKey<'_> {
         }
     }
 
-    /// All values.
-    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
-        let (one, each) = match self {
-            Self::One(key) => (Some(&**key), &[][..]),
-            Self::Each(named) => (None, &**named),
-        };
-        one.into_iter().chain(each.iter().map(|(_, value)| &**value))
-    }
-
     /// The same under its former name.
     #[doc(hidden)]
     pub fn shown(self) -> Vec<u8> {

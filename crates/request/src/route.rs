@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tidegate::Check;
-
 use super::pattern::{HostPattern, PathPattern};
 use crate::{ClientRequest, CountedBy, KeyParts, RequestKey};
 use tidegate_core::text::printable;
@@ -65,13 +63,8 @@ pub struct RouteMatch<'a> {
     pub cost: u64,
     /// The name of the route, if one matched.
     pub route: Option<&'a str>,
-}
-
-impl RouteMatch<'_> {
-    /// The check for the engine; `named` are the [named values](RequestKey::named) of its key.
-    pub fn check<'c>(&'c self, named: &'c [(&'c str, &'c [u8])]) -> Check<'c> {
-        Check { policy: self.policy, key: self.key.key(named), cost: self.cost }
-    }
+    /// The index of the route, if one matched.
+    pub number: Option<usize>,
 }
 
 impl Route {
@@ -132,7 +125,12 @@ impl Routes {
     }
 
     /// Routes in order, and the keys of policies.
-    pub fn new(in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
+    pub fn new(mut in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
+        for route in &mut in_order {
+            if route.key.is_none() {
+                route.key = policy_keys.get(&route.policy).cloned();
+            }
+        }
         Self { in_order, policy_keys, default_key: CountedBy::default() }
     }
 
@@ -145,13 +143,19 @@ impl Routes {
         if let Some(policy) = policy {
             let by = self.key_of(policy);
             let key = by.key_for(request, None);
-            return Some(RouteMatch { policy, by, key, cost: 1, route: None });
+            return Some(RouteMatch { policy, by, key, cost: 1, route: None, number: None });
         }
-        let Route { policy, key, cost, name, .. } =
-            self.in_order.iter().find(|route| route.matches(request))?;
-        let by = key.as_ref().unwrap_or_else(|| self.key_of(policy));
+        let mut routes = self.in_order.iter().enumerate();
+        let (number, Route { policy, key, cost, name, .. }) =
+            routes.find(|(_, route)| route.matches(request))?;
+        let by = key.as_ref().unwrap_or(&self.default_key);
         let key = by.key_for(request, Some(name));
-        Some(RouteMatch { policy, by, key, cost: *cost, route: Some(name) })
+        Some(RouteMatch { policy, by, key, cost: *cost, route: Some(name), number: Some(number) })
+    }
+
+    /// The policy of each route.
+    pub fn policies(&self) -> impl Iterator<Item = &str> {
+        self.in_order.iter().map(|route| route.policy.as_str())
     }
 
     /// Whether any key depends on a header.

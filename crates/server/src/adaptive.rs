@@ -21,8 +21,7 @@ use tokio::task::JoinSet;
 
 use self::feeds::Fed;
 pub(crate) use self::view::Moving;
-use crate::identity::Counted;
-use crate::observed::Observed;
+use crate::stats::Observed;
 use tidegate_config::plan::{self, By, Plan, Signal, Signals, Source, share_at};
 
 /// Lets limits follow. There is one, and it outlives reloads.
@@ -41,8 +40,6 @@ struct Following {
     plans: Vec<Followed>,
     /// Those whom somebody else than the library tells.
     fed: Vec<Fed>,
-    /// Who gives way first, by policy; empty where nobody is told apart.
-    priorities: BTreeMap<String, Priority>,
 }
 
 /// A plan at work.
@@ -59,6 +56,15 @@ pub(crate) struct Prepared {
     draft: AdaptiveDraft,
 }
 
+/// A limit whose refusals have a status of their own while the load reduces it.
+#[derive(Debug)]
+pub(crate) struct Shedding {
+    pub(crate) effective: Effective,
+    /// All of its units.
+    pub(crate) units: u64,
+    pub(crate) status: StatusCode,
+}
+
 impl Follower {
     /// One that agrees with all others over the store.
     pub(crate) fn shared_over(store: Arc<dyn Store>) -> Self {
@@ -72,12 +78,8 @@ impl Follower {
 
     /// What is planned, ready to be [followed](Self::follow). A limit that has followed before will go on from where it
     /// was.
-    pub(crate) fn prepare(
-        &self,
-        plans: &[Plan],
-        priorities: &BTreeMap<String, Priority>,
-    ) -> Result<Prepared, String> {
-        let mut following = Following { priorities: priorities.clone(), ..Following::default() };
+    pub(crate) fn prepare(&self, plans: &[Plan]) -> Result<Prepared, String> {
+        let mut following = Following::default();
         let mut draft = self.runtime.draft();
         for plan in plans.iter().filter(|plan| plan.mode != Mode::Off) {
             let effective = match &plan.by {
@@ -131,29 +133,6 @@ impl Follower {
                 own.push(Reading::Value(saturation));
             }
         }
-    }
-
-    /// How important a request is that falls under a policy, or under none. `None` where nobody is told apart: then all
-    /// may fill the places of a pool.
-    pub(crate) fn priority_of(&self, policy: Option<&str>) -> Option<Priority> {
-        let priorities = &self.following.load().priorities;
-        let own = policy.and_then(|policy| priorities.get(policy).copied());
-        (!priorities.is_empty()).then(|| own.unwrap_or_default())
-    }
-
-    /// What a refusal is told with, if not as any other: while part of the limit is taken away.
-    pub(crate) fn shed_status(&self, policy: &str, key: &Counted<'_>) -> Option<StatusCode> {
-        let following = self.following.load();
-        let own = |followed: &&Followed| {
-            followed.plan.policy == policy
-                && followed.plan.shed_status != StatusCode::TOO_MANY_REQUESTS
-        };
-        let is_less = |Followed { plan, effective }: &&Followed| {
-            let units = key.values().filter_map(|key| effective.units_for(key)).min();
-            effective.is_enforced() && units.is_some_and(|units| units < plan.units)
-        };
-        let found = following.plans.iter().filter(own).find(is_less);
-        found.map(|followed| followed.plan.shed_status)
     }
 
     /// Goes by what operators say of targets, whatever signals say.
@@ -231,5 +210,18 @@ impl Prepared {
         own.fold(policy, |policy, followed| {
             policy.adaptive(&followed.plan.limit, &followed.effective)
         })
+    }
+
+    /// The limits of a policy whose refusals have a status of their own under load.
+    pub(crate) fn shedding(&self, name: &str) -> Vec<Shedding> {
+        let own = |it: &&Followed| {
+            it.plan.policy == name && it.plan.shed_status != StatusCode::TOO_MANY_REQUESTS
+        };
+        let shedding = |Followed { plan, effective }: &Followed| Shedding {
+            effective: effective.clone(),
+            units: plan.units,
+            status: plan.shed_status,
+        };
+        self.following.plans.iter().filter(own).map(shedding).collect()
     }
 }

@@ -7,31 +7,10 @@
 
 mod assets;
 mod feed;
-mod refusals;
 mod sampler;
 mod state;
 mod tick;
 
 pub(crate) use self::assets::{asset, page};
 pub(crate) use self::feed::{Feed, NoPlace, WATCHERS_MAX};
-pub(crate) use self::refusals::Refusals;
 pub(crate) use self::sampler::Sampler;
-
-/// What outlives reloads.
-#[derive(Debug, Default)]
-pub(crate) struct Dashboard {
-    feed: Feed,
-    refusals: Refusals,
-}
-
-impl Dashboard {
-    /// Who watches.
-    pub(crate) const fn feed(&self) -> &Feed {
-        &self.feed
-    }
-
-    /// Who is refused.
-    pub(crate) const fn refusals(&self) -> &Refusals {
-        &self.refusals
-    }
-}

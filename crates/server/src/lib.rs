@@ -1,7 +1,7 @@
 //! The doors of tidegate, and the service behind them.
 //!
 //! - [`doors`] are what the outside speaks to. A door decodes, asks the service and encodes; wire types stay inside it.
-//! - [`gate`] holds what the doors ask: the engine and its configuration, swapped whole.
+//! - [`service`] is the one way from a question to an answer; [`app`] is what all doors share.
 //! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
 //! - [`gather`] makes one write of many.
 //! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
@@ -23,43 +23,15 @@
 
 mod adaptive;
 mod dashboard;
-#[cfg(test)]
-mod demo;
 mod doors;
-mod gate;
-mod gather;
-mod headers;
-mod listen;
 pub mod logs;
 mod metrics;
-mod observed;
-mod patience;
-mod reload;
+mod net;
 mod run;
-mod server;
-mod systemd;
+mod service;
+mod stats;
 #[cfg(feature = "otlp")]
 mod telemetry;
-mod threshold;
-mod tls;
-mod urls;
+mod upstreams;
 
-use tidegate_config as config;
-use tidegate_config::envoy;
-use tidegate_config::stores as store;
-use tidegate_core::text;
-use tidegate_request as identity;
-use tidegate_simulation as simulation;
-use tidegate_simulation::replay;
-#[cfg(test)]
-use tidegate_testkit::fuzz;
-
-pub use self::reload::Source;
-pub use self::run::{ServeError, serve};
-
-mod exact {
-    pub(crate) use tidegate_config::Exact;
-}
-mod exposure {
-    pub(crate) use tidegate_config::Exposure;
-}
+pub use self::run::{ServeError, Source, serve};

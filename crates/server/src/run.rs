@@ -1,6 +1,8 @@
-//! Opens the doors over a store, as a configuration says, and closes them when told to stop.
+//! Opens the doors over a store, and closes them at the end.
 
+mod reload;
 mod store_watch;
+mod systemd;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,28 +14,35 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::reload::Reloader;
+pub use self::reload::Source;
 use self::store_watch::Watched;
+use self::systemd::{Notifier, Sockets};
 use crate::adaptive::Follower;
-use crate::config::{Config, Listen, Listens, SecretSource};
-use crate::dashboard::Sampler;
-use crate::doors;
-use crate::doors::http::{HttpBounds, HttpDoor};
-use crate::doors::proxy::{self, ProxyDoor};
+use crate::dashboard::{Feed, Sampler};
+use crate::doors::grpc::{GrpcBounds, GrpcDoor, Service};
+use crate::doors::http::{self, HttpDoor};
+use crate::doors::proxy::ProxyDoor;
 use crate::doors::resp::{Password, RespBounds, RespDoor};
-use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
-use crate::exposure::Exposure;
-use crate::gate::{Draft, Gate};
-use crate::listen::{Address, Listener, Peer, Stream};
+#[cfg(feature = "otlp")]
+use crate::metrics::WithFigures;
 use crate::metrics::{DoorName, Metrics};
-use crate::reload::{self, Reloader, Source};
-use crate::server::{self, Bounds, Door, Ending};
-use crate::store::{self, Purpose};
-use crate::systemd::{Notifier, Sockets};
+use crate::net::http::HttpBounds;
+use crate::net::tls;
+use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
+use crate::net::{Listener, Stream};
+use crate::net::{Preamble, TrustedPeers};
+use crate::service::AppState;
+use crate::service::Draft;
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
-use crate::text::printable;
-use crate::threshold::Threshold;
-use crate::tls;
+use crate::upstreams::{self, Proxy};
+use tidegate::driver::{self, StoreDrivers, StoreOptions};
+use tidegate_config::Address;
+use tidegate_config::Exposure;
+use tidegate_config::{Config, Listen, Listens, SecretSource};
+use tidegate_core::text::printable;
+use tidegate_request::Peer;
 
 /// Why a server did not start, for people.
 #[derive(Debug)]
@@ -54,12 +63,12 @@ impl fmt::Display for ServeError {
 impl std::error::Error for ServeError {}
 
 /// Serves what a source says, until told to stop.
-pub fn serve(source: Source, insecure_bind: bool) -> Result<(), ServeError> {
+pub fn serve(source: Source, insecure_bind: bool, stores: StoreDrivers) -> Result<(), ServeError> {
     // Before there is a second thread: it takes what it reads out of the environment.
     let sockets = Sockets::from_env().map_err(ServeError::new)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| ServeError::new(format!("cannot start: {error}")))?;
-    let served = runtime.block_on(until_stopped(source, insecure_bind, sockets));
+    let served = runtime.block_on(until_stopped(source, insecure_bind, stores, sockets));
     // What is still under way waits for a file or a name that hangs, and nobody for what comes of it.
     runtime.shutdown_background();
     served
@@ -68,17 +77,18 @@ pub fn serve(source: Source, insecure_bind: bool) -> Result<(), ServeError> {
 async fn until_stopped(
     source: Source,
     insecure_bind: bool,
+    stores: StoreDrivers,
     mut sockets: Sockets,
 ) -> Result<(), ServeError> {
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|lines| ServeError::new(told(&lines)))?;
-    let (draft, store) = built(&config)?;
+    let (draft, store) = built(&config, stores)?;
     let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
     let Listens { http, grpc, resp, proxy: passing } = &config.listen;
-    let gate = Gate::new(draft);
+    let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
     let may_be_open =
-        |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &gate)) {
+        |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &app)) {
             Err(why) if !insecure_bind => Err(ServeError::new(why)),
             _ => Ok(()),
         };
@@ -90,10 +100,10 @@ async fn until_stopped(
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
     let (http, grpc, resp, passing) = (
-        open(DoorName::Http, http.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
-        open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &gate, &mut sockets).await?,
-        open(DoorName::Resp, resp.as_ref(), &[], &gate, &mut sockets).await?,
-        open(DoorName::Proxy, passing.as_ref(), tls::HTTP, &gate, &mut sockets).await?,
+        open(DoorName::Http, http.as_ref(), tls::HTTP, &app, &mut sockets).await?,
+        open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &app, &mut sockets).await?,
+        open(DoorName::Resp, resp.as_ref(), &[], &app, &mut sockets).await?,
+        open(DoorName::Proxy, passing.as_ref(), tls::HTTP, &app, &mut sockets).await?,
     );
     // Once more, for sockets that were handed over: those are where somebody else has put them.
     for (name, place) in DoorName::ALL.into_iter().zip([&http, &grpc, &resp, &passing]) {
@@ -102,29 +112,33 @@ async fn until_stopped(
     // Of all secrets the token alone can be taken away while its door is open.
     let exposed = http.as_ref().filter(|_| !insecure_bind);
     let exposed = exposed.map(|place| place.exposure(DoorName::Http)).transpose()?;
-    gate.metrics().watches(store.view.clone());
+    app.metrics().watches(store.opened.clone());
     #[cfg(feature = "otlp")]
-    let telemetry = config.collector.as_ref().map(|url| Telemetry::start(url, &gate));
+    let telemetry = config.collector.as_ref().map(|url| {
+        let counted = app.clone();
+        let figures: WithFigures = Arc::new(move |then| counted.with_figures(then));
+        Telemetry::start(url, app.metrics(), &figures)
+    });
     #[cfg(feature = "otlp")]
     let telemetry = telemetry.transpose().map_err(ServeError::new)?;
-    let mut house = House::new(gate.metrics().clone());
+    let mut doors_open = OpenDoors::new(app.metrics().clone());
     let (mut sampler, has_grpc) = (None, grpc.is_some());
     if let Some(place) = http {
-        sampler = Some(tokio::spawn(Sampler::new(gate.clone()).run()));
+        sampler = Some(tokio::spawn(Sampler::new(app.clone(), feed.clone()).run()));
         welcome(&place, config.policies.keys().next());
-        let http = HttpDoor::new(doors::http::router(gate.clone()), HttpBounds::default());
-        house.open(DoorName::Http, place, http.with_checks(gate.clone()));
+        let http = HttpDoor::new(http::router(app.clone(), feed.clone()), HttpBounds::default());
+        doors_open.open(DoorName::Http, place, http);
     }
     if let Some(place) = resp {
         welcome_resp(&place.listener, config.policies.keys().next());
-        let resp = RespDoor::new(gate.clone(), password, RespBounds::default());
-        house.open(DoorName::Resp, place, resp);
+        let resp = RespDoor::new(app.clone(), password, RespBounds::default());
+        doors_open.open(DoorName::Resp, place, resp);
     }
     if let Some(place) = grpc {
         welcome_grpc(&place.listener);
-        let service = Service::new(gate.clone());
+        let service = Service::new(app.clone());
         let service = service.map_err(|error| ServeError::new(error.to_string()))?;
-        house.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
+        doors_open.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
     }
     if !has_grpc && !config.rls.policies().is_empty() {
         tracing::warn!(
@@ -134,18 +148,19 @@ async fn until_stopped(
     let mut keeper = None;
     if let Some(place) = passing {
         welcome_proxy(&place, config.proxy.as_ref());
-        // Whoever may see what is behind may come: there is nothing to administer.
-        house.open(DoorName::Proxy, place, ProxyDoor::new(gate.clone(), HttpBounds::default()));
-        keeper = Some(tokio::spawn(proxy::keep(gate.clone())));
+        // No secret: the proxy has nothing to administer.
+        doors_open.open(DoorName::Proxy, place, ProxyDoor::new(app.clone(), HttpBounds::default()));
+        keeper = Some(tokio::spawn(upstreams::keep(upstreams_in_force(app.clone()))));
     }
-    let watcher = tokio::spawn(store_watch::watch(gate.clone(), store));
+    let watcher = tokio::spawn(store_watch::watch(app.clone(), store));
     let deadline = config.store.deadline;
-    let reloader = Reloader::new(source, gate.clone(), config, identity, exposed);
+    let reloader = Reloader::new(source, app.clone(), config, identity, exposed);
     let reloader = tokio::spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
     systemd.ready();
     let signal = systemd.alive_during(stop(interrupt, terminate)).await;
-    gate.drains();
+    app.drain();
+    feed.close();
     systemd.stopping();
     reloader.abort();
     watcher.abort();
@@ -155,13 +170,13 @@ async fn until_stopped(
     let notice = match signal {
         // Who sits at the terminal waits for it, and nobody sends clients there.
         Stop::Interrupt => Duration::ZERO,
-        Stop::Terminate => gate.now().rules.drain,
+        Stop::Terminate => app.in_force().rules.drain,
     };
-    systemd.alive_during(house.close(notice)).await;
+    systemd.alive_during(doors_open.close(notice)).await;
     if let Some(keeper) = keeper {
         keeper.abort();
     }
-    give_back(&gate.now().engine, deadline).await;
+    give_back(&app.in_force().engine, deadline).await;
     #[cfg(feature = "otlp")]
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
@@ -171,37 +186,38 @@ async fn until_stopped(
 }
 
 /// Opens the store, and builds what is asked over it.
-fn built(config: &Config) -> Result<(Draft, Watched), ServeError> {
+fn built(config: &Config, stores: StoreDrivers) -> Result<(Draft, Watched), ServeError> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| ServeError::new(format!("store.url_file: {why}")))?;
-    let purpose = Purpose {
+    let options = StoreOptions {
         key_prefix: config.key_prefix.clone(),
         deadline: choice.deadline,
         breaker: choice.breaker.clone(),
-        ..Purpose::serving()
+        ..StoreOptions::default()
     };
-    let view = store::open_in_view(&url.0, purpose).map_err(ServeError::new)?;
-    let builder = Engine::builder().store(view.store());
+    let opened = stores.open(&url.0, &options).map_err(ServeError::new)?;
+    let builder = Engine::builder().store(opened.store.clone());
     let builder = match choice.nodes {
         Some(nodes) => builder.nodes(nodes),
         None => builder,
     };
-    let follower = match view.redis() {
-        Some(_) => Follower::shared_over(view.store()),
-        None => Follower::default(),
+    let follower = if opened.store.extensions().is_local() {
+        Follower::default()
+    } else {
+        Follower::shared_over(opened.store.clone())
     };
     let draft = Draft::build(config, builder, follower.into(), None).map_err(ServeError::new)?;
-    Ok((draft, Watched { view, name: store::shown(&url.0) }))
+    Ok((draft, Watched { opened, name: driver::redacted(&url.0) }))
 }
 
 fn told(lines: &[String]) -> String {
     format!("the configuration is wrong:\n{}", lines.join("\n"))
 }
 
-fn bounds_of(door: &Listen) -> Bounds {
-    let usual = Bounds::default();
+fn bounds_of(door: &Listen) -> AcceptBounds {
+    let usual = AcceptBounds::default();
     let connections_max = door.connections_max.unwrap_or(usual.connections_max);
-    Bounds { connections_max, ..usual }
+    AcceptBounds { connections_max, ..usual }
 }
 
 /// What clients of the Redis protocol have to know.
@@ -214,10 +230,10 @@ fn password_of(door: &Listen) -> Result<Option<Password>, ServeError> {
 }
 
 /// Whether a door asks for a secret: gRPC for none but the certificates of its clients.
-fn has_secret(door: DoorName, config: &Config, gate: &Gate) -> bool {
+fn has_secret(door: DoorName, config: &Config, app: &AppState) -> bool {
     let Listens { grpc, resp, .. } = &config.listen;
     match door {
-        DoorName::Http => gate.now().http.admin.has_token(),
+        DoorName::Http => app.in_force().http.admin.is_set(),
         DoorName::Grpc => {
             let tls = grpc.as_ref().and_then(|door| door.tls.as_ref());
             tls.is_some_and(|tls| tls.client_ca.is_some())
@@ -232,14 +248,14 @@ fn exposure_of(name: DoorName, door: &Listen) -> Exposure {
 }
 
 /// Where a door is to be, and what is in front of it.
-struct DoorPlace {
+struct BoundDoor {
     listener: Listener,
-    bounds: Bounds,
-    proxy_protocol: Option<Arc<Gate>>,
+    bounds: AcceptBounds,
+    proxy_protocol: Option<TrustedPeers>,
     tls: Option<Arc<tls::Acceptor>>,
 }
 
-impl DoorPlace {
+impl BoundDoor {
     fn exposure(&self, door: DoorName) -> Result<Exposure, ServeError> {
         let address = self.listener.address();
         let address = address.map_err(|error| of_socket(door, &error))?;
@@ -249,30 +265,30 @@ impl DoorPlace {
 
 /// The doors that are open.
 #[derive(Debug)]
-struct House {
+struct OpenDoors {
     metrics: Arc<Metrics>,
     /// Once they are to close: for how long newcomers are served until then.
     stop: watch::Sender<Option<Duration>>,
     servers: JoinSet<()>,
 }
 
-impl House {
+impl OpenDoors {
     fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
     }
 
-    fn open(&mut self, name: DoorName, place: DoorPlace, door: impl Door + Sync) {
-        let DoorPlace { listener, bounds, proxy_protocol, tls } = place;
-        let door = Threshold { proxy_protocol, tls, door };
+    fn open(&mut self, name: DoorName, place: BoundDoor, door: impl ConnectionHandler + Sync) {
+        let BoundDoor { listener, bounds, proxy_protocol, tls } = place;
+        let door = Preamble { proxy_protocol, tls, door };
         let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
-            // An error means that the house is gone.
+            // An error means that nobody is left to stop it.
             let stop = async {
                 let notice = stopped.wait_for(Option::is_some).await;
                 notice.ok().and_then(|notice| *notice).unwrap_or_default()
             };
-            server::run(listener, door, bounds, stop).await;
+            accept(listener, door, bounds, stop).await;
         });
     }
 
@@ -291,10 +307,10 @@ struct Counted<D> {
     metrics: Arc<Metrics>,
 }
 
-impl<D: Door + Sync> Door for Counted<D> {
-    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
+impl<D: ConnectionHandler + Sync> ConnectionHandler for Counted<D> {
+    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
         let _connected = self.metrics.connected(self.name);
-        self.door.serve(stream, peer, ending).await;
+        self.door.serve(stream, peer, shutdown).await;
     }
 }
 
@@ -313,15 +329,15 @@ async fn open(
     name: DoorName,
     door: Option<&Listen>,
     protocols: &'static [&'static [u8]],
-    gate: &Arc<Gate>,
+    app: &Arc<AppState>,
     sockets: &mut Sockets,
-) -> Result<Option<DoorPlace>, ServeError> {
+) -> Result<Option<BoundDoor>, ServeError> {
     let handed = sockets.take(name.as_str()).transpose();
     let handed = handed.map_err(|error| of_socket(name, &error))?;
     let Some(door) = door else {
-        let bare = |listener| DoorPlace {
+        let bare = |listener| BoundDoor {
             listener,
-            bounds: Bounds::default(),
+            bounds: AcceptBounds::default(),
             proxy_protocol: None,
             tls: None,
         };
@@ -329,14 +345,26 @@ async fn open(
     };
     let tls = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
     let tls = tls.transpose().map_err(ServeError::new)?;
-    let proxy_protocol = door.proxy_protocol.then(|| gate.clone());
+    let proxy_protocol = door.proxy_protocol.then(|| trusted_proxies(app.clone()));
     let listener = if let Some(listener) = handed {
         listener
     } else {
         let bound = Listener::bind(&door.address).await;
         bound.map_err(|error| not_bound(&door.address, &error))?
     };
-    Ok(Some(DoorPlace { listener, bounds: bounds_of(door), proxy_protocol, tls }))
+    Ok(Some(BoundDoor { listener, bounds: bounds_of(door), proxy_protocol, tls }))
+}
+
+/// The upstreams that the configuration in force names.
+fn upstreams_in_force(app: Arc<AppState>) -> impl Fn() -> Option<Arc<Proxy>> {
+    move || app.in_force().proxy.clone()
+}
+
+/// The networks whose PROXY protocol is believed, as the configuration in force names them.
+fn trusted_proxies(app: Arc<AppState>) -> TrustedPeers {
+    TrustedPeers(Arc::new(move |ip| {
+        app.in_force().rules.trusted_proxies.iter().any(|network| network.contains(ip))
+    }))
 }
 
 fn of_socket(name: DoorName, error: &io::Error) -> ServeError {
@@ -366,7 +394,7 @@ fn on(kind: SignalKind) -> Result<Signal, ServeError> {
     signal(kind).map_err(|error| ServeError::new(format!("cannot watch for signals: {error}")))
 }
 
-fn welcome(place: &DoorPlace, policy: Option<&String>) {
+fn welcome(place: &BoundDoor, policy: Option<&String>) {
     let Ok(addr) = place.listener.address() else { return };
     tracing::info!(%addr, "listening");
     let scheme = if place.tls.is_some() { "https" } else { "http" };
@@ -419,7 +447,7 @@ fn welcome_grpc(listener: &Listener) {
     say(&format!("for Envoy: gRPC on {addr}\n"));
 }
 
-fn welcome_proxy(place: &DoorPlace, settings: Option<&tidegate_config::proxy::Settings>) {
+fn welcome_proxy(place: &BoundDoor, settings: Option<&tidegate_config::proxy::Settings>) {
     let Ok(addr) = place.listener.address() else { return };
     tracing::info!(%addr, "listening for requests to pass on");
     let scheme = if place.tls.is_some() { "https" } else { "http" };

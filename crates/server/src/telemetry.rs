@@ -19,9 +19,8 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio::sync::oneshot;
 
-pub(crate) use self::spans::{Parent, decided};
-use crate::gate::Gate;
-use crate::metrics;
+pub(crate) use self::spans::{Parent, record};
+use crate::metrics::{self, Metrics, WithFigures};
 
 const NAME: &str = "tidegate";
 /// How long what is left may take to be sent, in the end.
@@ -36,7 +35,11 @@ pub(crate) struct Telemetry {
 
 impl Telemetry {
     /// Begins to send to a collector, whether it is there or not. Has to be called where tokio runs.
-    pub(crate) fn start(endpoint: &str, gate: &Arc<Gate>) -> Result<Self, String> {
+    pub(crate) fn start(
+        endpoint: &str,
+        metrics: &Arc<Metrics>,
+        with_figures: &WithFigures,
+    ) -> Result<Self, String> {
         let wrong = |error: &dyn std::fmt::Display| format!("telemetry.otlp: {error}");
         let spans = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build();
         let spans = spans.map_err(|error| wrong(&error))?;
@@ -47,7 +50,7 @@ impl Telemetry {
         let figures =
             SdkMeterProvider::builder().with_periodic_exporter(figures).with_resource(resource());
         let (spans, figures) = (spans.build(), figures.build());
-        metrics::otlp::observe(&figures.meter(NAME), gate);
+        metrics::otlp::observe(&figures.meter(NAME), metrics, with_figures);
         spans::send_to(spans.tracer(NAME));
         Ok(Self { spans, figures })
     }

@@ -1,5 +1,6 @@
 //! Tests that every store of tidegate passes, and what tests need beside a store.
 //!
+//! - [`store_behaviours`]: the promises of [`behaviours`], [`vectors`] and [`multi_charge`] as tests of one store.
 //! - [`multi_charge`]: several limits in one step.
 //! - [`vectors`]: the golden vectors.
 //! - [`scripted`]: a store that answers, fails or hangs as a test tells it.
@@ -17,6 +18,7 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod behaviours;
 #[cfg(feature = "adaptive")]
 pub mod fleet;
 #[cfg(feature = "fuzz")]

@@ -4,9 +4,11 @@ mod answer;
 mod binding;
 mod error;
 mod given;
+mod handle;
 mod in_force;
 mod loaded;
 mod overrides;
+mod policies;
 mod question;
 mod queued;
 mod refund;
@@ -25,9 +27,11 @@ use tidegate_core::{LimitError, Reservation};
 pub use answer::Answer;
 pub use binding::BindingLimit;
 pub use error::{BuildError, CheckError};
+pub use handle::PolicyHandle;
 use loaded::{Loaded, Table};
 pub use overrides::{OverrideError, RunTimeOverrides};
-pub use question::{Check, Key};
+use policies::Policies;
+pub use question::{Check, Key, Question};
 pub use queued::Queued;
 use stores::Stores;
 use successor::Kept;
@@ -35,13 +39,13 @@ pub use together::Together;
 pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Held, Permit, PermitId, Places};
-use crate::policy::{Compiled, CompiledKind, Instead, Policy, PolicyProblem};
+use crate::permit::{Acquired, PermitId};
+use crate::policy::{Policy, PolicyProblem};
 use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
 use crate::store::memory::MemoryStore;
-use crate::store::{Op, ReserveRequest, Source, Store};
+use crate::store::{Op, Store};
 
 /// Named policies over one store. Clones share everything.
 ///
@@ -71,7 +75,7 @@ struct Shared<C> {
     /// How many nodes share the store; by default what that says.
     nodes: Option<NonZeroU32>,
     clock: Arc<C>,
-    policies: BTreeMap<String, Compiled>,
+    policies: Policies,
     /// What the policies have been told at run time.
     loaded: Loaded,
 }
@@ -237,7 +241,8 @@ impl<C: Clock> EngineBuilder<C> {
         let Kept { local, known, table } = self.kept;
         let local = local.unwrap_or_default();
         let (nodes, clock) = (self.nodes, self.clock);
-        let stores = Stores::new(store, known, &clock, policies.values());
+        let policies = Policies::new(policies);
+        let stores = Stores::new(store, known, &clock, policies.iter());
         let loaded = Loaded::of(table, &policies);
         let shared = Shared { stores, local, nodes, clock, policies, loaded };
         Ok(Engine { shared: Arc::new(shared) })
@@ -306,10 +311,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn ask(&self, check: &Check<'_>, op: Op) -> Reply<'_, Answer<'_>, CheckError> {
-        match self.can_ask(check.policy, op) {
-            Ok((name, policy)) => {
-                self.decide(name, policy, check, op).then(|decided| decided.map(|it| it.answer))
-            }
+        match self.policy(check.policy) {
+            Ok(policy) => policy.ask(check.key, check.cost, op),
             Err(error) => Reply::ready(Err(error)),
         }
     }
@@ -326,16 +329,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn validate(&self, check: &Check<'_>, op: Op) -> Result<(), CheckError> {
-        let (name, policy) = self.can_ask(check.policy, op)?;
-        if matches!(policy.kind, CompiledKind::Shaper(..)) {
-            return Err(CheckError::Shapes(name.to_owned()));
-        }
-        let instead = policy.instead_for(check.key, &self.shared.clock);
-        if let Some(Instead::Allow | Instead::Block) = instead {
-            return Ok(()); // answered without a limit, whatever the limits count
-        }
-        let mut keys = policy.members().iter().map(|(_, member)| member.key.as_deref());
-        keys.try_for_each(|key| check.key.find(name, key).map(drop))
+        self.policy(check.policy)?.validate(check.key, op)
     }
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
@@ -372,27 +366,10 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn acquire_for(&self, check: &Check<'_>) -> Reply<'_, Acquired<Answer<'_>>, CheckError> {
-        let (name, policy) = match self.policy(check.policy) {
-            Ok(found) => found,
-            Err(error) => return Reply::ready(Err(error)),
-        };
-        let keys: Vec<_> = held_keys(name, policy, check.key).collect();
-        let cost = check.cost;
-        self.decide(name, policy, check, Op::Take).then(move |decided| {
-            let decided = decided?;
-            let held = |(index, id): (usize, u64)| {
-                let (scope, member) = policy.members().get(index)?;
-                let (scope, limit) = (scope.clone(), member.limit.clone());
-                let (places, key) = (Places { index, id, cost }, keys.get(index)?.clone()?);
-                Some(Held { places, scope, key, limit })
-            };
-            let answer = decided.answer;
-            let stands_in = answer.source == Source::Local;
-            let held = decided.permits.into_iter().filter_map(held).collect();
-            let permit = || Permit::new(self.holder(stands_in), held);
-            let permit = answer.decision.allowed().then(permit);
-            Ok(Acquired { answer, permit: permit.map(|permit| permit.standing_in(stands_in)) })
-        })
+        match self.policy(check.policy) {
+            Ok(policy) => policy.acquire(check.key, check.cost),
+            Err(error) => Reply::ready(Err(error)),
+        }
     }
 
     /// Gives back what a permit held, however many places that were: the cost of the check does not matter here. To do
@@ -409,33 +386,10 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn release(&self, check: &Check<'_>, permit: &PermitId) -> Reply<'_, (), CheckError> {
-        let (name, policy) = match self.policy(check.policy) {
-            Ok(found) => found,
-            Err(error) => return Reply::ready(Err(error)),
-        };
-        let keys: Vec<_> = held_keys(name, policy, check.key).collect();
-        let store = self.holder(permit.stands_in());
-        let mut under_way = Vec::new();
-        for &places in permit.places() {
-            // A limit that the policy has no more is forgotten with its lease.
-            let Some((scope, member)) = policy.members().get(places.index) else { continue };
-            let Some(Some(key)) = keys.get(places.index).cloned() else { continue };
-            let (scope, limit) = (scope.clone(), member.limit.clone());
-            match (Held { places, scope, key, limit }).release(&*store).split() {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Reply::ready(Err(CheckError::Store(error))),
-                Err(later) => under_way.push(later),
-            }
+        match self.policy(check.policy) {
+            Ok(policy) => policy.release(check.key, permit),
+            Err(error) => Reply::ready(Err(error)),
         }
-        if under_way.is_empty() {
-            return Reply::ready(Ok(()));
-        }
-        Reply::later(async {
-            for later in under_way {
-                later.await.map_err(CheckError::Store)?;
-            }
-            Ok(())
-        })
     }
 
     /// The store that permits are kept in.
@@ -459,32 +413,10 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(&self, check: &Check<'_>) -> Reply<'_, Reservation, CheckError> {
-        self.queue(check).then(|queued| {
-            let queued = queued?;
-            let reservation = queued.reservation();
-            queued.keep();
-            Ok(reservation)
-        })
-    }
-
-    /// What a question to a shaper asks of the store, or the answer if an override has it.
-    fn find_turn<'a>(
-        &'a self,
-        check: &Check<'a>,
-    ) -> Result<Result<ReserveRequest<'a>, Reservation>, CheckError> {
-        let (name, policy) = self.policy(check.policy)?;
-        let CompiledKind::Shaper(scope, shaper) = &policy.kind else {
-            return Err(CheckError::DoesNotShape(name.to_owned()));
-        };
-        let key = check.key.find(name, None)?;
-        Ok(match policy.instead_for(check.key, &self.shared.clock) {
-            Some(Instead::Allow) => Err(Reservation::unlimited()),
-            Some(Instead::Block) if policy.shadow => Err(Reservation::blocked().in_shadow()),
-            Some(Instead::Block) => Err(Reservation::blocked()),
-            Some(Instead::Limit(_)) | None => {
-                Ok(ReserveRequest { scope, key, shaper, cost: check.cost, cancel: None })
-            }
-        })
+        match self.policy(check.policy) {
+            Ok(policy) => policy.reserve(check.key, check.cost),
+            Err(error) => Reply::ready(Err(error)),
+        }
     }
 
     /// The policies by name, in order.
@@ -497,7 +429,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
-        self.shared.policies.iter().map(|(name, policy)| PolicyView { name, policy })
+        self.shared.policies.iter().map(|policy| PolicyView { policy })
     }
 
     /// Whether all is counted in this process.
@@ -524,30 +456,4 @@ impl<C: Clock + 'static> Engine<C> {
             .or_else(|| stores.plain.store.extensions().coordination?.nodes())
             .unwrap_or(NonZeroU32::MIN)
     }
-
-    /// The policy, if it can be asked to do `op`: a check could not give back a place that it took.
-    fn can_ask(&self, name: &str, op: Op) -> Result<(&str, &Compiled), CheckError> {
-        let (name, policy) = self.policy(name)?;
-        if op == Op::Take && policy.has_concurrency() {
-            return Err(CheckError::NeedsAcquire(name.to_owned()));
-        }
-        Ok((name, policy))
-    }
-
-    fn policy(&self, name: &str) -> Result<(&str, &Compiled), CheckError> {
-        let found = self.shared.policies.get_key_value(name);
-        found
-            .map(|(name, policy)| (name.as_str(), policy))
-            .ok_or_else(|| CheckError::UnknownPolicy(name.to_owned()))
-    }
-}
-
-/// The key that each limit of a policy counts.
-fn held_keys<'a>(
-    name: &'a str,
-    policy: &'a Compiled,
-    key: Key<'a>,
-) -> impl Iterator<Item = Option<Box<[u8]>>> + use<'a> {
-    let members = policy.members().iter();
-    members.map(move |(_, member)| key.find(name, member.key.as_deref()).ok().map(Into::into))
 }

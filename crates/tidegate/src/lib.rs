@@ -48,6 +48,9 @@ mod zone;
 
 #[cfg(feature = "adaptive")]
 pub mod adaptive;
+pub mod deadline;
+#[cfg(feature = "breaker")]
+pub mod driver;
 pub mod store_kit;
 #[cfg(feature = "tower")]
 pub mod tower;
@@ -58,11 +61,11 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use effective::Effective;
 pub use engine::{
     Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, Key, OverrideError,
-    PolicyView, Queued, RunTimeOverrides, Together,
+    PolicyHandle, PolicyView, Question, Queued, RunTimeOverrides, Together,
 };
 pub use limiter::Limiter;
 pub use permit::{Acquired, BadPermitId, Permit, PermitId};
-pub use policy::{Member, OnStoreError, Override, Policy, PolicyProblem};
+pub use policy::{Member, OnStoreError, Override, Policy, PolicyKind, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;
 #[cfg(feature = "breaker")]

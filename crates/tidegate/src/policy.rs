@@ -54,6 +54,32 @@ enum Kind {
     Shaper(LeakyBucket),
 }
 
+/// What a policy is asked for.
+///
+/// ```
+/// use tidegate::{Engine, Policy, PolicyKind};
+///
+/// let engine = Engine::builder()
+///     .policy("api", "100/min")
+///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+///     .policy("report", "concurrency 2")
+///     .build()?;
+/// let kind = |name| engine.policy(name).map(|policy| policy.kind());
+/// assert_eq!(kind("api")?, PolicyKind::Limits);
+/// assert_eq!(kind("export")?, PolicyKind::Shaper);
+/// assert_eq!(kind("report")?, PolicyKind::Concurrency);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PolicyKind {
+    /// Decides: ask [`Engine::check`](crate::Engine::check).
+    Limits,
+    /// Limits concurrency: ask [`Engine::acquire`](crate::Engine::acquire), whose permits have to be given back.
+    Concurrency,
+    /// Delays: ask [`Engine::reserve`](crate::Engine::reserve).
+    Shaper,
+}
+
 /// One limit of a policy.
 ///
 /// ```
@@ -511,7 +537,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        let (least, most) = (Duration::from_millis(1), Duration::from_mins(1));
+        let (least, most) = (crate::deadline::MIN, crate::deadline::MAX);
         self.deadline = Some(deadline.clamp(least, most));
         self
     }
@@ -561,7 +587,19 @@ impl Policy {
         if self.lease {
             check_lease(&kind)?;
         }
+        let has_concurrency =
+            |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
+        let purpose = match &kind {
+            CompiledKind::Shaper(..) => PolicyKind::Shaper,
+            CompiledKind::Limits { members, .. } if members.iter().any(has_concurrency) => {
+                PolicyKind::Concurrency
+            }
+            CompiledKind::Limits { .. } => PolicyKind::Limits,
+        };
         Ok(Compiled {
+            name: policy.into(),
+            index: 0,
+            purpose,
             kind,
             overrides: self.overrides,
             at_run_time: AtRunTime::default(),

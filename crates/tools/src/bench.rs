@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tidegate::driver::StoreDrivers;
 use tidegate_core::parse_duration;
 
 use self::door::DoorKind;
@@ -147,8 +148,8 @@ fn rate(text: &str) -> Result<u32, String> {
 }
 
 /// Measures, and prints.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let plan = Plan::of(args)?;
+pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+    let plan = Plan::of(args, stores)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let report = runtime.block_on(rounds::measure(&plan))?;

@@ -16,7 +16,6 @@ mod print;
 mod rights;
 mod scan;
 mod script;
-mod url;
 mod watch;
 
 use std::hash::{BuildHasher, RandomState};
@@ -27,10 +26,10 @@ use self::connect::Refusal;
 use self::facts::Part;
 use self::finding::{Finding, Severity};
 use self::place::Place;
-use self::url::Target;
 use super::{ERROR, Failure, OK};
+use tidegate::driver::{self, StoreDrivers};
 use tidegate_config::Config;
-use tidegate_config::stores;
+use tidegate_redis::{RedisUrl, Topology};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,9 +72,10 @@ pub struct Args {
 
 impl Args {
     /// With what the configuration says, if there is one.
-    fn configured(&self) -> Result<Self, Failure> {
+    fn configured(&self, stores: StoreDrivers) -> Result<Self, Failure> {
         let Some(file) = &self.config else { return Ok(self.clone()) };
-        let config = Config::read(file).map_err(|problems| Failure::new(problems.to_string()))?;
+        let config =
+            Config::read(file, stores).map_err(|problems| Failure::new(problems.to_string()))?;
         let url = config.store.url.read();
         let url = url.map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
         let nodes = config.store.nodes.map_or(self.nodes, |nodes| nodes.get().into());
@@ -99,32 +99,41 @@ impl Wants {
 }
 
 /// Looks, prints, and exits with 1 on a fault.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    let findings = runtime.block_on(examine(&args.configured()?))?;
+    let findings = runtime.block_on(examine(&args.configured(stores)?, stores))?;
     print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(ExitCode::from(if worst == Some(Severity::Fault) { ERROR } else { OK }))
 }
 
-async fn examine(args: &Args) -> Result<Vec<Finding>, Failure> {
-    let url = stores::plain(&args.store);
-    if url == "memory:" {
+async fn examine(args: &Args, stores: StoreDrivers) -> Result<Vec<Finding>, Failure> {
+    let url = driver::normalized(&args.store);
+    if stores.is_local(url) {
         let seen = "the state is in each process's own memory: there is nothing to connect to";
         return Ok(vec![Finding::ok("reach", seen)]);
     }
-    if !stores::is_redis(url) {
-        return Err(Failure::new(stores::unknown(url)));
+    let is_redis = RedisUrl::SCHEMES.iter().any(|scheme| url.starts_with(scheme));
+    if let Err(why) = stores.check(url)
+        && !is_redis
+    {
+        return Err(Failure::new(why));
     }
     let id = format!("{:08x}", RandomState::new().hash_one(()) >> 32);
     let wants = Wants { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
-    let target = Target::read(url);
-    let store = script::open(url, &wants.key_prefix);
-    if let (Target::One { .. }, Err(why)) = (&target, &store) {
-        return Ok(vec![checks::not_reached(&Refusal::Url(why.clone()), "redis-cli")]);
+    let not_reached = |why| vec![checks::not_reached(&Refusal::Url(why), "redis-cli")];
+    let parsed = match RedisUrl::parse(url) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            return Ok(not_reached(format!("store {}: {error}", driver::redacted(url))));
+        }
+    };
+    let store = script::open(url, &wants.key_prefix, stores);
+    if let (Topology::Single(_), Err(why)) = (&parsed.topology, &store) {
+        return Ok(not_reached(why.clone()));
     }
-    let nodes::Nodes { places, mut findings } = nodes::find(&target).await;
+    let nodes::Nodes { places, mut findings } = nodes::find(&parsed).await;
     let mut reached = false;
     for place in &places {
         let (of_node, answers) = examine_node(place, &wants).await;

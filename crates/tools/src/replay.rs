@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use super::progress::Progress;
 use super::{Failure, OK};
+use tidegate::driver::StoreDrivers;
 use tidegate_config::Config;
 use tidegate_core::text::printable;
 use tidegate_request::KeyParts;
@@ -60,7 +61,7 @@ pub struct Args {
 }
 
 /// Replays, and prints.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let key = match &*args.key {
         [] => None,
         parts => Some(
@@ -68,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::usage(format!("--key: {error}")))?,
         ),
     };
-    let config = Config::read(&args.config)
+    let config = Config::read(&args.config, stores)
         .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?;
     let Config { policies, doors: rules, .. } = &config;
     if args.policy.is_none() && rules.routes.is_empty() {

@@ -20,7 +20,7 @@ use self::case::Case;
 use self::replay::Line;
 use self::window::{Job, Played, Window};
 use super::{ERROR, Failure, OK, unless_closed};
-use tidegate_config::stores::{self, Purpose};
+use tidegate::driver::{self, StoreDrivers, StoreOptions};
 use tidegate_core::text::printable;
 
 const EXAMPLES: &str = "\
@@ -63,13 +63,13 @@ struct Tally {
 }
 
 /// Replays every file.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::new(error.to_string()))?.block_on(replay_all(args))
+    runtime.map_err(|error| Failure::new(error.to_string()))?.block_on(replay_all(args, stores))
 }
 
-async fn replay_all(args: &Args) -> Result<ExitCode, Failure> {
-    let store = open(&args.store).await?;
+async fn replay_all(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+    let store = open(&args.store, stores).await?;
     let mut out = Printer::new(io::stdout().lock());
     let mut tally = Tally::default();
     let done =
@@ -84,19 +84,19 @@ async fn replay_all(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// The store, known to answer. Its keys are this run's own, so that no other disturbs it.
-async fn open(url: &str) -> Result<Arc<dyn Store>, Failure> {
+async fn open(url: &str, stores: StoreDrivers) -> Result<Arc<dyn Store>, Failure> {
     let run = RandomState::new().hash_one(());
     let key_prefix = format!("tg-vectors-{run:016x}");
-    let purpose =
-        Purpose { key_prefix, deadline: DEADLINE, replays: true, breaker: None, serves: false };
-    let store = stores::open(url, purpose).map_err(Failure::new)?;
-    let reached = stores::reach(&*store).await;
+    let (deadline, breaker) = (DEADLINE, None);
+    let options = StoreOptions { key_prefix, deadline, replays: true, breaker, announces: false };
+    let opened = stores.open(url, &options).map_err(Failure::new)?;
+    let reached = opened.reach().await;
     reached.map_err(|error| Failure::new(not_reached(url, &error)))?;
-    Ok(store)
+    Ok(opened.store)
 }
 
 fn not_reached(url: &str, error: &StoreError) -> String {
-    let (shown, error) = (stores::shown(url), printable(&error.to_string()));
+    let (shown, error) = (driver::redacted(url), printable(&error.to_string()));
     format!("the store {shown} does not answer: {error}. `tidegate doctor --store URL` says more")
 }
 

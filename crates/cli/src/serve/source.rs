@@ -14,7 +14,7 @@ pub(super) fn from_args(args: &Args) -> Source {
     let (args, has_rules) = (args.clone(), rules.is_some());
     let read = move || {
         let written = match &file {
-            Some(path) => Config::read(path),
+            Some(path) => Config::read(path, crate::STORES),
             None if has_rules => Ok(Config::default()),
             None => demo::config(),
         };
@@ -74,7 +74,12 @@ mod tests {
     fn a_store_that_is_typed_is_treated_as_the_file_says() {
         let written = |url| {
             let store = format!("{{ url: '{url}', deadline: 70ms, breaker: false, nodes: 7 }}");
-            Config::parse(&format!("store: {store}\npolicies: {{ a: 5/s }}"), &|_| None).unwrap()
+            Config::parse(
+                &format!("store: {store}\npolicies: {{ a: 5/s }}"),
+                &|_| None,
+                crate::STORES,
+            )
+            .unwrap()
         };
         let typed = Typed::parse_from(["serve", "--store", "redis://typed:1"]);
         let config = with_arguments(written("redis://written:1"), &typed.args).unwrap();

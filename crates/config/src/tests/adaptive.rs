@@ -1,5 +1,6 @@
 //! What limits can follow.
 
+use super::STORES;
 use super::*;
 
 #[test]
@@ -105,7 +106,7 @@ policies:
       - { name: day, limit: 100/day }
   off: { limit: 10/s, adaptive: { mode: off, source: { probe: 'http://[::1]/x', pointer: /a/b, target: db } } }
 ";
-    let config = Config::parse(text, &lookup).unwrap();
+    let config = Config::parse(text, &lookup, STORES).unwrap();
     let [off, pages, second] = &config.plans[..] else { panic!("{:?}", config.plans) };
     assert_eq!(off.targets().collect::<Vec<_>>(), ["db"]);
     let By::Urls { ramp, target } = &pages.by else { panic!("{pages:?}") };
@@ -123,7 +124,7 @@ fn a_limit_that_would_swing_is_warned_of() {
     let swings = |more: &str| {
         let policy = "limit: 10/s, adaptive: { source: { probe: 'http://db/', every: 5s }";
         let text = format!("policies:\n  p: {{ {policy}{more} }} }}");
-        let warnings = Config::parse(&text, &lookup).unwrap().warnings;
+        let warnings = Config::parse(&text, &lookup, STORES).unwrap().warnings;
         warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
     };
     assert_eq!(swings(""), [""; 0]);

@@ -1,5 +1,6 @@
 //! What doors, routes and tokens have to be.
 
+use super::STORES;
 use super::*;
 
 #[test]
@@ -37,7 +38,7 @@ fn what_a_route_counts_by_is_what_the_limits_of_its_policy_name() {
         ),
     ] {
         let text = format!("policies:\n  p: {policy}\nroutes:\n  - {{ policy: p{key} }}");
-        let reported = Config::parse(&text, &lookup).err().unwrap_or_default();
+        let reported = Config::parse(&text, &lookup, STORES).err().unwrap_or_default();
         let reported: Vec<_> = reported.into_iter().map(|problem| problem.message).collect();
         let expected: Vec<_> = Some(expected)
             .filter(|it| !it.is_empty())

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::STORES;
 use super::*;
 use tidegate_testkit::fuzz::{self, Grammar};
 
@@ -79,7 +80,7 @@ proptest! {
         // The schema is parsed once, for all files.
         std::sync::LazyLock::force(&SCHEMA);
         let mut parsed = Ok(Config::default());
-        let held = allocation_counter::measure(|| parsed = Config::parse(&text, &lookup)).bytes_max;
+        let held = allocation_counter::measure(|| parsed = Config::parse(&text, &lookup, STORES)).bytes_max;
         // Even a short file takes a few hundred kilobytes.
         prop_assert!(held <= (1 << 20) + 500 * text.len() as u64, "{held} bytes for {}", text.len());
         for problem in parsed.err().unwrap_or_default() {

@@ -2,6 +2,7 @@
 
 use tidegate::Engine;
 
+use super::STORES;
 use super::{check, lookup};
 use crate::Config;
 
@@ -33,7 +34,7 @@ fn an_override_for_a_part_of_a_client_is_warned_of() {
         let text = format!(
             "policies: {{ p: 1/s }}\noverrides: [{{ policy: p, key: '{key}', block: true }}]\n{more}"
         );
-        let warnings = Config::parse(&text, &lookup).unwrap().warnings;
+        let warnings = Config::parse(&text, &lookup, STORES).unwrap().warnings;
         warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
     };
     let routed = "routes: [{ policy: p }]";
@@ -64,7 +65,7 @@ fn an_override_for_a_part_of_a_client_is_warned_of() {
 fn an_address_is_meant_in_all_of_its_spellings() {
     let text =
         "policies: { p: 9/s }\noverrides: [{ policy: p, key: '::ffff:192.0.2.9', block: true }]";
-    let policy = Config::parse(text, &lookup).unwrap().policies.remove("p").unwrap();
+    let policy = Config::parse(text, &lookup, STORES).unwrap().policies.remove("p").unwrap();
     let engine = Engine::builder().policy("p", policy).build().unwrap();
     let allowed = |key: &str| engine.check("p", key).now().unwrap().decision.allowed();
     assert!(!allowed("192.0.2.9") && !allowed("::ffff:192.0.2.9") && allowed("192.0.2.8"));

@@ -28,7 +28,7 @@ pub struct StoreOptions {
     /// A file with the URL, for one with a password. Instead of `url`.
     #[cfg_attr(test, schemars(example = "/run/secrets/redis-url"))]
     pub url_file: Option<String>,
-    /// The deadline of a decision, 1ms to 10s. Default: 20ms.
+    /// The deadline of a decision, 1ms to 1min. Default: 20ms.
     pub deadline: Option<Span>,
     /// The circuit breaker: whether a failing store is skipped until it recovers, or its thresholds. Default: true.
     pub breaker: Option<Breaker>,

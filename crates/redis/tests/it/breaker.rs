@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate::{
     BreakerOptions, BreakerState, Engine, OnStoreError, Policy, Source, StoreErrorKind,
 };
-use tidegate_redis::{NodeBreaker, RedisOptions, RedisStore};
+use tidegate_redis::{NodeBreakerStatus, RedisOptions, RedisStore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -80,7 +80,7 @@ impl Scene {
         }
     }
 
-    fn breaker_of(&self, node: &RedisServer) -> Option<NodeBreaker> {
+    fn breaker_of(&self, node: &RedisServer) -> Option<NodeBreakerStatus> {
         let address = node.address();
         self.store.breakers().into_iter().find(|breaker| breaker.node == address)
     }

@@ -126,7 +126,7 @@ async fn thousands_at_once_share_calls_and_admit_exactly_k_in_order() {
     assert_eq!(left.len() as u64, K);
     assert_eq!(left.iter().copied().collect::<BTreeSet<_>>(), (0..K).collect());
     let stats = store.stats();
-    assert_eq!((stats.questions, stats.retries), (4_000, 0));
+    assert_eq!((stats.requests, stats.retries), (4_000, 0));
     assert!(stats.calls <= 4_000 / 10, "{stats:?}");
 }
 

@@ -352,7 +352,7 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
         })
         .unwrap();
     let stats = pair.borrow().redis.stats();
-    assert!(stats.calls < stats.questions, "nothing was batched: {stats:?}");
+    assert!(stats.calls < stats.requests, "nothing was batched: {stats:?}");
     let with_permits = (prop::sample::select(vec![None, Some(0), Some(9), Some(10)]), steps());
     runner(1000)
         .run(&with_permits, |(beside, steps)| {
@@ -388,7 +388,7 @@ fn memory_and_redis_agree_on_steps_over_several_policies() {
         })
         .unwrap();
     let Pair { redis, decisions, .. } = pair.into_inner();
-    assert!(redis.stats().calls < redis.stats().questions, "nothing was batched");
+    assert!(redis.stats().calls < redis.stats().requests, "nothing was batched");
     assert!(decisions >= 50_000, "only {decisions} decisions");
 }
 

@@ -111,7 +111,7 @@ async fn who_is_blocked_costs_redis_one_call_a_second() {
     until(&engine, "local", Source::Store).await;
     assert!(engine.ask(&ask(6), Op::Take).await.unwrap().decision.allowed());
     assert!(!engine.check("local", "blocked").await.unwrap().decision.allowed());
-    let (before, start) = (store.stats().questions, Instant::now());
+    let (before, start) = (store.stats().requests, Instant::now());
     let mut refused = 0_u64;
     while start.elapsed() < Duration::from_millis(1500) {
         let replies: Vec<_> = (0..50).map(|_| engine.check("local", "blocked")).collect();
@@ -122,7 +122,7 @@ async fn who_is_blocked_costs_redis_one_call_a_second() {
         tokio::task::yield_now().await;
     }
     let seconds = start.elapsed().as_secs() + 1;
-    let asked = store.stats().questions - before;
+    let asked = store.stats().requests - before;
     assert!(asked <= seconds + 1, "{asked} questions in {seconds} s for {refused} refusals");
 }
 

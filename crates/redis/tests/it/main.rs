@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
 mod adaptive;
+mod behaviours;
 mod breaker;
 mod client;
 mod cluster;
@@ -19,4 +20,3 @@ mod sentinel;
 mod stranger;
 mod support;
 mod together;
-mod vectors;

@@ -134,9 +134,9 @@ impl Load {
 
 /// Until the store has been asked so many more questions.
 pub(crate) async fn until_asked(store: &RedisStore, more: u64) {
-    let enough = store.stats().questions + more;
+    let enough = store.stats().requests + more;
     let asked = async {
-        while store.stats().questions < enough {
+        while store.stats().requests < enough {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

@@ -64,12 +64,12 @@ async fn across_the_slots_of_a_cluster_nothing_is_sent_and_no_breaker_opens() {
     let store = store(cluster.url(), PATIENT);
     until_answered(&store).await;
     let breaker = Breaker::around(store.clone(), BreakerOptions::default());
-    let (row, before) = (apart(), store.stats().questions);
+    let (row, before) = (apart(), store.stats().requests);
     for _ in 0..20 {
         let error = row.ask(&breaker, Charge::IfAllAdmit, &[1, 1]).await.unwrap_err();
         assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Apart, Ran::No));
     }
-    assert_eq!((store.stats().questions, breaker.state()), (before, BreakerState::Closed));
+    assert_eq!((store.stats().requests, breaker.state()), (before, BreakerState::Closed));
     assert_eq!(row.left(&store).await, [5, 5]);
     let policy = || Policy::all().limit("", "5/3650day");
     let engine = Engine::builder()
@@ -172,7 +172,7 @@ async fn callers_admit_exactly(store: &Arc<RedisStore>) {
     let left = engine.ask(&Check { cost: 0, ..shared }, Op::Peek).await.unwrap();
     assert_eq!(left.decision.remaining(), 0);
     let stats = store.stats();
-    assert!(stats.calls < stats.questions, "nothing was batched: {stats:?}");
+    assert!(stats.calls < stats.requests, "nothing was batched: {stats:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

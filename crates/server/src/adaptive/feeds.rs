@@ -12,7 +12,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::asking::{self, NoNumber};
 use super::plan::{Ask, Signal, Source};
-use crate::observed::Observed;
+use crate::stats::Observed;
 
 /// What was said is believed for a second and a half: so often, nobody misses it.
 const SAY_EVERY: Duration = Duration::from_millis(400);

@@ -37,7 +37,7 @@ pub(crate) struct Moving {
 
 impl Moving {
     /// For people: the policy, with the limit if there are several.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         let slash = if self.limit.is_empty() { "" } else { "/" };
         format!("{}{slash}{}", self.policy, self.limit)
     }

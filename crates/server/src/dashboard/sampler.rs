@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::driver::CallTimes;
 use tidegate::{Clock, SystemClock};
-use tidegate_redis::CallTimes;
 use tokio::time::MissedTickBehavior;
 
+use super::feed::Feed;
 use super::state::State;
 use super::tick::{Looks, Tick};
-use crate::gate::Gate;
 use crate::metrics::Glance;
+use crate::service::AppState;
 
 const EVERY: Duration = Duration::from_secs(1);
 
 /// What was seen last.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    gate: Arc<Gate>,
+    app: Arc<AppState>,
+    feed: Arc<Feed>,
     before: Glance,
     calls: Option<CallTimes>,
     at_us: u64,
@@ -26,11 +28,11 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// Takes a first look, so that whoever comes finds something.
-    pub(crate) fn new(gate: Arc<Gate>) -> Self {
-        let calls = calls(&gate);
-        let (before, at_us) = (gate.metrics().glance(), SystemClock.steady_us());
+    pub(crate) fn new(app: Arc<AppState>, feed: Arc<Feed>) -> Self {
+        let calls = calls(&app);
+        let (before, at_us) = (app.metrics().glance(), SystemClock.steady_us());
         let started_ms = SystemClock.now().as_micros() / 1000;
-        let mut sampler = Self { gate, before, calls, at_us, started_ms };
+        let mut sampler = Self { app, feed, before, calls, at_us, started_ms };
         sampler.look();
         sampler
     }
@@ -47,9 +49,9 @@ impl Sampler {
     }
 
     fn look(&mut self) {
-        let Self { gate, before, calls: calls_before, at_us, started_ms } = self;
-        let (now, calls, now_us) = (gate.metrics().glance(), calls(gate), SystemClock.steady_us());
-        let follower = gate.now().follower.clone();
+        let Self { app, feed, before, calls: calls_before, at_us, started_ms } = self;
+        let (now, calls, now_us) = (app.metrics().glance(), calls(app), SystemClock.steady_us());
+        let follower = app.in_force().follower.clone();
         let moving = follower.limits();
         let looks = Looks {
             before,
@@ -60,18 +62,17 @@ impl Sampler {
         };
         let ms = now_us.saturating_sub(*at_us) / 1000;
         let tick = Tick::between(looks, SystemClock.now().as_micros() / 1000, ms);
-        let dashboard = gate.dashboard();
-        dashboard.refusals().tick(tick.refused());
-        let state = State::of(gate, &now, moving, *started_ms);
+        app.service().refusals().tick(tick.refused());
+        let state = State::new(app, feed.watchers(), &now, moving, *started_ms);
         // Plain structs cannot fail to be written.
         if let (Ok(tick), Ok(state)) = (serde_json::to_string(&tick), serde_json::to_string(&state))
         {
-            dashboard.feed().publish(tick, state);
+            feed.publish(tick, state);
         }
         (*before, *calls_before, *at_us) = (now, calls, now_us);
     }
 }
 
-fn calls(gate: &Gate) -> Option<CallTimes> {
-    gate.metrics().store()?.redis().map(|(_, times)| times)
+fn calls(app: &AppState) -> Option<CallTimes> {
+    app.metrics().store()?.report().call_times
 }

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate::{LeaseStats, MemoryStats};
 
-use super::refusals::Refused;
 use super::tick::POLICIES_MAX;
 use crate::adaptive::Moving;
-use crate::gate::Gate;
-use crate::metrics::{Glance, PolicyGlance};
+use crate::metrics::{Glance, PolicyGlance, Refused};
+use crate::service::AppState;
 
 #[derive(Debug, Serialize)]
 pub(super) struct State {
@@ -73,21 +72,27 @@ struct Leases {
 }
 
 impl State {
-    pub(super) fn of(gate: &Gate, now: &Glance, adaptive: Vec<Moving>, started_ms: u64) -> Self {
-        let snapshot = gate.now();
+    pub(super) fn new(
+        app: &AppState,
+        watchers: usize,
+        now: &Glance,
+        adaptive: Vec<Moving>,
+        started_ms: u64,
+    ) -> Self {
+        let in_force = app.in_force();
         let LeaseStats { keys, requests, granted, returned, decided } =
-            snapshot.engine.lease_stats();
-        let refusals = gate.dashboard().refusals();
+            in_force.engine.lease_stats();
+        let refusals = app.service().refusals();
         Self {
             version: env!("CARGO_PKG_VERSION"),
             started_ms,
             generation: now.reloads,
             keys: if refusals.shows_keys() { "shown" } else { "hashed" },
-            watchers: gate.dashboard().feed().watchers(),
-            nodes: snapshot.engine.nodes().get(),
-            policies: policies(now, gate),
+            watchers,
+            nodes: in_force.engine.nodes().get(),
+            policies: policies(now, app),
             connections: now.doors.iter().map(|door| (door.name, door.open)).collect(),
-            store: store(gate, now.store_errors),
+            store: store(app, now.store_errors),
             leases: Leases { keys, requests, granted, returned, decided },
             adaptive,
         }
@@ -95,8 +100,8 @@ impl State {
 }
 
 /// The busiest of those that were ever asked.
-fn policies(now: &Glance, gate: &Gate) -> BTreeMap<String, Since> {
-    let mut refused = gate.dashboard().refusals().tell();
+fn policies(now: &Glance, app: &AppState) -> BTreeMap<String, Since> {
+    let mut refused = app.service().refusals().tell();
     let mut busiest: Vec<_> = now.policies.iter().filter(|policy| policy.total() > 0).collect();
     busiest.sort_by_key(|policy| std::cmp::Reverse(policy.total()));
     busiest.truncate(POLICIES_MAX);
@@ -108,12 +113,12 @@ fn policies(now: &Glance, gate: &Gate) -> BTreeMap<String, Since> {
     busiest.iter().map(since).collect()
 }
 
-fn store(gate: &Gate, errors: u64) -> StoreNow {
-    let store = gate.metrics().store();
-    let breaker = store.as_ref().and_then(|store| store.breaker());
-    let memory = store.as_ref().and_then(|store| store.memory());
+fn store(app: &AppState, errors: u64) -> StoreNow {
+    let store = app.metrics().store();
+    let breaker = store.as_ref().and_then(|store| store.report().breaker);
+    let memory = store.as_ref().and_then(|store| store.report().memory);
     StoreNow {
-        kind: store.as_ref().map_or("memory", |store| store.kind()),
+        kind: store.as_ref().map_or("memory", |store| store.kind),
         condition: store.as_ref().map_or("ok", |store| store.condition()),
         breaker: breaker.map(|(state, _)| state.as_str()),
         breaker_opened: breaker.map_or(0, |(_, opened)| opened),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tidegate_redis::CallTimes;
+use tidegate::driver::CallTimes;
 
 use crate::adaptive::Moving;
 use crate::metrics::{Glance, Times};
@@ -88,7 +88,7 @@ impl Tick {
             let times = door.times.since(&then.times);
             all = all.with(&times);
             if times.count() > 0 {
-                doors.insert(door.name, Took::of(&times));
+                doors.insert(door.name, Took::from_times(&times));
             }
         }
         Self {
@@ -96,8 +96,8 @@ impl Tick {
             ms,
             policies: bounded(asked(before, now)),
             doors,
-            all: Took::of(&all),
-            limits: limits.map(|moving| (moving.shown(), moving.in_force())).collect(),
+            all: Took::from_times(&all),
+            limits: limits.map(|moving| (moving.label(), moving.in_force())).collect(),
             pressure: pressure.map(|(target, it)| (target, rounded(it))).collect(),
             store_errors: now.store_errors.saturating_sub(before.store_errors),
             calls: calls.map(|(before, now)| Took::of_calls(before, now)),
@@ -154,7 +154,7 @@ fn bounded(mut asked: Vec<(String, Asked)>) -> BTreeMap<String, Asked> {
 }
 
 impl Took {
-    fn of(times: &Times) -> Self {
+    fn from_times(times: &Times) -> Self {
         let (p50_us, p99_us) = (times.percentile_us(50), times.percentile_us(99));
         Self { count: times.count(), p50_us, p99_us }
     }

@@ -11,28 +11,28 @@ use axum::http::{HeaderMap, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use tidegate::Op;
 
-use super::http::{Problem, Told};
-use super::refusal;
-use crate::gate::{Gate, Snapshot};
-use crate::headers;
-use crate::identity::Seen;
-use crate::listen::Peer;
+use super::shared::Problem;
+use super::shared::refusal;
 use crate::metrics::DoorName;
-pub(crate) use tidegate_request::{Found, Routes};
+use crate::service::AppState;
+use crate::service::headers;
+use crate::service::{InForce, Question, Unanswered};
+use tidegate_request::Peer;
+use tidegate_request::Seen;
 
-/// What a refusal is, whatever status the proxy wants it told with.
+/// The real status of a refusal, also where the proxy asks for another.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 
 /// Answers a proxy by the routes, or by one policy if the path names it.
 pub(crate) async fn answer(
-    gate: &Gate,
+    app: &AppState,
     peer: Peer,
     policy: Option<&str>,
     request: &Parts,
     has_body: bool,
 ) -> Response {
     let mut response =
-        decide(gate, peer, policy, request).await.unwrap_or_else(IntoResponse::into_response);
+        decide(app, peer, policy, request).await.unwrap_or_else(IntoResponse::into_response);
     // Nobody reads the body, so that what follows on the connection could be taken for a request.
     if has_body && request.version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -41,35 +41,35 @@ pub(crate) async fn answer(
 }
 
 async fn decide(
-    gate: &Gate,
+    app: &AppState,
     peer: Peer,
     policy: Option<&str>,
     request: &Parts,
 ) -> Result<Response, Problem> {
-    let counted = Told::begin(gate, DoorName::Http);
-    let snapshot = gate.now();
-    let (engine, settings) = (&snapshot.engine, &snapshot.http);
+    let in_force = app.in_force();
+    // A question over HTTP like any other, and counted as one.
+    let call = app.call(&in_force, DoorName::Http);
+    let settings = &in_force.http;
     let denied = deny_status(request.uri.query().unwrap_or_default())?;
-    warn_of_strangers(&snapshot, peer, request);
+    warn_of_strangers(&in_force, peer, request);
     let seen = Seen::forwarded(&settings.client_ip, peer, request)
         .map_err(|doubt| Problem::bad_input(&doubt.to_string()))?;
     let Some(found) = settings.routes.find(&seen, policy) else {
         return Ok(StatusCode::OK.into_response()); // nothing limits it
     };
+    let policy = call.routed(&found)?;
     let named = found.key.named();
-    let check = found.check(&named);
-    let answer = engine.ask(&check, Op::Take).await;
-    counted.decided(&check, &answer);
-    let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
-    Problem::unless_decided(&answer)?;
+    let key = found.key.key(&named);
+    let answer = call.check(&Question::new(policy, key, found.cost, Op::Take)).await?;
+    let answer = Unanswered::unless_decided(answer)?;
     let mut told = HeaderMap::new();
-    headers::add(&mut told, snapshot.http.headers, &answer, counted.began());
+    headers::add(&mut told, settings.headers, &answer, policy.labels(), call.began());
     if answer.decision.allowed() {
         return Ok((StatusCode::OK, told).into_response());
     }
-    let status = snapshot.refusal_status(&found);
+    let status = policy.refusal_status(key);
     told.insert(STATUS, HeaderValue::from(status.as_u16()));
-    // What the proxy wants it told with, unless it wants it told as it is.
+    // The status that the proxy asks for, if it asks for another.
     let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
     Ok(refusal::response(&seen, Problem::limited(denied, &answer), told).map(Body::from))
 }
@@ -86,11 +86,11 @@ fn deny_status(query: &str) -> Result<StatusCode, Problem> {
 }
 
 /// Says once that a proxy writes headers which nobody believes: all its clients then count as one.
-fn warn_of_strangers(snapshot: &Snapshot, peer: Peer, request: &Parts) {
+fn warn_of_strangers(in_force: &InForce, peer: Peer, request: &Parts) {
     static SAID: AtomicBool = AtomicBool::new(false);
     let Peer::Ip(ip) = peer else { return };
     let is_proxy = request.headers.contains_key("x-forwarded-for");
-    if is_proxy && !snapshot.http.client_ip.trusts(ip) && !SAID.swap(true, Ordering::Relaxed) {
+    if is_proxy && !in_force.http.client_ip.trusts(ip) && !SAID.swap(true, Ordering::Relaxed) {
         tracing::warn!(peer = %ip, "ignored X-Forwarded-*: the peer is not among client_ip.trusted_proxies");
     }
 }

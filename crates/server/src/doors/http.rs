@@ -1,77 +1,66 @@
-//! The HTTP API. A handler reads the body, asks the engine once and writes the answer.
+//! The HTTP API. A handler reads the body, asks the service once and writes the answer.
 //!
-//! A refusal is an answer like any other, with status 200; other statuses are trouble, told as
+//! A refusal is an answer like any other, with status 200; other statuses are errors, sent as
 //! `application/problem+json`. Nothing is charged unless the answer is a 200.
 
 mod admin;
 mod answer;
-mod body;
-pub(crate) mod connection;
 mod door;
-mod express;
-mod hold;
 mod live;
 mod openapi;
-mod operations;
 mod overrides;
 mod page;
+mod permits;
 mod playground;
 mod policies;
 mod pressure;
-mod problem;
-mod question;
 mod ready;
-mod request;
-mod settings;
 mod status;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, FromRef, Path, Request as AxumRequest, State};
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post, put};
-use hyper::body::{Body as _, Incoming};
-use tidegate::tower::{Headers, write_retry_after};
-use tidegate::{Answer, CheckError, Clock, Engine, Op, SystemClock, Timestamp};
+use hyper::body::Body as _;
+use tidegate::tower::write_retry_after;
+use tidegate::{Clock, Op, SystemClock, Timestamp};
 
-pub(crate) use self::body::read_batch;
-pub(crate) use self::connection::HttpBounds;
 pub(crate) use self::door::HttpDoor;
-pub(crate) use self::operations::Told;
-pub(crate) use self::problem::Problem;
-use self::question::Question;
-pub(crate) use self::request::Object;
-use self::request::{BatchRequest, Request};
-pub(crate) use self::settings::Settings;
-use super::{forward_auth, rls};
-use crate::gate::Gate;
-use crate::headers;
-use crate::listen::Peer;
-use crate::metrics::DoorName;
+use super::shared::request::{BatchRequest, Request};
+use super::shared::{Problem, body};
+use super::{forward_auth, grpc};
+use crate::dashboard::Feed;
+use crate::metrics::{self, DoorName};
+use crate::service::AppState;
+use crate::service::headers;
+use crate::service::{Question, Unanswered};
+use tidegate_request::Peer;
 
 type Answered = Result<Response, Problem>;
 
-/// What handlers know. Only the gate's snapshot changes with the configuration.
+/// What handlers know.
 #[derive(Clone, Debug)]
 struct Api {
-    gate: Arc<Gate>,
+    app: Arc<AppState>,
+    feed: Arc<Feed>,
     started: Timestamp,
 }
 
-impl FromRef<Api> for Arc<Gate> {
+impl FromRef<Api> for Arc<AppState> {
     fn from_ref(api: &Api) -> Self {
-        api.gate.clone()
+        api.app.clone()
     }
 }
 
 /// The API.
-pub(crate) fn router(gate: Arc<Gate>) -> Router {
-    let api = Api { gate, started: SystemClock.now() };
+pub(crate) fn router(app: Arc<AppState>, feed: Arc<Feed>) -> Router {
+    let api = Api { app, feed, started: SystemClock.now() };
     let add = |router: Router<Api>, (path, methods)| router.route(path, methods);
     routes()
         .fold(Router::new(), add)
@@ -86,10 +75,10 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/", get(page::page)),
         ("/assets/{build}/{file}", get(page::asset)),
         ("/healthz", get(async || "ok\n")),
-        ("/metrics", get(operations::metrics)),
+        ("/metrics", get(metrics_page)),
         ("/openapi.json", get(openapi::show)),
         ("/readyz", get(ready::ready)),
-        ("/v1/acquire", post(hold::acquire)),
+        ("/v1/acquire", post(permits::acquire)),
         ("/v1/auth", any(auth)),
         ("/v1/auth/{policy}", any(auth_by)),
         ("/v1/check", post(check)),
@@ -106,160 +95,127 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/pressure", get(pressure::show)),
         ("/v1/pressure/{target}", put(pressure::set).delete(pressure::clear)),
         ("/v1/refund", post(refund)),
-        ("/v1/release", post(hold::release)),
+        ("/v1/release", post(permits::release)),
         ("/v1/reserve", post(reserve)),
         ("/v1/reset", post(reset)),
         ("/v1/status", get(status::show)),
     ];
-    own.into_iter().chain(playground::routes()).chain(rls::routes())
+    own.into_iter().chain(playground::routes()).chain(grpc::routes())
 }
 
-/// [`check`], for those who have no time for a router.
-async fn check_now(gate: &Gate, body: Incoming) -> hyper::Response<Bytes> {
-    decide(gate, body, Op::Take).await.unwrap_or_else(Problem::whole)
+async fn check(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+    decide(&app, body, Op::Take).await
 }
 
-async fn check(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Take).await.map(into_response)
+async fn peek(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+    decide(&app, body, Op::Peek).await
 }
 
-async fn peek(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Peek).await.map(into_response)
-}
-
-/// Gives back: by whoever may spend.
-async fn refund(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
-    decide(&gate, body, Op::Refund).await.map(into_response)
+/// Gives back: needs no more rights than a check.
+async fn refund(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+    decide(&app, body, Op::Refund).await
 }
 
 /// Forgets what a key has used: for those who run the service only.
-async fn reset(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Answered {
-    administer(&gate, *peer, request, Op::Reset).await
+async fn reset(app: State<Arc<AppState>>, peer: Extension<Peer>, request: AxumRequest) -> Answered {
+    administer(&app, *peer, request, Op::Reset).await
 }
 
-async fn administer(gate: &Gate, peer: Peer, request: AxumRequest, op: Op) -> Answered {
-    gate.now().http.admin.admit(peer, request.headers())?;
-    decide(gate, request.into_body(), op).await.map(into_response)
+async fn administer(app: &AppState, peer: Peer, request: AxumRequest, op: Op) -> Answered {
+    admin::admit(&app.in_force().http.admin, peer, request.headers())?;
+    decide(app, request.into_body(), op).await
 }
 
 /// Whether a request that a proxy has may pass, by the routes.
-async fn auth(gate: State<Arc<Gate>>, peer: Extension<Peer>, request: AxumRequest) -> Response {
+async fn auth(app: State<Arc<AppState>>, peer: Extension<Peer>, request: AxumRequest) -> Response {
     let (parts, body) = request.into_parts();
-    forward_auth::answer(&gate, *peer, None, &parts, !body.is_end_stream()).await
+    forward_auth::answer(&app, *peer, None, &parts, !body.is_end_stream()).await
 }
 
 /// The same, by one policy.
 async fn auth_by(
-    gate: State<Arc<Gate>>,
+    app: State<Arc<AppState>>,
     peer: Extension<Peer>,
     policy: Result<Path<String>, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
     let (Path(policy), (parts, body)) = (policy?, request.into_parts());
-    Ok(forward_auth::answer(&gate, *peer, Some(&policy), &parts, !body.is_end_stream()).await)
+    Ok(forward_auth::answer(&app, *peer, Some(&policy), &parts, !body.is_end_stream()).await)
 }
 
-async fn policies(State(gate): State<Arc<Gate>>) -> Response {
-    policies::render(&gate.now()).into_response()
+/// For Prometheus.
+async fn metrics_page(State(app): State<Arc<AppState>>) -> impl IntoResponse {
+    let mut page = String::new();
+    app.with_figures(&mut |figures| page = app.metrics().render(figures));
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
 }
 
-async fn decide<B>(gate: &Gate, body: B, op: Op) -> Result<hyper::Response<Bytes>, Problem>
-where
-    B: hyper::body::Body<Data = Bytes> + Unpin,
-{
-    decide_on(gate, &body::read(body).await?, op, decision).await
+async fn policies(State(app): State<Arc<AppState>>) -> Response {
+    policies::render(&app.in_force()).into_response()
 }
 
-/// The same of a body that is there, told in whatever way.
-async fn decide_on<T>(
-    gate: &Gate,
-    body: &[u8],
-    op: Op,
-    tell: impl FnOnce(&Answer<'_>, Headers, Timestamp) -> T,
-) -> Result<T, Problem> {
-    let told = Told::begin(gate, DoorName::Http);
-    let snapshot = gate.now();
-    let engine = &snapshot.engine;
-    let request: Request<'_> = body::decode(body)?;
-    let question = request.question()?;
-    let answer = engine.ask(&question.check(), op).await;
-    if op == Op::Take {
-        told.decided(&question.check(), &answer);
-    }
-    let answer = answer.map_err(|error| Problem::unanswered(engine, &error))?;
-    Problem::unless_decided(&answer)?;
-    Ok(tell(&answer, snapshot.http.headers, told.began()))
+async fn decide(app: &AppState, body: Body, op: Op) -> Answered {
+    let body = body::read(body).await?;
+    let in_force = app.in_force();
+    let call = app.call(&in_force, DoorName::Http);
+    let request: Request<'_> = body::decode(&body)?;
+    let asked = request.question()?;
+    let policy = call.policy(asked.policy, op)?;
+    let answer = call.check(&Question::new(policy, asked.key(), asked.cost, op)).await?;
+    let answer = Unanswered::unless_decided(answer)?;
+    let mut response = json_of(answer::DECISION_BYTES, |body| answer::write(body, &answer));
+    let dialect = in_force.http.headers;
+    headers::add(response.headers_mut(), dialect, &answer, policy.labels(), call.began());
+    Ok(response)
 }
 
 /// Checks in order, each on its own or all in one step. All are looked at before the first is charged: a batch with a
 /// bad element is refused whole.
-async fn check_batch(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
+async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> Answered {
     let body = body::read_batch(body).await?;
-    let told = Told::begin(&gate, DoorName::Http);
+    let in_force = app.in_force();
+    let call = app.call(&in_force, DoorName::Http);
     let batch: BatchRequest<'_> = body::decode(&body)?;
-    let questions = batch.questions()?;
-    let snapshot = gate.now();
-    let (engine, dialect) = (&snapshot.engine, batch.headers.then_some(snapshot.http.headers));
-    if batch.atomic {
-        return check_together(engine, &questions, &told, dialect).await;
+    let asked = batch.questions()?;
+    let mut questions = Vec::with_capacity(asked.len());
+    for (index, asked) in asked.iter().enumerate() {
+        let question = asked.in_batch(&call);
+        questions.push(question.map_err(|why| Problem::from(why).within_batch(index))?);
     }
-    let unanswered = |(index, error): (usize, CheckError)| {
-        Problem::unanswered(engine, &error).within_batch(index)
+    let answers = if batch.atomic {
+        let together = call.check_together(&questions, Op::Take).await;
+        together.map_err(Problem::not_together)?
+    } else {
+        // All are under way before the first is waited for, so that a store may take them in one round trip.
+        let under_way: Vec<_> = questions.iter().map(|question| call.check(question)).collect();
+        let mut answers = Vec::with_capacity(under_way.len());
+        for reply in under_way {
+            answers.push(reply.await);
+        }
+        let numbered = answers.into_iter().enumerate();
+        let answer = |(index, answer): (usize, Result<_, Unanswered>)| {
+            answer.map_err(|why| Problem::from(why).within_batch(index))
+        };
+        numbered.map(answer).collect::<Result<Vec<_>, _>>()?
     };
-    let numbered = || questions.iter().map(Question::check).enumerate();
-    for (index, check) in numbered() {
-        engine.validate(&check, Op::Take).map_err(|error| unanswered((index, error)))?;
-    }
-    // All are under way before the first is waited for, so that a store may take them in one round trip.
-    let under_way: Vec<_> = numbered().map(|(_, check)| engine.ask(&check, Op::Take)).collect();
-    let mut answers = Vec::with_capacity(under_way.len());
-    for ((index, check), reply) in numbered().zip(under_way) {
-        let answer = reply.await;
-        told.decided(&check, &answer);
-        answers.push(answer.map_err(|error| (index, error)));
-    }
-    let answers: Vec<_> = answers.into_iter().collect::<Result<_, _>>().map_err(unanswered)?;
-    Ok(decisions(&answers, dialect, &told))
-}
-
-/// All are charged, or none is.
-async fn check_together(
-    engine: &Engine,
-    questions: &[Question<'_>],
-    told: &Told<'_>,
-    dialect: Option<Headers>,
-) -> Answered {
-    let checks: Vec<_> = questions.iter().map(Question::check).collect();
-    for (index, check) in checks.iter().enumerate() {
-        let valid = engine.validate(check, Op::Take);
-        valid.map_err(|error| Problem::unanswered(engine, &error).within_batch(index))?;
-    }
-    let together = engine.ask_together(&checks, Op::Take).await;
-    for (index, check) in checks.iter().enumerate() {
-        told.decided(check, &together.clone().map(|it| it.answers[index].clone()));
-    }
-    let together = together.map_err(|error| Problem::not_together(engine, &error))?;
-    Ok(decisions(&together.answers, dialect, told))
-}
-
-/// The answers to a batch; each with its headers, if they were asked for.
-fn decisions(answers: &[Answer<'_>], wanted: Option<Headers>, told: &Told<'_>) -> Response {
-    let now = told.began();
+    let labelled = answers.iter().zip(questions.iter().map(|question| question.policy.labels()));
+    let (wanted, now) = (batch.headers.then_some(in_force.http.headers), call.began());
     let bytes = answer::DECISION_BYTES * answers.len();
-    into_response(json_of(bytes, |body| answer::write_batch(body, answers, wanted, now)))
+    Ok(json_of(bytes, |body| answer::write_batch(body, labelled, wanted, now)))
 }
 
 /// Takes a place in a leaky bucket's queue. The caller waits.
-async fn reserve(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
+async fn reserve(State(app): State<Arc<AppState>>, body: Body) -> Answered {
     let body = body::read(body).await?;
-    let told = Told::begin(&gate, DoorName::Http);
+    let in_force = app.in_force();
+    let call = app.call(&in_force, DoorName::Http);
     let request: Request<'_> = body::decode(&body)?;
-    let engine = &gate.now().engine;
-    let question = request.question()?;
-    let reservation = engine.reserve(&question.check()).await;
-    told.reserved(&question.check(), reservation.as_ref().copied());
-    let policy = question.check().policy;
-    let reservation = reservation.map_err(|error| Problem::unqueued(engine, policy, &error))?;
+    let asked = request.question()?;
+    let policy = call.policy(asked.policy, Op::Take)?;
+    let question = Question::new(policy, asked.key(), asked.cost, Op::Take);
+    let queued = call.reserve(&question).await?;
+    let reservation = queued.reservation();
+    queued.keep();
     let mut response = json(&answer::Reservation::from(&reservation));
     if !reservation.accepted() {
         write_retry_after(response.headers_mut(), reservation.retry_after());
@@ -275,31 +231,16 @@ async fn unknown_path(uri: Uri) -> Problem {
     Problem::unknown_path(uri.path())
 }
 
-/// A decision with the headers that tell of it.
-fn decision(answer: &Answer<'_>, dialect: Headers, now: Timestamp) -> hyper::Response<Bytes> {
-    let mut response = json_of(answer::DECISION_BYTES, |body| answer::write(body, answer));
-    headers::add(response.headers_mut(), dialect, answer, now);
-    response
-}
-
 fn json(answer: &impl serde::Serialize) -> Response {
-    into_response(whole_json(answer))
-}
-
-fn into_response(response: hyper::Response<Bytes>) -> Response {
-    response.map(Body::from)
-}
-
-fn whole_json(answer: &impl serde::Serialize) -> hyper::Response<Bytes> {
     // Plain structs cannot fail to be written.
     json_of(0, |body| drop(serde_json::to_writer(body, answer)))
 }
 
-/// An answer whose body is written by somebody, and takes about so much.
-fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> hyper::Response<Bytes> {
+/// An answer whose body is written by `write`, with room for `bytes`.
+fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Response {
     let mut body = Vec::with_capacity(bytes);
     write(&mut body);
-    let mut response = hyper::Response::new(body.into());
+    let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

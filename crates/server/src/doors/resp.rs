@@ -1,33 +1,29 @@
 //! The Redis protocol: `CL.THROTTLE` as redis-cell answers it, `TG.CHECK` for policies, and what clients say before
 //! they ask.
 //!
-//! - [`connection`] reads and writes, within bounds; [`burst`] answers what was read at once, and [`frame`] finds the
+//! - [`connection`] reads and writes, within bounds; [`pipeline`] answers what was read at once, and [`frame`] finds the
 //!   commands in it.
-//! - [`command`] is the table of commands; [`throttle`] and [`check`] ask the engine, [`greeting`], [`client`] and
-//!   [`about`] are the small talk.
-//! - [`transaction`] keeps commands until `EXEC`; [`waiting`] keeps answers in order where a store makes them wait; [`out`] is how they are written.
+//! - [`command`] is the table of commands; [`throttle`] and [`check`] ask the service, [`greeting`] and [`info`] are what
+//!   clients say and ask before.
+//! - [`transaction`] keeps commands until `EXEC`; [`out`] is how answers are written.
 //!
 //! A pipeline is the fast path: one read, all its commands decided where they lie in the buffer, one write. In memory
 //! nothing is allocated for a check.
 
-mod about;
 mod auth;
-mod burst;
+mod buffer_pool;
 mod check;
-mod client;
 mod command;
 mod connection;
-mod five;
 mod frame;
 mod greeting;
-mod inline;
+mod info;
 mod number;
 mod out;
+mod pipeline;
 mod session;
-mod spare;
 mod throttle;
 mod transaction;
-mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,9 +34,10 @@ use tidegate::{Clock, Scope, SystemClock};
 pub(crate) use self::auth::Password;
 use self::connection::Connection;
 use self::session::Session;
-use crate::gate::Gate;
-use crate::listen::{Peer, Stream};
-use crate::server::{Door, Ending};
+use crate::net::Stream;
+use crate::net::{ConnectionHandler, Shutdown};
+use crate::service::AppState;
+use tidegate_request::Peer;
 
 /// What one connection may do; how large a command may be is [`frame`]'s.
 #[derive(Clone, Copy, Debug)]
@@ -60,14 +57,14 @@ impl Default for RespBounds {
     }
 }
 
-/// A gate behind the Redis protocol.
+/// The Redis protocol.
 #[derive(Clone, Debug)]
-pub(crate) struct RespDoor(Arc<House>);
+pub(crate) struct RespDoor(Arc<DoorState>);
 
 /// What the connections of a door share.
 #[derive(Debug)]
-struct House {
-    gate: Arc<Gate>,
+struct DoorState {
+    app: Arc<AppState>,
     password: Option<Password>,
     bounds: RespBounds,
     /// Where `CL.THROTTLE` counts. A policy has a name, so that it is never one's.
@@ -77,20 +74,20 @@ struct House {
 }
 
 impl RespDoor {
-    /// A door for whoever connects, or for those who know the password.
-    pub(crate) fn new(gate: Arc<Gate>, password: Option<Password>, bounds: RespBounds) -> Self {
+    /// A door, with a password if there is one.
+    pub(crate) fn new(app: Arc<AppState>, password: Option<Password>, bounds: RespBounds) -> Self {
         let (scope, opened_us) = (Scope::named("", "cl.throttle"), SystemClock.steady_us());
         let connections = AtomicU64::new(0);
-        Self(Arc::new(House { gate, password, bounds, scope, opened_us, connections }))
+        Self(Arc::new(DoorState { app, password, bounds, scope, opened_us, connections }))
     }
 }
 
-impl Door for RespDoor {
-    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
-        let house = &*self.0;
-        let id = house.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Session::new(id, peer, house.password.is_none());
-        if let Err(error) = Connection::new(house, stream, session).converse(&ending).await {
+impl ConnectionHandler for RespDoor {
+    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
+        let door = &*self.0;
+        let id = door.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let session = Session::new(id, peer, door.password.is_none());
+        if let Err(error) = Connection::new(door, stream, session).converse(&shutdown).await {
             tracing::debug!(%error, "connection ended");
         }
     }

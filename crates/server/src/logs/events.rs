@@ -1,20 +1,21 @@
 //! What is worth a line about decisions: refusals, and checks that the store should have decided and did not.
 //!
-//! An attack is millions of them, and a log that an attacker can fill is a second attack: so many a second are written,
+//! An attack is millions of them, and a log that an attacker can fill is a second attack: ten lines a second are written,
 //! the others are counted, and the next line says how many those were. A key is never written, only a hash of it that
-//! means nothing outside this process: lines about one caller can be told to belong together.
+//! means nothing outside this process: lines about one caller have the same hash.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tidegate::{Answer, Check, Key, LimitError, Limiter, Reservation, SystemClock};
+use tidegate::{Key, LimitError, Limiter, SystemClock};
 
-use crate::text::printable;
+use crate::metrics::{Outcome, Status};
+use tidegate_core::text::printable;
 
 /// Lines of each kind.
 const RATE: &str = "10/s burst 20";
 
-/// Tells of decisions.
+/// Writes lines about decisions.
 #[derive(Debug)]
 pub(crate) struct Events {
     hasher: RandomState,
@@ -36,41 +37,32 @@ impl Events {
         Self { hasher: RandomState::new(), refusals: Voice::new(RATE), stand_ins: Voice::new(RATE) }
     }
 
-    /// To be told of every answer to a check. Costs nothing where it was admitted by the store.
-    pub(crate) fn decided(&self, check: &Check<'_>, answer: &Answer<'_>) {
-        if let Some(trouble) = answer.store_error
+    /// Writes what is worth a line about a question of a policy.
+    #[cold]
+    pub(crate) fn record(&self, policy: &str, key: Key<'_>, outcome: &Outcome<'_>) {
+        if let (Some(source), Some(trouble)) = (outcome.source, outcome.store_error)
             && let Some(unsaid) = self.stand_ins.speaks()
         {
             tracing::warn!(
-                policy = printable(answer.policy),
-                source = answer.source.as_str(),
+                policy = printable(policy),
+                source = source.as_str(),
                 trouble = trouble.as_str(),
-                allowed = answer.decision.allowed(),
+                allowed = matches!(outcome.status, Status::Allowed | Status::ShadowDenied),
                 unsaid,
                 "decided without the store"
             );
         }
-        if !answer.decision.allowed() && !answer.fails_closed() {
-            self.refused(answer.policy, check.key, answer.decision.retry_after_us());
+        if outcome.status == Status::Denied
+            && let Some(unsaid) = self.refusals.speaks()
+        {
+            tracing::info!(
+                policy = printable(policy),
+                key = self.hashed(key),
+                retry_after_ms = outcome.retry_after_us.map(|us| us.div_ceil(1000)),
+                unsaid,
+                "refused"
+            );
         }
-    }
-
-    /// The same of every place in a queue.
-    pub(crate) fn reserved(&self, check: &Check<'_>, place: &Reservation) {
-        if !place.accepted() {
-            self.refused(check.policy, check.key, place.retry_after_us());
-        }
-    }
-
-    fn refused(&self, policy: &str, key: Key<'_>, retry_after_us: Option<u64>) {
-        let Some(unsaid) = self.refusals.speaks() else { return };
-        tracing::info!(
-            policy = printable(policy),
-            key = self.hashed(key),
-            retry_after_ms = retry_after_us.map(|us| us.div_ceil(1000)),
-            unsaid,
-            "refused"
-        );
     }
 
     /// How many lines were not written so far: of refusals, and of stand-ins.

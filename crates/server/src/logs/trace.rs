@@ -16,7 +16,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// None for a request that names none: it costs nothing.
-    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let context = context(headers.get("traceparent")?.as_bytes())?;
         Some(Self {
             span: tracing::info_span!("request", trace_id = context.trace),

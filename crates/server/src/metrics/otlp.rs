@@ -11,13 +11,13 @@ use tidegate::{Clock, SystemClock};
 
 use super::catalog::{ALL, Family, Kind};
 use super::sink::{Figure, Sink};
-use crate::gate::Gate;
+use super::{Metrics, WithFigures};
 
 /// Each instrument is asked by itself, and all of them within a moment: so long they share what was gathered.
 const SHARED_US: u64 = 500_000;
 
 /// Makes every family known to a meter.
-pub(crate) fn observe(meter: &Meter, gate: &Arc<Gate>) {
+pub(crate) fn observe(meter: &Meter, metrics: &Arc<Metrics>, figures: &WithFigures) {
     let gathered = Arc::new(Mutex::new(Gathered::default()));
     for family in ALL {
         let suffixes: &[&str] = match family.kind {
@@ -25,10 +25,11 @@ pub(crate) fn observe(meter: &Meter, gate: &Arc<Gate>) {
             Kind::Counter | Kind::Gauge => &[""],
         };
         for suffix in suffixes {
-            let (gate, gathered) = (gate.clone(), gathered.clone());
+            let (metrics, figures) = (metrics.clone(), figures.clone());
+            let gathered = gathered.clone();
             let tell = move |to: &dyn AsyncInstrument<f64>| {
                 let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-                gathered.refresh(&gate);
+                gathered.refresh(&metrics, &figures);
                 gathered.tell(family.name, suffix, to);
             };
             let name = format!("{}{suffix}", family.name);
@@ -59,11 +60,11 @@ struct Sample {
 }
 
 impl Gathered {
-    fn refresh(&mut self, gate: &Gate) {
+    fn refresh(&mut self, metrics: &Metrics, figures: &WithFigures) {
         let now_us = SystemClock.steady_us();
         if self.samples.is_empty() || now_us.saturating_sub(self.at_us) > SHARED_US {
             *self = Self { at_us: now_us, samples: Vec::new() };
-            gate.metrics().gather(gate, self);
+            figures(&mut |figures| metrics.gather(figures, self));
         }
     }
 

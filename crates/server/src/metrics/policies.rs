@@ -1,18 +1,18 @@
-//! What was decided, by policy. One counter per check: how it ended and who decided are two views of the same.
+//! What was decided, by policy. One counter per check: how it ended is one view of it, who decided another.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rapidhash::RapidHashMap;
-use tidegate::Source;
-use tidegate_config::{BY_REQUEST, UNKNOWN};
+use tidegate::{Answer, Source, StoreErrorKind};
+use tidegate_config::{BY_REQUEST, RESERVED_NAMES, UNKNOWN};
 
 use super::histogram::{Histogram, Times};
 use super::striped::Striped;
 
 /// How a check ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Status {
+pub(crate) enum Status {
     Allowed,
     Denied,
     /// Allowed, because the policy is only tried out.
@@ -24,7 +24,7 @@ impl Status {
     pub(super) const ALL: [Self; 4] =
         [Self::Allowed, Self::Denied, Self::ShadowDenied, Self::Error];
 
-    pub(super) const fn of(allowed: bool) -> Self {
+    pub(crate) const fn from_allowed(allowed: bool) -> Self {
         if allowed { Self::Allowed } else { Self::Denied }
     }
 
@@ -38,26 +38,66 @@ impl Status {
     }
 }
 
-/// How a check ended, and who decided, where anybody did.
+/// How a question ended, for those who record it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
-    pub(super) status: Status,
-    pub(super) source: Option<Source>,
+pub(crate) struct Outcome<'a> {
+    pub(crate) status: Status,
+    /// Who decided, where anybody did.
+    pub(crate) source: Option<Source>,
+    /// What was wrong with the store, where it should have decided and did not.
+    pub(crate) store_error: Option<StoreErrorKind>,
+    /// The limit that decided.
+    pub(crate) binding: &'a str,
+    /// What is left, where that is known.
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans tell it"))]
+    pub(crate) remaining: Option<u64>,
+    pub(crate) retry_after_us: Option<u64>,
 }
 
-/// Every source, and none.
-const SOURCES: usize = Source::ALL.len() + 1;
+impl Outcome<'_> {
+    /// Whether nobody has decided, and the policy turns everybody away then. It must not look like a refusal.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.status == Status::Error && self.source == Some(Source::FailClosed)
+    }
 
-impl Outcome {
-    fn index(self) -> usize {
+    /// Whether it is more than an admission by a store that works.
+    pub(crate) const fn is_notable(&self) -> bool {
+        !matches!(self.status, Status::Allowed) || self.store_error.is_some()
+    }
+
+    fn index(&self) -> usize {
         let source = self.source.map_or(Source::ALL.len(), |source| source as usize);
         self.status as usize * SOURCES + source
     }
 }
 
-/// The counts of one policy, and how long its answers took.
+impl<'a> From<&'a Answer<'_>> for Outcome<'a> {
+    fn from(answer: &'a Answer<'_>) -> Self {
+        let decision = &answer.decision;
+        let status = if answer.fails_closed() {
+            Status::Error
+        } else if answer.shadow_denied {
+            Status::ShadowDenied
+        } else {
+            Status::from_allowed(decision.allowed())
+        };
+        Self {
+            status,
+            source: Some(answer.source),
+            store_error: answer.store_error,
+            binding: answer.binding,
+            remaining: Some(decision.remaining()),
+            retry_after_us: decision.retry_after_us(),
+        }
+    }
+}
+
+/// Every source, and none.
+const SOURCES: usize = Source::ALL.len() + 1;
+
+/// The counts of one policy, and how long its answers took. They outlive reloads.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Counters {
     ended: Striped<{ Status::ALL.len() * SOURCES }>,
     times: Histogram,
 }
@@ -65,7 +105,15 @@ pub(super) struct Tally {
 /// The counts of one policy, as they were at one instant.
 pub(super) struct Counts([u64; Status::ALL.len() * SOURCES]);
 
-impl Tally {
+impl Counters {
+    pub(super) fn add(&self, outcome: &Outcome<'_>) {
+        self.ended.add(outcome.index(), 1);
+    }
+
+    pub(super) fn took(&self, ns: u64) {
+        self.times.add(ns, 1);
+    }
+
     pub(super) fn read(&self) -> Counts {
         Counts(self.ended.read())
     }
@@ -86,60 +134,35 @@ impl Counts {
     }
 }
 
-type Named = RapidHashMap<Box<str>, Arc<Tally>>;
+type Named = BTreeMap<Box<str>, Arc<Counters>>;
 
-/// The counts of all policies, found by name: the engine knows no numbers, and a name is short.
+/// The counts of all policies. To be read: a check finds its counters with its policy.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     named: ArcSwap<Named>,
-    unknown: Tally,
-    by_request: Tally,
+    pub(super) unknown: Counters,
+    pub(super) by_request: Counters,
 }
 
 impl Policies {
-    /// Those that stay keep their counts.
-    pub(super) fn replace<'a>(&self, names: impl Iterator<Item = &'a str>) {
-        let before = self.named.load();
-        let keep = |name: &str| (name.into(), before.get(name).cloned().unwrap_or_default());
-        self.named.store(Arc::new(names.map(keep).collect()));
+    pub(super) fn replace(&self, named: impl Iterator<Item = (Box<str>, Arc<Counters>)>) {
+        self.named.store(Arc::new(named.collect()));
     }
 
-    pub(super) fn add(&self, policy: &str, outcome: Outcome, count: u64) {
-        let named = self.named.load();
-        let tally = named.get(policy).map_or(&self.unknown, |tally| tally);
-        tally.ended.add(outcome.index(), count);
-    }
-
-    /// An answer of a policy took so long.
-    pub(super) fn took(&self, policy: &str, ns: u64) {
-        if let Some(tally) = self.named.load().get(policy) {
-            tally.times.add(ns, 1);
-        }
-    }
-
-    /// Every policy, in no order, and then what has no name.
-    pub(super) fn each(&self, mut show: impl FnMut(&str, &Tally)) {
+    /// Every policy in the order of names, and then what has no name.
+    pub(super) fn each(&self, mut show: impl FnMut(&str, &Counters)) {
         self.named.load().iter().for_each(|(name, tally)| show(name, tally));
         show(BY_REQUEST, &self.by_request);
         show(UNKNOWN, &self.unknown);
     }
 
-    pub(super) fn add_by_request(&self, outcome: Outcome, count: u64) {
-        self.by_request.ended.add(outcome.index(), count);
-    }
-
     /// By name, in order; what has no name comes last, once there is any.
     pub(super) fn read(&self) -> Vec<(String, Counts)> {
-        let named = self.named.load();
-        let mut all: Vec<_> =
-            named.iter().map(|(name, tally)| (name.to_string(), tally.read())).collect();
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (name, tally) in [(BY_REQUEST, &self.by_request), (UNKNOWN, &self.unknown)] {
-            let counts = tally.read();
-            if counts.0.iter().any(|count| *count > 0) {
-                all.push((name.to_owned(), counts));
-            }
-        }
+        let mut all = Vec::new();
+        self.each(|name, counters| all.push((name.to_owned(), counters.read())));
+        all.retain(|(name, counts)| {
+            !RESERVED_NAMES.contains(&name.as_str()) || counts.0.iter().any(|count| *count > 0)
+        });
         all
     }
 }
@@ -148,46 +171,22 @@ impl Policies {
 mod tests {
     use super::*;
 
-    const ALLOWED: Outcome = Outcome { status: Status::Allowed, source: Some(Source::Store) };
-    const REFUSED: Outcome = Outcome { status: Status::Denied, source: Some(Source::DenyCache) };
-    const FAILED: Outcome = Outcome { status: Status::Error, source: None };
-
     #[test]
     fn one_count_answers_how_it_ended_and_who_decided() {
-        let tally = Tally::default();
-        for (outcome, count) in [(ALLOWED, 3), (REFUSED, 4), (FAILED, 5)] {
-            tally.ended.add(outcome.index(), count);
+        let counters = Counters::default();
+        for (status, source, count) in [
+            (Status::Allowed, Some(Source::Store), 3),
+            (Status::Denied, Some(Source::DenyCache), 4),
+            (Status::Error, None, 5),
+        ] {
+            let (store_error, remaining, retry_after_us) = (None, None, None);
+            let binding = "";
+            let outcome =
+                Outcome { status, source, store_error, binding, remaining, retry_after_us };
+            (0..count).for_each(|_| counters.add(&outcome));
         }
-        let counts = tally.read();
+        let counts = counters.read();
         assert_eq!(Status::ALL.map(|status| counts.ended(status)), [3, 4, 0, 5]);
         assert_eq!(Source::ALL.map(|source| counts.decided_by(source)), [3, 0, 4, 0, 0, 0]);
-    }
-
-    #[test]
-    fn a_reload_keeps_the_counts_of_policies_that_stay() {
-        let policies = Policies::default();
-        policies.replace(["api", "login"].into_iter());
-        policies.add("api", ALLOWED, 2);
-        policies.add("login", ALLOWED, 1);
-        policies.replace(["api", "upload"].into_iter());
-        policies.add("api", ALLOWED, 1);
-        let counts = |name: &str| {
-            let all = policies.read();
-            all.iter().find(|(given, _)| given == name).map(|(_, it)| it.ended(Status::Allowed))
-        };
-        assert_eq!((counts("api"), counts("upload"), counts("login")), (Some(3), Some(0), None));
-    }
-
-    #[test]
-    fn names_that_nobody_configured_are_one_label() {
-        let policies = Policies::default();
-        policies.replace(["api"].into_iter());
-        assert_eq!(policies.read().len(), 1);
-        for number in 0..1000 {
-            policies.add(&format!("made-up-{number}"), FAILED, 1);
-        }
-        let all = policies.read();
-        assert_eq!(all.len(), 2);
-        assert_eq!((all[1].0.as_str(), all[1].1.ended(Status::Error)), (UNKNOWN, 1000));
     }
 }

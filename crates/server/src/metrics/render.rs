@@ -1,54 +1,75 @@
-//! Everything that is counted, gathered; and the page of a scrape.
+//! The page of a scrape: everything that is counted.
 
+use std::collections::BTreeMap;
+
+use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
-use tidegate_redis::{CallTimes, RedisStats};
+use tidegate_core::adaptive::UrlSummary;
 
 use super::catalog as the;
 use super::histogram::BOUNDS_NS;
-use super::load;
 use super::policies::Status;
 use super::process::Process;
 use super::sink::Sink;
 use super::text::Text;
 use super::upstreams;
-use super::{DoorName, Metrics, Relaxed, Shed};
-use crate::gate::Gate;
+use super::{DoorName, Metrics, Relaxed, Shed, UpstreamView};
+
+/// What others count, at one instant.
+#[derive(Debug)]
+pub(crate) struct Figures<'a> {
+    pub(crate) upstreams: Vec<UpstreamView<'a>>,
+    /// The load pressure of each target: 0 healthy, 1 overloaded.
+    pub(crate) pressures: BTreeMap<String, f64>,
+    /// The units in force of each limit that follows the load.
+    pub(crate) effective: Vec<(String, u64)>,
+    /// How long each target took, in microseconds.
+    pub(crate) p99_us: Vec<(String, u64)>,
+    /// The busiest URLs; `None` stands for all others.
+    pub(crate) urls: Vec<(Option<String>, UrlSummary)>,
+    pub(crate) leases: LeaseStats,
+    /// How many lines of the log were left out, by event.
+    pub(crate) lines_left_out: [(&'static str, u64); 2],
+}
+
+/// Hands over the figures of now.
+#[cfg(feature = "otlp")]
+pub(crate) type WithFigures =
+    std::sync::Arc<dyn Fn(&mut dyn FnMut(&Figures<'_>)) + Send + Sync + 'static>;
 
 impl Metrics {
     /// Everything, in Prometheus' text format.
-    pub(crate) fn render(&self, gate: &Gate) -> String {
+    pub(crate) fn render(&self, figures: &Figures<'_>) -> String {
         let mut text = Text::default();
-        self.gather(gate, &mut text);
+        self.gather(figures, &mut text);
         text.finish()
     }
 
     /// Everything there is.
-    pub(super) fn gather(&self, gate: &Gate, to: &mut impl Sink) {
-        let snapshot = gate.now();
-        let upstreams: Vec<_> = snapshot.upstreams().collect();
+    pub(super) fn gather(&self, figures: &Figures<'_>, to: &mut impl Sink) {
         self.checks(to);
         self.doors(to);
         self.store_errors(to);
-        upstreams::render(to, &upstreams);
-        if !upstreams.is_empty() {
+        upstreams::render(to, &figures.upstreams);
+        if !figures.upstreams.is_empty() {
             self.shed_by_proxy(to);
         }
-        load::write(to, &gate.now().follower);
-        upstreams::render_urls(to, &gate.urls().busiest(upstreams::URLS_MAX));
-        let store = self.store();
-        breaker(to, store.as_ref().and_then(|store| store.breaker()));
-        redis(to, store.as_ref().and_then(|store| store.redis()).unwrap_or_default());
-        if let Some(stats) = store.as_ref().and_then(|store| store.memory()) {
+        load(to, figures);
+        upstreams::render_urls(to, &figures.urls);
+        let store = self.store().map(|store| store.report()).unwrap_or_default();
+        breaker(to, store.breaker);
+        network(to, store.network.unwrap_or_default(), store.call_times.unwrap_or_default());
+        if let Some(stats) = store.memory {
             memory(to, stats);
         }
-        leases(to, snapshot.engine.lease_stats());
+        leases(to, figures.leases);
         to.family(&the::RELOADS);
         to.sample(&the::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
         to.sample(&the::RELOADS, &["error"], self.reloads.error.load(Relaxed));
         to.family(&the::RELOAD_REFUSED);
         to.sample(&the::RELOAD_REFUSED, &[], u64::from(self.reloads.refused.load(Relaxed)));
         to.family(&the::UNSAID);
-        for (event, count) in gate.events().unsaid() {
+        for (event, count) in figures.lines_left_out {
             to.sample(&the::UNSAID, &[event], count);
         }
         to.family(&the::BUILD);
@@ -113,6 +134,22 @@ impl Metrics {
     }
 }
 
+/// What limits follow, and how much of them is in force.
+fn load(to: &mut impl Sink, figures: &Figures<'_>) {
+    to.family(&the::PRESSURE);
+    for (target, pressure) in &figures.pressures {
+        to.sample(&the::PRESSURE, &[target], *pressure);
+    }
+    to.family(&the::EFFECTIVE);
+    for (limit, units) in &figures.effective {
+        to.sample(&the::EFFECTIVE, &[limit], *units);
+    }
+    to.family(&the::DOWNSTREAM_P99);
+    for (target, p99_us) in &figures.p99_us {
+        to.sample(&the::DOWNSTREAM_P99, &[target], seconds(*p99_us, 1e6));
+    }
+}
+
 fn breaker(to: &mut impl Sink, breaker: Option<(BreakerState, u64)>) {
     let (state, opened) = breaker.unwrap_or((BreakerState::Closed, 0));
     let number: u64 = match state {
@@ -124,7 +161,7 @@ fn breaker(to: &mut impl Sink, breaker: Option<(BreakerState, u64)>) {
     to.single(&the::BREAKER_OPENED, opened);
 }
 
-fn redis(to: &mut impl Sink, (stats, times): (RedisStats, CallTimes)) {
+fn network(to: &mut impl Sink, stats: NetworkStats, times: CallTimes) {
     to.family(&the::LUA_DURATION);
     let bounds_s = CallTimes::BOUNDS_US.map(|us| seconds(us, 1e6));
     let sum_s = seconds(times.total_us, 1e6);
@@ -132,7 +169,7 @@ fn redis(to: &mut impl Sink, (stats, times): (RedisStats, CallTimes)) {
     for (family, value) in [
         (the::NOSCRIPT, stats.noscript),
         (the::UNREPLICATED, stats.unreplicated),
-        (the::REDIS_QUESTIONS, stats.questions),
+        (the::REDIS_QUESTIONS, stats.requests),
         (the::REDIS_CALLS, stats.calls),
         (the::REDIS_RETRIES, stats.retries),
         (the::REDIS_TIMEOUTS, stats.timeouts + stats.not_sent),

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tidegate::{OnStoreError, StoreError};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::gate::Gate;
-use crate::store::{self, View};
-use crate::text::printable;
+use crate::service::AppState;
+use tidegate::driver::OpenStore;
+use tidegate_core::text::printable;
 
 /// A store that is looked after.
 pub(super) struct Watched {
-    pub(super) view: View,
+    pub(super) opened: OpenStore,
     /// As people are told it, without secrets.
     pub(super) name: String,
 }
@@ -29,13 +29,13 @@ struct Outage {
 }
 
 /// Follows what operators set, and says once that the store does not serve and once that it does again. For ever.
-pub(super) async fn watch(gate: Arc<Gate>, store: Watched) {
+pub(super) async fn watch(app: Arc<AppState>, store: Watched) {
     let mut every = tokio::time::interval(Duration::from_secs(1));
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut outage: Option<Outage> = None;
     loop {
         every.tick().await;
-        let Some(trouble) = trouble(&gate, &store.view).await else {
+        let Some(trouble) = trouble(&app, &store.opened).await else {
             if let Some(Outage { since, .. }) = outage.take().filter(|it| it.looks >= LOOKS) {
                 let away_s = since.elapsed().as_secs();
                 tracing::info!(store = store.name, away_s, "the store serves again");
@@ -46,24 +46,24 @@ pub(super) async fn watch(gate: Arc<Gate>, store: Watched) {
         let outage = outage.get_or_insert_with(first);
         outage.looks = outage.looks.saturating_add(1);
         if outage.looks == LOOKS {
-            away(&gate, &store.name, &outage.trouble);
+            away(&app, &store.name, &outage.trouble);
         }
     }
 }
 
 /// Why the store does not serve, if it does not. What fails may be a right that only overrides need: a check has the last
 /// word.
-async fn trouble(gate: &Gate, store: &View) -> Option<StoreError> {
-    let engine = gate.now().engine.clone();
+async fn trouble(app: &AppState, store: &OpenStore) -> Option<StoreError> {
+    let engine = app.in_force().engine.clone();
     let error = engine.overrides().refresh().await.err()?;
     tracing::debug!(%error, "overrides stay as they were");
-    store::reach(&*store.store()).await.err()
+    store.reach().await.err()
 }
 
-fn away(gate: &Gate, store: &str, trouble: &StoreError) {
-    let snapshot = gate.now();
+fn away(app: &AppState, store: &str, trouble: &StoreError) {
+    let in_force = app.in_force();
     let by = |wanted: fn(OnStoreError) -> bool| {
-        snapshot.policies().filter(|policy| wanted(policy.on_store_error())).count()
+        in_force.policies().filter(|policy| wanted(policy.on_store_error())).count()
     };
     tracing::warn!(
         store,

@@ -9,9 +9,10 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::SdkTracer;
-use tidegate::{Answer, Check, CheckError, Clock, SystemClock};
+use tidegate::{Clock, SystemClock};
 
-use crate::text::printable;
+use crate::metrics;
+use tidegate_core::text::printable;
 
 /// Where spans go. One for the process, as there is one log.
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();
@@ -46,8 +47,8 @@ impl Parent {
     }
 }
 
-/// To be told of every answer to a check. Where nobody collects, it is a look at a variable.
-pub(crate) fn decided(check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) {
+/// Makes a span of a question of a policy. Where nobody collects, it is a look at a variable.
+pub(crate) fn record(policy: &str, cost: u64, outcome: &metrics::Outcome<'_>) {
     let Some(tracer) = TRACER.get() else { return };
     let context =
         Context::map_current(|current| current.get::<Began>().is_some().then(|| current.clone()));
@@ -60,37 +61,35 @@ pub(crate) fn decided(check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>
         .span_builder("check")
         .with_kind(SpanKind::Server)
         .with_start_time(began)
-        .with_attributes(attributes(check, answer))
+        .with_attributes(attributes(policy, cost, outcome))
         .start_with_context(tracer, &context);
-    let failure = match answer {
-        Ok(answer) if answer.fails_closed() => {
-            Some("the store failed, and the policy admits nothing then")
-        }
-        Ok(_) => None,
-        Err(_) => Some("there was no answer"),
-    };
-    if let Some(failure) = failure {
-        span.set_status(Status::error(failure));
+    if outcome.is_closed() {
+        span.set_status(Status::error("the store failed, and the policy admits nothing then"));
+    } else if outcome.status == metrics::Status::Error {
+        span.set_status(Status::error("there was no answer"));
     }
     span.end_with_timestamp(now());
 }
 
 /// Never the key: it may be a name or an address.
-fn attributes(check: &Check<'_>, answer: &Result<Answer<'_>, CheckError>) -> Vec<KeyValue> {
+fn attributes(policy: &str, cost: u64, outcome: &metrics::Outcome<'_>) -> Vec<KeyValue> {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let mut attributes = vec![
-        KeyValue::new("tidegate.policy", printable(check.policy)),
-        KeyValue::new("tidegate.cost", number(check.cost)),
+        KeyValue::new("tidegate.policy", printable(policy)),
+        KeyValue::new("tidegate.cost", number(cost)),
     ];
-    if let Ok(answer) = answer {
-        let decision = &answer.decision;
-        attributes.push(KeyValue::new("tidegate.allowed", decision.allowed()));
-        attributes.push(KeyValue::new("tidegate.source", answer.source.as_str()));
-        attributes.push(KeyValue::new("tidegate.remaining", number(decision.remaining())));
-        if let Some(us) = decision.retry_after_us() {
+    if let Some(source) = outcome.source {
+        let allowed =
+            matches!(outcome.status, metrics::Status::Allowed | metrics::Status::ShadowDenied);
+        attributes.push(KeyValue::new("tidegate.allowed", allowed));
+        attributes.push(KeyValue::new("tidegate.source", source.as_str()));
+        if let Some(remaining) = outcome.remaining {
+            attributes.push(KeyValue::new("tidegate.remaining", number(remaining)));
+        }
+        if let Some(us) = outcome.retry_after_us {
             attributes.push(KeyValue::new("tidegate.retry_after_ms", number(us.div_ceil(1000))));
         }
-        if let Some(trouble) = answer.store_error {
+        if let Some(trouble) = outcome.store_error {
             attributes.push(KeyValue::new("tidegate.trouble", trouble.as_str()));
         }
     }

@@ -158,7 +158,12 @@ mod tests {
 
     /// What is noted of so many clients who come twice each and may once a day, with a megabyte for their counters.
     fn notes(clients: u32) -> String {
-        let config = Config::parse("policies: { api: sliding-log 1/day }", &|_| None).unwrap();
+        let config = Config::parse(
+            "policies: { api: sliding-log 1/day }",
+            &|_| None,
+            tidegate::driver::StoreDrivers::MEMORY,
+        )
+        .unwrap();
         let trial = Trial {
             policies: &config.policies,
             client_ip: config.doors.client_ip.clone(),

@@ -17,6 +17,7 @@ enum Tls {
 }
 
 #[derive(Debug, Default)]
+#[must_use = "it is started by `start`"]
 pub struct RedisBuilder {
     lines: String,
     password: Option<String>,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::settle::is_failure;
 use crate::policy::PolicyProblem;
 use crate::reply::UnderWay;
 use crate::store::{MultiCharge, StoreError};
@@ -56,12 +57,30 @@ pub enum CheckError {
     NeedsAcquire(String),
     /// The policy is an `any`, and cannot be asked together with others: what it charges depends on the check.
     Chooses(String),
-    /// More limits than one step can have: [`MultiCharge::MAX_LIMITS`](crate::Takes::MAX_LIMITS).
+    /// More limits than one step can have: [`MultiCharge::MAX_LIMITS`](crate::MultiCharge::MAX_LIMITS).
     TooManyTogether,
     /// The store keeps what was asked together on several nodes: see [`Policy::tagged`](crate::Policy::tagged).
     Apart,
     /// The store could not answer, and gave no decision that the policy could stand in for.
     Store(StoreError),
+}
+
+impl CheckError {
+    /// The failure, where the store is to blame. `None` where the question makes no sense: asked again it fails again.
+    ///
+    /// ```
+    /// # use tidegate::{CheckError, StoreError, StoreErrorKind};
+    /// let error = |kind| CheckError::Store(StoreError::new(kind, "why"));
+    /// assert!(error(StoreErrorKind::Timeout).store_failure().is_some());
+    /// assert!(error(StoreErrorKind::BadRequest).store_failure().is_none());
+    /// assert!(CheckError::UnknownPolicy("apj".into()).store_failure().is_none());
+    /// ```
+    pub fn store_failure(&self) -> Option<&StoreError> {
+        match self {
+            Self::Store(error) if is_failure(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// A policy that could not be built.

@@ -2,7 +2,8 @@
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
-use super::Engine;
+use super::settle::stand_in_for;
+use super::{Answer, CheckError, Engine};
 use crate::clock::Clock;
 use crate::reply::Reply;
 use crate::store::{
@@ -30,17 +31,67 @@ impl<C: Clock + 'static> Engine<C> {
         cost: u64,
         op: Op,
     ) -> Reply<'_, StoreReply, StoreError> {
+        self.settle_given(given, cost, op).then(|settled| match settled {
+            Ok((reply, _)) => Ok(reply),
+            Err(CheckError::Store(error)) => Err(error),
+            Err(other) => Err(StoreError::new(StoreErrorKind::BadRequest, other.to_string())),
+        })
+    }
+
+    /// The same as an [`Answer`], under a name that stands for all such limits.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, KeyedLimit, Limit, Op, Scope, Source};
+    /// let engine = Engine::builder().build()?;
+    /// let (scope, limit): (_, Limit) = (Scope::named("", "by request"), "5/h".parse()?);
+    /// let given = KeyedLimit { scope: &scope, key: b"user-42", limit: &limit };
+    /// let answer = engine.answer_given("by request", &given, 2, Op::Take).now()?;
+    /// assert_eq!((answer.policy, answer.decision.remaining()), ("by request", 3));
+    /// assert_eq!((answer.source, answer.store_error), (Source::Store, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn answer_given<'e>(
+        &'e self,
+        name: &'e str,
+        given: &KeyedLimit<'_>,
+        cost: u64,
+        op: Op,
+    ) -> Reply<'e, Answer<'e>, CheckError> {
+        self.settle_given(given, cost, op).then(move |settled| {
+            let (StoreReply { verdict, source, .. }, store_error) = settled?;
+            let (decision, limit) = (verdict.decision, None);
+            let (policy, binding) = (name, name);
+            Ok(Answer {
+                decision,
+                policy,
+                binding,
+                limit,
+                source,
+                store_error,
+                shadow_denied: false,
+            })
+        })
+    }
+
+    #[inline]
+    fn settle_given(
+        &self,
+        given: &KeyedLimit<'_>,
+        cost: u64,
+        op: Op,
+    ) -> Reply<'_, Given, CheckError> {
         let now = self.shared.clock.now();
         let ask = StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
         match self.shared.stores.plain.asked_by_default().decide(&ask, now).split() {
-            Ok(Ok(settled)) => Reply::ready(Ok(settled)),
+            Ok(Ok(settled)) => Reply::ready(Ok((settled, None))),
             Ok(Err(error)) => Reply::ready(self.stand_in_given(given, cost, op, now, error)),
             Err(later) => {
                 // Kept only for the case that the store fails.
                 let kept = Kept::of(given);
                 Reply::later(async move {
                     match later.await {
-                        Ok(settled) => Ok(settled),
+                        Ok(settled) => Ok((settled, None)),
                         Err(error) => self.stand_in_given(&kept.given(), cost, op, now, error),
                     }
                 })
@@ -64,7 +115,7 @@ impl<C: Clock + 'static> Engine<C> {
         self.shared.stores.plain.asked_by_default().prefetch(scope, key);
     }
 
-    /// This node's share instead of the store. Only a check can be stood in for.
+    /// This node's share instead of the store.
     fn stand_in_given(
         &self,
         given: &KeyedLimit<'_>,
@@ -72,19 +123,20 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
         now: Timestamp,
         error: StoreError,
-    ) -> Result<StoreReply, StoreError> {
-        if !matches!(op, Op::Take | Op::Peek) || error.kind() == StoreErrorKind::BadRequest {
-            return Err(error);
-        }
+    ) -> Result<Given, CheckError> {
+        let error = stand_in_for(op, error)?;
         let limit = &given.limit.share(self.nodes());
         let ask =
             StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
-        let settled = self.shared.local.decide(&ask, now).now()?;
-        Ok(StoreReply { source: Source::Local, ..settled })
+        let settled = self.shared.local.decide(&ask, now).now().map_err(CheckError::Store)?;
+        Ok((StoreReply { source: Source::Local, ..settled }, Some(error.kind())))
     }
 }
 
-/// A question that outlives whoever asked it.
+/// What was decided, and what was wrong with the store where that did not.
+type Given = (StoreReply, Option<StoreErrorKind>);
+
+/// A question that outlives its caller.
 struct Kept {
     scope: Scope,
     key: Box<[u8]>,

@@ -1,13 +1,13 @@
 //! The table of overrides as an engine has loaded it, and what it makes of that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::policies::Policies;
 use crate::cidr::Cidr;
 use crate::overrides::{Overrides, Timed};
-use crate::policy::Compiled;
 use crate::store::{OverrideTable, StoredOverride};
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ struct Entry {
 
 impl Loaded {
     /// From an engine before this one.
-    pub(super) fn of(mut table: Table, policies: &BTreeMap<String, Compiled>) -> Self {
+    pub(super) fn of(mut table: Table, policies: &Policies) -> Self {
         table.apply(policies);
         Self { turns: AtomicU64::new(table.turn), table: Mutex::new(table) }
     }
@@ -53,7 +53,7 @@ impl Loaded {
         loaded: OverrideTable,
         turn: u64,
         asked_us: u64,
-        policies: &BTreeMap<String, Compiled>,
+        policies: &Policies,
     ) -> bool {
         let mut table = self.table();
         if turn < table.turn {
@@ -87,7 +87,7 @@ impl Table {
     }
 
     /// Gives every policy its own.
-    fn apply(&mut self, policies: &BTreeMap<String, Compiled>) {
+    fn apply(&mut self, policies: &Policies) {
         let mut by_policy: HashMap<&str, Overrides<Timed>> = HashMap::new();
         self.skipped = 0;
         for Entry { stored, until_us } in &*self.entries {
@@ -101,8 +101,8 @@ impl Table {
                 _ => self.skipped += 1,
             }
         }
-        for (name, policy) in policies {
-            policy.at_run_time.replace(by_policy.remove(name.as_str()).unwrap_or_default());
+        for policy in policies.iter() {
+            policy.at_run_time.replace(by_policy.remove(&*policy.name).unwrap_or_default());
         }
     }
 }

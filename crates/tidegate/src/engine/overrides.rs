@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_core::LimitError;
 
 use super::loaded::network_of;
+use super::settle::is_failure;
 use super::{Engine, Shared};
 use crate::clock::{Clock, SystemClock};
 use crate::policy::PolicyProblem;
@@ -42,7 +43,7 @@ pub struct RunTimeOverrides<'e, C = SystemClock> {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate::{Engine, Limit, MemoryStore, OverrideChange, OverrideError::*, Policy, PolicyProblem, Store};
+/// use tidegate::{Engine, Limit, MemoryStore, OverrideChange, OverrideError::*, OverrideStore, Policy, PolicyProblem};
 /// use tidegate::{Timestamp, StoreErrorKind, UnderWay};
 ///
 /// let store = Arc::new(MemoryStore::default());
@@ -79,6 +80,16 @@ pub enum OverrideError {
     Full,
     /// The store could not answer.
     Store(StoreError),
+}
+
+impl OverrideError {
+    /// The failure, where the store is to blame.
+    pub fn store_failure(&self) -> Option<&StoreError> {
+        match self {
+            Self::Store(error) if is_failure(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// The longest key.

@@ -1,6 +1,11 @@
 //! What an engine is asked.
 
+use tidegate_core::Limit;
+
+use super::PolicyHandle;
 use super::error::CheckError;
+use crate::clock::SystemClock;
+use crate::policy::Compiled;
 
 /// One question to an engine.
 ///
@@ -24,6 +29,49 @@ pub struct Check<'a> {
     /// What to spend, or to give back.
     pub cost: u64,
 }
+
+/// One of several questions that are asked [together](crate::Engine::decide_together), about a policy that was looked up
+/// already.
+///
+/// ```
+/// use tidegate::{Engine, Key, Limit, Op, Question};
+///
+/// let engine = Engine::builder().policy("route", "100/s").policy("client", "1/h").build()?;
+/// let contract: Limit = "5/h".parse()?;
+/// let route = Question::new(engine.policy("route")?, Key::One(b"/search"), 1);
+/// let client = Question::new(engine.policy("client")?, Key::One(b"user-42"), 3);
+/// let client = Question { limit: Some(&contract), ..client };
+/// let together = engine.decide_together(&[route, client], Op::Take).now()?;
+/// assert_eq!(together.answers[1].decision.remaining(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Question<'e, 'q, C = SystemClock> {
+    /// The policy.
+    pub policy: PolicyHandle<'e, C>,
+    /// Who is asking.
+    pub key: Key<'q>,
+    /// What to spend.
+    pub cost: u64,
+    /// A limit instead of the only one of the policy. Of two limits for one key the tighter holds for both; where
+    /// neither is, that is an error.
+    pub limit: Option<&'e Limit>,
+}
+
+impl<'e, 'q, C> Question<'e, 'q, C> {
+    /// By the limits of the policy.
+    pub const fn new(policy: PolicyHandle<'e, C>, key: Key<'q>, cost: u64) -> Self {
+        Self { policy, key, cost, limit: None }
+    }
+}
+
+impl<C> Clone for Question<'_, '_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for Question<'_, '_, C> {}
 
 /// Who is asking: one identifier, or several by name.
 ///
@@ -51,9 +99,13 @@ pub enum Key<'a> {
 
 impl<'a> Key<'a> {
     /// The identifier a limit counts.
-    pub(super) fn find(&self, policy: &str, name: Option<&str>) -> Result<&'a [u8], CheckError> {
+    pub(super) fn find(
+        &self,
+        policy: &Compiled,
+        name: Option<&str>,
+    ) -> Result<&'a [u8], CheckError> {
         self.get(name).ok_or_else(|| CheckError::MissingKey {
-            policy: policy.to_owned(),
+            policy: policy.name(),
             key: name.unwrap_or("key").to_owned(),
         })
     }

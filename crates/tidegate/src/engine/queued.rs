@@ -8,7 +8,7 @@ use tidegate_core::{Arrival, LeakyBucket, Reservation};
 use super::{Check, CheckError, Engine};
 use crate::clock::Clock;
 use crate::reply::Reply;
-use crate::store::{ReserveReply, ReserveRequest, Scope, Store};
+use crate::store::{ReserveReply, ReserveRequest, Scope, Source, Store, StoreErrorKind};
 
 /// A turn in the queue of a shaper, to be waited for. One that is dropped is given back, if nobody has queued behind it:
 /// those behind know already when their turn is.
@@ -25,13 +25,15 @@ use crate::store::{ReserveReply, ReserveRequest, Scope, Store};
 /// engine.queue(&check).now()?.keep();
 /// let second: Queued = engine.queue(&check).now()?;
 /// assert_eq!(second.reservation().delay(), Duration::from_millis(500));
-/// drop(second); // whoever asked has left
+/// drop(second); // the caller has left
 /// assert_eq!(engine.queue(&check).now()?.reservation().delay(), Duration::from_millis(500));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a turn that is dropped is given back"]
 pub struct Queued {
     reservation: Reservation,
+    source: Source,
+    store_error: Option<StoreErrorKind>,
     held: Option<Held>,
 }
 
@@ -52,14 +54,30 @@ impl Queued {
         self.reservation
     }
 
+    /// Who decided.
+    pub const fn source(&self) -> Source {
+        self.source
+    }
+
+    /// What was wrong with the store, where it should have decided and did not.
+    pub const fn store_error(&self) -> Option<StoreErrorKind> {
+        self.store_error
+    }
+
     /// The turn is used: it does not come back.
     pub fn keep(mut self) {
         self.held = None;
     }
 
     /// Without a turn that could be given back.
-    pub(super) const fn without_turn(reservation: Reservation) -> Self {
-        Self { reservation, held: None }
+    pub(super) const fn without_turn(reservation: Reservation, source: Source) -> Self {
+        Self { reservation, source, store_error: None, held: None }
+    }
+
+    /// Decided by somebody else, because of a failure of the store.
+    pub(super) const fn instead_of_store(mut self, source: Source, error: StoreErrorKind) -> Self {
+        (self.source, self.store_error) = (source, Some(error));
+        self
     }
 
     /// As a store has answered.
@@ -78,7 +96,8 @@ impl Queued {
             cost: turn.cost,
             until,
         });
-        Self { reservation: place.reservation, held }
+        let (source, store_error) = (Source::Store, None);
+        Self { reservation: place.reservation, source, store_error, held }
     }
 
     pub(super) fn in_shadow(mut self) -> Self {
@@ -97,7 +116,7 @@ impl Drop for Queued {
                 cost,
                 cancel: Some(until),
             };
-            // Under way with the call, whoever waits for it. If it fails, the turn passes unused.
+            // Sent by the call itself. If it fails, the turn passes unused.
             drop(store.reserve(&turn, clock.now()));
         }
     }
@@ -117,9 +136,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue(&self, check: &Check<'_>) -> Reply<'_, Queued, CheckError> {
-        match self.find_turn(check) {
-            Ok(Ok(turn)) => self.shape(check.policy, &turn),
-            Ok(Err(reservation)) => Reply::ready(Ok(Queued::without_turn(reservation))),
+        match self.policy(check.policy) {
+            Ok(policy) => policy.queue(check.key, check.cost),
             Err(error) => Reply::ready(Err(error)),
         }
     }

@@ -21,7 +21,7 @@ impl<C: Clock + 'static> Engine<C> {
     ) -> Reply<'e, Decided<'e>, CheckError> {
         let whole = Limits { in_force: InForce::Whole, ..limits.clone() };
         let Some(refund) = self.put(&whole, keys, cost, Op::Refund, now) else {
-            return Reply::ready(Err(CheckError::UnknownPolicy(limits.name.to_owned())));
+            return Reply::ready(Err(CheckError::UnknownPolicy(limits.policy.name())));
         };
         match refund.split() {
             Ok(Ok(refunded)) => self.left_in_force(limits, whole, keys, refunded, now),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
 use super::in_force::InForce;
-use super::{Answer, BindingLimit, Check, CheckError, Engine, Queued};
+use super::{Answer, BindingLimit, CheckError, Engine, Key, Queued};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
 use crate::reply::Reply;
 use crate::store::{
-    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreReply,
-    StoreRequest,
+    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind,
+    StoreReply, StoreRequest,
 };
 
 /// An answer, and the permits that came with it.
@@ -23,7 +23,6 @@ pub(super) struct Decided<'e> {
 /// The limits of one question.
 #[derive(Clone)]
 pub(super) struct Limits<'e> {
-    pub(super) name: &'e str,
     pub(super) policy: &'e Compiled,
     pub(super) mode: Mode,
     pub(super) members: &'e [(Scope, Member)],
@@ -37,40 +36,40 @@ impl<C: Clock + 'static> Engine<C> {
     /// Asks the store, once, and settles what it answers.
     pub(super) fn decide<'e>(
         &'e self,
-        name: &'e str,
         policy: &'e Compiled,
-        check: &Check<'_>,
+        key: Key<'_>,
+        cost: u64,
         op: Op,
     ) -> Reply<'e, Decided<'e>, CheckError> {
         let settled = |decision| {
-            let answer = without_limit(name, policy, decision);
+            let answer = without_limit(policy, decision);
             Reply::ready(Ok(Decided { answer, permits: vec![] }))
         };
         let CompiledKind::Limits { mode, members, adaptive } = &policy.kind else {
-            return Reply::ready(Err(CheckError::Shapes(name.to_owned())));
+            return Reply::ready(Err(CheckError::Shapes(policy.name())));
         };
-        let own = match policy.instead_for(check.key, &self.shared.clock) {
+        let own = match policy.instead_for(key, &self.shared.clock) {
             None => None,
             Some(Instead::Limit(limit)) => Some(limit),
             Some(Instead::Allow) => return settled(Decision::unlimited()),
             Some(Instead::Block) => return settled(Decision::blocked()),
         };
-        let in_force = InForce::of(*adaptive, members, check.key, own.as_deref());
-        let limits = Limits { name, policy, mode: *mode, members, own, in_force };
+        let in_force = InForce::of(*adaptive, members, key, own.as_deref());
+        let limits = Limits { policy, mode: *mode, members, own, in_force };
         let mut keys = [&[][..]; StoreRequest::MAX_LIMITS];
-        for (key, (_, member)) in keys.iter_mut().zip(members) {
-            match check.key.find(name, member.key.as_deref()) {
-                Ok(found) => *key = found,
+        for (slot, (_, member)) in keys.iter_mut().zip(members) {
+            match key.find(policy, member.key.as_deref()) {
+                Ok(found) => *slot = found,
                 Err(error) => return Reply::ready(Err(error)),
             }
         }
         let keys = &keys[..members.len().min(StoreRequest::MAX_LIMITS)];
-        let (cost, now) = (check.cost, self.shared.clock.now());
+        let now = self.shared.clock.now();
         if op == Op::Refund && !limits.in_force.is_whole() {
             return self.refund_whole(limits, keys, cost, now);
         }
         let Some(reply) = self.put(&limits, keys, cost, op, now) else {
-            return Reply::ready(Err(CheckError::UnknownPolicy(name.to_owned())));
+            return Reply::ready(Err(CheckError::UnknownPolicy(policy.name())));
         };
         match reply.split() {
             Ok(Ok(settled)) => Reply::ready(limits.answer(settled)),
@@ -105,8 +104,7 @@ impl<C: Clock + 'static> Engine<C> {
         })
     }
 
-    /// What the policy says when the store does not. Only a check can be stood in for: a reset or a refund that
-    /// did not happen is an error.
+    /// What the policy says when the store does not.
     fn stand_in<'e>(
         &'e self,
         limits: &Limits<'e>,
@@ -116,9 +114,7 @@ impl<C: Clock + 'static> Engine<C> {
         now: Timestamp,
         error: StoreError,
     ) -> Result<Decided<'e>, CheckError> {
-        if !matches!(op, Op::Take | Op::Peek) || error.kind().is_bad_request() {
-            return Err(CheckError::Store(error));
-        }
+        let error = stand_in_for(op, error)?;
         let store_error = Some(error.kind());
         let in_trouble = |decided: Decided<'e>| Decided {
             answer: Answer { store_error, ..decided.answer },
@@ -141,39 +137,53 @@ impl<C: Clock + 'static> Engine<C> {
     /// Asks the store for a place in a queue, and settles what it answers.
     pub(super) fn shape<'e>(
         &'e self,
-        name: &str,
+        policy: &'e Compiled,
         turn: &ReserveRequest<'_>,
     ) -> Reply<'e, Queued, CheckError> {
-        let policy = self.shared.policies.get(name);
-        let is_shadow = policy.is_some_and(|policy| policy.shadow);
-        let stores = &self.shared.stores;
-        let store = &policy.map_or(&stores.plain, |policy| stores.of(policy)).store;
+        let store = &self.shared.stores.of(policy).store;
         let now = self.shared.clock.now();
         let shaper = *turn.shaper;
         let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
-        let settled = store.reserve(turn, now).then(move |place| {
+        store.reserve(turn, now).then(move |place| {
             let (scope, key) = (&scope, &*key);
             let turn = ReserveRequest { scope, key, shaper: &shaper, cost, cancel: None };
-            let error = match place {
-                Ok(place) => return Ok(self.queued(place, &turn, store.clone())),
-                Err(error) => error,
+            let queued = match place {
+                Ok(place) => self.queued(place, &turn, store.clone()),
+                Err(error) => {
+                    self.stand_in_queue(policy, &turn, now, stand_in_for(Op::Take, error)?)?
+                }
             };
-            match policy.map(|policy| policy.on_failure(&error)) {
-                Some(OnStoreError::Allow) => Ok(Queued::without_turn(Reservation::unlimited())),
-                Some(OnStoreError::Local) => {
-                    let turn = ReserveRequest { shaper: &shaper.share(self.nodes()), ..turn };
-                    let place = self.shared.local.reserve(&turn, now).now();
-                    let place = place.map_err(CheckError::Store)?;
-                    Ok(self.queued(place, &turn, self.shared.local.clone()))
-                }
-                Some(OnStoreError::Deny { .. }) if is_shadow => {
-                    Ok(Queued::without_turn(Reservation::blocked()))
-                }
-                // A refusal would look like a full queue: a failure must not.
-                Some(OnStoreError::Deny { .. }) | None => Err(CheckError::Store(error)),
+            Ok(if policy.shadow { queued.in_shadow() } else { queued })
+        })
+    }
+
+    /// What the policy says of a place in a queue when the store does not.
+    fn stand_in_queue(
+        &self,
+        policy: &Compiled,
+        turn: &ReserveRequest<'_>,
+        now: Timestamp,
+        error: StoreError,
+    ) -> Result<Queued, CheckError> {
+        let (queued, source) = match policy.on_failure(&error) {
+            OnStoreError::Allow => {
+                let open = Source::FailOpen;
+                (Queued::without_turn(Reservation::unlimited(), open), open)
             }
-        });
-        settled.then(move |place| place.map(|it| if is_shadow { it.in_shadow() } else { it }))
+            OnStoreError::Local => {
+                let turn = ReserveRequest { shaper: &turn.shaper.share(self.nodes()), ..*turn };
+                let place = self.shared.local.reserve(&turn, now).now();
+                let place = place.map_err(CheckError::Store)?;
+                (self.queued(place, &turn, self.shared.local.clone()), Source::Local)
+            }
+            OnStoreError::Deny { .. } if policy.shadow => {
+                let closed = Source::FailClosed;
+                (Queued::without_turn(Reservation::blocked(), closed), closed)
+            }
+            // A refusal would look like a full queue: a failure must not.
+            OnStoreError::Deny { .. } => return Err(CheckError::Store(error)),
+        };
+        Ok(queued.instead_of_store(source, error.kind()))
     }
 
     fn queued(
@@ -226,13 +236,14 @@ impl<'e> Limits<'e> {
 
     pub(super) fn answer(&self, settled: StoreReply) -> Result<Decided<'e>, CheckError> {
         let StoreReply { verdict, source, permits, .. } = settled;
-        let missing = || CheckError::UnknownPolicy(self.name.to_owned());
+        let missing = || CheckError::UnknownPolicy(self.policy.name());
         let (_, member) = self.members.get(verdict.binding).ok_or_else(missing)?;
         let (decision, shadow_denied) = self.policy.shadowed(verdict.decision);
+        let name = &self.policy.name;
         let answer = Answer {
             decision,
-            policy: self.name,
-            binding: if member.name.is_empty() { self.name } else { &member.name },
+            policy: name,
+            binding: if member.name.is_empty() { name } else { &member.name },
             limit: Some(self.binding(verdict.binding)),
             source,
             store_error: None,
@@ -242,13 +253,10 @@ impl<'e> Limits<'e> {
     }
 }
 
-pub(super) fn without_limit<'e>(
-    name: &'e str,
-    policy: &Compiled,
-    decision: Decision,
-) -> Answer<'e> {
+/// An answer of an override, without a limit.
+pub(super) fn without_limit(policy: &Compiled, decision: Decision) -> Answer<'_> {
     let (decision, shadow_denied) = policy.shadowed(decision);
-    let (source, limit) = (Source::Store, None);
+    let (name, source, limit) = (&*policy.name, Source::Store, None);
     Answer {
         decision,
         policy: name,
@@ -258,4 +266,19 @@ pub(super) fn without_limit<'e>(
         store_error: None,
         shadow_denied,
     }
+}
+
+/// The failure, where somebody can stand in for the store; otherwise the error that the caller gets. Only a check can be
+/// stood in for: a reset or a refund that did not happen is an error.
+pub(super) fn stand_in_for(op: Op, error: StoreError) -> Result<StoreError, CheckError> {
+    match error.kind() {
+        StoreErrorKind::Apart => Err(CheckError::Apart),
+        _ if is_failure(&error) && matches!(op, Op::Take | Op::Peek) => Ok(error),
+        _ => Err(CheckError::Store(error)),
+    }
+}
+
+/// Whether the store has failed, and not the question.
+pub(super) const fn is_failure(error: &StoreError) -> bool {
+    !error.kind().is_bad_request()
 }

@@ -8,10 +8,10 @@ use tidegate_core::{Decision, Limit, Mode, Timestamp};
 use self::step::{Count, Part, Step};
 use self::trial::Trial;
 use super::in_force::InForce;
-use super::settle::{Limits, without_limit};
-use super::{Answer, BindingLimit, Check, CheckError, Engine};
+use super::settle::{Limits, stand_in_for, without_limit};
+use super::{Answer, BindingLimit, Check, CheckError, Engine, Question};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Instead, OnStoreError};
+use crate::policy::{Compiled, CompiledKind, Instead, OnStoreError, PolicyKind};
 use crate::reply::Reply;
 use crate::store::{
     Charge, KeyedLimit, LimitCharge, MultiCharge, Op, Source, Store, StoreError, StoreErrorKind,
@@ -85,12 +85,11 @@ impl<C: Clock + 'static> Engine<C> {
         checks: &[Check<'_>],
         op: Op,
     ) -> Reply<'_, Together<'_>, CheckError> {
-        if let ([only], Op::Take | Op::Peek) = (checks, op) {
-            let alone = |answer| Together { answers: vec![answer] };
-            return self.ask(only, op).then(move |answer| answer.map(alone));
+        let questions = checks.iter().map(|check| self.question(check, None));
+        match questions.collect::<Result<Vec<_>, _>>() {
+            Ok(questions) => self.decide_together(&questions, op),
+            Err(error) => Reply::ready(Err(error)),
         }
-        let plain: Vec<_> = checks.iter().map(|check| (*check, None)).collect();
-        self.ask_together_with(&plain, op)
     }
 
     /// The same, where a check may bring a limit of its own, instead of the only one of its policy. Of two limits for one
@@ -111,9 +110,38 @@ impl<C: Clock + 'static> Engine<C> {
         checks: &[(Check<'_>, Option<&'e Limit>)],
         op: Op,
     ) -> Reply<'e, Together<'e>, CheckError> {
-        match charge_of(op).and_then(|charge| self.gather_all(checks, charge)) {
+        match self.questions(checks) {
+            Ok(questions) => self.decide_together(&questions, op),
+            Err(error) => Reply::ready(Err(error)),
+        }
+    }
+
+    /// [`Engine::ask_together`] for policies that were looked up already, where a question may bring a limit of its own.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Key, Op, Question};
+    /// let engine = Engine::builder().policy("sms", "5/day").policy("cents", "100/day").build()?;
+    /// let sms = Question::new(engine.policy("sms")?, Key::One(b"+49 30 1234"), 1);
+    /// let cents = Question::new(engine.policy("cents")?, Key::One(b"shop-7"), 101);
+    /// let together = engine.decide_together(&[sms, cents], Op::Take).now()?;
+    /// assert!(!together.admitted());
+    /// assert_eq!(together.answers[0].decision.remaining(), 5); // not charged
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_together<'e>(
+        &'e self,
+        questions: &[Question<'e, '_, C>],
+        op: Op,
+    ) -> Reply<'e, Together<'e>, CheckError> {
+        if let ([Question { policy, key, cost, limit: None }], Op::Take | Op::Peek) =
+            (questions, op)
+        {
+            let alone = |answer| Together { answers: vec![answer] };
+            return policy.ask(*key, *cost, op).then(move |answer| answer.map(alone));
+        }
+        match charge_of(op).and_then(|charge| self.gather_all(questions, charge)) {
             Ok(((step, keys), trials)) => {
-                let reply = self.decide_together(step, &keys);
+                let reply = self.decide_step(step, &keys);
                 if trials.is_empty() { reply } else { self.try_out(reply, trials) }
             }
             Err(error) => Reply::ready(Err(error)),
@@ -138,25 +166,50 @@ impl<C: Clock + 'static> Engine<C> {
         checks: &[(Check<'_>, Option<&'e Limit>)],
         op: Op,
     ) -> Result<Together<'e>, CheckError> {
-        let ((step, keys), trials) = self.gather_all(checks, charge_of(op)?)?;
+        self.decide_without_store(&self.questions(checks)?, op)
+    }
+
+    /// [`Engine::answer_without_store`] for policies that were looked up already.
+    pub fn decide_without_store<'e>(
+        &'e self,
+        questions: &[Question<'e, '_, C>],
+        op: Op,
+    ) -> Result<Together<'e>, CheckError> {
+        let time_is_up = || StoreError::new(StoreErrorKind::Timeout, "the asker's time is up");
+        stand_in_for(op, time_is_up())?;
+        let ((step, keys), trials) = self.gather_all(questions, charge_of(op)?)?;
         let now = self.shared.clock.now();
-        let error = || StoreError::new(StoreErrorKind::Timeout, "the asker's time is up");
-        let together = self.stand_in_together(&step, &keys, now, error())?;
-        together.with_trials(trials, |step, keys| self.stand_in_together(step, keys, now, error()))
+        let together = self.stand_in_together(&step, &keys, now, time_is_up())?;
+        together
+            .with_trials(trials, |step, keys| self.stand_in_together(step, keys, now, time_is_up()))
+    }
+
+    fn question<'e, 'c>(
+        &'e self,
+        check: &Check<'c>,
+        limit: Option<&'e Limit>,
+    ) -> Result<Question<'e, 'c, C>, CheckError> {
+        let (policy, key, cost) = (self.policy(check.policy)?, check.key, check.cost);
+        Ok(Question { policy, key, cost, limit })
+    }
+
+    fn questions<'e, 'c>(
+        &'e self,
+        checks: &[(Check<'c>, Option<&'e Limit>)],
+    ) -> Result<Vec<Question<'e, 'c, C>>, CheckError> {
+        checks.iter().map(|(check, limit)| self.question(check, *limit)).collect()
     }
 
     /// The step of all checks that have a say, and those that are tried out beside it.
     fn gather_all<'e, 'c>(
         &'e self,
-        checks: &[(Check<'c>, Option<&'e Limit>)],
+        questions: &[Question<'e, 'c, C>],
         charge: Charge,
     ) -> Result<(Gathered<'e, 'c>, Vec<Trial<'e>>), CheckError> {
-        let is_trial = |(check, _): &(Check<'_>, Option<&Limit>)| {
-            self.policy(check.policy).is_ok_and(|(_, policy)| policy.shadow)
-        };
-        let gathered = self.gather(checks.iter().filter(|check| !is_trial(check)), charge)?;
+        let is_trial = |question: &Question<'_, '_, C>| question.policy.is_shadow();
+        let gathered = self.gather(questions.iter().filter(|it| !is_trial(it)), charge)?;
         let mut trials = Vec::new();
-        for (place, check) in checks.iter().enumerate().filter(|(_, check)| is_trial(check)) {
+        for (place, check) in questions.iter().enumerate().filter(|(_, it)| is_trial(it)) {
             if trials.len() == MultiCharge::MAX_LIMITS {
                 return Err(CheckError::TooManyTogether);
             }
@@ -165,10 +218,10 @@ impl<C: Clock + 'static> Engine<C> {
         Ok((gathered, trials))
     }
 
-    /// Looks all checks up before anything is asked.
+    /// Looks at all questions before anything is asked.
     fn gather<'e, 'c, 'l>(
         &'e self,
-        checks: impl IntoIterator<Item = &'l (Check<'c>, Option<&'e Limit>)>,
+        questions: impl IntoIterator<Item = &'l Question<'e, 'c, C>>,
         charge: Charge,
     ) -> Result<Gathered<'e, 'c>, CheckError>
     where
@@ -177,8 +230,8 @@ impl<C: Clock + 'static> Engine<C> {
     {
         let mut step = Step { parts: Vec::new(), counts: Vec::new(), charge };
         let mut keys = Vec::new();
-        for (check, own) in checks {
-            let limits = match self.part_of(check, *own)? {
+        for question in questions {
+            let limits = match self.part_of(question)? {
                 Ok(limits) => limits,
                 Err(known) => {
                     if !known.decision.allowed() {
@@ -191,7 +244,7 @@ impl<C: Clock + 'static> Engine<C> {
             let mut places = Vec::with_capacity(limits.members.len());
             let part = step.parts.len();
             for (index, (scope, member)) in limits.members.iter().enumerate() {
-                let key = check.key.find(limits.name, member.key.as_deref())?;
+                let key = question.key.find(limits.policy, member.key.as_deref())?;
                 let place = step.place_of(scope, key, &keys);
                 if place == keys.len() {
                     if place == MultiCharge::MAX_LIMITS {
@@ -213,7 +266,7 @@ impl<C: Clock + 'static> Engine<C> {
                         )));
                     }
                 }
-                count.cost = count.cost.saturating_add(check.cost);
+                count.cost = count.cost.saturating_add(question.cost);
                 places.push(place);
             }
             step.parts.push(Part::Counted(limits, places));
@@ -224,35 +277,35 @@ impl<C: Clock + 'static> Engine<C> {
     /// The limits of one check, or the answer if an override has it.
     fn part_of<'e>(
         &'e self,
-        check: &Check<'_>,
-        own: Option<&'e Limit>,
+        question: &Question<'e, '_, C>,
     ) -> Result<Result<Limits<'e>, Answer<'e>>, CheckError> {
-        let (name, policy) = self.policy(check.policy)?;
+        let Question { policy, key, limit: own, .. } = *question;
+        let policy = policy.compiled();
         let CompiledKind::Limits { mode, members, adaptive } = &policy.kind else {
-            return Err(CheckError::Shapes(name.to_owned()));
+            return Err(CheckError::Shapes(policy.name()));
         };
-        if policy.has_concurrency() {
-            return Err(CheckError::NeedsAcquire(name.to_owned()));
+        if policy.purpose == PolicyKind::Concurrency {
+            return Err(CheckError::NeedsAcquire(policy.name()));
         }
         if *mode == Mode::Any {
-            return Err(CheckError::Chooses(name.to_owned()));
+            return Err(CheckError::Chooses(policy.name()));
         }
         if own.is_some() && members.len() > 1 {
             let why = "a limit of its own goes with a policy of one limit";
             return Err(CheckError::Store(StoreError::new(StoreErrorKind::BadRequest, why)));
         }
-        let own = match policy.instead_for(check.key, &self.shared.clock) {
+        let own = match policy.instead_for(key, &self.shared.clock) {
             None => own.map(BindingLimit::of_policy),
             Some(Instead::Limit(limit)) => Some(limit),
             Some(Instead::Allow) => {
-                return Ok(Err(without_limit(name, policy, Decision::unlimited())));
+                return Ok(Err(without_limit(policy, Decision::unlimited())));
             }
             Some(Instead::Block) => {
-                return Ok(Err(without_limit(name, policy, Decision::blocked())));
+                return Ok(Err(without_limit(policy, Decision::blocked())));
             }
         };
-        let in_force = InForce::of(*adaptive, members, check.key, own.as_deref());
-        Ok(Ok(Limits { name, policy, mode: *mode, members, own, in_force }))
+        let in_force = InForce::of(*adaptive, members, key, own.as_deref());
+        Ok(Ok(Limits { policy, mode: *mode, members, own, in_force }))
     }
 
     #[cfg_attr(not(feature = "leases"), allow(clippy::unused_self, reason = "nothing is leased"))]
@@ -272,7 +325,7 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Asks the store, once, and settles what it answers.
-    fn decide_together<'e>(
+    fn decide_step<'e>(
         &'e self,
         step: Step<'e>,
         keys: &[impl AsRef<[u8]>],
@@ -333,12 +386,7 @@ impl<C: Clock + 'static> Engine<C> {
         now: Timestamp,
         error: StoreError,
     ) -> Result<Together<'e>, CheckError> {
-        if error.kind() == StoreErrorKind::Apart {
-            return Err(CheckError::Apart);
-        }
-        if error.kind().is_bad_request() {
-            return Err(CheckError::Store(error));
-        }
+        let error = stand_in_for(Op::Take, error)?;
         let instead = |policy: &Compiled| policy.on_failure(&error);
         let denies = |count: &Count<'_>| matches!(instead(count.policy), OnStoreError::Deny { .. });
         let charge = if step.counts.iter().any(denies) { Charge::Refused } else { step.charge };

@@ -2,7 +2,7 @@
 
 use tidegate_core::{LeakyBucket, LeaseError, Mode, Terms};
 
-use crate::policy::{Compiled, CompiledKind, Member, OnStoreError};
+use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, PolicyKind};
 
 /// A policy as an engine holds it, to be shown.
 ///
@@ -23,14 +23,32 @@ use crate::policy::{Compiled, CompiledKind, Member, OnStoreError};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyView<'a> {
-    pub(super) name: &'a str,
     pub(super) policy: &'a Compiled,
 }
 
 impl<'a> PolicyView<'a> {
     /// The policy's name.
     pub const fn name(&self) -> &'a str {
-        self.name
+        &self.policy.name
+    }
+
+    /// Its place among the [policies](crate::Engine::policies) of its engine: for those who keep something of their own
+    /// beside each.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("api", "5/s").policy("login", "5/h").build()?;
+    /// let asked = vec![0; engine.policies().count()];
+    /// assert_eq!(asked[engine.policy("login")?.index()], 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn index(&self) -> usize {
+        self.policy.index
+    }
+
+    /// What it is asked for.
+    pub const fn kind(&self) -> PolicyKind {
+        self.policy.purpose
     }
 
     /// How its limits make one answer; `None` for a shaper.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
-use super::{Instead, Member, OnStoreError, Override, PolicyProblem};
+use super::{Instead, Member, OnStoreError, Override, PolicyKind, PolicyProblem};
 use crate::clock::Clock;
 use crate::engine::Key;
 use crate::overrides::{AtRunTime, Overrides};
@@ -13,6 +13,10 @@ use crate::store::{Replicas, Scope, StoreError, StoreErrorKind, StoreRequest};
 /// A policy that has been checked, with the scopes of its limits.
 #[derive(Debug)]
 pub(crate) struct Compiled {
+    pub(crate) name: Box<str>,
+    /// Its place among the policies of its engine.
+    pub(crate) index: usize,
+    pub(crate) purpose: PolicyKind,
     pub(crate) kind: CompiledKind,
     pub(crate) overrides: Overrides<Override>,
     pub(crate) at_run_time: AtRunTime,
@@ -36,6 +40,11 @@ pub(crate) enum CompiledKind {
 }
 
 impl Compiled {
+    /// Its name, for an error.
+    pub(crate) fn name(&self) -> String {
+        self.name.clone().into()
+    }
+
     /// What the caller gets instead of the policy, if anything; what was said at run time comes first. Of several
     /// identifiers those have a say that the limits count: one that is blocked blocks, and all have to be allowed, since
     /// one that the client may choose must not pass for another.
@@ -103,11 +112,6 @@ impl Compiled {
             }
             (_, on_store_error) => on_store_error,
         }
-    }
-
-    /// Whether it grants places that have to be given back.
-    pub(crate) fn has_concurrency(&self) -> bool {
-        self.members().iter().any(|(_, member)| matches!(member.limit, Limit::Concurrency(_)))
     }
 
     /// The limits of the policy; none for a shaper.

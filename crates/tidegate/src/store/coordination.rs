@@ -183,11 +183,25 @@ pub struct StateUpdate<'a> {
 
 impl ReadingReport<'_> {
     /// The length of a tick in microseconds, at least 1.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::ReadingReport;
+    /// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
+    /// assert_eq!(report.tick_us(), 1_000_000);
+    /// ```
     pub fn tick_us(&self) -> u64 {
         u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
     /// Checks its bounds: every store accepts the same.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::ReadingReport;
+    /// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "" };
+    /// assert!(report.validate().is_err());
+    /// ```
     pub fn validate(&self) -> Result<(), StoreError> {
         let reading = self.reading;
         if reading.is_empty() || reading.len() > READING_BYTES_MAX || reading.contains(' ') {
@@ -200,6 +214,12 @@ impl ReadingReport<'_> {
 
 impl StateUpdate<'_> {
     /// Checks its bounds: every store accepts the same.
+    ///
+    /// ```
+    /// # use tidegate::StateUpdate;
+    /// let update = StateUpdate { scope: "db", tick: 5, before: None, text: "0.25 of it" };
+    /// assert_eq!(update.validate(), Ok(()));
+    /// ```
     pub fn validate(&self) -> Result<(), StoreError> {
         if self.text.len() > STATE_BYTES_MAX {
             return Err(StoreError::new(

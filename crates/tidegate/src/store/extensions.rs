@@ -19,6 +19,8 @@ use crate::reply::Reply;
 /// let store = MemoryStore::default();
 /// assert_eq!(store.extensions().overrides(0, Timestamp::EPOCH).now()?, None); // none set yet
 ///
+/// assert!(store.extensions().coordination.is_some() && store.extensions().remote.is_none());
+///
 /// let none = StoreExtensions::default();
 /// let error = none.overrides(0, Timestamp::EPOCH).now().unwrap_err();
 /// assert_eq!(error.kind(), StoreErrorKind::Unsupported);

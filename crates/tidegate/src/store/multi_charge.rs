@@ -102,6 +102,11 @@ impl MultiCharge<'_> {
     pub const MAX_LIMITS: usize = 64;
 
     /// The limits without their costs, or what is wrong with them.
+    ///
+    /// ```
+    /// # use tidegate::{Charge, MultiCharge};
+    /// assert!(MultiCharge { limits: &[], charge: Charge::Never }.checked_limits().is_err());
+    /// ```
     pub fn checked_limits(&self) -> Result<Vec<KeyedLimit<'_>>, StoreError> {
         let limits: Vec<_> = self.limits.iter().map(|take| take.keyed).collect();
         let places = limits.iter().any(|keyed| matches!(keyed.limit, Limit::Concurrency(_)));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Store;
+use crate::deadline;
 
 /// A store that is reached over a network. The default methods have no other way to ask it.
 ///
@@ -109,7 +110,14 @@ impl Default for Replicas {
 
 impl Replicas {
     /// The timeout, within its bounds: one of 0 would wait for ever.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::Replicas;
+    /// let replicas = Replicas { timeout: Duration::ZERO, ..Replicas::default() };
+    /// assert_eq!(replicas.bounded_timeout(), Duration::from_millis(1));
+    /// ```
     pub fn bounded_timeout(&self) -> Duration {
-        self.timeout.clamp(Duration::from_millis(1), Duration::from_mins(1))
+        self.timeout.clamp(deadline::MIN, deadline::MAX)
     }
 }

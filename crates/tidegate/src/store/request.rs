@@ -86,12 +86,12 @@ pub struct KeyedLimit<'a> {
 /// let (store, limit): (_, Limit) = (MemoryStore::default(), "fixed-window 100/h".parse()?);
 /// let (scope, now) = (Scope::named("api", ""), Timestamp::from_micros(1_700_000_000_000_000));
 /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
-/// let request = |op| store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op }, now).now();
-/// let reply = ask(Op::Lease(GrantRequest { least: 1, most: 30 }))?;
+/// let decide = |op| store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op }, now).now();
+/// let reply = decide(Op::Lease(GrantRequest { least: 1, most: 30 }))?;
 /// assert!(reply.grant.is_some_and(|grant| grant.units == 30));
 ///
 /// let unused = Return { units: 20, granted_at: now, age: Duration::ZERO };
-/// assert_eq!(ask(Op::GiveBack(unused))?.verdict.decision.remaining(), 90);
+/// assert_eq!(decide(Op::GiveBack(unused))?.verdict.decision.remaining(), 90);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

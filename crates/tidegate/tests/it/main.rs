@@ -5,6 +5,7 @@
 mod adaptive;
 #[cfg(feature = "adaptive")]
 mod adaptive_sharing;
+mod behaviours;
 #[cfg(feature = "breaker")]
 mod breaker;
 mod deny_cache;

@@ -1,15 +1,8 @@
-//! The golden vectors through the memory store, and the store against the pure functions.
-
-use std::sync::Arc;
+//! The memory store against the pure functions.
 
 use proptest::prelude::*;
 use tidegate::{KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, StoreRequest, Timestamp};
 use tidegate_core::{Change, State, decide_many};
-
-#[tokio::test]
-async fn every_golden_vector_matches_in_memory() {
-    tidegate_testkit::vectors::every_vector_matches(Arc::new(MemoryStore::default())).await;
-}
 
 /// Limits whose states fit a word, and limits whose states do not.
 const LIMITS: [&str; 12] = [

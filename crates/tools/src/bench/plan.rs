@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::Limit;
+use tidegate::driver::StoreDrivers;
 
 use super::Args;
 use super::door::DoorKind;
@@ -29,6 +30,8 @@ pub(super) struct Plan {
     pub(super) door: DoorKind,
     pub(super) server: Option<Place>,
     pub(super) against: Option<Place>,
+    /// The stores that a configuration can name.
+    pub(super) stores: StoreDrivers,
     /// What our own server serves.
     pub(super) serves: Serves,
     pub(super) question: Question,
@@ -45,7 +48,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn of(args: &Args) -> Result<Self, Failure> {
+    pub(super) fn of(args: &Args, stores: StoreDrivers) -> Result<Self, Failure> {
         let door = args.door;
         fits(args).map_err(Failure::usage)?;
         let place = |name: &str, url: &Option<String>| {
@@ -67,6 +70,7 @@ impl Plan {
         }
         Ok(Self {
             door,
+            stores,
             server: place("server", &args.server)?,
             against: place("against", &args.against)?,
             serves: match &args.limit {

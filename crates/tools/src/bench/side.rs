@@ -134,7 +134,7 @@ fn embedded(plan: &Plan) -> Result<embedded::Line, Failure> {
         Serves::Limit(limit) => Engine::builder().policy(POLICY, limit.as_str()),
         Serves::Config(file) => {
             let config = match file {
-                Some(file) => Config::read(file),
+                Some(file) => Config::read(file, plan.stores),
                 None => demo::config(),
             };
             let config = config.map_err(|problems| Failure::new(problems.to_string()))?;

@@ -1,5 +1,6 @@
 //! A connection for looking around: patient, and it tells apart a server that says no from one that is gone.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -8,8 +9,9 @@ use redis::{
     RedisError, TlsCertificates,
 };
 
-use super::place::{Place, TlsFiles};
+use super::place::Place;
 use tidegate_core::text::printable;
+use tidegate_redis::TlsFiles;
 
 /// For a connection, and for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -119,12 +121,13 @@ impl Look {
 }
 
 fn client(place: &Place) -> Result<Client, Refusal> {
-    let TlsFiles { ca, cert, key } = &place.files;
-    let read = |file: &String| {
-        let why = |error| Refusal::Url(format!("cannot read {}: {error}", printable(file)));
+    let TlsFiles { ca, cert, key } = place.files.clone().unwrap_or_default();
+    let read = |file: PathBuf| {
+        let shown = printable(&file.display().to_string());
+        let why = |error| Refusal::Url(format!("cannot read {shown}: {error}"));
         std::fs::read(file).map_err(why)
     };
-    let root_cert = ca.as_ref().map(read).transpose()?;
+    let root_cert = ca.map(read).transpose()?;
     let client_tls = match (cert, key) {
         (Some(cert), Some(key)) => {
             Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? })

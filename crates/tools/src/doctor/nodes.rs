@@ -7,8 +7,8 @@ use super::checks::not_reached;
 use super::connect::{Look, Refusal};
 use super::facts::Part;
 use super::finding::{Finding, Severity};
-use super::place::{Place, TlsFiles};
-use super::url::Target;
+use super::place::{Entry, Place};
+use tidegate_redis::{Endpoint, RedisUrl, Topology};
 
 /// The servers, and what was found on the way to them.
 #[derive(Default)]
@@ -18,8 +18,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    fn add(&mut self, url: &str, files: &TlsFiles, part: Part) {
-        match place(url, files, part) {
+    fn add(&mut self, endpoint: &Endpoint, entry: Entry<'_>, part: Part) {
+        match place(endpoint, entry, part) {
             Ok(place) => self.places.push(place),
             Err(finding) => self.findings.push(finding),
         }
@@ -27,12 +27,20 @@ impl Nodes {
 }
 
 /// Finds all servers of a store.
-pub(super) async fn find(target: &Target) -> Nodes {
+pub(super) async fn find(url: &RedisUrl) -> Nodes {
     let mut nodes = Nodes::default();
-    match target {
-        Target::One { url, files } => nodes.add(url, files, Part::Whole),
-        Target::Cluster(seeds) => cluster::find(seeds, &mut nodes).await,
-        Target::Sentinel { seeds, primary } => sentinel::find(seeds, primary, &mut nodes).await,
+    let entry = Entry::to_redis(url);
+    match &url.topology {
+        Topology::Single(endpoint) => nodes.add(endpoint, entry, Part::Whole),
+        Topology::Cluster(seeds) => cluster::find(seeds, entry, &mut nodes).await,
+        Topology::Sentinel { sentinels, primary, login } => {
+            let to_sentinels = Entry::to_sentinels(url, login.as_ref());
+            let (servers, found) = sentinel::find(sentinels, primary, to_sentinels).await;
+            nodes.findings = found;
+            for (endpoint, part) in servers {
+                nodes.add(&endpoint, entry, part);
+            }
+        }
     }
     nodes
 }
@@ -49,6 +57,6 @@ pub(super) fn softened(mut finding: Finding) -> Finding {
     finding.risk("the others answer, but if one of them fails there is one fewer to take its place")
 }
 
-fn place(url: &str, files: &TlsFiles, part: Part) -> Result<Place, Finding> {
-    Place::new(url, files, part).map_err(|why| not_reached(&Refusal::Url(why), "redis-cli"))
+fn place(endpoint: &Endpoint, entry: Entry<'_>, part: Part) -> Result<Place, Finding> {
+    Place::new(endpoint, entry, part).map_err(|why| not_reached(&Refusal::Url(why), "redis-cli"))
 }

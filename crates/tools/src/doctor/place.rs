@@ -1,41 +1,26 @@
-//! Where one server is, told to people without its password.
+//! Where one server is, shown without its password.
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use std::path::PathBuf;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use tidegate_redis::{Endpoint, Login, RedisUrl, TlsFiles};
 
 use super::facts::Part;
 
-/// Files of a connection over TLS.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct TlsFiles {
-    /// The authority to trust.
-    pub(super) ca: Option<String>,
-    /// What we show of ourselves.
-    pub(super) cert: Option<String>,
-    pub(super) key: Option<String>,
-}
-
-/// A host and a port as they stand in a URL.
-pub(super) fn host_port(ip: &str, port: &str) -> String {
-    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
-}
-
-impl TlsFiles {
-    /// As `redis-cli` wants them.
-    fn options(&self) -> String {
-        let of = |name: &str, file: &Option<String>| {
-            file.as_ref().map_or(String::new(), |file| format!(" --{name} {file}"))
-        };
-        let (ca, cert, key) =
-            (of("cacert", &self.ca), of("cert", &self.cert), of("key", &self.key));
-        format!(" --tls{ca}{cert}{key}")
-    }
+/// As `redis-cli` wants them.
+fn cli_options(files: &TlsFiles) -> String {
+    let option = |name: &str, file: &Option<PathBuf>| {
+        file.as_ref().map_or(String::new(), |file| format!(" --{name} {}", file.display()))
+    };
+    let (ca, cert) = (option("cacert", &files.ca), option("cert", &files.cert));
+    format!(" --tls{ca}{cert}{}", option("key", &files.key))
 }
 
 /// One server to look at.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) info: ConnectionInfo,
-    pub(super) files: TlsFiles,
+    pub(super) files: Option<TlsFiles>,
     pub(super) part: Part,
     /// Its address, for people.
     pub(super) name: String,
@@ -43,30 +28,58 @@ pub(super) struct Place {
     pub(super) cli: String,
 }
 
+/// How a server is entered.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    login: Option<&'a Login>,
+    db: u32,
+    files: Option<&'a TlsFiles>,
+}
+
+impl<'a> Entry<'a> {
+    /// Into the servers that keep the state.
+    pub(super) fn to_redis(url: &'a RedisUrl) -> Self {
+        Self { login: url.login.as_ref(), db: url.db, files: url.tls.as_ref() }
+    }
+
+    /// Into the sentinels, with their own login.
+    pub(super) fn to_sentinels(url: &'a RedisUrl, login: Option<&'a Login>) -> Self {
+        Self { login, db: 0, files: url.tls.as_ref() }
+    }
+}
+
 impl Place {
-    pub(super) fn new(url: &str, files: &TlsFiles, part: Part) -> Result<Self, String> {
-        let info = url.into_connection_info().map_err(|error| error.to_string())?;
-        let (name, mut cli) = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                (host_port(host, &port.to_string()), format!("redis-cli -h {host} -p {port}"))
+    pub(super) fn new(endpoint: &Endpoint, entry: Entry<'_>, part: Part) -> Result<Self, String> {
+        let Entry { login, db, files } = entry;
+        let (address, mut cli) = match endpoint {
+            Endpoint::Tcp { host, port } => {
+                let (host, port) = (host.clone(), *port);
+                let tls = files.map_or(String::new(), cli_options);
+                let cli = format!("redis-cli{tls} -h {host} -p {port}");
+                let address = if files.is_some() {
+                    ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+                } else {
+                    ConnectionAddr::Tcp(host, port)
+                };
+                (address, cli)
             }
-            ConnectionAddr::TcpTls { host, port, .. } => (
-                host_port(host, &port.to_string()),
-                format!("redis-cli{} -h {host} -p {port}", files.options()),
-            ),
-            ConnectionAddr::Unix(path) => {
-                (path.display().to_string(), format!("redis-cli -s {}", path.display()))
+            Endpoint::Unix(path) => {
+                (ConnectionAddr::Unix(path.clone()), format!("redis-cli -s {}", path.display()))
             }
-            _ => ("?".to_owned(), "redis-cli".to_owned()),
         };
-        if let Some(user) = info.redis_settings().username() {
-            cli.push_str(" --user ");
-            cli.push_str(user);
-        }
-        if info.redis_settings().password().is_some() {
+        let mut settings = RedisConnectionInfo::default().set_db(i64::from(db));
+        if let Some(login) = login {
+            settings = settings.set_password(&login.password);
+            if let Some(user) = &login.user {
+                settings = settings.set_username(user);
+                cli.push_str(" --user ");
+                cli.push_str(user);
+            }
             cli.push_str(" --askpass");
         }
-        Ok(Self { info, files: files.clone(), part, name, cli })
+        let info = address.into_connection_info().map_err(|error| error.to_string())?;
+        let (info, name) = (info.set_redis_settings(settings), endpoint.to_string());
+        Ok(Self { info, files: files.cloned(), part, name, cli })
     }
 
     /// Whether what is sent can be read on the way.
@@ -83,26 +96,27 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_redis::Topology;
+
     use super::*;
 
     #[test]
-    fn a_place_is_told_without_its_password() {
-        let files = TlsFiles { ca: Some("/ca".to_owned()), ..TlsFiles::default() };
+    fn a_place_is_shown_without_its_password() {
         for (url, name, cli) in [
             ("redis://h", "h:6379", "redis-cli -h h -p 6379"),
             ("redis://:secret@h:1", "h:1", "redis-cli -h h -p 1 --askpass"),
             (
-                "rediss://u:secret@h:1",
+                "rediss://u:secret@h:1?ca=/ca",
                 "h:1",
                 "redis-cli --tls --cacert /ca -h h -p 1 --user u --askpass",
             ),
             ("redis://[::1]:1", "[::1]:1", "redis-cli -h ::1 -p 1"),
             ("redis+unix:///r.sock?pass=secret", "/r.sock", "redis-cli -s /r.sock --askpass"),
         ] {
-            let place = Place::new(url, &files, Part::Whole).unwrap();
+            let url = RedisUrl::parse(url).unwrap();
+            let Topology::Single(endpoint) = &url.topology else { panic!("one server") };
+            let place = Place::new(endpoint, Entry::to_redis(&url), Part::Whole).unwrap();
             assert_eq!((place.name.as_str(), place.cli.as_str()), (name, cli));
         }
-        let error = Place::new("redis://user:secret@:1", &files, Part::Whole).unwrap_err();
-        assert!(!error.contains("secret"), "{error}");
     }
 }

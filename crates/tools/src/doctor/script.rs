@@ -11,7 +11,7 @@ use tidegate::{
 use super::checks::{script_failed, script_times};
 use super::finding::Finding;
 use super::watch::{Watch, unix_us};
-use tidegate_config::stores::{self, Purpose};
+use tidegate::driver::{StoreDrivers, StoreOptions};
 
 /// One of each kind of state.
 const LIMITS: [&str; 6] = [
@@ -38,10 +38,16 @@ struct Trial {
 }
 
 /// The store that the script is run through.
-pub(super) fn open(url: &str, key_prefix: &str) -> Result<Arc<dyn Store>, String> {
+pub(super) fn open(
+    url: &str,
+    key_prefix: &str,
+    stores: StoreDrivers,
+) -> Result<Arc<dyn Store>, String> {
     let key_prefix = key_prefix.to_owned();
-    let looking = Purpose { breaker: None, serves: false, ..Purpose::serving() };
-    stores::open(url, Purpose { key_prefix, deadline: DEADLINE, ..looking })
+    let (deadline, breaker, announces) = (DEADLINE, None, false);
+    let options =
+        StoreOptions { key_prefix, deadline, breaker, announces, ..StoreOptions::default() };
+    stores.open(url, &options).map(|opened| opened.store)
 }
 
 /// Runs the script. Its keys are the doctor's own, and are gone soon.

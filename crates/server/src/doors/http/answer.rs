@@ -4,10 +4,10 @@
 //! name of every field.
 
 use serde::Serialize;
-use tidegate::tower::Headers;
+use tidegate::tower::{Headers, Report};
 use tidegate::{Answer, EXACT_MAX, Timestamp};
 
-use crate::headers;
+use crate::service::headers::{self, Labels};
 
 /// What a decision takes, roughly.
 pub(super) const DECISION_BYTES: usize = 192;
@@ -36,21 +36,21 @@ pub(super) fn write_acquired(out: &mut Vec<u8>, answer: &Answer<'_>, permit: Opt
 
 /// Adds the answers to a batch, in order; each with the headers that a check of its own would be answered with, if
 /// these are wanted.
-pub(super) fn write_batch(
+pub(super) fn write_batch<'a>(
     out: &mut Vec<u8>,
-    answers: &[Answer<'_>],
+    answers: impl Iterator<Item = (&'a Answer<'a>, &'a Labels)>,
     wanted: Option<Headers>,
     now: Timestamp,
 ) {
     put(out, "{\"decisions\":[");
-    for (index, answer) in answers.iter().enumerate() {
+    for (index, (answer, labels)) in answers.enumerate() {
         if index > 0 {
             out.push(b',');
         }
         open(out, answer);
         if let Some(dialect) = wanted {
             put(out, ",\"headers\":");
-            write_headers(out, answer, dialect, now);
+            write_headers(out, headers::report(dialect, answer, labels, now));
         }
         out.push(b'}');
     }
@@ -58,10 +58,10 @@ pub(super) fn write_batch(
 }
 
 /// Adds names and values, as an object.
-fn write_headers(out: &mut Vec<u8>, answer: &Answer<'_>, dialect: Headers, now: Timestamp) {
+fn write_headers(out: &mut Vec<u8>, report: Option<Report>) {
     out.push(b'{');
     let mut is_first = true;
-    if let Some(report) = headers::report(dialect, answer, now) {
+    if let Some(report) = report {
         report.each(|name, value| {
             if !std::mem::take(&mut is_first) {
                 out.push(b',');
@@ -74,7 +74,7 @@ fn write_headers(out: &mut Vec<u8>, answer: &Answer<'_>, dialect: Headers, now: 
     out.push(b'}');
 }
 
-/// All but the brace at the end: there may be more to tell.
+/// All fields, without the closing brace: more fields may follow.
 fn open(out: &mut Vec<u8>, answer: &Answer<'_>) {
     let decision = &answer.decision;
     put(out, if decision.allowed() { "{\"allowed\":true" } else { "{\"allowed\":false" });
@@ -176,8 +176,10 @@ mod tests {
             let permit = Some(&*policy);
             prop_assert_eq!(written(|out| write_acquired(out, &answer, permit)), acquired);
             let all = [answer.clone(), answer];
+            let labels = Labels::default();
             for count in 0..=all.len() {
-                let batch = written(|out| write_batch(out, &all[..count], None, Timestamp::EPOCH));
+                let some = all[..count].iter().map(|answer| (answer, &labels));
+                let batch = written(|out| write_batch(out, some, None, Timestamp::EPOCH));
                 prop_assert_eq!(batch, json!({ "decisions": vec![&expected; count] }));
             }
         }
@@ -186,10 +188,12 @@ mod tests {
     #[test]
     fn each_decision_of_a_batch_has_the_headers_that_are_wanted() {
         let engine = Engine::builder().policy("p\"", "100/min burst 20").build().unwrap();
-        let limited = engine.check("p\"", "k").now().unwrap();
+        let policy = engine.policy("p\"").unwrap();
+        let (limited, labels) = (policy.check("k").now().unwrap(), Labels::new(*policy));
         let all = [limited, answer("p", "p", Decision::unlimited())];
         let told = |wanted| {
-            let batch = written(|out| write_batch(out, &all, Some(wanted), Timestamp::EPOCH));
+            let all = all.iter().map(|answer| (answer, &labels));
+            let batch = written(|out| write_batch(out, all, Some(wanted), Timestamp::EPOCH));
             [0, 1].map(|index| batch["decisions"][index]["headers"].clone())
         };
         let expected = json!({ "ratelimit-policy": "\"p\\\"\";q=100;w=60", "ratelimit": "\"p\\\"\";r=19;t=1" });

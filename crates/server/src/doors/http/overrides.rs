@@ -11,13 +11,14 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
-use tidegate::{Engine, OverrideError, StoreErrorKind, StoredOverride};
+use tidegate::{OverrideError, StoredOverride};
 
-use super::problem::Problem;
-use super::{Answered, Api, body, json};
-use crate::config::network_of_key;
-use crate::exact::Exact;
-use crate::listen::Peer;
+use super::{Answered, Api, admin, body, json};
+use crate::doors::shared::Problem;
+use crate::service::InForce;
+use tidegate_config::Exact;
+use tidegate_config::network_of_key;
+use tidegate_request::Peer;
 
 /// What a key gets: one of the first three.
 #[derive(Deserialize)]
@@ -66,11 +67,11 @@ pub(super) async fn list(
     Extension(peer): Extension<Peer>,
     request: AxumRequest,
 ) -> Answered {
-    let snapshot = api.gate.now();
-    snapshot.http.admin.admit(peer, request.headers())?;
-    let engine = &snapshot.engine;
+    let in_force = api.app.in_force();
+    admin::admit(&in_force.http.admin, peer, request.headers())?;
+    let engine = &in_force.engine;
     let found = engine.overrides().list().await;
-    let found = found.map_err(|error| unchanged(engine, error))?;
+    let found = found.map_err(|error| unchanged(&in_force, error))?;
     Ok(json(&All { overrides: found.into_iter().map(Shown::from).collect() }))
 }
 
@@ -80,12 +81,12 @@ pub(super) async fn show(
     place: Result<Place, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
-    let snapshot = api.gate.now();
-    snapshot.http.admin.admit(peer, request.headers())?;
+    let in_force = api.app.in_force();
+    admin::admit(&in_force.http.admin, peer, request.headers())?;
     let Path((policy, key)) = place?;
-    let engine = &snapshot.engine;
+    let engine = &in_force.engine;
     let found = engine.overrides().get(&policy, &key).await;
-    let found = found.map_err(|error| unchanged(engine, error))?;
+    let found = found.map_err(|error| unchanged(&in_force, error))?;
     found.map(|found| json(&Shown::from(found))).ok_or_else(|| Problem::no_override(&policy, &key))
 }
 
@@ -95,17 +96,17 @@ pub(super) async fn set(
     place: Result<Place, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
-    api.gate.now().http.admin.admit(peer, request.headers())?;
+    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path((policy, key)) = place?;
     // What is meant for a network and is none would be kept as a key that nobody has.
     network_of_key(&key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
     let body = body::read(request.into_body()).await?;
     let wanted: Wanted<'_> = body::decode(&body)?;
     let (text, life) = (wanted.text()?, wanted.life()?);
-    let snapshot = api.gate.now();
-    let engine = &snapshot.engine;
+    let in_force = api.app.in_force();
+    let engine = &in_force.engine;
     let set = engine.overrides().set(&policy, &key, &text, life).await;
-    set.map_err(|error| unchanged(engine, error))?;
+    set.map_err(|error| unchanged(&in_force, error))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -115,12 +116,12 @@ pub(super) async fn remove(
     place: Result<Place, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
-    let snapshot = api.gate.now();
-    snapshot.http.admin.admit(peer, request.headers())?;
+    let in_force = api.app.in_force();
+    admin::admit(&in_force.http.admin, peer, request.headers())?;
     let Path((policy, key)) = place?;
-    let engine = &snapshot.engine;
+    let engine = &in_force.engine;
     let removed = engine.overrides().remove(&policy, &key).await;
-    if !removed.map_err(|error| unchanged(engine, error))? {
+    if !removed.map_err(|error| unchanged(&in_force, error))? {
         return Err(Problem::no_override(&policy, &key));
     }
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -174,16 +175,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for LimitText<'a> {
     }
 }
 
-fn unchanged(engine: &Engine, error: OverrideError) -> Problem {
+fn unchanged(in_force: &InForce, error: OverrideError) -> Problem {
     let what = format!(": {error}");
+    if let Some(failure) = error.store_failure() {
+        return Problem::store_failed(failure.kind());
+    }
     match error {
-        OverrideError::UnknownPolicy(name) => Problem::unknown_policy(engine, &name),
+        OverrideError::UnknownPolicy(name) => {
+            Problem::unknown_policy(&name, in_force.closest(&name))
+        }
         OverrideError::LongKey(_) => Problem::bad_field("key", &what),
         OverrideError::BadLimit(_) | OverrideError::DoesNotFit(_) => {
             Problem::bad_field("limit", &what)
-        }
-        OverrideError::Store(error) if error.kind() != StoreErrorKind::BadRequest => {
-            Problem::store_failed(&error)
         }
         _ => Problem::bad_input(&what),
     }

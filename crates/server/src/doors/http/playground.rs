@@ -13,9 +13,9 @@ use axum::body::Body;
 use axum::routing::{MethodRouter, get, post};
 
 use self::experiment::Experiment;
-use super::problem::Problem;
-use super::{Answered, Api, body, whole_json};
-use crate::simulation::{Unfit, algorithms, boundary, clock_skew, race, sync_lag};
+use super::{Answered, Api, body, json};
+use crate::doors::shared::Problem;
+use tidegate_simulation::{Unfit, algorithms, boundary, clock_skew, race, sync_lag};
 
 pub(super) fn routes() -> [(&'static str, MethodRouter<Api>); 8] {
     [
@@ -37,7 +37,7 @@ async fn run<E: Experiment>(body: Body) -> Answered {
     let input: E = body::decode(sent).map_err(with_range::<E>)?;
     turn::take(move || {
         let report = input.run().map_err(|unfit| out_of_bounds(&unfit))?;
-        Ok(whole_json(&report))
+        Ok(json(&report))
     })
     .await
 }

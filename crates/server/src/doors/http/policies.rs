@@ -6,8 +6,8 @@ use axum::http::header::{CONTENT_TYPE, HeaderName};
 use serde::Serialize;
 use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView};
 
-use crate::gate::Snapshot;
-use crate::text::rate;
+use crate::service::InForce;
+use tidegate_core::text::rate;
 
 /// A policy of one limit is that limit; one of several says how they make one answer.
 #[derive(Serialize)]
@@ -50,17 +50,17 @@ enum Extra {
 }
 
 /// The answer to `GET /v1/policies`.
-pub(super) fn render(snapshot: &Snapshot) -> ([(HeaderName, &'static str); 1], String) {
-    ([(CONTENT_TYPE, "application/json")], rendered(snapshot))
+pub(super) fn render(in_force: &InForce) -> ([(HeaderName, &'static str); 1], String) {
+    ([(CONTENT_TYPE, "application/json")], rendered(in_force))
 }
 
-pub(super) fn rendered(snapshot: &Snapshot) -> String {
+pub(super) fn rendered(in_force: &InForce) -> String {
     let shown: BTreeMap<_, _> =
-        snapshot.policies().map(|policy| (policy.name().to_owned(), show(&policy))).collect();
+        in_force.policies().map(|policy| (policy.name().to_owned(), show(policy))).collect();
     serde_json::to_string(&shown).unwrap_or_default()
 }
 
-fn show<'a>(policy: &PolicyView<'a>) -> Shown<'a> {
+fn show(policy: PolicyView<'_>) -> Shown<'_> {
     if let Some(shaper) = policy.shaper() {
         return Shown::One(show_shaper(shaper));
     }

@@ -11,11 +11,11 @@ use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use tidegate::{Clock, SystemClock};
 
-use super::problem::Problem;
-use super::request::Text;
-use super::{Answered, Api, body, json};
-use crate::listen::Peer;
-use crate::observed::{Summary, TooManyTargets};
+use super::{Answered, Api, admin, body, json};
+use crate::doors::shared::Problem;
+use crate::doors::shared::request::Text;
+use crate::stats::{Summary, TooManyTargets};
+use tidegate_request::Peer;
 
 /// The longest name of a target.
 const NAME_BYTES_MAX: usize = 100;
@@ -89,30 +89,30 @@ pub(super) async fn observe(State(api): State<Api>, body: Body) -> Answered {
     if latency_us.is_none() && (url.is_some() || queue_us.is_none() && saturation.is_none()) {
         return Err(Problem::bad_field("latency_ms", "is missing"));
     }
-    let observed = api.gate.observed();
+    let observed = api.app.observed();
     if let Some(latency_us) = latency_us {
         let noted = observed.note(&target.0, latency_us, ok, SystemClock.now());
         noted.map_err(|TooManyTargets| too_many())?;
         if let Some(url) = url {
             observed.note_url(&target.0, &url.0, latency_us);
-            api.gate.urls().note(&url.0, Duration::from_micros(latency_us));
+            api.app.urls().note(&url.0, Duration::from_micros(latency_us));
         }
     }
     if let Some(queue_us) = queue_us {
         observed.note_wait(&target.0, queue_us);
     }
     if let Some(saturation) = saturation {
-        api.gate.now().follower.saturated(&target.0, saturation);
+        api.app.in_force().follower.saturated(&target.0, saturation);
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// What is known of all targets.
 pub(super) async fn show(State(api): State<Api>) -> Answered {
-    let summaries = api.gate.observed().summaries(SystemClock.now()).into_iter();
+    let summaries = api.app.observed().summaries(SystemClock.now()).into_iter();
     let mut targets: BTreeMap<_, _> =
         summaries.map(|(name, summary)| (name, Shown::from(summary))).collect();
-    for (name, pressure) in api.gate.now().follower.pressures() {
+    for (name, pressure) in api.app.in_force().follower.pressures() {
         targets.entry(name).or_insert_with(|| Summary::default().into()).pressure = Some(pressure);
     }
     Ok(json(&Targets { targets }))
@@ -125,7 +125,7 @@ pub(super) async fn set(
     target: Result<Path<String>, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
-    api.gate.now().http.admin.admit(peer, request.headers())?;
+    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path(target) = target?;
     let body = body::read(request.into_body()).await?;
     let Setting { pressure } = body::decode(&body)?;
@@ -143,7 +143,7 @@ pub(super) async fn clear(
     target: Result<Path<String>, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
-    api.gate.now().http.admin.admit(peer, request.headers())?;
+    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path(target) = target?;
     name(&target, "target")?;
     say(&api, &target, None)
@@ -151,9 +151,9 @@ pub(super) async fn clear(
 
 /// What an operator says counts from now on, on this node at once.
 fn say(api: &Api, target: &str, pressure: Option<f64>) -> Answered {
-    let set = api.gate.observed().set(target, pressure, SystemClock.now());
+    let set = api.app.observed().set(target, pressure, SystemClock.now());
     set.map_err(|TooManyTargets| too_many())?;
-    api.gate.now().follower.go_by_operators();
+    api.app.in_force().follower.go_by_operators();
     tracing::info!(target_name = target, ?pressure, "an operator says how the load is");
     Ok(StatusCode::NO_CONTENT.into_response())
 }

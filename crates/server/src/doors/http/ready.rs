@@ -12,8 +12,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::json;
-use crate::gate::Gate;
-use crate::store::{self, View};
+use tidegate::driver::OpenStore;
+
+use crate::service::AppState;
 
 #[derive(Serialize)]
 struct Readiness {
@@ -31,16 +32,16 @@ struct Store {
     state: &'static str,
 }
 
-pub(super) async fn ready(State(gate): State<Arc<Gate>>, uri: Uri) -> Response {
-    let view = gate.metrics().store();
+pub(super) async fn ready(State(app): State<Arc<AppState>>, uri: Uri) -> Response {
+    let view = app.metrics().store();
     let store = match &view {
         Some(view) if is_strict(&uri) => Some(reached(view).await),
         Some(view) => Some((view.condition(), true)),
         None => None,
     };
-    let state = if gate.is_draining() { "draining" } else { "serving" };
-    let ready = !gate.is_draining() && store.is_none_or(|(_, will_do)| will_do);
-    let kind = view.as_ref().map_or("", |view| view.kind());
+    let state = if app.is_draining() { "draining" } else { "serving" };
+    let ready = !app.is_draining() && store.is_none_or(|(_, will_do)| will_do);
+    let kind = view.as_ref().map_or("", |view| view.kind);
     let store = store.map(|(state, _)| Store { kind, state });
     let mut response = json(&Readiness { ready, state, store }).into_response();
     if !ready {
@@ -50,8 +51,8 @@ pub(super) async fn ready(State(gate): State<Arc<Gate>>, uri: Uri) -> Response {
 }
 
 /// What the store says, within its deadline, and whether that will do.
-async fn reached(view: &View) -> (&'static str, bool) {
-    match store::reach(&*view.store()).await {
+async fn reached(store: &OpenStore) -> (&'static str, bool) {
+    match store.reach().await {
         Ok(()) => ("ok", true),
         Err(error) => (error.kind().as_str(), false),
     }

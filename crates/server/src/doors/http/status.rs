@@ -35,18 +35,19 @@ struct Leases {
 }
 
 pub(super) async fn show(State(api): State<Api>) -> Response {
-    let snapshot = api.gate.now();
-    let engine = &snapshot.engine;
+    let in_force = api.app.in_force();
+    let engine = &in_force.engine;
     let stats = engine.lease_stats();
-    let breaker = api.gate.metrics().store().and_then(|store| store.breaker());
+    let store = api.app.metrics().store();
+    let breaker = store.as_ref().and_then(|store| store.report().breaker);
     let up_us = SystemClock.now().as_micros().saturating_sub(api.started.as_micros());
     json(&Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_ms: up_us / 1000,
-        store: if engine.is_local() { "memory" } else { "redis" },
+        store: store.map_or("memory", |store| store.kind),
         breaker: breaker.map(|(state, _)| state.as_str()),
         nodes: engine.nodes().get(),
-        policies: snapshot.policies().count(),
+        policies: in_force.policies().count(),
         leases: Leases {
             keys: stats.keys,
             requests: stats.requests,
@@ -54,6 +55,6 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
             returned: stats.returned,
             decided: stats.decided,
         },
-        adaptive: snapshot.follower.limits(),
+        adaptive: in_force.follower.limits(),
     })
 }

@@ -11,38 +11,39 @@ use hyper_util::server::conn::auto;
 use super::relay::Relay;
 use super::service;
 use super::tunnel::Tunnel;
-use crate::doors::http::HttpBounds;
-use crate::doors::http::connection::{Answers, Caller, builder, serve};
-use crate::gate::Gate;
-use crate::listen::{Peer, Stream};
 use crate::logs::trace::Trace;
-use crate::server::{Door, Ending};
+use crate::net::Stream;
+use crate::net::http::HttpBounds;
+use crate::net::http::{Answers, Caller, builder, serve};
+use crate::net::{ConnectionHandler, Shutdown};
+use crate::service::AppState;
+use tidegate_request::Peer;
 
 /// The proxy behind HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyDoor {
-    gate: Arc<Gate>,
+    app: Arc<AppState>,
     http: auto::Builder<TokioExecutor>,
     bounds: HttpBounds,
 }
 
 impl ProxyDoor {
-    pub(crate) fn new(gate: Arc<Gate>, bounds: HttpBounds) -> Self {
-        Self { gate, http: builder(bounds), bounds }
+    pub(crate) fn new(app: Arc<AppState>, bounds: HttpBounds) -> Self {
+        Self { app, http: builder(bounds), bounds }
     }
 }
 
-impl Door for ProxyDoor {
-    async fn serve(self, stream: Stream, peer: Peer, ending: Ending) {
-        let Self { gate, http, bounds } = self;
-        let answers = ProxyAnswers { gate, tunnel: Mutex::default() };
-        serve(&http, bounds, answers, (stream, Vec::new()), peer, ending).await;
+impl ConnectionHandler for ProxyDoor {
+    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
+        let Self { app, http, bounds } = self;
+        let answers = ProxyAnswers { app, tunnel: Mutex::default() };
+        serve(&http, bounds, answers, stream, peer, shutdown).await;
     }
 }
 
 /// What the requests of one connection share.
 struct ProxyAnswers {
-    gate: Arc<Gate>,
+    app: Arc<AppState>,
     /// What the connection is to become when HTTP has ended.
     tunnel: Mutex<Option<Tunnel>>,
 }
@@ -51,12 +52,12 @@ impl Answers for ProxyAnswers {
     type Body = Relay;
 
     async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<Relay> {
-        let passed = match Trace::of(request.headers()) {
+        let passed = match Trace::from_headers(request.headers()) {
             // In a box, so that those without a trace do not carry its room around.
             Some(trace) => {
-                Box::pin(trace.around(service::answer(&self.gate, request, caller))).await
+                Box::pin(trace.around(service::answer(&self.app, request, caller))).await
             }
-            None => service::answer(&self.gate, request, caller).await,
+            None => service::answer(&self.app, request, caller).await,
         };
         if let Some(tunnel) = passed.tunnel {
             *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
@@ -64,10 +65,10 @@ impl Answers for ProxyAnswers {
         passed.response
     }
 
-    async fn afterwards(&self, ending: Ending) {
+    async fn afterwards(&self, shutdown: Shutdown) {
         let tunnel = self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(tunnel) = tunnel {
-            tunnel.run(ending).await;
+            tunnel.run(shutdown).await;
         }
     }
 }

@@ -17,22 +17,23 @@ use tidegate::{Clock, SystemClock};
 use tokio::time::Instant;
 
 use self::admission::{Admitted, admit};
-use super::failure::Failure;
-use super::forwarded::Hop;
 use super::head::{self, Wishes};
-use super::hops;
-use super::link::{Link, Unanswered};
+use super::problem::problem;
 use super::relay::{Guards, Relay};
-use super::settings::HostHeader;
 use super::tunnel::Tunnel;
-use super::upload::Upload;
-use super::upstream::{Answered, Upstream};
-use super::upstreams::{Place, Proxy};
 use super::watch::Watch;
-use crate::doors::http::Problem;
-use crate::doors::http::connection::Caller;
-use crate::gate::Gate;
+use crate::doors::shared::Problem;
 use crate::metrics::Shed;
+use crate::net::http::Caller;
+use crate::service::AppState;
+use crate::upstreams::failure::Failure;
+use crate::upstreams::forwarded::Hop;
+use crate::upstreams::hops;
+use crate::upstreams::link::{Link, Unanswered};
+use crate::upstreams::upload::Upload;
+use crate::upstreams::upstream::{Answered, Upstream};
+use crate::upstreams::{Proxy, RequestSlot};
+use tidegate_config::proxy::HostHeader;
 
 /// An answer, and what the connection becomes after it.
 pub(super) struct Passed {
@@ -54,14 +55,14 @@ impl From<Problem> for Passed {
 
 /// Answers a request, from behind or by ourselves.
 pub(super) async fn answer(
-    gate: &Arc<Gate>,
+    app: &Arc<AppState>,
     mut request: Request<Incoming>,
     caller: &Caller,
 ) -> Passed {
     let client = hyper::upgrade::on(&mut request);
-    let snapshot = gate.now();
+    let in_force = app.in_force();
     // A door without a proxy is not opened.
-    let Some(proxy) = snapshot.proxy.clone() else {
+    let Some(proxy) = in_force.proxy.clone() else {
         return Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into();
     };
     let (mut parts, body) = request.into_parts();
@@ -78,15 +79,15 @@ pub(super) async fn answer(
         Err(problem) => return problem.into(),
     };
     let Some(place) = proxy.enter() else {
-        gate.metrics().shed(Shed::Requests);
-        return admission::shed(&snapshot, &proxy, caller.peer, &parts).map(Relay::own).into();
+        app.metrics().shed(Shed::Requests);
+        return admission::shed(&in_force, &proxy, caller.peer, &parts).map(Relay::own).into();
     };
-    let admitted = match admit(gate, &snapshot, &proxy, caller.peer, &parts).await {
+    let admitted = match admit(app, &in_force, &proxy, caller.peer, &parts).await {
         Ok(admitted) => admitted,
         Err(refused) => return (*refused).map(Relay::own).into(),
     };
     // What comes now may take long, and must not keep an old configuration alive.
-    drop(snapshot);
+    drop(in_force);
     let exchange = Exchange { proxy, caller, wishes, host, place };
     exchange.pass(parts, body, admitted, client).await.unwrap_or_else(Passed::from)
 }
@@ -98,7 +99,7 @@ struct Exchange<'a> {
     wishes: Wishes,
     /// None where an old client has not said whom it means.
     host: Option<HeaderValue>,
-    place: Place,
+    place: RequestSlot,
 }
 
 impl Exchange<'_> {
@@ -159,7 +160,7 @@ impl Exchange<'_> {
                 return Err(failed(watch, &why));
             };
             let onwards = watch.onwards(&why, load, path, priority);
-            watch = onwards.ok_or_else(|| why.problem())?;
+            watch = onwards.ok_or_else(|| problem(&why))?;
             request = unsent;
             let host = self.host_for(watch.upstream()).clone();
             request.headers_mut().insert(HOST, host);
@@ -191,7 +192,7 @@ impl Exchange<'_> {
 fn failed(watch: Watch, failure: &Failure) -> Problem {
     tracing::debug!(upstream = %watch.upstream().name, ?failure, "no answer");
     watch.failed(failure);
-    failure.problem()
+    problem(failure)
 }
 
 /// Both have agreed to speak something else, if it is what was asked for.

@@ -14,8 +14,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
 
 use super::relay::Guards;
-use crate::listen::Stream;
-use crate::server::Ending;
+use crate::net::Shutdown;
+use crate::net::Stream;
 
 /// How long nobody may say anything: nine minutes longer than most keep-alives.
 const SILENCE_MAX: Duration = Duration::from_mins(10);
@@ -32,10 +32,10 @@ pub(super) struct Tunnel {
 
 impl Tunnel {
     /// Until one side ends it, or the server does, or nobody has said anything for long.
-    pub(super) async fn run(self, ending: Ending) {
+    pub(super) async fn run(self, shutdown: Shutdown) {
         let ended = tokio::select! {
             ended = self.join() => ended,
-            () = ending.closing() => return,
+            () = shutdown.closing() => return,
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "tunnel ended");

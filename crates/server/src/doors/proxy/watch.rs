@@ -7,17 +7,17 @@ use tidegate::adaptive::{Observation, Priority};
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::UrlRequest;
 
-use super::failure::Failure;
-use super::upstream::{Load, Upstream};
-use crate::gate::Gate;
 use crate::metrics::UpstreamTrouble;
+use crate::service::AppState;
+use crate::upstreams::failure::Failure;
+use crate::upstreams::upstream::{Load, Upstream};
 
 /// A request on its way: from when it left until its answer's body has ended, or whoever waited has gone.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// Counts it as under way for as long as it is.
     load: Load,
-    gate: Arc<Gate>,
+    app: Arc<AppState>,
     sent_us: u64,
     /// Until the head of its answer is there.
     waiting: Option<UrlRequest>,
@@ -29,15 +29,15 @@ impl Watch {
     /// It leaves now, to whoever has the load, for a path in its only spelling.
     /// `None` if there is no room for it behind.
     pub(super) fn begin(
-        gate: &Arc<Gate>,
+        app: &Arc<AppState>,
         load: Load,
         path: &str,
         priority: Option<Priority>,
     ) -> Option<Self> {
-        let passing = gate.observed().enter(&load.upstream().name, path, priority)?;
-        let waiting = Some(gate.urls().begin(path));
+        let passing = app.observed().enter(&load.upstream().name, path, priority)?;
+        let waiting = Some(app.urls().begin(path));
         let sent_us = SystemClock.steady_us();
-        Some(Self { load, gate: gate.clone(), sent_us, waiting, passing })
+        Some(Self { load, app: app.clone(), sent_us, waiting, passing })
     }
 
     pub(super) const fn upstream(&self) -> &Arc<Upstream> {
@@ -68,13 +68,13 @@ impl Watch {
         priority: Option<Priority>,
     ) -> Option<Self> {
         self.missed(why);
-        let entered = self.gate.observed().enter(&load.upstream().name, path, priority);
+        let entered = self.app.observed().enter(&load.upstream().name, path, priority);
         let Some(passing) = entered else {
             self.ended();
             return None;
         };
-        let (gate, sent_us) = (self.gate.clone(), SystemClock.steady_us());
-        Some(Self { load, gate, sent_us, waiting: self.waiting.take(), passing })
+        let (app, sent_us) = (self.app.clone(), SystemClock.steady_us());
+        Some(Self { load, app, sent_us, waiting: self.waiting.take(), passing })
     }
 
     /// Counts a failure of whom it went to. Whether it was one, and not the client's.
@@ -87,7 +87,7 @@ impl Watch {
 
     fn ended(&mut self) -> u64 {
         if let Some(ticket) = self.waiting.take() {
-            self.gate.urls().end(ticket);
+            self.app.urls().end(ticket);
         }
         SystemClock.steady_us().saturating_sub(self.sent_us)
     }
@@ -95,7 +95,7 @@ impl Watch {
     fn note(&mut self, took_us: u64, ok: bool) {
         self.passing.drain(..).for_each(|observation| observation.done(ok));
         // There are far fewer upstreams than may be observed; if others have taken all places, ours is not among them.
-        let _ = self.gate.observed().passed(&self.upstream().name, took_us, ok, SystemClock.now());
+        let _ = self.app.observed().passed(&self.upstream().name, took_us, ok, SystemClock.now());
     }
 }
 

@@ -25,7 +25,7 @@ impl Password {
         Ok(Self(line.into()))
     }
 
-    /// Whether it is this one. How long that takes tells nothing but its length.
+    /// Whether it is this one, in a time that depends on its length alone.
     pub(super) fn is(&self, given: &[u8]) -> bool {
         self.0.ct_eq(given).into()
     }

@@ -1,12 +1,13 @@
 //! The commands: a table of names, and who answers them.
 
-use tidegate::{Engine, Scope};
+use tidegate::{Answer, Reply};
 
 use super::frame::Command;
-use super::out::{Out, shown};
+use super::out::{Out, escaped};
+use super::pipeline::LateAnswers;
 use super::session::Session;
-use super::waiting::Queue;
-use super::{House, about, check, client, greeting, throttle, transaction};
+use super::{DoorState, check, greeting, info, throttle, transaction};
+use crate::service::{Pipeline, Unanswered};
 
 /// Whether the conversation goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,18 +19,25 @@ pub(super) enum Next {
 }
 
 /// One command, and all that it takes to answer it.
-pub(super) struct Turn<'t, 'e> {
+pub(super) struct CommandContext<'t, 'e> {
     pub(super) command: Command<'t>,
-    pub(super) engine: &'e Engine,
-    pub(super) house: &'t House,
-    /// Where `CL.THROTTLE` counts.
-    pub(super) scope: &'t Scope,
+    pub(super) door: &'t DoorState,
+    pub(super) asking: &'t mut Pipeline<'e>,
     pub(super) session: &'t mut Session,
     pub(super) out: &'t mut Out,
-    pub(super) waiting: &'t mut Queue<'e>,
+    pub(super) late: &'t mut LateAnswers<'e>,
 }
 
-impl Turn<'_, '_> {
+impl<'e> CommandContext<'_, 'e> {
+    /// Writes an answer, now or in its place later.
+    #[inline]
+    pub(super) fn answer(&mut self, reply: Reply<'e, Answer<'e>, Unanswered>) {
+        match reply.split() {
+            Ok(answer) => check::write(self.out, answer),
+            Err(later) => self.late.push((self.out.len(), later)),
+        }
+    }
+
     /// Refuses a command that could never run, and with it all that are kept together with it.
     #[cold]
     pub(super) fn reject(&mut self, problem: &str) {
@@ -49,7 +57,7 @@ pub(super) struct Known {
     pub(super) arguments: (usize, usize),
     /// Where the key is, 0 for none.
     pub(super) key: i64,
-    run: fn(&mut Turn<'_, '_>) -> Next,
+    run: fn(&mut CommandContext<'_, '_>) -> Next,
 }
 
 const fn known(
@@ -57,7 +65,7 @@ const fn known(
     usage: &'static str,
     arguments: (usize, usize),
     key: i64,
-    run: fn(&mut Turn<'_, '_>) -> Next,
+    run: fn(&mut CommandContext<'_, '_>) -> Next,
 ) -> Known {
     Known { name, usage, arguments, key, run }
 }
@@ -79,13 +87,13 @@ pub(super) const COMMANDS: [Known; 19] = [
     known("hello", "[2|3 [AUTH user password] [SETNAME name]]", (1, ANY), 0, greeting::hello),
     known("auth", "[user] password", (2, 3), 0, greeting::auth),
     known("select", "0", (2, 2), 0, greeting::select),
-    known("client", "subcommand …", (2, ANY), 0, client::run),
-    known("command", "[COUNT|DOCS|INFO|LIST …]", (1, ANY), 0, about::command),
-    known("info", "[section …]", (1, ANY), 0, about::info),
-    known("config", "GET name …", (2, ANY), 0, about::config),
+    known("client", "subcommand …", (2, ANY), 0, greeting::client),
+    known("command", "[COUNT|DOCS|INFO|LIST …]", (1, ANY), 0, info::command),
+    known("info", "[section …]", (1, ANY), 0, info::info),
+    known("config", "GET name …", (2, ANY), 0, info::config),
     known("reset", "", (1, 1), 0, greeting::reset),
     known("quit", "", (1, ANY), 0, greeting::quit),
-    known("role", "", (1, 1), 0, about::role),
+    known("role", "", (1, 1), 0, info::role),
 ];
 
 /// What may be said before the password was.
@@ -101,30 +109,30 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Known> {
 
 /// Answers a command, now or in its place later.
 #[inline]
-pub(super) fn answer(turn: &mut Turn<'_, '_>) -> Next {
-    let Some(known) = find(turn.command.argument(0)) else { return unknown(turn) };
-    if !turn.session.admitted && !BEFORE_AUTH.contains(&known.name) {
-        turn.out.error("NOAUTH Authentication required.");
+pub(super) fn answer(context: &mut CommandContext<'_, '_>) -> Next {
+    let Some(known) = find(context.command.argument(0)) else { return unknown(context) };
+    if !context.session.admitted && !BEFORE_AUTH.contains(&known.name) {
+        context.out.error("NOAUTH Authentication required.");
         return Next::GoOn;
     }
     let (least, most) = known.arguments;
-    if turn.command.len() < least || turn.command.len() > most {
+    if context.command.len() < least || context.command.len() > most {
         let Known { name, usage, .. } = known;
-        turn.reject(&format!(
+        context.reject(&format!(
             "ERR wrong number of arguments for '{name}' command: expected {name} {usage}"
         ));
         return Next::GoOn;
     }
-    if turn.session.transaction.is_some() && !AT_ONCE.contains(&known.name) {
-        return transaction::keep(turn);
+    if context.session.transaction.is_some() && !AT_ONCE.contains(&known.name) {
+        return transaction::keep(context);
     }
-    (known.run)(turn)
+    (known.run)(context)
 }
 
 #[cold]
-fn unknown(turn: &mut Turn<'_, '_>) -> Next {
-    let name = shown(turn.command.argument(0));
-    turn.reject(&if turn.session.admitted {
+fn unknown(context: &mut CommandContext<'_, '_>) -> Next {
+    let name = escaped(context.command.argument(0));
+    context.reject(&if context.session.admitted {
         format!("ERR unknown command '{name}'; COMMAND LIST tells those there are")
     } else {
         "NOAUTH Authentication required.".to_owned()

@@ -1,23 +1,22 @@
-//! One connection: bursts in, answers out, and what it may cost.
+//! One connection: how much it may send, how long it is waited for.
 
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use tidegate::{Clock, SystemClock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::burst::{Burst, Pause};
 use super::command::Next;
 use super::frame::FRAME_BYTES_MAX;
 use super::out::Out;
+use super::pipeline::{self, LateAnswers, Pause, Pipeline};
 use super::session::Session;
-use super::waiting::{self, Queue};
-use super::{House, spare};
-use crate::listen::Stream;
+use super::{DoorState, buffer_pool};
 use crate::metrics::DoorName;
-use crate::server::Ending;
+use crate::net::Shutdown;
+use crate::net::Stream;
+use crate::service;
 
 /// A first output buffer: a pipeline of a hundred checks.
 const OUT_BYTES: usize = 4 << 10;
@@ -28,7 +27,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// A client, and what was read from it and is not yet written to it.
 pub(super) struct Connection<'h> {
-    house: &'h House,
+    door: &'h DoorState,
     stream: Stream,
     session: Session,
     /// What was read and not yet answered. Has no memory while nothing was.
@@ -36,17 +35,20 @@ pub(super) struct Connection<'h> {
     out: Out,
     /// When the command that has begun has to be whole.
     frame_due: Option<Instant>,
+    /// How many checks it has asked for that spend something.
+    checks: u64,
 }
 
 impl<'h> Connection<'h> {
-    pub(super) fn new(house: &'h House, stream: Stream, session: Session) -> Self {
+    pub(super) fn new(door: &'h DoorState, stream: Stream, session: Session) -> Self {
         let (input, out, frame_due) = (Vec::new(), Out::default(), None);
-        Self { house, stream, session, input, out, frame_due }
+        let checks = 0;
+        Self { door, stream, session, input, out, frame_due, checks }
     }
 
     /// Answers until the client leaves, is hung up on, or the server ends.
-    pub(super) async fn converse(mut self, ending: &Ending) -> io::Result<()> {
-        let mut closing = pin!(ending.closing());
+    pub(super) async fn converse(mut self, shutdown: &Shutdown) -> io::Result<()> {
+        let mut closing = pin!(shutdown.closing());
         loop {
             let read = tokio::select! {
                 read = self.hear() => read?,
@@ -76,17 +78,17 @@ impl<'h> Connection<'h> {
 
     /// Reads what there is, once there is something. Cancelled, it has read nothing.
     async fn hear(&mut self) -> io::Result<usize> {
-        let Self { stream, input, frame_due, house, .. } = self;
+        let Self { stream, input, frame_due, door, .. } = self;
         let heard = async {
             // A buffer is only taken once there is something to put into it.
             stream.readable().await?;
             if input.capacity() == 0 {
-                *input = spare::take(FRAME_BYTES_MAX);
+                *input = buffer_pool::take(FRAME_BYTES_MAX);
             }
             stream.read_buf(input).await
         };
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-        match (frame_due, house.bounds.idle_timeout) {
+        match (frame_due, door.bounds.idle_timeout) {
             (Some(due), _) => timeout_at(*due, heard).await.map_err(late)?,
             (None, Some(idle)) => timeout(idle, heard).await.map_err(late)?,
             (None, None) => heard.await,
@@ -118,16 +120,10 @@ impl<'h> Connection<'h> {
 
     /// Answers commands until there is a reason to pause, and writes the answers.
     async fn some(&mut self, input: &[u8], used: &mut usize) -> io::Result<Pause> {
-        // Once for all that are answered together.
-        let (since_us, before) = (SystemClock.steady_us(), self.session.checks);
         let pause = self.answer(input, used).await;
-        let checks = self.session.checks - before;
-        if checks > 0 {
-            self.house.gate.metrics().took(DoorName::Resp, since_us, checks);
-        }
         // The head of an array goes with what is in it.
         if pause != Pause::Exec {
-            self.stream.send(&self.out.0, self.house.bounds.write_deadline).await?;
+            self.stream.send(&self.out.0, self.door.bounds.write_deadline).await?;
             self.out.0.clear();
         }
         Ok(pause)
@@ -135,40 +131,43 @@ impl<'h> Connection<'h> {
 
     /// Keeps what has begun and is not whole, and gives the buffers back where nothing has.
     fn keep_from(&mut self, used: usize) {
-        spare::give(std::mem::take(&mut self.out.0));
+        buffer_pool::give(std::mem::take(&mut self.out.0));
         if used == self.input.len() {
-            spare::give(std::mem::take(&mut self.input));
+            buffer_pool::give(std::mem::take(&mut self.input));
             self.frame_due = None;
             return;
         }
         // Each command has its own time, not each byte: who sends one now and then does not stay for ever.
         if used > 0 || self.frame_due.is_none() {
-            self.frame_due = Some(Instant::now() + self.house.bounds.frame_timeout);
+            self.frame_due = Some(Instant::now() + self.door.bounds.frame_timeout);
         }
         self.input.drain(..used);
     }
 
     /// Answers commands until there is a reason to pause. One configuration answers them all.
     async fn answer(&mut self, input: &[u8], used: &mut usize) -> Pause {
-        let snapshot = self.house.gate.now();
-        let mut waiting = Queue::new();
-        let Self { house, session, out, .. } = self;
+        let Self { door, session, out, checks, .. } = self;
+        let (service, in_force) = (door.app.service(), door.app.in_force());
         if out.0.capacity() == 0 {
-            out.0 = spare::take(OUT_BYTES);
+            out.0 = buffer_pool::take(OUT_BYTES);
         }
-        let burst = Burst { house, engine: &snapshot.engine, session, out, waiting: &mut waiting };
-        let pause = burst.answer(input, used);
-        if !waiting.is_empty() {
-            waiting::fill(&mut self.out, waiting, &snapshot.engine, &house.gate).await;
+        let mut asking = service::Pipeline::begin(service, &in_force, DoorName::Resp, *checks);
+        let mut late = LateAnswers::new();
+        let pipeline =
+            Pipeline { door, asking: &mut asking, session, out: &mut *out, late: &mut late };
+        let pause = pipeline.answer(input, used);
+        if !late.is_empty() {
+            pipeline::fill(out, late).await;
         }
+        *checks = asking.finish();
         pause
     }
 
     /// Says that nothing more will come, and lets the client read what did.
     async fn hang_up(mut self) -> io::Result<()> {
         // Over TLS this is a message, which somebody who reads nothing has no room for.
-        timeout(self.house.bounds.write_deadline, self.stream.shutdown()).await??;
-        let mut rest = spare::take(FRAME_BYTES_MAX);
+        timeout(self.door.bounds.write_deadline, self.stream.shutdown()).await??;
+        let mut rest = buffer_pool::take(FRAME_BYTES_MAX);
         let drained = async {
             let mut read = 0;
             while read < LINGER_BYTES_MAX {
@@ -181,7 +180,7 @@ impl<'h> Connection<'h> {
             Ok(())
         };
         let drained = timeout(LINGER, drained).await.unwrap_or(Ok(()));
-        spare::give(rest);
+        buffer_pool::give(rest);
         drained
     }
 }

@@ -1,96 +1,95 @@
-//! How a client introduces itself, and takes its leave.
+//! What clients say before they ask: who they are, which protocol they read, that they leave.
 
-use super::command::{Next, Turn};
-use super::out::shown;
+use super::command::{CommandContext, Next};
+use super::out::escaped;
 use super::session::{Protocol, Session};
+use tidegate_request::Peer;
 
 /// Of the Redis whose commands these are: clients take it for what they may say.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-pub(super) fn ping(turn: &mut Turn<'_, '_>) -> Next {
-    match turn.command.len() {
-        1 => turn.out.simple("PONG"),
-        _ => turn.out.bulk(turn.command.argument(1)),
+pub(super) fn ping(context: &mut CommandContext<'_, '_>) -> Next {
+    match context.command.len() {
+        1 => context.out.simple("PONG"),
+        _ => context.out.bulk(context.command.argument(1)),
     }
     Next::GoOn
 }
 
-pub(super) fn echo(turn: &mut Turn<'_, '_>) -> Next {
-    turn.out.bulk(turn.command.argument(1));
+pub(super) fn echo(context: &mut CommandContext<'_, '_>) -> Next {
+    context.out.bulk(context.command.argument(1));
     Next::GoOn
 }
 
 /// There is one database.
-pub(super) fn select(turn: &mut Turn<'_, '_>) -> Next {
-    match turn.command.argument(1) {
-        b"0" => turn.out.simple("OK"),
-        _ => turn.out.error("ERR DB index is out of range: there is only 0"),
+pub(super) fn select(context: &mut CommandContext<'_, '_>) -> Next {
+    match context.command.argument(1) {
+        b"0" => context.out.simple("OK"),
+        _ => context.out.error("ERR DB index is out of range: there is only 0"),
     }
     Next::GoOn
 }
 
-pub(super) fn quit(turn: &mut Turn<'_, '_>) -> Next {
-    turn.out.simple("OK");
+pub(super) fn quit(context: &mut CommandContext<'_, '_>) -> Next {
+    context.out.simple("OK");
     Next::Close
 }
 
 /// As if just connected.
-pub(super) fn reset(turn: &mut Turn<'_, '_>) -> Next {
-    let Session { id, peer, checks, .. } = *turn.session;
-    let fresh = Session::new(id, peer, turn.house.password.is_none());
-    // Nobody is told how many there were, and the figures are made of how many there are more.
-    *turn.session = Session { checks, ..fresh };
-    turn.out.simple("RESET");
+pub(super) fn reset(context: &mut CommandContext<'_, '_>) -> Next {
+    let Session { id, peer, .. } = *context.session;
+    *context.session = Session::new(id, peer, context.door.password.is_none());
+    context.out.simple("RESET");
     Next::GoOn
 }
 
-pub(super) fn auth(turn: &mut Turn<'_, '_>) -> Next {
-    let given = match turn.command.len() {
-        2 if turn.house.password.is_none() => {
-            turn.out.error("ERR AUTH <password> called without any password configured");
+pub(super) fn auth(context: &mut CommandContext<'_, '_>) -> Next {
+    let given = match context.command.len() {
+        2 if context.door.password.is_none() => {
+            context.out.error("ERR AUTH <password> called without any password configured");
             return Next::GoOn;
         }
-        2 => (&b"default"[..], turn.command.argument(1)),
-        _ => (turn.command.argument(1), turn.command.argument(2)),
+        2 => (&b"default"[..], context.command.argument(1)),
+        _ => (context.command.argument(1), context.command.argument(2)),
     };
-    if accepts(turn, given) {
-        turn.session.admitted = true;
-        turn.out.simple("OK");
+    if accepts(context, given) {
+        context.session.admitted = true;
+        context.out.simple("OK");
     } else {
-        turn.out.error(WRONG);
+        context.out.error(WRONG);
     }
     Next::GoOn
 }
 
 /// Whether a user and a password are right. The one user is called as in Redis; without a password, any is.
-fn accepts(turn: &Turn<'_, '_>, (user, given): (&[u8], &[u8])) -> bool {
-    let right = turn.house.password.as_ref().is_none_or(|password| password.is(given));
+fn accepts(context: &CommandContext<'_, '_>, (user, given): (&[u8], &[u8])) -> bool {
+    let right = context.door.password.as_ref().is_none_or(|password| password.is(given));
     right && user == b"default"
 }
 
-pub(super) fn hello(turn: &mut Turn<'_, '_>) -> Next {
-    match agree(turn) {
-        Ok(()) => introduce(turn),
-        Err(problem) => turn.out.error(&problem),
+pub(super) fn hello(context: &mut CommandContext<'_, '_>) -> Next {
+    match agree(context) {
+        Ok(()) => introduce(context),
+        Err(problem) => context.out.error(&problem),
     }
     Next::GoOn
 }
 
 /// Takes what a client wants to be spoken to in, and to be called. Nothing is changed unless all of it makes sense.
-fn agree(turn: &mut Turn<'_, '_>) -> Result<(), String> {
-    let command = turn.command;
+fn agree(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
+    let command = context.command;
     let protocol = match (command.len(), command.argument(1)) {
-        (1, _) => turn.session.protocol,
+        (1, _) => context.session.protocol,
         (_, b"2") => Protocol::Two,
         (_, b"3") => Protocol::Three,
         _ => return Err("NOPROTO unsupported protocol version".to_owned()),
     };
-    let (mut at, mut name, mut admitted) = (2, None, turn.session.admitted);
+    let (mut at, mut name, mut admitted) = (2, None, context.session.admitted);
     while at < command.len() {
         if command.is(at, "AUTH") && at + 2 < command.len() {
-            admitted = accepts(turn, (command.argument(at + 1), command.argument(at + 2)));
+            admitted = accepts(context, (command.argument(at + 1), command.argument(at + 2)));
             if !admitted {
                 return Err(WRONG.to_owned());
             }
@@ -99,7 +98,7 @@ fn agree(turn: &mut Turn<'_, '_>) -> Result<(), String> {
             name = Some(checked_name(command.argument(at + 1))?);
             at += 2;
         } else {
-            let option = shown(command.argument(at));
+            let option = escaped(command.argument(at));
             return Err(format!("ERR Syntax error in HELLO option '{option}'"));
         }
     }
@@ -111,7 +110,7 @@ fn agree(turn: &mut Turn<'_, '_>) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    let session = &mut *turn.session;
+    let session = &mut *context.session;
     (session.protocol, session.admitted) = (protocol, true);
     if let Some(name) = name {
         session.name = name;
@@ -119,8 +118,8 @@ fn agree(turn: &mut Turn<'_, '_>) -> Result<(), String> {
     Ok(())
 }
 
-fn introduce(turn: &mut Turn<'_, '_>) {
-    let (out, session) = (&mut *turn.out, &*turn.session);
+fn introduce(context: &mut CommandContext<'_, '_>) {
+    let (out, session) = (&mut *context.out, &*context.session);
     out.map(session.protocol, 7);
     for (name, value) in [("server", "tidegate"), ("version", REDIS_VERSION)] {
         out.bulk(name.as_bytes());
@@ -150,4 +149,48 @@ pub(super) fn checked_name(name: &[u8]) -> Result<Box<[u8]>, String> {
             .to_owned());
     }
     Ok(name.into())
+}
+
+/// `CLIENT`: names and options that libraries send when they connect.
+pub(super) fn client(context: &mut CommandContext<'_, '_>) -> Next {
+    let command = context.command;
+    let is = |word: &str, len: usize| command.is(1, word) && command.len() == len;
+    if is("SETNAME", 3) {
+        match checked_name(command.argument(2)) {
+            Ok(name) => {
+                context.session.name = name;
+                context.out.simple("OK");
+            }
+            Err(problem) => context.out.error(&problem),
+        }
+    } else if is("GETNAME", 2) {
+        match &*context.session.name {
+            b"" => context.out.null(context.session.protocol),
+            name => context.out.bulk(name),
+        }
+    } else if is("ID", 2) {
+        context.out.integer(i64::try_from(context.session.id).unwrap_or(i64::MAX));
+    } else if is("INFO", 2) || is("LIST", 2) {
+        // Of others nobody is told.
+        let line = described(context);
+        context.out.bulk(line.as_bytes());
+    } else if is("SETINFO", 4) || is("NO-EVICT", 3) || is("NO-TOUCH", 3) {
+        context.out.simple("OK"); // nothing depends on it
+    } else {
+        let what = escaped(command.argument(1));
+        context.out.error(&format!(
+            "ERR unknown subcommand or wrong number of arguments for 'client|{what}'"
+        ));
+    }
+    Next::GoOn
+}
+
+fn described(context: &CommandContext<'_, '_>) -> String {
+    let session = &*context.session;
+    let addr = match session.peer {
+        Peer::Ip(ip) => ip.to_string(),
+        Peer::Unix => "unix".to_owned(),
+    };
+    let (id, name, resp) = (session.id, escaped(&session.name), session.protocol.number());
+    format!("id={id} addr={addr} name={name} db=0 resp={resp}\n")
 }

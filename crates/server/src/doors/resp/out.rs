@@ -1,7 +1,9 @@
-//! Answers as bytes, in one buffer per burst.
+//! Answers as bytes, in one buffer per pipeline.
+
+use tidegate::{Decision, EXACT_MAX};
 
 use super::session::Protocol;
-use crate::text::printable;
+use tidegate_core::text::printable;
 
 /// Answers that wait to be written.
 #[derive(Debug, Default)]
@@ -17,7 +19,7 @@ impl Out {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error; the first word tells its kind. What came from outside has to be [`shown`] first.
+    /// An error; the first word is its kind. What came from outside has to be [`escaped`] first.
     pub(super) fn error(&mut self, text: &str) {
         self.line(b'-', text.as_bytes());
     }
@@ -37,7 +39,7 @@ impl Out {
         self.head(b'*', len);
     }
 
-    /// So many pairs, which follow.
+    /// The head of a map: `pairs` follow.
     pub(super) fn map(&mut self, protocol: Protocol, pairs: usize) {
         match protocol {
             Protocol::Two => self.head(b'*', pairs * 2),
@@ -50,6 +52,24 @@ impl Out {
             Protocol::Two => b"$-1\r\n",
             Protocol::Three => b"_\r\n",
         });
+    }
+
+    /// The five integers of redis-cell: limited, limit, remaining, retry after, reset after. The last two are seconds
+    /// rounded up, so that who waits that long has waited long enough. To retry is −1 where there is nothing to wait for:
+    /// allowed, or never.
+    #[inline]
+    pub(super) fn cell_reply(&mut self, decision: &Decision) {
+        let retry = match decision.retry_after_us() {
+            Some(us) if !decision.allowed() => seconds_up(us),
+            _ => -1,
+        };
+        self.integers([
+            i64::from(!decision.allowed()),
+            count(decision.limit()),
+            count(decision.remaining()),
+            retry,
+            seconds_up(decision.reset_after_us()),
+        ]);
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
@@ -110,8 +130,17 @@ fn digits(text: &mut [u8], kind: u8, number: i64) -> usize {
     at
 }
 
+/// A key without a limit has as much as the other doors say.
+fn count(units: u64) -> i64 {
+    i64::try_from(units.min(EXACT_MAX)).unwrap_or(i64::MAX)
+}
+
+fn seconds_up(us: u64) -> i64 {
+    i64::try_from(us.div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
 /// What came from outside, fit for a line of ours: escaped, and no longer than a name is.
-pub(super) fn shown(bytes: &[u8]) -> String {
+pub(super) fn escaped(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 64;
     match bytes.get(..BYTES_MAX) {
         Some(start) if bytes.len() > BYTES_MAX => {
@@ -139,8 +168,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_stays_on_its_line() {
-        assert_eq!(shown(b"a\r\n+OK"), "a\\r\\n+OK");
-        assert_eq!(shown(b"\xff"), "\u{fffd}");
-        assert_eq!(shown(&[b'x'; 1000]).len(), 64 + "…".len());
+        assert_eq!(escaped(b"a\r\n+OK"), "a\\r\\n+OK");
+        assert_eq!(escaped(b"\xff"), "\u{fffd}");
+        assert_eq!(escaped(&[b'x'; 1000]).len(), 64 + "…".len());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::throttle::Limits;
 use super::transaction::Transaction;
-use crate::listen::Peer;
+use tidegate_request::Peer;
 
 /// Which version of the protocol a client reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +36,6 @@ pub(super) struct Session {
     pub(super) transaction: Option<Transaction>,
     /// What it has kept, once `EXEC` has come and until it is answered.
     pub(super) due: Vec<u8>,
-    /// How many checks it has asked for that spend something, also before it reset.
-    pub(super) checks: u64,
 }
 
 impl Session {
@@ -51,7 +49,6 @@ impl Session {
             limits: Limits::default(),
             transaction: None,
             due: Vec::new(),
-            checks: 0,
         }
     }
 }

@@ -3,16 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tidegate::{
-    CheckError, EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op, StoreError, StoreReply,
-};
+use tidegate::{EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op};
 
-use super::command::{Next, Turn};
-use super::five;
+use super::command::{CommandContext, Next};
 use super::number;
-use super::out::{Out, shown};
-use super::waiting::Waiting;
-use crate::gate::Gate;
+use super::out::escaped;
 
 /// How many limits a connection remembers: a client has a few, and asks for them again and again.
 const REMEMBERED: usize = 4;
@@ -39,16 +34,16 @@ pub(super) const NUMBER_MAX: i64 = EXACT_MAX as i64;
 /// The same in microseconds: 285 years.
 const PERIOD_S_MAX: i64 = NUMBER_MAX / 1_000_000;
 
-pub(super) fn run(turn: &mut Turn<'_, '_>) -> Next {
-    if let Err(problem) = ask(turn) {
-        turn.out.error(&format!("ERR {problem}"));
+pub(super) fn run(context: &mut CommandContext<'_, '_>) -> Next {
+    if let Err(problem) = ask(context) {
+        context.out.error(&format!("ERR {problem}"));
     }
     Next::GoOn
 }
 
 #[inline]
-fn ask(turn: &mut Turn<'_, '_>) -> Result<(), String> {
-    let command = turn.command;
+fn ask(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
+    let command = context.command;
     let rate = Rate {
         max_burst: argument(command.argument(2), "max_burst", 0..=NUMBER_MAX - 1)?,
         count: argument(command.argument(3), "count", 1..=NUMBER_MAX)?,
@@ -63,42 +58,17 @@ fn ask(turn: &mut Turn<'_, '_>) -> Result<(), String> {
         0 => Op::Peek,
         1.. => Op::Take,
     };
-    let limit = turn.session.limits.of(rate)?;
-    let given = KeyedLimit { scope: turn.scope, key: command.argument(1), limit };
-    let spends = op == Op::Take;
-    turn.session.checks += u64::from(spends);
-    match turn.engine.ask_given(&given, quantity.unsigned_abs(), op).split() {
-        Ok(settled) => {
-            if spends {
-                tell(&turn.house.gate, &settled);
-            }
-            write(turn.out, &settled);
-        }
-        Err(later) => turn.waiting.push((turn.out.len(), Waiting::Throttle(later, spends))),
-    }
+    let limit = context.session.limits.find(rate)?;
+    let given = KeyedLimit { scope: &context.door.scope, key: command.argument(1), limit };
+    let reply = context.asking.call(op).check_given(&given, quantity.unsigned_abs(), op);
+    context.answer(reply);
     Ok(())
-}
-
-/// Counts a check whose limit came with it.
-pub(super) fn tell(gate: &Gate, settled: &Result<StoreReply, StoreError>) {
-    match settled {
-        Ok(settled) => gate.metrics().by_request(&settled.verdict.decision, settled.source, 1),
-        Err(error) => gate.metrics().errored("", &CheckError::Store(error.clone()), 1),
-    }
-}
-
-pub(super) fn write(out: &mut Out, settled: &Result<StoreReply, StoreError>) {
-    match settled {
-        Ok(settled) => five::write(out, &settled.verdict.decision),
-        // Only the kind: where the store is, is nothing to callers.
-        Err(error) => out.error(&format!("ERR store unavailable ({})", error.kind().as_str())),
-    }
 }
 
 impl Limits {
     /// The limit of a rate.
     #[inline]
-    fn of(&mut self, rate: Rate) -> Result<&Limit, String> {
+    fn find(&mut self, rate: Rate) -> Result<&Limit, String> {
         let known =
             self.recent.iter().position(|one| one.as_ref().is_some_and(|(of, _)| *of == rate));
         let index = match known {
@@ -151,7 +121,7 @@ pub(super) fn argument(text: &[u8], name: &str, range: RangeInclusive<i64>) -> R
 #[cold]
 fn bad(text: &[u8], name: &str, range: &RangeInclusive<i64>) -> String {
     let (least, most) = (range.start(), range.end());
-    format!("{name} `{}`: expected a whole number from {least} to {most}", shown(text))
+    format!("{name} `{}`: expected a whole number from {least} to {most}", escaped(text))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! `MULTI`, `EXEC` and `DISCARD`: commands that are kept until their client says that there are no more. Most libraries
-//! wrap a pipeline so unless they are told not to.
+//! wrap a pipeline so by default.
 //!
 //! They are checked when they come, as Redis does, and answered one after another once `EXEC` has: until then nothing
 //! is charged. Kept are the bytes that were sent, so that they are answered like any other burst.
 
-use super::command::{Next, Turn};
+use super::command::{CommandContext, Next};
 
 /// The most that a client may have kept: a pipeline of some thousand checks.
 const COMMANDS_MAX: usize = 4096;
@@ -31,47 +31,47 @@ impl Transaction {
     }
 }
 
-pub(super) fn multi(turn: &mut Turn<'_, '_>) -> Next {
-    if turn.session.transaction.is_some() {
-        turn.out.error("ERR MULTI calls can not be nested");
+pub(super) fn multi(context: &mut CommandContext<'_, '_>) -> Next {
+    if context.session.transaction.is_some() {
+        context.out.error("ERR MULTI calls can not be nested");
     } else {
-        turn.session.transaction = Some(Transaction::default());
-        turn.out.simple("OK");
+        context.session.transaction = Some(Transaction::default());
+        context.out.simple("OK");
     }
     Next::GoOn
 }
 
-pub(super) fn discard(turn: &mut Turn<'_, '_>) -> Next {
-    match turn.session.transaction.take() {
-        Some(_) => turn.out.simple("OK"),
-        None => turn.out.error("ERR DISCARD without MULTI"),
+pub(super) fn discard(context: &mut CommandContext<'_, '_>) -> Next {
+    match context.session.transaction.take() {
+        Some(_) => context.out.simple("OK"),
+        None => context.out.error("ERR DISCARD without MULTI"),
     }
     Next::GoOn
 }
 
 /// Hands over what was kept. Its answers are the array that begins here.
-pub(super) fn exec(turn: &mut Turn<'_, '_>) -> Next {
-    let Some(kept) = turn.session.transaction.take() else {
-        turn.out.error("ERR EXEC without MULTI");
+pub(super) fn exec(context: &mut CommandContext<'_, '_>) -> Next {
+    let Some(kept) = context.session.transaction.take() else {
+        context.out.error("ERR EXEC without MULTI");
         return Next::GoOn;
     };
     if kept.spoilt {
-        turn.out.error("EXECABORT Transaction discarded because of previous errors.");
+        context.out.error("EXECABORT Transaction discarded because of previous errors.");
         return Next::GoOn;
     }
-    turn.out.array(kept.count);
-    turn.session.due = kept.frames;
+    context.out.array(kept.count);
+    context.session.due = kept.frames;
     Next::Exec
 }
 
 /// Keeps a command that is fit to be run.
 #[cold]
-pub(super) fn keep(turn: &mut Turn<'_, '_>) -> Next {
-    let frame = turn.command.frame();
-    match &mut turn.session.transaction {
+pub(super) fn keep(context: &mut CommandContext<'_, '_>) -> Next {
+    let frame = context.command.frame();
+    match &mut context.session.transaction {
         Some(kept) if !kept.spoilt => {
             if !kept.has_room(frame.len()) {
-                turn.reject(&format!(
+                context.reject(&format!(
                     "ERR a transaction has at most {COMMANDS_MAX} commands and {BYTES_MAX} bytes: \
                      send several, or a pipeline without MULTI"
                 ));
@@ -82,6 +82,6 @@ pub(super) fn keep(turn: &mut Turn<'_, '_>) -> Next {
         }
         _ => {}
     }
-    turn.out.simple("QUEUED");
+    context.out.simple("QUEUED");
     Next::GoOn
 }

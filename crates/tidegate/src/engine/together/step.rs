@@ -72,7 +72,7 @@ impl<'e> Step<'e> {
                 let settled = assume(limits)
                     .or(decided
                         .map(|verdict| StoreReply { source, ..StoreReply::by_store(verdict) }));
-                let missing = || CheckError::UnknownPolicy(limits.name.to_owned());
+                let missing = || CheckError::UnknownPolicy(limits.policy.name());
                 let decided = limits.answer(settled.ok_or_else(missing)?);
                 decided.map(|decided| Answer { store_error, ..decided.answer })
             }

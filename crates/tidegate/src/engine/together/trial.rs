@@ -46,7 +46,7 @@ impl<C: Clock + 'static> Engine<C> {
             if !admitted {
                 step.charge = Charge::Refused;
             }
-            (place, self.decide_together(step, &keys).split())
+            (place, self.decide_step(step, &keys).split())
         };
         // In ascending order of places, so that each finds those before it in theirs.
         let mut asked = trials.into_iter().map(ask).collect::<Vec<_>>().into_iter();

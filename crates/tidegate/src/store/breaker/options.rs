@@ -64,6 +64,13 @@ impl BreakerOptions {
     }
 
     /// For calls that wait for replicas too: that takes longer, and is no fault of the store.
+    ///
+    /// ```
+    /// # use tidegate::{BreakerOptions, Replicas};
+    /// let options = BreakerOptions::default();
+    /// assert!(options.clone().with_replicas(Replicas::default()).slow > options.slow);
+    /// ```
+    #[must_use]
     pub fn with_replicas(self, replicas: Replicas) -> Self {
         let slow = self.slow.saturating_add(replicas.bounded_timeout()).saturating_add(WAIT_LATE);
         Self { slow, ..self }

@@ -3,7 +3,7 @@
 use super::{Facts, Finding, millis};
 
 /// What a decision may take by default.
-const DEADLINE_US: u64 = 20_000;
+const DEADLINE_US: u64 = tidegate::deadline::DEFAULT.subsec_micros() as u64;
 /// The breaker opens above this p99 by default.
 const BREAKER_US: u64 = 10_000;
 /// More than a network within one place needs.

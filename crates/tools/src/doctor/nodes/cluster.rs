@@ -3,16 +3,16 @@
 use redis::cmd;
 
 use super::{Finding, Nodes, Part, place, reach, softened};
-use crate::doctor::place::host_port;
-use crate::doctor::url::Seeds;
+use crate::doctor::place::Entry;
+use tidegate_redis::Endpoint;
 
-pub(super) async fn find(seeds: &Seeds, nodes: &mut Nodes) {
+pub(super) async fn find(seeds: &[Endpoint], entry: Entry<'_>, nodes: &mut Nodes) {
     let mut missed = Vec::new();
-    for host in &seeds.hosts {
-        match members(seeds, host).await {
+    for seed in seeds {
+        match members(seed, entry).await {
             Ok(members) => {
                 for member in members.iter().filter(|member| member.has_address()) {
-                    nodes.add(&seeds.url(&member.address), &seeds.files, member.part());
+                    nodes.add(&member.endpoint, entry, member.part());
                 }
                 nodes.findings.extend(missed.into_iter().map(softened));
                 nodes.findings.push(copies(&members));
@@ -25,8 +25,8 @@ pub(super) async fn find(seeds: &Seeds, nodes: &mut Nodes) {
     nodes.findings.append(&mut missed);
 }
 
-async fn members(seeds: &Seeds, host: &str) -> Result<Vec<Member>, Finding> {
-    let place = place(&seeds.url(host), &seeds.files, Part::Primary)?;
+async fn members(seed: &Endpoint, entry: Entry<'_>) -> Result<Vec<Member>, Finding> {
+    let place = place(seed, entry, Part::Primary)?;
     let mut look = reach(&place).await?;
     let text: Option<String> = look.ask("CLUSTER NODES", cmd("CLUSTER").arg("NODES")).await;
     let text = text.ok_or_else(|| not_in_one().at(&place.name))?;
@@ -43,7 +43,7 @@ fn not_in_one() -> Finding {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Member {
     id: String,
-    address: String,
+    endpoint: Endpoint,
     flags: Vec<String>,
     primary_id: String,
     has_slots: bool,
@@ -59,7 +59,7 @@ impl Member {
         let (ip, port) = address.split('@').next()?.rsplit_once(':')?;
         Some(Self {
             id: (*id).to_owned(),
-            address: host_port(ip, port),
+            endpoint: Endpoint::Tcp { host: ip.to_owned(), port: port.parse().ok()? },
             flags: flags.split(',').map(str::to_owned).collect(),
             primary_id: (*primary_id).to_owned(),
             has_slots: !slots.is_empty(),
@@ -84,7 +84,7 @@ impl Member {
 fn copies(members: &[Member]) -> Finding {
     let has_copy = |id: &str| members.iter().any(|it| it.primary_id == id && !it.is("fail"));
     let alone = members.iter().filter(|it| it.has_slots && !has_copy(&it.id));
-    let alone: Vec<_> = alone.map(|it| it.address.as_str()).collect();
+    let alone: Vec<_> = alone.map(|it| it.endpoint.to_string()).collect();
     if alone.is_empty() {
         return Finding::ok("cluster-copies", "every node that serves slots has a replica");
     }
@@ -118,14 +118,15 @@ ee :0@0 slave,noaddr bb 0 0 1 disconnected
         let seen: Vec<_> = members
             .iter()
             .filter(|it| it.has_address())
-            .map(|it| (it.address.as_str(), it.part()))
+            .map(|it| (it.endpoint.to_string(), it.part()))
             .collect();
         let expected = [
             ("127.0.0.1:7000", Part::Primary),
             ("127.0.0.1:7001", Part::Primary),
             ("[::1]:7002", Part::Replica),
             ("127.0.0.1:7003", Part::Replica),
-        ];
+        ]
+        .map(|(address, part)| (address.to_owned(), part));
         assert_eq!(seen, expected);
         // Of the second, one replica has failed, and nobody knows where the other is.
         let members: Vec<_> = members.into_iter().filter(Member::has_address).collect();

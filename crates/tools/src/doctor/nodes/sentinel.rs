@@ -4,42 +4,49 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis::{Cmd, cmd};
 
-use super::{Finding, Nodes, Part, place, reach, softened};
+use super::{Finding, Part, place, reach, softened};
 use crate::doctor::connect::Look;
-use crate::doctor::place::host_port;
-use crate::doctor::url::Seeds;
+use crate::doctor::place::Entry;
 use tidegate_core::text::printable;
+use tidegate_redis::Endpoint;
 
 /// What the sentinels said, all together.
 #[derive(Default)]
 struct Said {
     asked: usize,
     answered: usize,
-    primaries: BTreeSet<String>,
-    replicas: BTreeSet<String>,
+    primaries: BTreeSet<Endpoint>,
+    replicas: BTreeSet<Endpoint>,
     /// Why a failover would not happen.
     no_quorum: Option<String>,
 }
 
-pub(super) async fn find(seeds: &Seeds, name: &str, nodes: &mut Nodes) {
-    let mut said = Said { asked: seeds.hosts.len(), ..Said::default() };
-    for host in &seeds.hosts {
-        match sentinel(seeds, host).await {
+/// The servers that the sentinels name, and what was found about the sentinels.
+pub(super) async fn find(
+    sentinels: &[Endpoint],
+    name: &str,
+    entry: Entry<'_>,
+) -> (Vec<(Endpoint, Part)>, Vec<Finding>) {
+    let mut said = Said { asked: sentinels.len(), ..Said::default() };
+    let mut findings = Vec::new();
+    for endpoint in sentinels {
+        match sentinel(endpoint, entry).await {
             Ok(mut look) => said.ask(&mut look, name).await,
-            Err(finding) => nodes.findings.push(softened(finding)),
+            Err(finding) => findings.push(softened(finding)),
         }
     }
-    for address in &said.primaries {
-        nodes.add(&seeds.url(address), &seeds.files, Part::Primary);
-    }
-    for address in said.replicas.difference(&said.primaries) {
-        nodes.add(&seeds.url(address), &seeds.files, Part::Replica);
-    }
-    nodes.findings.push(said.finding(name));
+    findings.push(said.finding(name));
+    let primaries = said.primaries.iter().map(|it| (it.clone(), Part::Primary));
+    let replicas = said.replicas.difference(&said.primaries);
+    (primaries.chain(replicas.map(|it| (it.clone(), Part::Replica))).collect(), findings)
 }
 
-async fn sentinel(seeds: &Seeds, host: &str) -> Result<Look, Finding> {
-    reach(&place(&seeds.sentinel_url(host), &seeds.files, Part::Primary)?).await
+async fn sentinel(endpoint: &Endpoint, entry: Entry<'_>) -> Result<Look, Finding> {
+    reach(&place(endpoint, entry, Part::Primary)?).await
+}
+
+fn endpoint(host: &str, port: &str) -> Option<Endpoint> {
+    Some(Endpoint::Tcp { host: host.to_owned(), port: port.parse().ok()? })
 }
 
 impl Said {
@@ -48,11 +55,10 @@ impl Said {
         let about = |what: &str| -> Cmd { cmd("SENTINEL").arg(what).arg(name).clone() };
         let primary = look.ask("SENTINEL", &about("GET-MASTER-ADDR-BY-NAME")).await;
         let primary: Option<(String, String)> = primary.flatten();
-        self.primaries.extend(primary.map(|(ip, port)| host_port(&ip, &port)));
+        self.primaries.extend(primary.and_then(|(ip, port)| endpoint(&ip, &port)));
         let replicas: Option<Vec<HashMap<String, String>>> =
             look.ask("SENTINEL", &about("REPLICAS")).await;
-        let address =
-            |it: &HashMap<String, String>| Some(host_port(it.get("ip")?, it.get("port")?));
+        let address = |it: &HashMap<String, String>| endpoint(it.get("ip")?, it.get("port")?);
         self.replicas.extend(replicas.iter().flatten().filter_map(address));
         if let Some(Err(error)) = look.try_command(&about("CKQUORUM")).await {
             self.no_quorum = Some(printable(&error.to_string()));
@@ -61,7 +67,7 @@ impl Said {
 
     fn finding(&self, name: &str) -> Finding {
         let (asked, answered, name) = (self.asked, self.answered, printable(name));
-        let primaries: Vec<_> = self.primaries.iter().map(String::as_str).collect();
+        let primaries: Vec<_> = self.primaries.iter().map(ToString::to_string).collect();
         let seen = format!("{answered} of {asked} sentinels answer");
         let Some(primary) = primaries.first() else {
             return Finding::fault("sentinel", format!("{seen}, and none knows `{name}`"))
@@ -105,15 +111,15 @@ mod tests {
         let said = |answered, primaries: &[&str], no_quorum: Option<&str>| Said {
             asked: 3,
             answered,
-            primaries: primaries.iter().map(|it| (*it).to_owned()).collect(),
+            primaries: primaries.iter().filter_map(|host| endpoint(host, "1")).collect(),
             replicas: BTreeSet::new(),
             no_quorum: no_quorum.map(str::to_owned),
         };
         for (said, severity) in [
-            (said(3, &["a:1"], None), Severity::Ok),
-            (said(2, &["a:1"], None), Severity::Warning),
-            (said(3, &["a:1"], Some("NOQUORUM")), Severity::Warning),
-            (said(3, &["a:1", "b:1"], None), Severity::Fault),
+            (said(3, &["a"], None), Severity::Ok),
+            (said(2, &["a"], None), Severity::Warning),
+            (said(3, &["a"], Some("NOQUORUM")), Severity::Warning),
+            (said(3, &["a", "b"], None), Severity::Fault),
             (said(3, &[], None), Severity::Fault),
             (said(0, &[], None), Severity::Fault),
         ] {

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::super::json;
 use super::overload;
-use crate::simulation::{Knob, Unfit, algorithms, boundary, clock_skew, race, sync_lag};
+use tidegate_simulation::{Knob, Unfit, algorithms, boundary, clock_skew, race, sync_lag};
 
 /// A simulation with numbers to choose.
 pub(super) trait Experiment: DeserializeOwned + Default + Send + 'static {

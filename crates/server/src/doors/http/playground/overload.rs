@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use super::experiment::Experiment;
-use crate::simulation::overload::{self as simulation, Block, Row, SCENARIOS, Scenario};
-use crate::simulation::{Knob, Unfit};
+use tidegate_simulation::overload::{self as simulation, Block, Row, SCENARIOS, Scenario};
+use tidegate_simulation::{Knob, Unfit};
 
 /// A run of one controller takes about 13 ms; there are eight.
 const SEEDS: RangeInclusive<u64> = 1..=3;

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
 use serde::Deserialize;
 use tidegate::Policy;
 
-use super::super::problem::Problem;
-use super::super::request::Text;
-use super::super::{Answered, body, whole_json};
+use super::super::{Answered, body, json};
 use super::turn;
-use crate::config::{self, Config, DoorRules};
-use crate::gate::{Gate, Snapshot};
-use crate::identity::KeyParts;
-use crate::replay::{Judge, Report, Trial, replay};
+use crate::doors::shared::Problem;
+use crate::doors::shared::request::Text;
+use crate::service::AppState;
+use crate::service::InForce;
+use tidegate_config::{Config, DoorRules};
+use tidegate_request::KeyParts;
+use tidegate_simulation::replay::{Judge, Report, Trial, replay};
 
 /// What a policy is called that was only written down here.
 const TRIED: &str = "tried";
@@ -47,28 +48,28 @@ const fn top() -> usize {
     TOP
 }
 
-pub(super) async fn run(State(gate): State<Arc<Gate>>, body: Body) -> Answered {
+pub(super) async fn run(State(app): State<Arc<AppState>>, body: Body) -> Answered {
     let body = body::read_batch(body).await?;
-    turn::take(move || tried(&gate.now(), &body)).await
+    turn::take(move || tried(&app.in_force(), &body)).await
 }
 
-fn tried(snapshot: &Snapshot, body: &[u8]) -> Result<hyper::Response<Bytes>, Problem> {
+fn tried(in_force: &InForce, body: &[u8]) -> Answered {
     let wanted: Wanted<'_> = body::decode(body)?;
     if !(1..=TOP_MAX).contains(&wanted.top) {
         return Err(Problem::bad_json("top", &format!("expected 1 to {TOP_MAX}")));
     }
-    let judge = wanted.judge(snapshot)?;
+    let judge = wanted.judge(in_force)?;
     // Bytes that are there cannot fail to be read.
     let report = replay(&judge, wanted.log.0.as_bytes(), wanted.top, |_, _| {})
         .map_err(|error| Problem::bad_field("log", &error.to_string()))?;
     if report.is_no_log() {
         return Err(no_log(&report));
     }
-    Ok(whole_json(&report))
+    Ok(json(&report))
 }
 
 impl Wanted<'_> {
-    fn judge(&self, snapshot: &Snapshot) -> Result<Judge, Problem> {
+    fn judge(&self, in_force: &InForce) -> Result<Judge, Problem> {
         let key = self.key()?;
         let unfit = |why: String| Problem::bad_json("policy", &why);
         match (&self.policy, &self.policy_text) {
@@ -82,12 +83,12 @@ impl Wanted<'_> {
                     .map_err(|why| Problem::bad_json("policy_text", &why))
             }
             (Some(Text(name)), None) => {
-                let policies = &only(snapshot, name)?;
-                let (rules, policy) = (&snapshot.rules, Some(name.to_string()));
+                let policies = &only(in_force, name)?;
+                let (rules, policy) = (&in_force.rules, Some(name.to_string()));
                 Judge::new(trial(policies, rules, policy, key)).map_err(unfit)
             }
             (None, None) => {
-                let (policies, rules) = (&*snapshot.written, &snapshot.rules);
+                let (policies, rules) = (&*in_force.written, &in_force.rules);
                 Judge::new(trial(policies, rules, None, key)).map_err(unfit)
             }
         }
@@ -132,8 +133,8 @@ fn written(text: &str) -> Result<Config, Problem> {
 }
 
 /// Without the names that we have put around it.
-fn at_its_place(problem: &config::Problem) -> String {
-    let config::Problem { position: place, message } = problem;
+fn at_its_place(problem: &tidegate_config::Problem) -> String {
+    let tidegate_config::Problem { position: place, message } = problem;
     let around = format!("policies.{TRIED}");
     let message = message.strip_prefix(&around).unwrap_or(message);
     let message = message.trim_start_matches(['.', ':', ' ']);
@@ -141,9 +142,9 @@ fn at_its_place(problem: &config::Problem) -> String {
 }
 
 /// The configured policy of this name, and no other, since nobody asks for those.
-fn only(snapshot: &Snapshot, name: &str) -> Result<BTreeMap<String, Policy>, Problem> {
-    let found = snapshot.written.get_key_value(name);
-    let found = found.ok_or_else(|| Problem::unknown_policy(&snapshot.engine, name))?;
+fn only(in_force: &InForce, name: &str) -> Result<BTreeMap<String, Policy>, Problem> {
+    let found = in_force.written.get_key_value(name);
+    let found = found.ok_or_else(|| Problem::unknown_policy(name, in_force.closest(name)))?;
     Ok(BTreeMap::from([(found.0.clone(), found.1.clone())]))
 }
 

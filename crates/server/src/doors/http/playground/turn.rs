@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tidegate::tower::write_retry_after;
@@ -10,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::super::Answered;
-use super::super::problem::Problem;
-use crate::patience::within;
+use crate::doors::shared::Problem;
+use crate::net::timeout::within;
 
 /// One for whoever plays, and one more.
 static TURNS: Semaphore = Semaphore::const_new(2);
@@ -24,7 +23,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Does work that takes a while, or asks to come back.
 pub(super) async fn take<W>(work: W) -> Answered
 where
-    W: FnOnce() -> Result<hyper::Response<Bytes>, Problem> + Send + 'static,
+    W: FnOnce() -> Answered + Send + 'static,
 {
     let Ok(turn) = TURNS.try_acquire() else { return Ok(busy()) };
     let work = spawn_blocking(move || {
@@ -33,7 +32,7 @@ where
         done
     });
     match within(WAIT_MAX, work).await {
-        Some(Ok(done)) => done.map(|response| response.map(Body::from)),
+        Some(Ok(done)) => done,
         // A thread that panicked has said why.
         Some(Err(_)) | None => Ok(busy()),
     }
@@ -54,7 +53,7 @@ mod tests {
     /// The only test that takes turns in this process.
     #[tokio::test]
     async fn whoever_finds_no_turn_is_asked_to_come_back() {
-        let done = || Ok(hyper::Response::new(Bytes::new()));
+        let done = || Ok(Response::default());
         assert_eq!(take(done).await.unwrap().status(), StatusCode::OK);
         let taken = TURNS.try_acquire_many(2).unwrap();
         let refused = take(done).await.unwrap();

@@ -9,12 +9,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::{Connection, Session};
-use crate::demo;
 use crate::doors::resp::{RespBounds, RespDoor};
-use crate::gate::Gate;
-use crate::listen::{Address, Listener, Peer};
-use crate::server::{self, Bounds, Door, Ending};
-use crate::tls::clogged;
+use crate::doors::stalled_client;
+use crate::net::Listener;
+use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
+use crate::service::AppState;
+use crate::service::demo;
+use tidegate_config::Address;
+use tidegate_request::Peer;
 
 const SHORT: Duration = Duration::from_millis(50);
 /// Far more than anything here takes, also on a busy machine.
@@ -31,9 +33,9 @@ async fn start(bounds: RespBounds) -> Running {
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
-    let door = RespDoor::new(Gate::new(demo::draft()), None, bounds);
-    let short = Bounds { connections_max: 10, farewell: SHORT, drain: LONG };
-    let done = tokio::spawn(server::run(listener, door, short, stopped));
+    let door = RespDoor::new(AppState::new(demo::draft()), None, bounds);
+    let short = AcceptBounds { connections_max: 10, notice: SHORT, drain: LONG };
+    let done = tokio::spawn(accept(listener, door, short, stopped));
     Running { addr, stop, done }
 }
 
@@ -138,19 +140,19 @@ async fn thousands_of_questions_at_once_are_answered_in_order() {
 
 #[tokio::test]
 async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
-    let gate = Gate::new(demo::draft());
-    let (stream, client) = clogged::connection().await;
-    let door = RespDoor::new(gate.clone(), None, patient());
-    tokio::spawn(door.serve(stream, Peer::Unix, Ending::never()));
-    let said = client.hears(&gate, "TG.CHECK login ann 5\r\n").await;
+    let app = AppState::new(demo::draft());
+    let (stream, client) = stalled_client::connection().await;
+    let door = RespDoor::new(app.clone(), None, patient());
+    tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
+    let said = client.hears(&app, "TG.CHECK login ann 5\r\n").await;
     assert!(said.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{said}");
 }
 
 #[tokio::test]
 async fn who_never_reads_is_not_said_goodbye_to_for_ever() {
     let bounds = RespBounds { write_deadline: SHORT, ..patient() };
-    let door = RespDoor::new(Gate::new(demo::draft()), None, bounds);
-    let (stream, _client) = clogged::connection().await;
+    let door = RespDoor::new(AppState::new(demo::draft()), None, bounds);
+    let (stream, _client) = stalled_client::connection().await;
     let leaving = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).hang_up();
     let left = tokio::time::timeout(LONG, leaving).await.expect("still open");
     assert_eq!(left.unwrap_err().kind(), std::io::ErrorKind::TimedOut);

@@ -46,7 +46,7 @@ fn one() -> u64 {
 
 impl Expected {
     /// As five integers, by way of text.
-    fn five(&self) -> String {
+    fn cell_reply(&self) -> String {
         let up = |us: u64| us.div_ceil(1_000_000).to_string();
         let retry = match self.retry_after_us {
             Some(us) if !self.allowed => up(us),
@@ -68,13 +68,13 @@ fn golden_cases_of_whole_seconds_come_out_as_five_integers() {
     for case in cases.iter().filter(|case| case.limit.period_us % 1_000_000 == 0) {
         let max_burst = case.limit.burst.unwrap_or(case.limit.limit) - 1;
         let (count, period_s) = (case.limit.limit, case.limit.period_us / 1_000_000);
-        let limit = limits.of(Rate { max_burst, count, period_s }).unwrap();
+        let limit = limits.find(Rate { max_burst, count, period_s }).unwrap();
         let mut state = State::Empty;
         for (step, expected) in case.steps.iter().zip(&case.expect) {
             let decision = limit.take(&mut state, Timestamp::from_micros(step.now_us), step.cost);
-            let mut out = Out::default();
-            five::write(&mut out, &decision);
-            assert_eq!(String::from_utf8(out.0).unwrap(), expected.five(), "{}", case.name);
+            let mut out = crate::doors::resp::out::Out::default();
+            out.cell_reply(&decision);
+            assert_eq!(String::from_utf8(out.0).unwrap(), expected.cell_reply(), "{}", case.name);
             steps += 1;
         }
         replayed += 1;
@@ -87,9 +87,9 @@ fn a_limit_is_built_once_and_the_oldest_is_forgotten() {
     let mut limits = Limits::default();
     let rate = |count| Rate { max_burst: 1, count, period_s: 60 };
     for count in [1, 2, 3, 4, 1, 5, 2, 1] {
-        let limit = limits.of(rate(count)).unwrap();
+        let limit = limits.find(rate(count)).unwrap();
         assert_eq!((limit.units(), limit.ceiling()), (count.unsigned_abs(), 2));
     }
-    assert!(limits.of(Rate { max_burst: 1 << 50, count: 1, period_s: 1 << 20 }).is_err());
-    assert_eq!(limits.of(rate(1)).unwrap().units(), 1);
+    assert!(limits.find(Rate { max_burst: 1 << 50, count: 1, period_s: 1 << 20 }).is_err());
+    assert_eq!(limits.find(rate(1)).unwrap().units(), 1);
 }

@@ -1,0 +1,136 @@
+//! A node with a connection: sends waiting requests in batches, and handles replies.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tokio::time::Instant;
+
+use crate::connection::Connection;
+use crate::node::in_flight::InFlight;
+use crate::node::replies::Next;
+use crate::node::{Node, moved};
+use crate::queue::WakeWhen;
+use crate::script_request::ScriptKind;
+use crate::waker::TaskWaker;
+
+/// The most requests of one batch.
+const BATCH_MAX: usize = 64;
+
+/// The most keys of one batch: a script that reads more would block Redis for milliseconds.
+const BATCH_KEYS_MAX: usize = 1024;
+
+/// The most batches in flight: the second arrives while Redis works on the first. Four are no faster.
+const BATCHES_IN_FLIGHT_MAX: usize = 2;
+
+/// The fewest requests of a second batch before a reply is back: 64 callers never fill a whole batch while half of
+/// their requests are in flight.
+const SECOND_BATCH_MIN: usize = 32;
+
+impl Node {
+    /// Uses the connection until it ends. Says whether it has ever been of use.
+    pub(crate) async fn serve(&mut self, connection: &mut Connection) -> bool {
+        let (mut in_flight, mut worked) = (InFlight::new(self.shared.clone()), false);
+        let (mut has_reply, mut leaving) = (false, false);
+        let (since, waker) = (Instant::now(), TaskWaker::new());
+        loop {
+            if !leaving {
+                self.send(connection, &mut in_flight, has_reply);
+            }
+            if in_flight.is_empty() && (leaving || self.is_over()) {
+                return worked;
+            }
+            has_reply = false;
+            self.timer.arm(|| in_flight.next_due().into_iter().chain(self.queue.next_due()).min());
+            let enough = if leaving { usize::MAX } else { self.enough(&in_flight) };
+            let wake_when = WakeWhen { enough, alarm: self.timer.alarm() };
+            // Ended, or a reply.
+            let progress = poll_fn(|task| {
+                waker.poll(task, |task| match connection.poll_drive(task) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => in_flight.poll_reply(task).map(Some),
+                })
+            });
+            let next = tokio::select! {
+                biased;
+                progressed = progress => match progressed {
+                    None => Next::Close,
+                    Some((call, reply)) => {
+                        connection.meter().reply_ends();
+                        has_reply = true;
+                        worked |= reply.is_ok();
+                        if reply.is_ok() && !call.confirms {
+                            self.shared.counters.times.add(call.since.elapsed());
+                        }
+                        self.handle_reply(call, reply, connection, &mut in_flight, since)
+                    }
+                },
+                () = self.queue.ready(wake_when) => {
+                    if in_flight.count() > 0 {
+                        self.timer.arm_by(self.queue.next_due());
+                    }
+                    Next::Continue
+                }
+                () = self.timer.rings() => self.expire(&mut in_flight),
+                () = moved(&mut self.endpoint) => Next::Close,
+            };
+            waker.stay_awake();
+            match next {
+                Next::Continue => {}
+                Next::Drain => leaving = true,
+                Next::Close => {
+                    connection.cut();
+                    while !in_flight.is_empty() {
+                        let (call, reply) = in_flight.reply().await;
+                        self.handle_reply(call, reply, connection, &mut in_flight, since);
+                    }
+                    return worked;
+                }
+            }
+        }
+    }
+
+    /// At once if nothing is under way; otherwise when there is room, and a reply has come or enough wait.
+    fn send(&mut self, connection: &Connection, in_flight: &mut InFlight, has_reply: bool) {
+        while in_flight.count() < self.batches_max() {
+            let waiting = self.queue.len();
+            if waiting == 0 || !(in_flight.count() == 0 || has_reply || waiting >= SECOND_BATCH_MIN)
+            {
+                return;
+            }
+            let requests = self.queue.take(BATCH_MAX, BATCH_KEYS_MAX);
+            self.timer.arm_by(requests.iter().map(|pending| pending.due).min());
+            let counters = &self.shared.counters;
+            // Announcements are not counted as requests.
+            let asked =
+                requests.iter().filter(|pending| pending.request.script == ScriptKind::Check);
+            counters.requests.add(asked.count());
+            counters.calls.add(in_flight.send(connection, requests, Instant::now()));
+        }
+    }
+
+    /// Fails requests past their deadline.
+    fn expire(&mut self, in_flight: &mut InFlight) -> Next {
+        let now = Instant::now();
+        self.fail_overdue(now);
+        let overdue = in_flight.fail_overdue(now);
+        if overdue > 0 {
+            self.shared.report_failure();
+        }
+        self.shared.counters.timeouts.add(overdue);
+        if in_flight.is_stale(now) { Next::Close } else { Next::Continue }
+    }
+
+    /// How many requests are reason to send them.
+    fn enough(&self, in_flight: &InFlight) -> usize {
+        match in_flight.count() {
+            0 => 1,
+            count if count < self.batches_max() => SECOND_BATCH_MIN,
+            _ => usize::MAX,
+        }
+    }
+
+    /// What is sent behind a `WAIT` is held up by it: better not sent, and so certainly not run.
+    fn batches_max(&self) -> usize {
+        if self.shared.replicas.is_some() { 1 } else { BATCHES_IN_FLIGHT_MAX }
+    }
+}

@@ -1,0 +1,117 @@
+//! The breaker of one node: while a node of a cluster hangs, only the keys it keeps go without it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate::store_kit::{BreakerPass, BreakerSwitch, BreakerTarget};
+use tidegate::{BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply};
+use tokio::time::Instant;
+
+use crate::error;
+use crate::pending::{Pending, ReplyObserver, received};
+use crate::queue::Queue;
+use crate::script_request::ScriptRequest;
+use crate::stats::Counters;
+
+pub(crate) struct NodeBreaker {
+    switch: BreakerSwitch,
+    queue: Arc<Queue>,
+    counters: Arc<Counters>,
+    /// What to probe with, and its slot.
+    probe: Mutex<Option<(ScriptRequest, u16)>>,
+}
+
+/// The breaker of one node of Redis: the only one, or one of a cluster.
+///
+/// ```no_run
+/// use tidegate::BreakerOptions;
+/// use tidegate_redis::{NodeBreakerStatus, RedisOptions, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tidegate::StoreError> {
+/// let breaker = Some(BreakerOptions::default());
+/// let url = "redis+cluster://10.0.0.5:7000,10.0.0.6:7000";
+/// let store = RedisStore::new(RedisOptions { breaker, ..RedisOptions::new(url) })?;
+/// for NodeBreakerStatus { node, state, opened_total, .. } in store.breakers() {
+///     println!("{node} is {}, and was opened {opened_total} times", state.as_str());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct NodeBreakerStatus {
+    /// Where the node is, as `host:port` or a path; empty while that is unknown.
+    pub node: String,
+    /// What its breaker does now.
+    pub state: BreakerState,
+    /// How often it has opened. A node that has left the cluster and comes back starts over.
+    pub opened_total: u64,
+}
+
+impl NodeBreaker {
+    pub(crate) fn new(options: BreakerOptions, queue: Arc<Queue>, counters: Arc<Counters>) -> Self {
+        Self { switch: BreakerSwitch::new(options), queue, counters, probe: Mutex::default() }
+    }
+
+    pub(crate) fn describe(&self, node: String) -> NodeBreakerStatus {
+        let (state, opened_total) = (self.switch.state(), self.switch.opened_total());
+        NodeBreakerStatus { node, state, opened_total }
+    }
+}
+
+impl ReplyObserver for NodeBreaker {
+    fn observe(self: Arc<Self>, pass: BreakerPass, pending: &Pending, error: Option<&StoreError>) {
+        // A deadline shorter than what counts as slow says nothing about the node.
+        let gave_up = matches!(
+            error.map(StoreError::kind),
+            Some(StoreErrorKind::Timeout | StoreErrorKind::NotSent)
+        );
+        if gave_up && pass.time_until(pending.due) < self.switch.options().slow {
+            return;
+        }
+        if self.answered(pass, error) {
+            // In the slot of the request that failed: that is one of the node's own.
+            let probe =
+                ScriptRequest::probe_beside(&pending.request).map(|probe| (probe, pending.slot));
+            *self.probe.lock().unwrap_or_else(PoisonError::into_inner) = probe;
+        }
+    }
+}
+
+impl BreakerTarget for NodeBreaker {
+    fn switch(&self) -> &BreakerSwitch {
+        &self.switch
+    }
+
+    /// Waits in the node's own queue, which is empty while the breaker is open.
+    fn probe(&self) -> Reply<'static, StoreReply, StoreError> {
+        let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((request, slot)) = probe else {
+            return Reply::ready(Err(StoreError::new(
+                StoreErrorKind::NotSent,
+                "nothing to probe with",
+            )));
+        };
+        let due = Instant::now() + self.switch.options().slow;
+        let (pending, answer) = Pending::new(request, slot, due, None);
+        Pending::fail_all(self.queue.push(pending, &self.counters), &error::runtime_ended());
+        Reply::later(async { received(answer).await?.into_decided() })
+    }
+
+    /// Healthy nodes of a broken cluster answer `CLUSTERDOWN` at once: an open breaker would save no time, and would
+    /// delay recovery.
+    fn has_failed(&self, kind: StoreErrorKind) -> bool {
+        kind != StoreErrorKind::ClusterDown && kind.is_store_failure()
+    }
+}
+
+impl fmt::Debug for NodeBreaker {
+    /// Without its queue, whose requests refer back to the breaker.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeBreaker").field("switch", &self.switch).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

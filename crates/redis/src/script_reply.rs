@@ -1,0 +1,265 @@
+//! What the script answers, and how its numbers are read.
+
+use tidegate::{
+    KeptState, OverrideTable, ReserveReply, Source, StoreError, StoreErrorKind, StoreReply,
+    TickReadings,
+};
+use tidegate_core::{Decision, Grant, LeakyBucket, Reservation, Timestamp, Verdict};
+
+use crate::{error, overrides};
+
+/// What a reply has to hold.
+#[derive(Clone, Debug)]
+pub(crate) enum Expects {
+    /// Per limit its ceiling, and whether it can grant permits; whether permits are granted, or a lease.
+    Verdict {
+        limits: Vec<(u64, bool)>,
+        permits: bool,
+        leases: bool,
+    },
+    /// Per limit its ceiling.
+    Each(Vec<u64>),
+    Reservation(LeakyBucket),
+    Nodes,
+    Table,
+    Change,
+    Readings,
+}
+
+/// What the script answered to one request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ScriptReply {
+    Decided(StoreReply),
+    /// One answer per limit.
+    Each(Vec<Decision>),
+    Reserved(ReserveReply),
+    /// How many nodes have announced themselves.
+    Nodes(u32),
+    /// The table of overrides; `None` if it is the one that was named.
+    Table(Option<OverrideTable>),
+    /// Whether the table was changed, or a state kept.
+    Changed(bool),
+    /// The readings of all nodes.
+    Readings(TickReadings),
+    /// A calendar quota needs the edges around this instant; nothing was written.
+    Edges(Timestamp),
+}
+
+/// The numbers of a reply, in order.
+pub(crate) trait Numbers {
+    /// The next number, or the text that stands in its place.
+    fn next(&mut self) -> Option<Result<i64, String>>;
+}
+
+impl Expects {
+    /// Reads the answer. An outer error means that the numbers do not fit, and so neither will those after them.
+    pub(crate) fn read(
+        &self,
+        numbers: &mut impl Numbers,
+        now: Timestamp,
+    ) -> Result<Result<ScriptReply, StoreError>, StoreError> {
+        let mut next = || numbers.next().ok_or_else(|| nonsense("too short"));
+        let first = match next()? {
+            Ok(number) => number,
+            Err(text) if text == "EDGES" => return Ok(Ok(ScriptReply::Edges(now))),
+            Err(text) => return Ok(Err(error::from_redis(&text))),
+        };
+        if matches!(*self, Expects::Table) {
+            return table(first, next).map(|table| Ok(ScriptReply::Table(table)));
+        }
+        if matches!(*self, Expects::Readings) {
+            return read_readings(now, first, next)
+                .map(|readings| Ok(ScriptReply::Readings(readings)));
+        }
+        let mut next = || next()?.map_err(|_| nonsense("text among numbers"));
+        Ok(Ok(match self {
+            Expects::Table | Expects::Readings | Expects::Change => {
+                ScriptReply::Changed(first != 0)
+            }
+            Expects::Nodes => ScriptReply::Nodes(u32::try_from(first).unwrap_or(u32::MAX)),
+            Expects::Each(ceilings) => {
+                let mut decisions = Vec::with_capacity(ceilings.len());
+                for ceiling in ceilings {
+                    let remaining = if decisions.is_empty() { first } else { next()? };
+                    decisions.push(decision(*ceiling, remaining, next()?, next()?)?);
+                }
+                ScriptReply::Each(decisions)
+            }
+            Expects::Reservation(shaper) => {
+                let (delay, ticks, frac) = (next()?, next()?, next()?);
+                ScriptReply::Reserved(endpoint(shaper, first, delay, ticks, frac)?)
+            }
+            Expects::Verdict { limits, permits: grants, leases } => {
+                let several = limits.len() > 1;
+                let binding = if several { unsigned(first)? } else { 0 };
+                let remaining = if several { next()? } else { first };
+                let (retry, reset) = (next()?, next()?);
+                let binding = usize::try_from(binding).unwrap_or(usize::MAX);
+                let (ceiling, _) = limits.get(binding).ok_or_else(|| nonsense("binding"))?;
+                let decision = decision(*ceiling, remaining, retry, reset)?;
+                let mut permits = Vec::new();
+                for (index, _) in limits.iter().enumerate().filter(|(_, it)| *grants && it.1) {
+                    let id = unsigned(next()?)?;
+                    if id > 0 {
+                        permits.push((index, id));
+                    }
+                }
+                let verdict = Verdict { binding, decision };
+                let grant = if *leases { Some(grant(verdict, now, &mut next)?) } else { None };
+                ScriptReply::Decided(StoreReply { verdict, source: Source::Store, permits, grant })
+            }
+        }))
+    }
+}
+
+impl ScriptReply {
+    pub(crate) fn into_decided(self) -> Result<StoreReply, StoreError> {
+        match self {
+            Self::Decided(reply) => Ok(reply),
+            other => Err(other.unexpected("no verdict in the reply")),
+        }
+    }
+
+    pub(crate) fn into_each(self) -> Result<Vec<Decision>, StoreError> {
+        match self {
+            Self::Each(decisions) => Ok(decisions),
+            other => Err(other.unexpected("no decisions in the reply")),
+        }
+    }
+
+    pub(crate) fn into_reserved(self) -> Result<ReserveReply, StoreError> {
+        match self {
+            Self::Reserved(reply) => Ok(reply),
+            other => Err(other.unexpected("no place in the reply")),
+        }
+    }
+
+    pub(crate) fn into_table(self) -> Result<Option<OverrideTable>, StoreError> {
+        match self {
+            Self::Table(table) => Ok(table),
+            other => Err(other.unexpected("no table in the reply")),
+        }
+    }
+
+    pub(crate) fn into_changed(self) -> Result<bool, StoreError> {
+        match self {
+            Self::Changed(changed) => Ok(changed),
+            other => Err(other.unexpected("no change in the reply")),
+        }
+    }
+
+    pub(crate) fn into_readings(self) -> Result<TickReadings, StoreError> {
+        match self {
+            Self::Readings(readings) => Ok(readings),
+            other => Err(other.unexpected("no readings in the reply")),
+        }
+    }
+
+    /// The error for a reply of another kind than expected.
+    fn unexpected(&self, missing: &'static str) -> StoreError {
+        match self {
+            Self::Edges(_) => StoreError::new(
+                StoreErrorKind::Other,
+                "the clock passed an edge twice within a check",
+            ),
+            _ => StoreError::new(StoreErrorKind::Protocol, missing),
+        }
+    }
+}
+
+fn decision(limit: u64, remaining: i64, retry: i64, reset: i64) -> Result<Decision, StoreError> {
+    let (remaining, reset) = (unsigned(remaining)?, unsigned(reset)?);
+    Ok(match retry {
+        0 => Decision::admitted(limit, remaining, reset),
+        -1 => Decision::refused(limit, remaining, None, reset),
+        us => Decision::refused(limit, remaining, Some(unsigned(us)?), reset),
+    })
+}
+
+fn table(
+    version: i64,
+    mut next: impl FnMut() -> Result<Result<i64, String>, StoreError>,
+) -> Result<Option<OverrideTable>, StoreError> {
+    let version = unsigned(version)?;
+    let Ok(count) = next()? else { return Err(nonsense("a table without a length")) };
+    if count < 0 {
+        return Ok(None);
+    }
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let Err(line) = next()? else { return Err(nonsense("a number for an override")) };
+        entries.extend(overrides::read_entry(&line));
+    }
+    Ok(Some(OverrideTable { version, entries }))
+}
+
+fn grant(
+    verdict: Verdict,
+    now: Timestamp,
+    mut next: impl FnMut() -> Result<i64, StoreError>,
+) -> Result<Grant, StoreError> {
+    let (units, ends_after, returnable) = (unsigned(next()?)?, next()?, next()?);
+    Ok(Grant {
+        units,
+        verdict,
+        granted_at: (returnable == 1).then_some(now),
+        ends_after_us: u64::try_from(ends_after).unwrap_or(u64::MAX),
+    })
+}
+
+fn endpoint(
+    shaper: &LeakyBucket,
+    retry: i64,
+    delay: i64,
+    ticks: i64,
+    frac: i64,
+) -> Result<ReserveReply, StoreError> {
+    let reservation = match retry {
+        0 => Reservation::at(unsigned(delay)?),
+        -1 => Reservation::refused(None),
+        us => Reservation::refused(Some(unsigned(us)?)),
+    };
+    let until =
+        if ticks < 0 { None } else { Some(shaper.arrival(unsigned(ticks)?, unsigned(frac)?)) };
+    Ok(ReserveReply { reservation, until })
+}
+
+fn unsigned(number: i64) -> Result<u64, StoreError> {
+    u64::try_from(number).map_err(|_| nonsense("a negative number"))
+}
+
+fn nonsense(what: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Protocol, format!("the script's reply makes no sense: {what}"))
+}
+
+/// Reads `tick kept_tick count`, the kept text if there is one, and each reading as `node reading`; -1 for nothing.
+fn read_readings(
+    now: Timestamp,
+    tick: i64,
+    mut next: impl FnMut() -> Result<Result<i64, String>, StoreError>,
+) -> Result<TickReadings, StoreError> {
+    let nonsense = || nonsense("readings");
+    let tick = u64::try_from(tick).map_err(|_| nonsense())?;
+    let (Ok(kept), Ok(count)) = (next()?, next()?) else { return Err(nonsense()) };
+    let kept = match u64::try_from(kept) {
+        // A letter stands before it, so that no state is taken for a number.
+        Ok(tick) => match next()? {
+            Err(text) => Some(KeptState { tick, text: text.get(1..).unwrap_or("").to_owned() }),
+            Ok(_) => return Err(nonsense()),
+        },
+        Err(_) => None,
+    };
+    let Ok(count) = usize::try_from(count) else {
+        return Ok(TickReadings { now, tick, kept, readings: None });
+    };
+    let mut readings = Vec::new();
+    for _ in 0..count {
+        let Err(line) = next()? else { return Err(nonsense()) };
+        // A reading of another version, which this one cannot parse.
+        let pair = line.split_once(' ');
+        let pair = pair.and_then(|(node, it)| Some((u64::from_str_radix(node, 16).ok()?, it)));
+        readings.extend(pair.map(|(node, reading)| (node, reading.to_owned())));
+    }
+    readings.sort_unstable();
+    Ok(TickReadings { now, tick, kept, readings: Some(readings) })
+}

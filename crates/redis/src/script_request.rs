@@ -1,0 +1,220 @@
+//! One request as the script reads it.
+
+use tidegate::store_kit::with_probe_request;
+use tidegate::{
+    Charge, KeyedLimit, MultiCharge, Op, OverrideChange, ReadingReport, ReserveRequest,
+    StateUpdate, StoreRequest,
+};
+use tidegate_core::{Arrival, EXACT_MAX, Limit, Mode, Return, Timestamp};
+
+use crate::key::{self, Keys};
+use crate::overrides;
+use crate::script_reply::Expects;
+
+/// Which script is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ScriptKind {
+    /// The one that decides, which Redis is given with every connection.
+    Check,
+    /// The one that counts nodes. So seldom called, and so short, that it goes by source each time.
+    Nodes,
+    /// The one that keeps overrides, of which the same is true.
+    Overrides,
+    /// The one through which nodes share readings: once a second, by source too.
+    Adaptive,
+}
+
+/// A request to a script: it borrows nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptRequest {
+    /// One per limit, all in one slot.
+    pub(crate) keys: Vec<Vec<u8>>,
+    /// `op mode cost limit …`: see `lua/check.lua`.
+    pub(crate) text: String,
+    /// The time of a replay; `None` for the store's own.
+    pub(crate) now: Option<Timestamp>,
+    /// Whether it charges, if admitted.
+    pub(crate) charges: bool,
+    /// Which script it is for.
+    pub(crate) script: ScriptKind,
+    pub(crate) expects: Expects,
+}
+
+impl ScriptRequest {
+    /// `around` is the caller's time, for the edges of calendar quotas; `now` the time of a replay.
+    pub(crate) fn from_store_request(
+        request: &StoreRequest<'_>,
+        keys: &Keys,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Self {
+        Self::with_keys(request, keys.for_limits(request.limits), around, now)
+    }
+
+    /// A whole check in the slot of another request. Calendars have no part in it, and so no time.
+    pub(crate) fn probe_beside(beside: &Self) -> Option<Self> {
+        let key = key::probe(beside.keys.first()?);
+        with_probe_request(|request| {
+            Self::with_keys(request, vec![key], Timestamp::from_micros(0), None)
+        })
+    }
+
+    fn with_keys(
+        request: &StoreRequest<'_>,
+        keys: Vec<Vec<u8>>,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let mut text = match request.op {
+            Op::Take => "take".to_owned(),
+            Op::Peek => "peek".to_owned(),
+            Op::Refund => "refund".to_owned(),
+            Op::Reset => "reset".to_owned(),
+            Op::Lease(wanted) => format!("lease:{}", wanted.least.min(EXACT_MAX)),
+            Op::GiveBack(Return { granted_at, age, .. }) => {
+                let age_us = u64::try_from(age.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+                format!("give:{}:{}", granted_at.as_micros(), age_us.min(EXACT_MAX))
+            }
+            Op::Release { permit_id } => format!("release:{permit_id}"),
+        };
+        text.push_str(if request.mode == Mode::All { " all " } else { " any " });
+        let cost = match request.op {
+            Op::Lease(wanted) => wanted.most,
+            Op::GiveBack(back) => back.units,
+            _ => request.cost,
+        };
+        push_cost(&mut text, cost);
+        for keyed in request.limits {
+            text.push(' ');
+            keyed.limit.write_script(around, &mut text);
+        }
+        let grants = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
+        let limits =
+            request.limits.iter().map(|it| (it.limit.ceiling(), grants(it.limit))).collect();
+        let leases = matches!(request.op, Op::Lease(_));
+        let expects = Expects::Verdict { limits, permits: request.op == Op::Take, leases };
+        let charges = leases || request.op == Op::Take && request.cost > 0;
+        Self { keys, text, now, charges, script: ScriptKind::Check, expects }
+    }
+
+    /// `limits` are those of `charges`.
+    pub(crate) fn from_charges(
+        charges: &MultiCharge<'_>,
+        limits: &[KeyedLimit<'_>],
+        keys: &Keys,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let mut text = match charges.charge {
+            Charge::IfAllAdmit => "each".to_owned(),
+            Charge::Never => "look".to_owned(),
+            Charge::Refused => "left".to_owned(),
+        };
+        for charge in charges.limits {
+            text.push(':');
+            push_cost(&mut text, charge.cost);
+        }
+        text.push_str(" all 0");
+        for keyed in limits {
+            text.push(' ');
+            keyed.limit.write_script(around, &mut text);
+        }
+        let expects = Expects::Each(limits.iter().map(|keyed| keyed.limit.ceiling()).collect());
+        let costs = charges.limits.iter().any(|charge| charge.cost > 0);
+        let charges = costs && charges.charge == Charge::IfAllAdmit;
+        Self {
+            keys: keys.for_limits(limits),
+            text,
+            now,
+            charges,
+            script: ScriptKind::Check,
+            expects,
+        }
+    }
+
+    pub(crate) fn from_reserve(
+        request: &ReserveRequest<'_>,
+        keys: &Keys,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let mut text = match request.cancel {
+            None => "reserve all ".to_owned(),
+            Some(Arrival { ticks, frac, scale, tick_us }) => {
+                format!("cancel:{ticks}:{frac}:{scale}:{tick_us} all ")
+            }
+        };
+        push_cost(&mut text, request.cost);
+        text.push(' ');
+        request.shaper.write_script(&mut text);
+        let keys = vec![keys.by_identifier(request.scope, request.key, 'a')];
+        let charges = request.cancel.is_none();
+        let expects = Expects::Reservation(*request.shaper);
+        Self { keys, text, now, charges, script: ScriptKind::Check, expects }
+    }
+
+    /// Announces a node: see `lua/nodes.lua`.
+    pub(crate) fn announcement(key: Vec<u8>, text: String) -> Self {
+        let (keys, expects) = (vec![key], Expects::Nodes);
+        Self { keys, text, now: None, charges: false, script: ScriptKind::Nodes, expects }
+    }
+
+    /// Whether a cluster keeps all its keys on one node.
+    pub(crate) fn is_in_one_slot(&self) -> bool {
+        self.keys.iter().all(|key| key::slot(key) == self.slot())
+    }
+
+    /// Asks for the table of overrides, unless its version is the known one: see `lua/overrides.lua`.
+    pub(crate) fn load_overrides(keys: &Keys, known: u64, now: Option<Timestamp>) -> Self {
+        let (keys, text) = (vec![keys.overrides()], format!("load {known}"));
+        let (script, expects) = (ScriptKind::Overrides, Expects::Table);
+        Self { keys, text, now, charges: false, script, expects }
+    }
+
+    /// Changes the table of overrides.
+    pub(crate) fn change_override(
+        keys: &Keys,
+        change: &OverrideChange<'_>,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let (keys, text) = (vec![keys.overrides()], overrides::change_text(change));
+        let (script, expects) = (ScriptKind::Overrides, Expects::Change);
+        Self { keys, text, now, charges: false, script, expects }
+    }
+
+    /// Reports a reading: see `lua/adaptive.lua`.
+    pub(crate) fn report_reading(
+        keys: &Keys,
+        report: &ReadingReport<'_>,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let text = format!("tell {} {:x} {}", report.tick_us(), report.node, report.reading);
+        let (keys, expects) = (vec![keys.adaptive(report.scope)], Expects::Readings);
+        Self { keys, text, now, charges: false, script: ScriptKind::Adaptive, expects }
+    }
+
+    /// Keeps the state that follows from the readings.
+    pub(crate) fn keep_state(
+        keys: &Keys,
+        update: &StateUpdate<'_>,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let before = update.before.map_or_else(|| "-".to_owned(), |tick| tick.to_string());
+        let text = format!("keep {} {before} {}", update.tick, update.text);
+        let (keys, expects) = (vec![keys.adaptive(update.scope)], Expects::Change);
+        Self { keys, text, now, charges: false, script: ScriptKind::Adaptive, expects }
+    }
+
+    /// The slot of its keys in a cluster.
+    pub(crate) fn slot(&self) -> u16 {
+        self.keys.first().map_or(0, |key| key::slot(key))
+    }
+}
+
+/// Above 2^53 a cost is above every ceiling, and no number to a script.
+fn push_cost(text: &mut String, cost: u64) {
+    if cost > EXACT_MAX {
+        text.push_str("inf");
+    } else {
+        text.push_str(&cost.to_string());
+    }
+}

@@ -1,0 +1,35 @@
+//! The promises of every store, kept by Redis: one server and a cluster.
+
+use std::sync::Arc;
+
+use tidegate_redis::{RedisOptions, RedisStore};
+use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisServer};
+use tidegate_testkit::store_behaviours;
+
+use crate::support::PATIENT;
+
+/// A store that goes by the caller's time.
+fn replaying(url: String) -> Arc<RedisStore> {
+    let options = RedisOptions { deadline: PATIENT, replays: true, ..RedisOptions::new(url) };
+    Arc::new(RedisStore::new(options).unwrap())
+}
+
+mod one_server {
+    use super::*;
+
+    store_behaviours!({
+        let server = RedisServer::start();
+        let store = replaying(server.url());
+        (server, store)
+    });
+}
+
+mod cluster {
+    use super::*;
+
+    store_behaviours!({
+        let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
+        let store = replaying(cluster.url());
+        (cluster, store)
+    });
+}

@@ -1,0 +1,32 @@
+//! Buffers shared by the connections of a thread. A silent connection holds none, so that ten thousand of them cost no
+//! more than ten.
+
+use std::cell::RefCell;
+
+/// Buffers kept per thread: what one connection needs, and one more of each.
+const KEPT_MAX: usize = 4;
+/// Larger ones are not kept.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+thread_local! {
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty buffer with room for `bytes`.
+pub(super) fn take(bytes: usize) -> Vec<u8> {
+    let mut buffer = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+    buffer.reserve_exact(bytes);
+    buffer
+}
+
+/// Takes a buffer back.
+pub(super) fn give(mut buffer: Vec<u8>) {
+    buffer.clear();
+    if (1..=KEPT_BYTES_MAX).contains(&buffer.capacity()) {
+        SPARE.with_borrow_mut(|spare| {
+            if spare.len() < KEPT_MAX {
+                spare.push(buffer);
+            }
+        });
+    }
+}

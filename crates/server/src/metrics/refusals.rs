@@ -1,0 +1,205 @@
+//! Who is refused most, and by which limit: bounded, and only touched by refusals.
+//!
+//! An attack is millions of refusals, and to look at who makes it must not cost more than to refuse it. So from some
+//! rate on only one of many is looked at, drawn by lot, and counts for all of them. Each policy has a few places for
+//! keys: a new one takes the place of the least, and begins with its count (the space-saving way), so that a
+//! key that is refused often is never missed. Shown are the last five to ten minutes.
+
+mod table;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rapidhash::RapidHashMap;
+use tidegate::{Clock, Key, SystemClock};
+
+pub(crate) use self::table::Refused;
+use self::table::{OfPolicy, Refusal};
+use tidegate_core::text::printable;
+
+/// How many refusals a second are looked at, roughly: enough to find who makes one in a hundred within a second, and
+/// nothing beside what it takes to refuse thousands.
+const LOOKED_AT_PER_SECOND: u64 = 500;
+/// Policies come from the configuration; there is no use in more.
+const POLICIES_MAX: usize = 1_000;
+/// How much of a key is kept where keys are shown.
+const KEY_CHARS_MAX: usize = 64;
+/// How many looks make one turn: what is older than two turns is forgotten.
+const TURN_SECONDS: u64 = 300;
+
+/// What is known of refusals, by policy.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    policies: Mutex<RapidHashMap<Box<str>, OfPolicy>>,
+    /// One of how many is looked at.
+    stride: AtomicU64,
+    seconds: AtomicU64,
+    shows_keys: AtomicBool,
+}
+
+impl Refusals {
+    /// A check was refused. `hash` is what the key is known by.
+    pub(crate) fn note(
+        &self,
+        policy: &str,
+        (key, hash): (Key<'_>, impl FnOnce(Key<'_>) -> u64),
+        binding: &str,
+        retry_after_us: Option<u64>,
+    ) {
+        let weight = self.stride.load(Relaxed).max(1);
+        if weight > 1 && !drawn_of(weight) {
+            return;
+        }
+        let shown = self.shows_keys.load(Relaxed).then(|| readable(key));
+        let at = SystemClock.now();
+        let refusal = Refusal { hash: hash(key), shown, binding, retry_after_us, at, weight };
+        let policies = if weight == 1 {
+            Some(self.lock())
+        } else {
+            // Who draws lots can go without one.
+            self.policies.try_lock().ok()
+        };
+        let Some(mut policies) = policies else { return };
+        if let Some(known) = policies.get_mut(policy) {
+            known.add(refusal);
+        } else if policies.len() < POLICIES_MAX {
+            policies.entry(policy.into()).or_default().add(refusal);
+        }
+    }
+
+    /// Once a second, with how many were refused in it: decides how many are looked at in the next, and forgets the old.
+    pub(crate) fn tick(&self, refused: u64) {
+        self.stride.store(refused / LOOKED_AT_PER_SECOND, Relaxed);
+        if (self.seconds.fetch_add(1, Relaxed) + 1).is_multiple_of(TURN_SECONDS) {
+            self.lock().retain(|_, policy| policy.turn());
+        }
+    }
+
+    /// Whether keys are shown as they are, or only as hashes. A change forgets what is known.
+    pub(crate) fn show_keys(&self, shows: bool) {
+        if self.shows_keys.swap(shows, Relaxed) != shows {
+            self.lock().clear();
+        }
+    }
+
+    pub(crate) fn shows_keys(&self) -> bool {
+        self.shows_keys.load(Relaxed)
+    }
+
+    /// What is known of each policy that has refused somebody.
+    pub(crate) fn tell(&self) -> RapidHashMap<Box<str>, Refused> {
+        self.lock().iter().map(|(name, policy)| (name.clone(), policy.tell())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RapidHashMap<Box<str>, OfPolicy>> {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// True for one of `many`, at random: an attack could match a fixed pattern.
+fn drawn_of(many: u64) -> bool {
+    thread_local!(static SEED: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) });
+    SEED.with(|seed| {
+        let mut x = seed.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        seed.set(x);
+        x.is_multiple_of(many)
+    })
+}
+
+/// A key as people may read it: one line, and not a long one.
+fn readable(key: Key<'_>) -> Box<str> {
+    let text = |bytes: &[u8]| {
+        let most = &bytes[..bytes.len().min(4 * KEY_CHARS_MAX)];
+        let text = printable(&String::from_utf8_lossy(most));
+        if text.chars().count() <= KEY_CHARS_MAX {
+            return text;
+        }
+        text.chars().take(KEY_CHARS_MAX).chain(['…']).collect()
+    };
+    match key {
+        Key::One(key) => text(key).into(),
+        Key::Named(keys) => {
+            let parts: Vec<_> =
+                keys.iter().map(|(name, key)| format!("{name}={}", text(key))).collect();
+            parts.join(" ").into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(refusals: &Refusals, key: &str) {
+        let number = |key: Key<'_>| match key {
+            Key::One(key) => rapidhash::v3::rapidhash_v3(key),
+            Key::Named(_) => 0,
+        };
+        refusals.note("api", (Key::One(key.as_bytes()), number), "api", Some(500));
+    }
+
+    fn top(refusals: &Refusals) -> Vec<(String, u64)> {
+        let told = refusals.tell();
+        let top = told.get("api").map(|it| it.top.clone()).unwrap_or_default();
+        top.into_iter().map(|one| (one.key, one.count)).collect()
+    }
+
+    #[test]
+    fn keys_are_hashes_unless_they_are_to_be_shown() {
+        let refusals = Refusals::default();
+        note(&refusals, "ann");
+        assert!(top(&refusals)[0].0.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        refusals.show_keys(true);
+        assert!(top(&refusals).is_empty(), "what was noted as a hash stays one");
+        note(&refusals, "ann");
+        assert_eq!(top(&refusals), [("ann".to_owned(), 1)]);
+        refusals.show_keys(false);
+        assert!(top(&refusals).is_empty(), "what was shown is forgotten");
+    }
+
+    #[test]
+    fn whoever_is_refused_often_is_found_among_many_and_a_flood_is_looked_at_in_part() {
+        let refusals = Refusals::default();
+        refusals.show_keys(true);
+        refusals.tick(64 * LOOKED_AT_PER_SECOND);
+        for number in 0..200_000 {
+            note(&refusals, &format!("passer-by-{number}"));
+            note(&refusals, "mallory");
+        }
+        let (key, count) = top(&refusals).remove(0);
+        assert_eq!(key, "mallory");
+        assert!((150_000..250_000).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn what_is_old_is_forgotten() {
+        let refusals = Refusals::default();
+        note(&refusals, "ann");
+        (0..TURN_SECONDS).for_each(|_| refusals.tick(0));
+        assert_eq!(top(&refusals).len(), 1);
+        (0..TURN_SECONDS).for_each(|_| refusals.tick(0));
+        assert!(refusals.tell().is_empty());
+    }
+
+    #[test]
+    fn keys_are_one_short_line() {
+        let long = "x".repeat(10_000);
+        assert_eq!(readable(Key::One(long.as_bytes())).chars().count(), KEY_CHARS_MAX + 1);
+        assert_eq!(&*readable(Key::One(b"a\nb\xff")), "a\\nb\u{fffd}");
+        let named: [(&str, &[u8]); 2] = [("ip", b"192.0.2.7"), ("domain", b"a.example")];
+        assert_eq!(&*readable(Key::Named(&named)), "ip=192.0.2.7 domain=a.example");
+    }
+
+    #[test]
+    fn policies_are_bounded() {
+        let refusals = Refusals::default();
+        for number in 0..2 * POLICIES_MAX {
+            refusals.note(&number.to_string(), (Key::One(b"a"), |_| 1), "", None);
+        }
+        assert_eq!(refusals.tell().len(), POLICIES_MAX);
+    }
+}

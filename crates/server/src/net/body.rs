@@ -1,0 +1,166 @@
+//! Bodies of requests, read whole: within a bound for each, and one for all together.
+
+use std::ops::Deref;
+
+use axum::body::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// What nearly all bodies keep within, and what each may have without asking for room: the head of a request may be
+/// larger.
+const SMALL_BYTES: usize = 4 << 10;
+/// How many bytes all bodies may take together beyond that: many streams fit into a connection, and many connections
+/// into the server.
+static ROOM: Semaphore = Semaphore::const_new(64 << 20);
+
+/// A body that is there, and the room it takes until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Collected<'r> {
+    pub(crate) bytes: Bytes,
+    pub(crate) room: Option<SemaphorePermit<'r>>,
+}
+
+/// Why there is no body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Uncollected {
+    /// It ended early, or was not well framed.
+    Broken,
+    TooLarge,
+    /// All together take too much.
+    NoRoom,
+}
+
+/// Reads a body whole.
+pub(crate) async fn collect<B>(
+    body: &mut B,
+    bytes_max: usize,
+) -> Result<Collected<'static>, Uncollected>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    collect_into(&ROOM, body, bytes_max).await
+}
+
+async fn collect_into<'r, B>(
+    all: &'r Semaphore,
+    body: &mut B,
+    bytes_max: usize,
+) -> Result<Collected<'r>, Uncollected>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let (mut bytes, mut room) = (Vec::new(), None);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Uncollected::Broken)?;
+        let Ok(data) = frame.into_data() else { continue };
+        let length = bytes.len() + data.len();
+        if length > bytes_max {
+            return Err(Uncollected::TooLarge);
+        }
+        if length > SMALL_BYTES {
+            extend(&mut room, all, length - SMALL_BYTES)?;
+        }
+        // Nearly all bodies are one frame, which nobody has to copy. Others are, since the least part of a frame
+        // would keep all that was read with it.
+        if bytes.is_empty() && body.is_end_stream() {
+            return Ok(Collected { bytes: data, room });
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Collected { bytes: bytes.into(), room })
+}
+
+/// Takes what is missing to `size`. Nobody waits for it, since who has it may be in no hurry.
+fn extend<'r>(
+    room: &mut Option<SemaphorePermit<'r>>,
+    all: &'r Semaphore,
+    size: usize,
+) -> Result<(), Uncollected> {
+    let missing = size - room.as_ref().map_or(0, SemaphorePermit::num_permits);
+    let missing = u32::try_from(missing).map_err(|_| Uncollected::NoRoom)?;
+    let more = all.try_acquire_many(missing).map_err(|_| Uncollected::NoRoom)?;
+    match room {
+        Some(room) => room.merge(more),
+        None => *room = Some(more),
+    }
+    Ok(())
+}
+
+impl Deref for Collected<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+    use tokio_stream::{Stream, StreamExt, iter, pending};
+
+    use super::*;
+    use crate::net::timeout::poll_once;
+
+    const ALL: usize = 64 << 10;
+    const BYTES_MAX: usize = 48 << 10;
+
+    type Piece = Result<Frame<Bytes>, Infallible>;
+
+    fn pieces(sizes: &[usize]) -> impl Stream<Item = Piece> + Unpin + use<> {
+        let piece = |size: &usize| Ok(Frame::data(vec![b' '; *size].into()));
+        iter(sizes.iter().map(piece).collect::<Vec<_>>())
+    }
+
+    #[tokio::test]
+    async fn a_body_takes_room_for_what_came_of_it_and_gives_it_back() {
+        let all = Semaphore::new(ALL);
+        for (sizes, expected) in [
+            (&[][..], 0),
+            (&[1, 1], 0),
+            (&[SMALL_BYTES], 0),
+            (&[SMALL_BYTES, 1], 1),
+            (&[3000, 3000, 96, 0], 2000),
+            (&[BYTES_MAX], BYTES_MAX - SMALL_BYTES),
+        ] {
+            let mut unfinished = StreamBody::new(pieces(sizes).chain(pending()));
+            {
+                let mut collecting = pin!(collect_into(&all, &mut unfinished, BYTES_MAX));
+                assert!(poll_once(collecting.as_mut()).await.is_pending(), "{sizes:?}");
+                assert_eq!(ALL - all.available_permits(), expected, "unfinished {sizes:?}");
+            }
+            assert_eq!(all.available_permits(), ALL, "given up {sizes:?}");
+            let mut whole = StreamBody::new(pieces(sizes));
+            let collected = collect_into(&all, &mut whole, BYTES_MAX).await.unwrap();
+            assert_eq!(collected.len(), sizes.iter().sum::<usize>());
+            assert_eq!(ALL - all.available_permits(), expected, "whole {sizes:?}");
+            drop(collected);
+            assert_eq!(all.available_permits(), ALL, "dropped {sizes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_is_told_at_once_and_small_bodies_need_none() {
+        let all = Semaphore::new(ALL);
+        let begin = async |sizes: &[usize]| {
+            let mut body = StreamBody::new(pieces(sizes).chain(pending()));
+            let mut collecting = pin!(collect_into(&all, &mut body, BYTES_MAX));
+            poll_once(collecting.as_mut()).await.map(|done| done.map(|collected| collected.len()))
+        };
+        assert_eq!(begin(&[BYTES_MAX, 1]).await, Poll::Ready(Err(Uncollected::TooLarge)));
+        assert_eq!(begin(&[BYTES_MAX]).await, Poll::Pending);
+        let mut large = StreamBody::new(pieces(&[BYTES_MAX]));
+        let held = collect_into(&all, &mut large, BYTES_MAX).await.unwrap();
+        assert_eq!(begin(&[20 << 10, 20 << 10]).await, Poll::Ready(Err(Uncollected::NoRoom)));
+        assert_eq!(begin(&[20 << 10]).await, Poll::Pending, "who is refused holds nothing");
+        assert_eq!(begin(&[2000, 2000]).await, Poll::Pending);
+        drop(held);
+        assert_eq!(begin(&[20 << 10, 20 << 10]).await, Poll::Pending);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a connection passes before its door: a proxy's word on where it comes from, and TLS. Both take as long as the
+//! other end does, so that there is a bound, and both in the connection's own task.
+
+mod proxy_protocol;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::net::Stream;
+use crate::net::tls;
+use crate::net::{ConnectionHandler, Shutdown};
+use tidegate_request::Peer;
+
+/// How long all of it may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// From which peers the PROXY protocol is believed. Asked for each connection, since a reload may change it.
+#[derive(Clone)]
+pub(crate) struct TrustedPeers(pub(crate) Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
+
+impl fmt::Debug for TrustedPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TrustedPeers")
+    }
+}
+
+/// A door, and what is in front of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Preamble<D> {
+    /// Who knows from whom the PROXY protocol is believed, if connections begin with it. Where they do, all have to.
+    pub(crate) proxy_protocol: Option<TrustedPeers>,
+    pub(crate) tls: Option<Arc<tls::Acceptor>>,
+    pub(crate) door: D,
+}
+
+impl<D: ConnectionHandler + Sync> ConnectionHandler for Preamble<D> {
+    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
+        let Self { proxy_protocol, tls, door } = self;
+        if proxy_protocol.is_none() && tls.is_none() {
+            return door.serve(stream, peer, shutdown).await;
+        }
+        let read = tokio::select! {
+            read = tokio::time::timeout(TIMEOUT, read_preamble(proxy_protocol, tls, stream, peer)) => read,
+            () = shutdown.closing() => return,
+        };
+        match read {
+            Ok(Ok((stream, peer))) => door.serve(stream, peer, shutdown).await,
+            Ok(Err(error)) => tracing::debug!(%error, "connection refused"),
+            Err(_) => tracing::debug!("connection refused: it took too long to begin"),
+        }
+    }
+}
+
+async fn read_preamble(
+    proxy_protocol: Option<TrustedPeers>,
+    tls: Option<Arc<tls::Acceptor>>,
+    mut stream: Stream,
+    mut peer: Peer,
+) -> io::Result<(Stream, Peer)> {
+    if let Some(trusts) = proxy_protocol {
+        peer = proxy_protocol::read(&mut stream, peer, &*trusts.0).await?;
+    }
+    if let Some(tls) = tls {
+        stream = tls.accept(stream).await?;
+    }
+    Ok((stream, peer))
+}

@@ -1,0 +1,161 @@
+//! TLS in front of any door: a certificate and its key from files, read again when the files change.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use tidegate::{Clock, SystemClock};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+use tidegate_config::TlsFiles;
+
+use crate::net::Stream;
+
+/// How long to go without looking at the files.
+const LOOK_EVERY_US: u64 = 2_000_000;
+
+/// What HTTP speaks over TLS, the best first.
+pub(crate) const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// What gRPC does.
+pub(crate) const GRPC: &[&[u8]] = &[b"h2"];
+
+/// Shakes hands.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    files: TlsFiles,
+    protocols: &'static [&'static [u8]],
+    current: ArcSwap<Loaded>,
+    next_look_us: AtomicU64,
+}
+
+/// What was last read, good or bad: bad files are not read again until they change.
+#[derive(Debug)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    stamps: [Option<Stamp>; 3],
+}
+
+/// What changes with a file's content, also where a link is moved to another file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stamp {
+    changed: (i64, i64),
+    inode: u64,
+    bytes: u64,
+}
+
+impl Acceptor {
+    /// Reads the files; an error says which one, and what is wrong with it.
+    pub(crate) fn new(
+        files: TlsFiles,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<Arc<Self>, String> {
+        let stamps = stamps(&files);
+        let loaded = Loaded { config: Arc::new(load(&files, protocols)?), stamps };
+        let next_look_us = AtomicU64::new(SystemClock.steady_us() + LOOK_EVERY_US);
+        let current = ArcSwap::from_pointee(loaded);
+        Ok(Arc::new(Self { files, protocols, current, next_look_us }))
+    }
+
+    /// Shakes hands with a client. Takes as long as the client does.
+    pub(crate) async fn accept(&self, stream: Stream) -> io::Result<Stream> {
+        self.look(SystemClock.steady_us());
+        let config = self.current.load().config.clone();
+        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        Ok(Stream::Tls(Box::new(stream.into())))
+    }
+
+    /// Reads the files again if they have changed, but not with every connection.
+    fn look(&self, now_us: u64) {
+        let next_us = self.next_look_us.load(Relaxed);
+        let mine = now_us >= next_us
+            && self
+                .next_look_us
+                .compare_exchange(next_us, now_us + LOOK_EVERY_US, Relaxed, Relaxed)
+                .is_ok();
+        if mine {
+            self.reload();
+        }
+    }
+
+    /// What cannot be used leaves the old certificate in force: a half-written file must not close the door.
+    fn reload(&self) {
+        let before = self.current.load();
+        let stamps = stamps(&self.files);
+        if stamps == before.stamps {
+            return;
+        }
+        let config = match load(&self.files, self.protocols) {
+            Ok(config) => {
+                tracing::info!(cert = %self.files.cert.display(), "took a new certificate");
+                Arc::new(config)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "kept the old certificate");
+                before.config.clone()
+            }
+        };
+        self.current.store(Arc::new(Loaded { config, stamps }));
+    }
+}
+
+fn stamps(files: &TlsFiles) -> [Option<Stamp>; 3] {
+    let stamp = |found: Metadata| Stamp {
+        changed: (found.mtime(), found.mtime_nsec()),
+        inode: found.ino(),
+        bytes: found.size(),
+    };
+    [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()]
+        .map(|path| std::fs::metadata(path?).ok().map(stamp))
+}
+
+fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
+    let certs = certificates(&files.cert)?;
+    // What the error of a key says is left out: nothing of the file is to be repeated.
+    let key = PrivateKeyDer::from_pem_file(&files.key);
+    let key = key.map_err(|_| told(&files.key, "no private key: expected PEM"))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| told(&files.cert, &error))?;
+    let builder = match &files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(certificates(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| told(path, &error))?)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(certs, key)
+        .map_err(|error| told(&files.cert, &format!("not with this key: {error}")))?;
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    Ok(config)
+}
+
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certs =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certs = certs.map_err(|error| told(path, &format!("no certificate: {error}")))?;
+    if certs.is_empty() {
+        return Err(told(path, "no certificate: expected PEM"));
+    }
+    Ok(certs)
+}
+
+fn told(path: &Path, what: &(impl fmt::Display + ?Sized)) -> String {
+    format!("{}: {what}", path.display())
+}
+
+#[cfg(test)]
+mod tests;

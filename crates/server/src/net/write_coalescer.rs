@@ -1,0 +1,255 @@
+//! The writes of one turn, coalesced into one.
+//!
+//! HTTP/2 flushes what it has whenever it looks for the next request. Sixty requests that came in one read would be
+//! answered by sixty writes, and a write costs more than a decision. So a flush only means that there is something to
+//! send, and it is sent when the connection has nothing more to do.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is coalesced at most. More than that goes out at once, as fast as the other end takes it.
+const COALESCED_BYTES_MAX: usize = 8 << 10;
+
+/// A stream whose writes wait for the end of their [turn](WriteCoalescer::drive).
+#[derive(Debug)]
+pub(crate) struct WriteCoalescer<S>(Arc<Mutex<Coalesced<S>>>);
+
+#[derive(Debug)]
+struct Coalesced<S> {
+    stream: S,
+    /// What was written, from `sent` on.
+    waiting: Vec<u8>,
+    sent: usize,
+    /// Why it could not be sent, until somebody asks.
+    failed: Option<io::Error>,
+    /// Whether there is anything to gain.
+    coalesces: fn(&S) -> bool,
+}
+
+impl<S> Clone for WriteCoalescer<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> WriteCoalescer<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self::only_if(stream, |_| true)
+    }
+
+    /// A stream that coalesces nothing until it turns out to be one where that is worth it.
+    pub(crate) fn only_if(stream: S, coalesces: fn(&S) -> bool) -> Self {
+        let (waiting, sent, failed) = (Vec::new(), 0, None);
+        Self(Arc::new(Mutex::new(Coalesced { stream, waiting, sent, failed, coalesces })))
+    }
+
+    /// Drives a connection over this stream, and sends after every turn what it has written.
+    pub(crate) async fn drive<C: Future>(&self, mut connection: Pin<&mut C>) -> C::Output {
+        poll_fn(|cx| {
+            let turn = connection.as_mut().poll(cx);
+            let mut coalesced = self.coalesced();
+            if let Poll::Ready(Err(error)) = coalesced.send(cx) {
+                // The connection has to hear of it, and might never write or read again by itself.
+                coalesced.failed = Some(error);
+                cx.waker().wake_by_ref();
+            }
+            turn
+        })
+        .await
+    }
+
+    /// Held for one call only, and never by two: the connection and its turns are one task.
+    fn coalesced(&self) -> MutexGuard<'_, Coalesced<S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Coalesced<S> {
+    /// Sends all that waits.
+    fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.waiting.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while self.sent < self.waiting.len() {
+            let rest = &self.waiting[self.sent..];
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.sent += count,
+            }
+        }
+        self.waiting.clear();
+        self.sent = 0;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let is_coalesced = (self.coalesces)(&self.stream) && bytes.len() <= COALESCED_BYTES_MAX;
+        if !is_coalesced || self.waiting.len() + bytes.len() > COALESCED_BYTES_MAX {
+            ready!(self.send(cx))?;
+        }
+        if !is_coalesced {
+            return Pin::new(&mut self.stream).poll_write(cx, bytes);
+        }
+        self.waiting.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn has_failed(&mut self) -> io::Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WriteCoalescer<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut coalesced = self.coalesced();
+        coalesced.has_failed()?;
+        Pin::new(&mut coalesced.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteCoalescer<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut coalesced = self.coalesced();
+        coalesced.has_failed()?;
+        coalesced.write(cx, buf)
+    }
+
+    /// At the end of the turn, if it was coalesced.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut coalesced = self.coalesced();
+        coalesced.has_failed()?;
+        if coalesced.waiting.is_empty() {
+            return Pin::new(&mut coalesced.stream).poll_flush(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut coalesced = self.coalesced();
+        coalesced.has_failed()?;
+        ready!(coalesced.send(cx))?;
+        Pin::new(&mut coalesced.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// Says nothing, takes as much as it has room for, and remembers each write.
+    #[derive(Default)]
+    struct Wire {
+        room: usize,
+        writes: Vec<usize>,
+        is_broken: bool,
+    }
+
+    impl AsyncRead for Wire {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Wire {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            if self.is_broken {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            let count = self.room.min(bytes.len());
+            if count == 0 {
+                return Poll::Pending;
+            }
+            self.room -= count;
+            self.writes.push(count);
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn wire(room: usize) -> Wire {
+        Wire { room, ..Wire::default() }
+    }
+
+    /// Writes so many answers of a hundred bytes, then waits for more to do.
+    async fn answers(mut stream: WriteCoalescer<Wire>, count: usize) -> io::Result<usize> {
+        for _ in 0..count {
+            stream.write_all(&[b'.'; 100]).await?;
+            stream.flush().await?;
+        }
+        stream.read(&mut [0]).await
+    }
+
+    /// What a turn of a connection comes to.
+    fn turn<C: Future>(stream: &WriteCoalescer<Wire>, connection: Pin<&mut C>) -> Poll<C::Output> {
+        pin!(stream.drive(connection)).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn the_answers_of_a_turn_leave_in_one_write() {
+        for (stream, expected) in [
+            (WriteCoalescer::new(wire(usize::MAX)), vec![300]),
+            (WriteCoalescer::only_if(wire(usize::MAX), |_| false), vec![100; 3]),
+        ] {
+            let mut connection = pin!(answers(stream.clone(), 3));
+            assert!(turn(&stream, connection.as_mut()).is_pending());
+            assert_eq!(stream.coalesced().stream.writes, expected);
+        }
+    }
+
+    #[test]
+    fn who_takes_nothing_has_little_kept_for_it() {
+        let stream = WriteCoalescer::new(wire(50));
+        let mut connection = pin!(answers(stream.clone(), 1000));
+        for _ in 0..3 {
+            assert!(turn(&stream, connection.as_mut()).is_pending());
+        }
+        assert!(stream.coalesced().waiting.len() <= COALESCED_BYTES_MAX);
+        stream.coalesced().stream.room = usize::MAX;
+        assert!(turn(&stream, connection.as_mut()).is_pending());
+        assert_eq!(stream.coalesced().stream.writes.iter().sum::<usize>(), 100_000);
+    }
+
+    #[test]
+    fn a_write_that_fails_ends_the_connection() {
+        let stream = WriteCoalescer::new(Wire { is_broken: true, ..wire(0) });
+        let mut connection = pin!(answers(stream.clone(), 1));
+        assert!(turn(&stream, connection.as_mut()).is_pending());
+        let Poll::Ready(Err(error)) = turn(&stream, connection.as_mut()) else {
+            panic!("nobody has told it");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,149 @@
+//! A new configuration while the old one serves: on SIGHUP, and when the file is another.
+//!
+//! A file that is wrong in anything is refused whole, and the old one stays. Counters live in the store and are not
+//! touched: what was spent stays spent.
+
+mod identity;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::Signal;
+use tokio::time::MissedTickBehavior;
+
+use self::identity::Identity;
+use crate::service::AppState;
+use crate::service::Draft;
+use tidegate_config::Config;
+use tidegate_config::Exposure;
+
+/// How often the file is looked at. One that changes is taken once it has rested for as long.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where a configuration comes from, and comes from again.
+pub struct Source {
+    /// The files and folders that are looked at; none for the demo.
+    pub files: Vec<PathBuf>,
+    /// Reads them, with what the command line says on top; or all that is wrong.
+    pub read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
+}
+
+/// Takes a new configuration whenever there is one.
+pub(crate) struct Reloader {
+    source: Arc<Source>,
+    app: Arc<AppState>,
+    /// What was built at the start, and can only be built anew.
+    running: Config,
+    taken: Identity,
+    /// Where the token is asked for, unless others may come without one.
+    exposed: Option<Exposure>,
+}
+
+impl Reloader {
+    /// `before` is what the file was before it was read, so that no change in between is missed.
+    pub(crate) fn new(
+        source: Source,
+        app: Arc<AppState>,
+        running: Config,
+        before: Identity,
+        exposed: Option<Exposure>,
+    ) -> Self {
+        Self { source: Arc::new(source), app, running, taken: before, exposed }
+    }
+
+    /// Never ends. Cancelled, the configuration in force stays.
+    pub(crate) async fn run(mut self, mut hangup: Signal) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut resting = self.taken.clone();
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => {
+                    self.taken = self.look().await;
+                    self.reload("SIGHUP").await;
+                    resting.clone_from(&self.taken);
+                }
+                _ = looks.tick() => {
+                    let seen = self.look().await;
+                    let (is_new, rests) = (seen != self.taken, seen == resting);
+                    if is_new && rests {
+                        self.taken.clone_from(&seen);
+                        self.reload("the file has changed").await;
+                    }
+                    resting = seen;
+                }
+            }
+        }
+    }
+
+    async fn look(&self) -> Identity {
+        let source = self.source.clone();
+        // A file system may hang, and must not hold up requests.
+        let looked = tokio::task::spawn_blocking(move || Identity::read(&source.files));
+        // Without an answer only when everything ends.
+        looked.await.unwrap_or_else(|_| self.taken.clone())
+    }
+
+    async fn reload(&self, why: &str) {
+        if self.source.files.is_empty() {
+            tracing::info!("{why}, and there is no configuration file to read again");
+            return;
+        }
+        // All of them: whichever has changed, they are read together.
+        let files = self.source.files.iter().map(|file| file.display().to_string());
+        let file = files.collect::<Vec<_>>().join(", ");
+        match self.next().await {
+            Ok(draft) => {
+                self.app.service().install(draft);
+                self.app.metrics().reloaded(true);
+                tracing::info!(%file, "{why}: the new configuration is in force");
+            }
+            Err(problems) => {
+                self.app.metrics().reloaded(false);
+                for problem in problems {
+                    tracing::error!("{problem}");
+                }
+                tracing::error!(%file, "{why}: refused, the old configuration stays in force");
+            }
+        }
+    }
+
+    /// Builds and checks what the files say. Nothing of it is in force yet.
+    async fn next(&self) -> Result<Draft, Vec<String>> {
+        let source = self.source.clone();
+        let read = tokio::task::spawn_blocking(move || (source.read)()).await;
+        let read = read.map_err(|error| vec![error.to_string()])?;
+        let config = read?;
+        let before = self.app.in_force();
+        let (builder, follower) = (before.engine.successor(), before.follower.clone());
+        let mut draft = Draft::build(&config, builder, follower, Some(&before))
+            .map_err(|problem| vec![problem])?;
+        draft.check(self.exposed.as_ref()).map_err(|problem| vec![problem])?;
+        draft.needs_restart(needs_restart(&self.running, &config));
+        Ok(draft)
+    }
+}
+
+/// What has changed of what is only looked at on start.
+fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'static str> {
+    let (store, listen) = (&running.store, &running.listen);
+    let changed = [
+        ("store.url", store.url != next.store.url),
+        ("store.deadline", store.deadline != next.store.deadline),
+        ("store.breaker", store.breaker != next.store.breaker),
+        ("store.nodes", store.nodes != next.store.nodes),
+        ("listen.http", listen.http != next.listen.http),
+        ("listen.grpc", listen.grpc != next.listen.grpc),
+        ("listen.resp", listen.resp != next.listen.resp),
+        ("listen.proxy", listen.proxy != next.listen.proxy),
+        ("key_prefix", running.key_prefix != next.key_prefix),
+        ("telemetry.otlp", running.collector != next.collector),
+    ];
+    changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field)
+}
+
+/// What the file is now, to compare with what it will be.
+pub(crate) fn identity(source: &Source) -> Identity {
+    Identity::read(&source.files)
+}

@@ -1,0 +1,423 @@
+//! One request at a door, and the questions that it asks.
+
+use std::time::Duration;
+
+use tidegate::{
+    Acquired, Answer, CheckError, Clock, Key, KeyedLimit, Later, Limit, Op, PermitId, Queued,
+    Reply, Source, SystemClock, Timestamp,
+};
+
+use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
+use crate::metrics::{DoorName, Outcome, Status};
+use tidegate_config::BY_REQUEST;
+use tidegate_request::Found;
+
+/// One request at one door: one configuration, one start. A copy, so that late answers can take it along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'s> {
+    pub(super) service: &'s CheckService,
+    pub(super) in_force: &'s InForce,
+    pub(super) timing: Timing,
+    pub(super) since_us: u64,
+    pub(super) began: Timestamp,
+    pub(super) timeout: Option<Duration>,
+    pub(super) is_shadow: bool,
+}
+
+/// When the clock is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Timing {
+    /// For each answer, at this door.
+    Each(DoorName),
+    /// For the policy alone: the door is timed by [the pipeline](super::Pipeline).
+    OnlyPolicy,
+    Nothing,
+}
+
+/// What a door asks. Copied only if its answer comes later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'s, 'q> {
+    pub(crate) policy: Handle<'s>,
+    pub(crate) key: Key<'q>,
+    pub(crate) cost: u64,
+    pub(crate) op: Op,
+    /// A limit instead of the only one of the policy; for [`Call::check_together`].
+    pub(crate) limit: Option<&'s Limit>,
+    pub(crate) record: Record,
+}
+
+/// Whether a question is recorded: counted, logged, traced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Record {
+    Always,
+    IfRefused,
+    Never,
+}
+
+impl<'s, 'q> Question<'s, 'q> {
+    /// Only what spends is recorded: a peek, a refund or a reset decides nothing.
+    pub(crate) const fn new(policy: Handle<'s>, key: Key<'q>, cost: u64, op: Op) -> Self {
+        let record = if matches!(op, Op::Take) { Record::Always } else { Record::Never };
+        Self { policy, key, cost, op, limit: None, record }
+    }
+
+    fn asked(&self) -> Asked<'s, 'q> {
+        let (name, counters) = (self.policy.name(), self.policy.counters());
+        Asked { name, counters, key: self.key, cost: self.cost }
+    }
+
+    fn to_library(self) -> tidegate::Question<'s, 'q> {
+        let policy = self.policy.policy();
+        tidegate::Question { policy, key: self.key, cost: self.cost, limit: self.limit }
+    }
+}
+
+impl<'s> Call<'s> {
+    pub(super) fn begin(service: &'s CheckService, in_force: &'s InForce, door: DoorName) -> Self {
+        let (began, since_us) = (SystemClock.now(), steady_us());
+        let timing = Timing::Each(door);
+        Self { service, in_force, timing, since_us, began, timeout: None, is_shadow: false }
+    }
+
+    /// The same for a caller who waits only so long.
+    pub(crate) const fn within(self, timeout: Option<Duration>) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// The same, where refusals are recorded as those of a shadow.
+    pub(crate) const fn in_shadow(self, is_shadow: bool) -> Self {
+        Self { is_shadow, ..self }
+    }
+
+    /// When it began: from before it was decided, so that the end of a window does not seem to be just after its edge.
+    pub(crate) const fn began(&self) -> Timestamp {
+        self.began
+    }
+
+    pub(crate) const fn in_force(&self) -> &'s InForce {
+        self.in_force
+    }
+
+    /// The only lookup by name. A policy that there is none of is counted as an error, if it was to spend.
+    #[inline]
+    pub(crate) fn policy(self, name: &str, op: Op) -> Result<Handle<'s>, Unanswered> {
+        self.in_force.policy(name).ok_or_else(|| self.unknown(name, op))
+    }
+
+    /// The policy that a route counts by.
+    pub(crate) fn routed(self, found: &Found<'_>) -> Result<Handle<'s>, Unanswered> {
+        self.in_force.routed(found).ok_or_else(|| self.unknown(found.policy, Op::Take))
+    }
+
+    /// The same for a question that is one of several, none of which is asked if one makes no sense: nothing is counted.
+    pub(crate) fn lookup(self, name: &str) -> Result<Handle<'s>, Unanswered> {
+        self.in_force.policy(name).ok_or_else(|| Unanswered::unknown(self.in_force, name))
+    }
+
+    /// Whether a question has an answer, without asking it.
+    pub(crate) fn validate(self, question: &Question<'s, '_>) -> Result<(), Unanswered> {
+        let valid = question.policy.validate(question.key, question.op);
+        valid.map_err(|error| Unanswered::new(self.in_force, error))
+    }
+
+    #[cold]
+    fn unknown(self, name: &str, op: Op) -> Unanswered {
+        if op == Op::Take {
+            let counters = self.service.metrics.unknown();
+            self.service.metrics.record(counters, &failed(None, None));
+            self.took(counters);
+        }
+        Unanswered::unknown(self.in_force, name)
+    }
+
+    /// Takes, peeks, refunds or resets. An answer that is known now is given now, without a future.
+    #[inline]
+    pub(crate) fn check(self, question: &Question<'s, '_>) -> Reply<'s, Answer<'s>, Unanswered> {
+        let Question { policy, key, cost, op, .. } = *question;
+        match policy.ask(key, cost, op).split() {
+            Ok(answer) => Reply::ready(self.finish(question, answer)),
+            Err(later) => {
+                let question = OwnedQuestion::from(question);
+                Reply::later(async move {
+                    let answer = self.in_time(later).await;
+                    question.with(|question| {
+                        let answer = answer.unwrap_or_else(|| self.without_store(question));
+                        self.finish(question, answer)
+                    })
+                })
+            }
+        }
+    }
+
+    /// Takes or peeks all in one atomic step: all are charged, or none is. Each has an answer of its own.
+    pub(crate) async fn check_together(
+        self,
+        questions: &[Question<'s, '_>],
+        op: Op,
+    ) -> Result<Vec<Answer<'s>>, Unanswered> {
+        let engine = &self.in_force.engine;
+        let asked: Vec<_> = questions.iter().map(|question| question.to_library()).collect();
+        let together = match engine.decide_together(&asked, op).split() {
+            Ok(together) => together,
+            Err(later) => match self.in_time(later).await {
+                Some(together) => together,
+                None => engine.decide_without_store(&asked, op),
+            },
+        };
+        match &together {
+            Ok(together) => {
+                for (question, answer) in questions.iter().zip(&together.answers) {
+                    self.record(question.record, &question.asked(), Outcome::from(answer));
+                }
+            }
+            Err(error) => {
+                for question in questions {
+                    self.record(question.record, &question.asked(), outcome_of(error));
+                }
+            }
+        }
+        together.map(|it| it.answers).map_err(|error| Unanswered::new(self.in_force, error))
+    }
+
+    /// Takes places of a concurrency limit.
+    pub(crate) fn acquire(
+        self,
+        question: &Question<'s, '_>,
+    ) -> Reply<'s, Acquired<Answer<'s>>, Unanswered> {
+        match question.policy.acquire(question.key, question.cost).split() {
+            Ok(acquired) => Reply::ready(self.finish_acquired(question, acquired)),
+            Err(later) => {
+                let question = OwnedQuestion::from(question);
+                Reply::later(async move {
+                    let acquired = later.await;
+                    question.with(|question| self.finish_acquired(question, acquired))
+                })
+            }
+        }
+    }
+
+    fn finish_acquired(
+        self,
+        question: &Question<'s, '_>,
+        acquired: Result<Acquired<Answer<'s>>, CheckError>,
+    ) -> Result<Acquired<Answer<'s>>, Unanswered> {
+        let (answer, permit) = match acquired {
+            Ok(Acquired { answer, permit }) => (Ok(answer), permit),
+            Err(error) => (Err(error), None),
+        };
+        let answer = self.finish(question, answer)?;
+        Ok(Acquired { answer, permit })
+    }
+
+    /// Gives places back. That decides nothing: only a failure of the store is counted.
+    pub(crate) async fn release(
+        self,
+        policy: Handle<'s>,
+        key: Key<'_>,
+        permit: &PermitId,
+    ) -> Result<(), Unanswered> {
+        policy.release(key, permit).await.map_err(|error| {
+            if let Some(failure) = error.store_failure() {
+                self.service.metrics.store_failed(failure.kind());
+            }
+            Unanswered::new(self.in_force, error)
+        })
+    }
+
+    /// Takes a place in the queue of a shaper. It comes back unless it is kept.
+    pub(crate) async fn reserve(self, question: &Question<'s, '_>) -> Result<Queued, Unanswered> {
+        let policy = &question.policy;
+        let queued = policy.queue(question.key, question.cost).await;
+        let outcome = match &queued {
+            Ok(queued) => {
+                let place = queued.reservation();
+                let status = if place.shadow_denied() {
+                    Status::ShadowDenied
+                } else {
+                    Status::from_allowed(place.accepted())
+                };
+                Outcome {
+                    status,
+                    source: Some(queued.source()),
+                    store_error: queued.store_error(),
+                    binding: policy.name(),
+                    remaining: None,
+                    retry_after_us: place.retry_after_us(),
+                }
+            }
+            Err(error) => {
+                let source = policy.fails_closed(error).map(|_| Source::FailClosed);
+                Outcome { source, ..outcome_of(error) }
+            }
+        };
+        self.record(question.record, &question.asked(), outcome);
+        queued.map_err(|error| Unanswered::of_queue(self.in_force, policy, error))
+    }
+
+    /// Takes, peeks or refunds by a limit that came with the request.
+    #[inline]
+    pub(crate) fn check_given(
+        self,
+        given: &KeyedLimit<'_>,
+        cost: u64,
+        op: Op,
+    ) -> Reply<'s, Answer<'s>, Unanswered> {
+        let record = if op == Op::Take { Record::Always } else { Record::Never };
+        let counters = self.service.metrics.by_request();
+        let asked = Asked { name: BY_REQUEST, counters, key: Key::One(&[]), cost };
+        match self.in_force.engine.answer_given(BY_REQUEST, given, cost, op).split() {
+            Ok(answer) => {
+                let asked = Asked { key: Key::One(given.key), ..asked };
+                Reply::ready(self.finish_as(record, &asked, answer))
+            }
+            Err(later) => {
+                let key = Box::<[u8]>::from(given.key);
+                Reply::later(async move {
+                    let answer = later.await;
+                    self.finish_as(record, &Asked { key: Key::One(&key), ..asked }, answer)
+                })
+            }
+        }
+    }
+
+    /// Records a refusal that nobody had to be asked about: a rule that admits nothing.
+    pub(crate) fn refuse(self, name: &'s str, key: Key<'_>, cost: u64, is_shadow: bool) {
+        let unknown = || self.service.metrics.unknown();
+        let counters = self.in_force.counters_of(name).map_or_else(unknown, |it| &**it);
+        let outcome = Outcome {
+            status: if is_shadow { Status::ShadowDenied } else { Status::Denied },
+            source: Some(Source::Store),
+            store_error: None,
+            binding: name,
+            remaining: Some(0),
+            retry_after_us: None,
+        };
+        self.record(Record::Always, &Asked { name, counters, key, cost }, outcome);
+    }
+
+    /// The answer, unless the caller's time is up before it comes.
+    async fn in_time<T, E>(self, later: Later<'_, T, E>) -> Option<Result<T, E>> {
+        let Some(timeout) = self.timeout else { return Some(later.await) };
+        let spent = Duration::from_micros(steady_us().saturating_sub(self.since_us));
+        tokio::time::timeout(timeout.saturating_sub(spent), later).await.ok()
+    }
+
+    /// What the policy says when the caller's time is up.
+    fn without_store(self, question: &Question<'s, '_>) -> Result<Answer<'s>, CheckError> {
+        let asked = [question.to_library()];
+        let mut together = self.in_force.engine.decide_without_store(&asked, question.op)?;
+        let none = || CheckError::UnknownPolicy(question.policy.name().to_owned());
+        together.answers.pop().ok_or_else(none)
+    }
+
+    #[inline]
+    fn finish(
+        self,
+        question: &Question<'s, '_>,
+        answer: Result<Answer<'s>, CheckError>,
+    ) -> Result<Answer<'s>, Unanswered> {
+        self.finish_as(question.record, &question.asked(), answer)
+    }
+
+    #[inline]
+    fn finish_as(
+        self,
+        record: Record,
+        asked: &Asked<'s, '_>,
+        answer: Result<Answer<'s>, CheckError>,
+    ) -> Result<Answer<'s>, Unanswered> {
+        match answer {
+            Ok(answer) => {
+                self.record(record, asked, Outcome::from(&answer));
+                Ok(answer)
+            }
+            Err(error) => {
+                self.record(record, asked, outcome_of(&error));
+                Err(Unanswered::new(self.in_force, error))
+            }
+        }
+    }
+
+    /// Every question ends here.
+    #[inline]
+    fn record(self, record: Record, asked: &Asked<'s, '_>, mut outcome: Outcome<'_>) {
+        let is_refused =
+            matches!(outcome.status, Status::Denied | Status::ShadowDenied) || outcome.is_closed();
+        match record {
+            Record::Never => return,
+            Record::IfRefused if !is_refused => return,
+            Record::IfRefused | Record::Always => {}
+        }
+        if self.is_shadow && outcome.status == Status::Denied {
+            outcome.status = Status::ShadowDenied;
+        }
+        self.service.record(asked, &outcome);
+        self.took(asked.counters);
+    }
+
+    #[inline]
+    fn took(self, counters: &crate::metrics::Counters) {
+        let metrics = &self.service.metrics;
+        match self.timing {
+            Timing::Each(door) => metrics.took(Some(door), counters, self.since_us),
+            Timing::OnlyPolicy => metrics.took(None, counters, self.since_us),
+            Timing::Nothing => {}
+        }
+    }
+}
+
+/// A question without an answer.
+fn outcome_of(error: &CheckError) -> Outcome<'static> {
+    let store_error = match error {
+        CheckError::Store(error) => Some(error.kind()),
+        _ => None,
+    };
+    failed(None, store_error)
+}
+
+const fn failed(
+    source: Option<Source>,
+    store_error: Option<tidegate::StoreErrorKind>,
+) -> Outcome<'static> {
+    let (status, binding) = (Status::Error, "");
+    Outcome { status, source, store_error, binding, remaining: None, retry_after_us: None }
+}
+
+/// A question that outlives its request's buffers.
+struct OwnedQuestion<'s> {
+    question: Question<'s, 'static>,
+    key: OwnedKey,
+}
+
+enum OwnedKey {
+    One(Box<[u8]>),
+    Named(Vec<(Box<str>, Box<[u8]>)>),
+}
+
+impl<'s> From<&Question<'s, '_>> for OwnedQuestion<'s> {
+    fn from(question: &Question<'s, '_>) -> Self {
+        let key = match question.key {
+            Key::One(key) => OwnedKey::One(key.into()),
+            Key::Named(named) => {
+                let owned = |(name, key): &(&str, &[u8])| ((*name).into(), (*key).into());
+                OwnedKey::Named(named.iter().map(owned).collect())
+            }
+        };
+        let Question { policy, cost, op, limit, record, .. } = *question;
+        let question = Question { policy, key: Key::One(&[]), cost, op, limit, record };
+        Self { question, key }
+    }
+}
+
+impl<'s> OwnedQuestion<'s> {
+    fn with<R>(&self, then: impl FnOnce(&Question<'s, '_>) -> R) -> R {
+        match &self.key {
+            OwnedKey::One(key) => then(&Question { key: Key::One(key), ..self.question }),
+            OwnedKey::Named(named) => {
+                let named: Vec<(&str, &[u8])> =
+                    named.iter().map(|(name, key)| (&**name, &**key)).collect();
+                then(&Question { key: Key::Named(&named), ..self.question })
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Many questions that one read has brought.
+
+use tidegate::{Op, Timestamp};
+
+use super::call::Timing;
+use super::{Call, CheckService, InForce, steady_us};
+use crate::metrics::DoorName;
+
+/// A clock read per question would cost as much as the decision: one question of this many is timed.
+const TIMED_ONE_OF: u64 = 64;
+
+/// Questions that were read together: the clock is read once for all of them.
+pub(crate) struct Pipeline<'s> {
+    service: &'s CheckService,
+    in_force: &'s InForce,
+    door: DoorName,
+    since_us: u64,
+    /// How many there were before on this connection.
+    before: u64,
+    asked: u64,
+}
+
+impl<'s> Pipeline<'s> {
+    /// `before` is how many questions the connection has asked so far.
+    pub(crate) fn begin(
+        service: &'s CheckService,
+        in_force: &'s InForce,
+        door: DoorName,
+        before: u64,
+    ) -> Self {
+        Self { service, in_force, door, since_us: steady_us(), before, asked: 0 }
+    }
+
+    /// The next question.
+    #[inline]
+    pub(crate) fn call(&mut self, op: Op) -> Call<'s> {
+        let spends = op == Op::Take;
+        self.asked += u64::from(spends);
+        let is_timed = spends && (self.before + self.asked).is_multiple_of(TIMED_ONE_OF);
+        let (timing, since_us) =
+            if is_timed { (Timing::OnlyPolicy, steady_us()) } else { (Timing::Nothing, 0) };
+        Call {
+            service: self.service,
+            in_force: self.in_force,
+            timing,
+            since_us,
+            began: Timestamp::EPOCH,
+            timeout: None,
+            is_shadow: false,
+        }
+    }
+
+    pub(crate) const fn in_force(&self) -> &'s InForce {
+        self.in_force
+    }
+
+    /// All are answered. How many the connection has asked by now.
+    pub(crate) fn finish(self) -> u64 {
+        if self.asked > 0 {
+            self.service.metrics.door_took(self.door, self.since_us, self.asked);
+        }
+        self.before + self.asked
+    }
+}

@@ -1,0 +1,3 @@
+//! What the compiler does not hold: the order of the server's modules.
+
+mod order;

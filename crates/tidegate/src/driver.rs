@@ -1,0 +1,314 @@
+//! Stores by their URL: each store brings a driver, and a program has one table of them.
+//!
+//! ```
+//! use tidegate::driver::{MemoryDriver, StoreDrivers, StoreOptions};
+//!
+//! const STORES: StoreDrivers = StoreDrivers(&[&MemoryDriver]); // and one line for each other store
+//! let opened = STORES.open("memory:", &StoreOptions::default())?;
+//! assert_eq!((opened.kind, opened.condition()), ("memory", "ok"));
+//! # Ok::<(), String>(())
+//! ```
+
+mod report;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::text::printable;
+use tidegate_core::{Limit, Mode, Timestamp};
+
+pub use self::report::{CallTimes, NetworkStats, StoreReport};
+use crate::store::breaker::{BreakerOptions, BreakerState};
+use crate::store::memory::MemoryStore;
+use crate::store::{KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreRequest};
+
+/// Opens one kind of store.
+///
+/// ```
+/// use tidegate::driver::{MemoryDriver, StoreDriver, StoreOptions};
+///
+/// assert_eq!(MemoryDriver.schemes(), ["memory:"]);
+/// assert!(MemoryDriver.is_local() && MemoryDriver.check("memory:").is_ok());
+/// assert!(MemoryDriver.open("memory:", &StoreOptions::default()).is_ok());
+/// ```
+pub trait StoreDriver: Send + Sync + fmt::Debug {
+    /// How its URLs begin, like `redis://`; without `//`, it is the whole URL.
+    fn schemes(&self) -> &'static [&'static str];
+
+    /// Whether the state is in this process alone: then there is no deadline, breaker or fleet.
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    /// Checks a URL, without connecting. An error must not repeat the URL, which may hold a password.
+    fn check(&self, url: &str) -> Result<(), StoreError>;
+
+    /// Opens the store. It connects when it is first asked. May need a running tokio runtime.
+    fn open(&self, url: &str, options: &StoreOptions) -> Result<OpenStore, StoreError>;
+}
+
+/// How a store is opened. The default is for answering requests.
+///
+/// ```
+/// use tidegate::driver::StoreOptions;
+///
+/// let StoreOptions { key_prefix, deadline, replays, breaker, announces } = StoreOptions::default();
+/// assert_eq!((key_prefix.as_str(), deadline), ("tg", tidegate::deadline::DEFAULT));
+/// assert!(!replays && breaker.is_some() && announces);
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// What every key begins with.
+    pub key_prefix: String,
+    /// How long a decision may take.
+    pub deadline: Duration,
+    /// Whether the caller's time replaces the store's own.
+    pub replays: bool,
+    /// When a failing store is left alone; `None`: never.
+    pub breaker: Option<BreakerOptions>,
+    /// Whether this process is one of the nodes that share the store: not if it only looks.
+    pub announces: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            key_prefix: "tg".to_owned(),
+            deadline: crate::deadline::DEFAULT,
+            replays: false,
+            breaker: Some(BreakerOptions::default()),
+            announces: true,
+        }
+    }
+}
+
+/// A store that reports on itself, for metrics.
+///
+/// ```
+/// use tidegate::MemoryStore;
+/// use tidegate::driver::StoreMonitor;
+///
+/// assert_eq!(MemoryStore::default().report().memory.map(|stats| stats.keys), Some(0));
+/// ```
+pub trait StoreMonitor: Send + Sync + fmt::Debug {
+    /// What is known without asking the store.
+    fn report(&self) -> StoreReport;
+}
+
+/// A store that was opened.
+///
+/// ```
+/// use tidegate::MemoryStore;
+/// use tidegate::driver::OpenStore;
+///
+/// let opened = OpenStore::new("memory", MemoryStore::default());
+/// assert!(opened.store.extensions().is_local() && opened.report().network.is_none());
+/// assert_eq!(opened.kind, "memory");
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenStore {
+    /// The store itself.
+    pub store: Arc<dyn Store>,
+    /// The kind of store, as people call it.
+    pub kind: &'static str,
+    monitor: Arc<dyn StoreMonitor>,
+}
+
+impl OpenStore {
+    /// A store of this kind.
+    pub fn new<S: Store + StoreMonitor + 'static>(kind: &'static str, store: S) -> Self {
+        let store = Arc::new(store);
+        Self { store: store.clone(), kind, monitor: store }
+    }
+
+    /// What is known without asking the store.
+    pub fn report(&self) -> StoreReport {
+        self.monitor.report()
+    }
+
+    /// `ok`, `not-connected` or `left-alone`, as far as is known without asking the store.
+    pub fn condition(&self) -> &'static str {
+        let StoreReport { breaker, network, .. } = self.report();
+        if breaker.is_some_and(|(state, _)| state != BreakerState::Closed) {
+            return "left-alone";
+        }
+        match network {
+            Some(stats) if stats.connects <= stats.disconnects => "not-connected",
+            _ => "ok",
+        }
+    }
+
+    /// Asks once and spends nothing, to learn whether the store answers.
+    pub async fn reach(&self) -> Result<(), StoreError> {
+        let limit: Result<Limit, _> = "1/s".parse();
+        let limit = limit
+            .map_err(|error| StoreError::new(StoreErrorKind::BadRequest, error.to_string()))?;
+        let scope = Scope::named("tidegate", "reach");
+        let limits = [KeyedLimit { scope: &scope, key: b"reach", limit: &limit }];
+        let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
+        self.store.decide(&request, Timestamp::EPOCH).await.map(drop)
+    }
+}
+
+/// All stores that a program knows.
+///
+/// ```
+/// use tidegate::driver::StoreDrivers;
+///
+/// let stores = StoreDrivers::MEMORY;
+/// assert!(stores.check(" memory\n").is_ok() && stores.is_local("memory:"));
+/// let error = stores.check("mysql://:secret@h").unwrap_err();
+/// assert_eq!(error, "store `mysql:…` is unknown; expected memory:");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct StoreDrivers(pub &'static [&'static dyn StoreDriver]);
+
+impl StoreDrivers {
+    /// The store in memory alone.
+    pub const MEMORY: Self = Self(&[&MemoryDriver]);
+
+    /// Checks a URL, without connecting.
+    pub fn check(&self, url: &str) -> Result<(), String> {
+        let url = normalized(url);
+        self.find(url)?.check(url).map_err(|error| error.to_string())
+    }
+
+    /// Whether the URL names a store in this process.
+    pub fn is_local(&self, url: &str) -> bool {
+        self.find(normalized(url)).is_ok_and(StoreDriver::is_local)
+    }
+
+    /// Opens the store behind a URL.
+    pub fn open(&self, url: &str, options: &StoreOptions) -> Result<OpenStore, String> {
+        let url = normalized(url);
+        let opened = self.find(url)?.open(url, options);
+        opened.map_err(|error| format!("store {}: {error}", redacted(url)))
+    }
+
+    fn find(&self, url: &str) -> Result<&'static dyn StoreDriver, String> {
+        let is_of = |scheme: &&str| {
+            if scheme.ends_with("//") { url.starts_with(*scheme) } else { url == *scheme }
+        };
+        let found = self.0.iter().find(|driver| driver.schemes().iter().any(is_of));
+        found.copied().ok_or_else(|| {
+            let schemes = self.0.iter().flat_map(|driver| driver.schemes());
+            let shown =
+                |it: &&str| if it.ends_with("//") { format!("{it}…") } else { (*it).into() };
+            let known = schemes.map(shown).collect::<Vec<String>>().join(", ");
+            format!("store `{}` is unknown; expected {known}", scheme_of(url))
+        })
+    }
+}
+
+/// A URL without the spaces around it; `memory` means `memory:`.
+///
+/// ```
+/// assert_eq!(tidegate::driver::normalized(" memory "), "memory:");
+/// ```
+pub fn normalized(url: &str) -> &str {
+    match url.trim() {
+        "memory" => "memory:",
+        url => url,
+    }
+}
+
+/// A URL without what may be secret in it: user, password and parameters.
+///
+/// ```
+/// assert_eq!(tidegate::driver::redacted("redis://app:secret@h:1?db=2"), "redis://h:1");
+/// ```
+pub fn redacted(url: &str) -> String {
+    let url = normalized(url);
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return scheme_of(url);
+    };
+    let (before, after) = rest.rsplit_once('@').unwrap_or(("", rest));
+    // A question mark before the last @ is part of a password, or the @ part of a parameter: show neither.
+    let place = if before.contains('?') { "…" } else { after.split('?').next().unwrap_or("…") };
+    printable(&format!("{scheme}://{place}"))
+}
+
+/// What is before the first colon, if a scheme can look so: the rest may hold a password.
+fn scheme_of(url: &str) -> String {
+    let can_be = |char: char| char.is_ascii_alphanumeric() || "+-.".contains(char);
+    match url.split_once(':') {
+        Some((scheme, _)) if scheme.chars().all(can_be) => format!("{}:…", printable(scheme)),
+        _ => "…".to_owned(),
+    }
+}
+
+/// The store in memory: `memory:`.
+///
+/// ```
+/// use tidegate::driver::{MemoryDriver, StoreDriver, StoreOptions};
+///
+/// let opened = MemoryDriver.open("memory:", &StoreOptions::default())?;
+/// assert_eq!(opened.kind, "memory");
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryDriver;
+
+impl StoreDriver for MemoryDriver {
+    fn schemes(&self) -> &'static [&'static str] {
+        &["memory:"]
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn check(&self, _: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn open(&self, _: &str, _: &StoreOptions) -> Result<OpenStore, StoreError> {
+        Ok(OpenStore::new("memory", MemoryStore::default()))
+    }
+}
+
+impl StoreMonitor for MemoryStore {
+    fn report(&self) -> StoreReport {
+        StoreReport { memory: Some(self.stats()), ..StoreReport::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_url_holds_no_secret() {
+        for (url, expected) in [
+            ("memory:", "memory:…"),
+            (" memory ", "memory:…"),
+            (" redis://h:1\n", "redis://h:1"),
+            ("redis://127.0.0.1:6379/2", "redis://127.0.0.1:6379/2"),
+            ("redis://:secret@h:1", "redis://h:1"),
+            ("redis://user:secret@h:1", "redis://h:1"),
+            ("redis://user:se@cret@h:1", "redis://h:1"),
+            ("redis://user:se/cret@h:1", "redis://h:1"),
+            ("redis://user:se?cret@h:1", "redis://…"),
+            ("redis+unix:///run/r.sock?pass=secret", "redis+unix:///run/r.sock"),
+            ("redis+unix:///run/r.sock?pass=se@cret", "redis+unix://…"),
+            ("redis+cluster://u:secret@a:1,b:2", "redis+cluster://a:1,b:2"),
+            ("user:secret", "user:…"),
+            ("secret", "…"),
+        ] {
+            assert_eq!(redacted(url), expected);
+        }
+    }
+
+    #[test]
+    fn only_known_schemes_are_opened() {
+        let (stores, options) = (StoreDrivers::MEMORY, StoreOptions::default());
+        for url in ["memory:", "memory", " memory\n"] {
+            assert!(stores.open(url, &options).is_ok(), "{url:?}");
+        }
+        for url in ["", "redis", "memory://", "http://u:secret@h", "redis:u:secret"] {
+            let error = stores.open(url, &options).unwrap_err();
+            assert!(error.contains("expected memory:") && !error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What a store reports of itself, as plain data for metrics.
+
+use crate::store::breaker::BreakerState;
+use crate::store::memory::MemoryStats;
+
+/// What is known of a store without asking it. A part is `None` where the store has no such thing.
+///
+/// ```
+/// use tidegate::driver::StoreReport;
+///
+/// let StoreReport { memory, network, call_times, breaker } = StoreReport::default();
+/// assert!(memory.is_none() && network.is_none() && call_times.is_none() && breaker.is_none());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreReport {
+    /// What a store in memory holds.
+    pub memory: Option<MemoryStats>,
+    /// What the client of a store over a network has done.
+    pub network: Option<NetworkStats>,
+    /// How long its calls took.
+    pub call_times: Option<CallTimes>,
+    /// The worst state of its breakers, and how often they have opened.
+    pub breaker: Option<(BreakerState, u64)>,
+}
+
+/// How often things have happened in the client of a store over a network, since the store was opened.
+///
+/// ```
+/// use tidegate::driver::NetworkStats;
+///
+/// let per_call = |stats: NetworkStats| stats.requests / stats.calls.max(1);
+/// assert_eq!(per_call(NetworkStats::default()), 0);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct NetworkStats {
+    /// Requests that were written, again ones included.
+    pub requests: u64,
+    /// Script calls that they left in.
+    pub calls: u64,
+    /// Calls that found the script gone, and went again with its source.
+    pub noscript: u64,
+    /// Requests that went again because they had certainly not run.
+    pub retries: u64,
+    /// Requests whose deadline passed after they were written.
+    pub timeouts: u64,
+    /// Requests whose deadline passed before.
+    pub not_sent: u64,
+    /// Requests that were rejected because too many waited.
+    pub overloaded: u64,
+    /// Charges that too few replicas had confirmed in time.
+    pub unreplicated: u64,
+    /// Connections that were made.
+    pub connects: u64,
+    /// Attempts to connect that failed.
+    pub connect_failures: u64,
+    /// Connections that were lost or given up.
+    pub disconnects: u64,
+    /// Refreshes of the topology, from a cluster or a sentinel.
+    pub refreshes: u64,
+}
+
+/// How long calls took, from when they left this process until their reply was read: what the store, the network and
+/// a busy runtime take together. Several checks may share a call.
+///
+/// ```
+/// use tidegate::driver::CallTimes;
+///
+/// let times = CallTimes::default();
+/// assert_eq!(times.counts.len(), CallTimes::BOUNDS_US.len() + 1); // the last one counts what took longer
+/// assert_eq!((times.counts.iter().sum::<u64>(), times.total_us), (0, 0)); // no calls yet
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct CallTimes {
+    /// Calls by duration: each is in the first bucket whose bound it does not pass.
+    pub counts: [u64; Self::BOUNDS_US.len() + 1],
+    /// The sum of all durations, in microseconds.
+    pub total_us: u64,
+}
+
+impl CallTimes {
+    /// The upper bounds of all buckets but the last, in microseconds: close around the 50 to 500 µs of a healthy Redis,
+    /// and up to the second after which a connection is given up.
+    pub const BOUNDS_US: [u64; 15] = [
+        25, 50, 100, 200, 300, 500, 750, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 200_000,
+        1_000_000,
+    ];
+}

@@ -1,0 +1,29 @@
+//! The promises of every store, kept by the store in memory and by those around it.
+
+use std::sync::Arc;
+
+use tidegate::{DenyCache, MemoryStore};
+use tidegate_testkit::store_behaviours;
+
+mod memory {
+    use super::*;
+
+    store_behaviours!(((), Arc::new(MemoryStore::default())));
+}
+
+mod deny_cache {
+    use super::*;
+
+    store_behaviours!(((), Arc::new(DenyCache::new(MemoryStore::default()))));
+}
+
+#[cfg(feature = "breaker")]
+mod breaker {
+    use super::*;
+    use tidegate::{Breaker, BreakerOptions};
+
+    store_behaviours!((
+        (),
+        Arc::new(Breaker::around(MemoryStore::default(), BreakerOptions::default()))
+    ));
+}
