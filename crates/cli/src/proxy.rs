@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tidegate::{Policy, SlidingWindow};
+use tidegate_config::Door;
 use tidegate_config::plan::Plan;
 use tidegate_config::proxy::{Settings, Target};
 use tidegate_config::{
@@ -92,14 +93,11 @@ fn config(args: &Args) -> Result<Config, String> {
     let routes = every.filter(|_| policy.is_some()).into_iter().collect();
     let plan = args.adaptive.then(|| Plan::by_url(POLICY, "url", URL_UNITS));
     let keys = keys.map(|keys| (POLICY.to_owned(), CountedBy::Each(keys)));
+    let mut listen = Listeners::NONE.with(Door::Proxy, Listener::on(args.listen.clone()));
+    *listen.get_mut(Door::Http) = args.http.clone().map(Listener::on);
     Ok(Config {
         store: StoreChoice::by_url(args.store.clone()),
-        listen: Listeners {
-            http: args.http.clone().map(Listener::on),
-            proxy: Some(Listener::on(args.listen.clone())),
-            grpc: None,
-            resp: None,
-        },
+        listen,
         policies: policy.into_iter().map(|policy| (POLICY.to_owned(), policy)).collect(),
         plans: plan.into_iter().collect(),
         doors: DoorRules {
@@ -138,7 +136,7 @@ mod tests {
         let config = config(&args(Some("240/min"), false)).unwrap();
         assert_eq!(config.policies.keys().collect::<Vec<_>>(), [POLICY]);
         assert_eq!(config.doors.routes.len(), 1);
-        assert!(config.listen.http.is_none() && config.listen.proxy.is_some());
+        assert!(config.listen.iter().map(|(door, _)| door).eq([Door::Proxy]));
     }
 
     #[test]

@@ -10,28 +10,96 @@ pub const BY_REQUEST: &str = "(request)";
 /// No policy may have one of these names.
 pub const RESERVED_NAMES: [&str; 2] = [UNKNOWN, BY_REQUEST];
 
-/// A protocol that the server answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Door {
-    Http,
-    Grpc,
-    Resp,
-    Proxy,
+/// Every door, once. From this list follow the keys of `listen`, the checks of exposed addresses, the labels of metrics,
+/// the protocols of TLS and the names of systemd's sockets.
+macro_rules! for_each_door {
+    ($define:ident) => {
+        $define! {
+            /// The HTTP API, forward-auth, metrics and the dashboard.
+            http: Http {
+                alpn: &[b"h2", b"http/1.1"],
+                authentication: Some(Authentication {
+                    secret: "token",
+                    remedy: "`listen.http.tls` and `admin.token_file`",
+                }),
+            },
+            /// The rate limit service for Envoy.
+            grpc: Grpc {
+                alpn: &[b"h2"],
+                // Envoy sends no password: it presents a client certificate, which needs TLS.
+                authentication: Some(Authentication {
+                    secret: "certificate",
+                    remedy: "`listen.grpc.tls` with its `client_ca`",
+                }),
+            },
+            /// The Redis protocol.
+            resp: Resp {
+                alpn: &[],
+                authentication: Some(Authentication {
+                    secret: "password",
+                    remedy: "`listen.resp.tls` and `listen.resp.password_file`",
+                }),
+            },
+            /// The reverse proxy, open to everyone. Needs `proxy`.
+            proxy: Proxy { alpn: &[b"h2", b"http/1.1"], authentication: None, },
+        }
+    };
+}
+pub(crate) use for_each_door;
+
+macro_rules! define_door {
+    ($($(#[$doc:meta])* $key:ident: $name:ident {
+        alpn: $alpn:expr,
+        authentication: $authentication:expr,
+    },)*) => {
+        /// A protocol that the server answers.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Door {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Door {
+            /// Every door.
+            pub const ALL: [Self; [$(stringify!($key)),*].len()] = [$(Self::$name),*];
+
+            /// Its key in `listen`, and its name in metrics and logs.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($key),)*
+                }
+            }
+
+            /// Its key in the configuration.
+            pub const fn listen_key(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!("listen.", stringify!($key)),)*
+                }
+            }
+
+            /// The protocols that it offers over TLS, the best first.
+            pub const fn alpn(self) -> &'static [&'static [u8]] {
+                match self {
+                    $(Self::$name => $alpn,)*
+                }
+            }
+
+            /// How its clients authenticate. `None`: the door is open to everyone.
+            const fn authentication(self) -> Option<Authentication> {
+                match self {
+                    $(Self::$name => $authentication,)*
+                }
+            }
+        }
+    };
 }
 
-impl Door {
-    /// Every door.
-    pub const ALL: [Self; 4] = [Self::Http, Self::Grpc, Self::Resp, Self::Proxy];
+for_each_door!(define_door);
 
-    /// Its name in metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Grpc => "grpc",
-            Self::Resp => "resp",
-            Self::Proxy => "proxy",
-        }
-    }
+/// How clients of a door authenticate.
+struct Authentication {
+    secret: &'static str,
+    /// The keys that make it safe.
+    remedy: &'static str,
 }
 
 /// The address of a door, and whether it has TLS.
@@ -45,7 +113,7 @@ pub struct Exposure {
 impl Exposure {
     /// Whether the door may listen there; an error names what is missing, and how to mend it.
     pub fn allow(&self, has_secret: bool) -> Result<(), String> {
-        let Some(ways) = ways(self.door).filter(|_| !self.address.is_private()) else {
+        let Some(ways) = self.door.authentication().filter(|_| !self.address.is_private()) else {
             return Ok(());
         };
         let missing = match (self.has_tls, has_secret) {
@@ -62,28 +130,6 @@ impl Exposure {
             self.address, ways.remedy
         ))
     }
-}
-
-/// How clients of a door authenticate.
-struct Ways {
-    secret: &'static str,
-    /// The keys that make it safe.
-    remedy: &'static str,
-}
-
-/// `None` for the proxy, which is open to everyone.
-const fn ways(door: Door) -> Option<Ways> {
-    Some(match door {
-        Door::Http => Ways { secret: "token", remedy: "`listen.http.tls` and `admin.token_file`" },
-        Door::Resp => {
-            Ways { secret: "password", remedy: "`listen.resp.tls` and `listen.resp.password_file`" }
-        }
-        // Envoy sends no password: it presents a client certificate, which needs TLS.
-        Door::Grpc => {
-            Ways { secret: "certificate", remedy: "`listen.grpc.tls` with its `client_ca`" }
-        }
-        Door::Proxy => return None,
-    })
 }
 
 #[cfg(test)]

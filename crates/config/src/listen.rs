@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::door::Door;
 use super::node::Cursor;
 use super::problem::Problem;
 use super::secret::SecretSource;
@@ -62,11 +63,31 @@ impl fmt::Display for Address {
 
 /// The doors that are open.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listeners {
-    pub http: Option<Listener>,
-    pub grpc: Option<Listener>,
-    pub resp: Option<Listener>,
-    pub proxy: Option<Listener>,
+pub struct Listeners([Option<Listener>; Door::ALL.len()]);
+
+impl Listeners {
+    /// No door is open.
+    pub const NONE: Self = Self([const { None }; Door::ALL.len()]);
+
+    /// With one more door open.
+    #[must_use]
+    pub fn with(mut self, door: Door, listener: Listener) -> Self {
+        *self.get_mut(door) = Some(listener);
+        self
+    }
+
+    pub const fn get(&self, door: Door) -> Option<&Listener> {
+        self.0[door as usize].as_ref()
+    }
+
+    pub const fn get_mut(&mut self, door: Door) -> &mut Option<Listener> {
+        &mut self.0[door as usize]
+    }
+
+    /// The doors that are open.
+    pub fn iter(&self) -> impl Iterator<Item = (Door, &Listener)> {
+        Door::ALL.into_iter().filter_map(|door| Some((door, self.get(door)?)))
+    }
 }
 
 /// The files of a certificate and its key, in PEM.
@@ -94,7 +115,7 @@ pub struct Listener {
 impl Default for Listeners {
     fn default() -> Self {
         let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
-        Self { http: Some(Listener::on(address)), grpc: None, resp: None, proxy: None }
+        Self::NONE.with(Door::Http, Listener::on(address))
     }
 }
 
@@ -117,25 +138,26 @@ pub(crate) fn listeners(
     problems: &mut Vec<Problem>,
 ) -> Listeners {
     let Some(text) = &file.listen else { return Listeners::default() };
-    let mut door =
-        |name: &str, text: Option<&text::Door>| listen(text?, &cursor.field(name), problems);
-    let (http, grpc) = (door("http", text.http.as_ref()), door("grpc", text.grpc.as_ref()));
-    let (resp, proxy) = (door("resp", text.resp.as_ref()), door("proxy", text.proxy.as_ref()));
+    let mut listeners = Listeners::NONE;
+    for door in Door::ALL {
+        let cursor = cursor.field(door.as_str());
+        *listeners.get_mut(door) = text.get(door).and_then(|it| listen(it, &cursor, problems));
+    }
     let trusts_nobody = file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty());
-    for (name, listen) in [("http", &http), ("grpc", &grpc), ("resp", &resp), ("proxy", &proxy)] {
-        if trusts_nobody && listen.as_ref().is_some_and(Listener::needs_trust) {
-            problems.push(cursor.field(name).field("proxy_protocol").problem(NO_TRUSTED_PROXY));
+    for (door, listener) in listeners.iter() {
+        let cursor = cursor.field(door.as_str());
+        if trusts_nobody && listener.needs_trust() {
+            problems.push(cursor.field("proxy_protocol").problem(NO_TRUSTED_PROXY));
+        }
+        if door != Door::Resp && listener.password.is_some() {
+            problems.push(cursor.problem("has no password: only `resp` has one"));
         }
     }
-    for (name, listen) in [("http", &http), ("grpc", &grpc), ("proxy", &proxy)] {
-        if listen.as_ref().is_some_and(|listen| listen.password.is_some()) {
-            problems.push(cursor.field(name).problem("has no password: only `resp` has one"));
-        }
+    if Door::ALL.into_iter().all(|door| text.get(door).is_none()) {
+        let names = Door::ALL.map(Door::as_str).join(", ");
+        problems.push(cursor.problem(format!("has no door: expected one of {names}")));
     }
-    if [&text.http, &text.grpc, &text.resp, &text.proxy].into_iter().all(Option::is_none) {
-        problems.push(cursor.problem("has no door: expected http, grpc, resp or proxy"));
-    }
-    Listeners { http, grpc, resp, proxy }
+    listeners
 }
 
 fn listen(text: &text::Door, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Option<Listener> {

@@ -11,6 +11,7 @@ use http::uri::PathAndQuery;
 pub use self::settings::{Balance, HealthCheck, HostHeader, Settings, Times};
 pub use self::target::{Endpoint, Target};
 use super::amount::span_within;
+use super::door::Door;
 use super::listen::Listeners;
 use super::node::Cursor;
 use super::problem::Problem;
@@ -31,7 +32,7 @@ pub fn proxy(
     problems: &mut Vec<Problem>,
 ) -> Option<Settings> {
     let cursor = top.field("proxy");
-    match (&file.proxy, &listen.proxy) {
+    match (&file.proxy, listen.get(Door::Proxy)) {
         (None, None) => return None,
         (None, Some(_)) => {
             let why = "has no upstream: set `proxy.upstream`";

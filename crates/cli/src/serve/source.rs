@@ -3,7 +3,9 @@
 use super::Args;
 use tidegate_config::demo;
 use tidegate_config::envoy::Error;
-use tidegate_config::{Config, Listener, Listeners, Position, Problem, SecretSource, usual_path};
+use tidegate_config::{
+    Config, Door, Listener, Listeners, Position, Problem, SecretSource, usual_path,
+};
 use tidegate_server::Source;
 
 /// The named file, else the default file, else the demo; with Envoy's rules and no file, an empty configuration.
@@ -26,20 +28,18 @@ pub(super) fn from_args(args: &Args) -> Source {
 /// Arguments override the configuration file.
 fn with_arguments(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
     if args.only_typed_doors {
-        config.listen = Listeners { http: None, grpc: None, resp: None, proxy: None };
+        config.listen = Listeners::NONE;
     }
-    let listens = &mut config.listen;
-    for (written, typed) in [
-        (&mut listens.http, &args.listen),
-        (&mut listens.grpc, &args.envoy.grpc),
-        (&mut listens.resp, &args.resp),
-    ] {
+    let typed =
+        [(Door::Http, &args.listen), (Door::Grpc, &args.envoy.grpc), (Door::Resp, &args.resp)];
+    for (door, typed) in typed {
+        let written = config.listen.get_mut(door);
         if let Some(address) = typed {
             let options = written.take().unwrap_or_else(|| Listener::on(address.clone()));
             *written = Some(Listener { address: address.clone(), ..options });
         }
     }
-    match (&mut listens.resp, &args.resp_password_file) {
+    match (config.listen.get_mut(Door::Resp), &args.resp_password_file) {
         (Some(resp), Some(file)) => resp.password = Some(SecretSource::File(file.clone())),
         (None, Some(_)) => {
             let closed =

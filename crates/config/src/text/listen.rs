@@ -2,22 +2,31 @@
 
 use serde::Deserialize;
 
+use crate::door::for_each_door;
 use crate::secret::Secret;
 
-/// The addresses to listen on. A door without one stays closed.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Listen {
-    /// The HTTP API, forward-auth, metrics and the dashboard.
-    pub http: Option<Door>,
-    /// The rate limit service for Envoy.
-    pub grpc: Option<Door>,
-    /// The Redis protocol.
-    pub resp: Option<Door>,
-    /// The reverse proxy, open to everyone. Needs `proxy`.
-    pub proxy: Option<Door>,
+macro_rules! define_listen {
+    ($($(#[$doc:meta])* $key:ident: $name:ident { $($rest:tt)* },)*) => {
+        /// The addresses to listen on. A door without one stays closed.
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        #[serde(deny_unknown_fields)]
+        pub struct Listen {
+            $($(#[$doc])* pub $key: Option<Door>,)*
+        }
+
+        impl Listen {
+            /// What is written for a door.
+            pub fn get(&self, door: crate::Door) -> Option<&Door> {
+                match door {
+                    $(crate::Door::$name => self.$key.as_ref(),)*
+                }
+            }
+        }
+    };
 }
+
+for_each_door!(define_listen);
 
 /// An address, or a map.
 #[derive(Clone, Debug, Deserialize)]
