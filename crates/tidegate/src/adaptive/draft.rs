@@ -73,6 +73,16 @@ impl Draft {
     }
 
     /// Like [`Adaptive::govern_urls`], from when the draft is installed.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Mode, Ramp};
+    /// let adaptive = Adaptive::default();
+    /// let mut draft = adaptive.draft();
+    /// let site = draft.target("site");
+    /// let effective = draft.govern_urls("pages", 240, Ramp::latency_per_url(), &site, Mode::Enforce);
+    /// draft.install();
+    /// assert_eq!(effective.units_for(b"/report"), None); // until that URL is slow
+    /// ```
     pub fn govern_urls(
         &mut self,
         name: &str,

@@ -16,9 +16,13 @@ use crate::store::{Op, ReserveRequest, Source};
 /// A policy of an engine, found once: to ask it needs no lookup by name. It shows the policy too, as a [`PolicyView`].
 ///
 /// ```
-/// use tidegate::{Engine, Key, Op, PolicyHandle, PolicyKind};
+/// use tidegate::{Engine, Key, Op, Policy, PolicyHandle, PolicyKind};
 ///
-/// let engine = Engine::builder().policy("api", "10/h").policy("export", "concurrency 1").build()?;
+/// let engine = Engine::builder()
+///     .policy("api", "10/h")
+///     .policy("export", "concurrency 1")
+///     .policy("mail", Policy::shaper("2/s max-wait 5s"))
+///     .build()?;
 /// let api: PolicyHandle = engine.policy("api")?;
 /// assert_eq!(api.check("user-42").now()?.decision.remaining(), 9);
 /// assert_eq!(api.ask(Key::One(b"user-42"), 4, Op::Take).now()?.decision.remaining(), 5);
@@ -27,7 +31,14 @@ use crate::store::{Op, ReserveRequest, Source};
 /// assert_eq!((api.name(), api.kind()), ("api", PolicyKind::Limits));
 /// let export = engine.policy("export")?;
 /// assert_eq!(export.kind(), PolicyKind::Concurrency);
-/// assert!(export.acquire(Key::One(b"user-42"), 1).now()?.permit.is_some());
+/// let user = Key::One(b"user-42");
+/// assert!(export.validate(user, Op::Take).is_err()); // it has to be acquired
+/// let permit = export.acquire(user, 1).now()?.permit.ok_or("refused")?;
+/// export.release(user, &permit.into_id()).now()?;
+///
+/// let mail = engine.policy("mail")?;
+/// assert!(mail.reserve(user, 1).now()?.accepted());
+/// mail.queue(user, 1).now()?.keep();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PolicyHandle<'e, C = SystemClock> {

@@ -63,6 +63,8 @@ pub struct RunTimeOverrides<'e, C = SystemClock> {
 /// assert_eq!(error("api", "k", "allow"), Some(Full));
 /// // Over a network, it has to be awaited.
 /// assert!(matches!(UnderWay.into(), Store(error) if error.kind() == StoreErrorKind::UnderWay));
+/// // Only a failure of the store is worth another try.
+/// assert!(Full.store_failure().is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]

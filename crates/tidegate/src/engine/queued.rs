@@ -15,7 +15,7 @@ use crate::store::{ReserveReply, ReserveRequest, Scope, Source, Store, StoreErro
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Check, Engine, Key, ManualClock, Policy, Queued};
+/// use tidegate::{Check, Engine, Key, ManualClock, Policy, Queued, Source};
 ///
 /// let engine = Engine::builder()
 ///     .clock(ManualClock::default())
@@ -25,6 +25,7 @@ use crate::store::{ReserveReply, ReserveRequest, Scope, Source, Store, StoreErro
 /// engine.queue(&check).now()?.keep();
 /// let second: Queued = engine.queue(&check).now()?;
 /// assert_eq!(second.reservation().delay(), Duration::from_millis(500));
+/// assert_eq!((second.source(), second.store_error()), (Source::Store, None));
 /// drop(second); // the caller has left
 /// assert_eq!(engine.queue(&check).now()?.reservation().delay(), Duration::from_millis(500));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -170,6 +170,15 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// [`Engine::answer_without_store`] for policies that were looked up already.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Key, Op, Question, Source};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let question = Question::new(engine.policy("api")?, Key::One(b"user-42"), 1);
+    /// let together = engine.decide_without_store(&[question], Op::Take)?;
+    /// assert_eq!(together.answers[0].source, Source::Local);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn decide_without_store<'e>(
         &'e self,
         questions: &[Question<'e, '_, C>],

@@ -8,7 +8,7 @@ use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, PolicyKind};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Engine, Mode, Policy, PolicyView};
+/// use tidegate::{Engine, Mode, Policy, PolicyKind, PolicyView};
 ///
 /// let engine = Engine::builder()
 ///     .policy("export", Policy::shaper("2/s max-wait 5s"))
@@ -16,6 +16,7 @@ use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, PolicyKind};
 ///     .build()?;
 /// let views: Vec<PolicyView> = engine.policies().collect();
 /// assert_eq!((views[0].name(), views[0].mode()), ("export", None));
+/// assert_eq!(views[0].kind(), PolicyKind::Shaper);
 /// assert!(views[0].shaper().is_some_and(|shaper| shaper.max_wait() == Duration::from_secs(5)));
 /// assert_eq!((views[1].name(), views[1].mode()), ("plan", Some(Mode::All)));
 /// assert!(views[1].members().map(|member| member.limit.units()).eq([10, 9]));
