@@ -30,7 +30,6 @@ mod cidr;
 mod clock;
 mod effective;
 mod engine;
-mod identity;
 mod limiter;
 mod overrides;
 mod permit;

@@ -112,7 +112,7 @@ impl Table {
     }
 
     fn fingerprint(&self, key: &[u8]) -> u64 {
-        self.fingerprints.of_key(key).max(1)
+        self.fingerprints.hash_key(key).max(1)
     }
 
     /// All slots, from the one where a fingerprint belongs.

@@ -18,13 +18,12 @@ use tokio::sync::oneshot;
 
 use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{LeaseRequest, has_runtime};
-use super::fingerprint::Fingerprints;
+use super::fingerprint::{Fingerprints, IdentityHasher};
 use super::{
     KeyedLimit, LimitCharge, MultiCharge, Op, ReserveReply, ReserveRequest, Source, Store,
     StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
 };
 use crate::clock::{Clock, SystemClock};
-use crate::identity::IdentityHasher;
 use crate::reply::Reply;
 
 /// Keys with a lease at once, on this node. Those beyond are asked for one by one.
@@ -554,7 +553,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 
     fn fingerprint(&self, limits: &[KeyedLimit<'_>]) -> u64 {
         limits.iter().fold(0, |all: u64, keyed| {
-            all.rotate_left(5) ^ self.fingerprints.of(keyed.scope, keyed.key)
+            all.rotate_left(5) ^ self.fingerprints.hash(keyed.scope, keyed.key)
         })
     }
 

@@ -1,5 +1,5 @@
-//! One request that several wait for. Whoever of them is polled drives it, so that nobody depends on another who was
-//! cancelled, or who does not look at his reply yet.
+//! One request that several callers wait for. Each of them drives it when it is polled, so that none depends on another
+//! that was cancelled or is not polled yet.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ struct Bell(Mutex<Seats>);
 
 #[derive(Default)]
 struct Seats {
-    /// How often it has rung: whoever has a seat of an earlier round needs a new one.
+    /// How often it has rung: a seat of an earlier round is void.
     round: u64,
     wakers: Vec<Waker>,
 }
