@@ -73,7 +73,7 @@ impl Cidr {
     }
 
     /// A key that is an address or a network, as clients of IPv6 are counted.
-    pub(crate) fn of_key(key: &[u8]) -> Option<Self> {
+    pub(crate) fn from_key(key: &[u8]) -> Option<Self> {
         // Longer than any: not worth reading.
         let text = std::str::from_utf8(key).ok().filter(|text| text.len() <= 64)?;
         text.parse().ok()

@@ -11,7 +11,7 @@ use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 use crate::cidr::Cidr;
 use crate::effective::Effective;
 use crate::engine::BindingLimit;
-use crate::overrides::{AtRunTime, Overrides};
+use crate::overrides::{Overrides, RunTimeTable};
 use crate::store::{Replicas, Scope};
 
 pub(crate) use self::compiled::{Compiled, CompiledKind};
@@ -132,16 +132,16 @@ pub enum Override {
     Block,
 }
 
-/// What one key gets instead of its policy, wherever that was said.
-pub(crate) enum Instead<'a> {
+/// The override that holds for a key, of the policy or of run time.
+pub(crate) enum OverrideInForce<'a> {
     Limit(BindingLimit<'a>),
     Allow,
     Block,
 }
 
-impl<'a> From<&'a Override> for Instead<'a> {
-    fn from(instead: &'a Override) -> Self {
-        match instead {
+impl<'a> From<&'a Override> for OverrideInForce<'a> {
+    fn from(own: &'a Override) -> Self {
+        match own {
             Override::Limit(limit) => Self::Limit(BindingLimit::of_policy(limit)),
             Override::Allow => Self::Allow,
             Override::Block => Self::Block,
@@ -602,7 +602,7 @@ impl Policy {
             purpose,
             kind,
             overrides: self.overrides,
-            at_run_time: AtRunTime::default(),
+            at_run_time: RunTimeTable::default(),
             on_store_error: self.on_store_error,
             deny_cache: self.deny_cache,
             lease: self.lease,
