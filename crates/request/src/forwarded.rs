@@ -108,7 +108,7 @@ impl<'a> Seen<'a> {
 /// The client's address, and whether the peer's word on such things is taken.
 fn client_of(client_ip: &ClientIp, peer: Peer, headers: &HeaderMap) -> (IpAddr, bool) {
     match peer {
-        Peer::Ip(ip) => (client_ip.of(ip, headers), client_ip.trusts(ip)),
+        Peer::Ip(ip) => (client_ip.from_peer(ip, headers), client_ip.trusts(ip)),
         // A Unix socket is open to whom its file's owner lets in, so that its peer needs no other trust.
         Peer::Unix => (client_ip.behind(Ipv4Addr::LOCALHOST.into(), headers), true),
     }

@@ -96,21 +96,21 @@ impl Label {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn new(name: &str, limit: &Limit) -> Self {
-        Self::of(quote(name), limit)
+        Self::from_quoted(quote(name), limit)
     }
 
     /// The label of a key that has a limit of its own.
     pub(super) fn with_limit(&self, limit: &Limit) -> Self {
-        Self::of(self.0.quoted.clone(), limit)
+        Self::from_quoted(self.0.quoted.clone(), limit)
     }
 
-    fn of(quoted: String, limit: &Limit) -> Self {
+    fn from_quoted(quoted: String, limit: &Limit) -> Self {
         let policy = policy(&quoted, limit);
         Self(Arc::new(Texts { quoted, policy }))
     }
 }
 
-/// What there is to tell about one decision, for those who write an answer by hand.
+/// What the headers say about one decision, for answers that are written by hand.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -136,7 +136,7 @@ pub struct Report {
     pub label: Label,
     /// What it decided.
     pub decision: Decision,
-    /// When it was asked: what is told in seconds since 1970 is rounded up from there.
+    /// When it was asked: resets in seconds since 1970 are rounded up from there.
     pub now: Timestamp,
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::reply::{Later, Reply};
 use crate::store::{StoreError, StoreErrorKind, StoreReply};
 
-type Answer = Result<StoreReply, StoreError>;
+type Outcome = Result<StoreReply, StoreError>;
 
 pub(super) struct Flight {
     /// When the request left.
@@ -28,7 +28,7 @@ enum Course {
     Starting,
     UnderWay(Later<'static, StoreReply, StoreError>),
     /// `None` if it was never asked.
-    Over(Option<Answer>),
+    Over(Option<Outcome>),
 }
 
 /// Wakes all who are aboard.
@@ -148,7 +148,7 @@ impl Aboard {
 }
 
 impl Future for Aboard {
-    type Output = Option<Answer>;
+    type Output = Option<Outcome>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         self.take_seat(task.waker());
