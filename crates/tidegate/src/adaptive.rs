@@ -202,7 +202,7 @@ impl Adaptive {
         lock(&self.state.targets).values().cloned().collect()
     }
 
-    /// Lets a limit of so many units follow a rule, under a name: what it answers is for
+    /// Lets a limit of `units` follow a rule, under a name: what it answers is for
     /// [`Policy::adaptive`](crate::Policy::adaptive). Under a name that is known it is the same one as before, and goes on
     /// from where that was.
     ///
@@ -226,7 +226,7 @@ impl Adaptive {
         Ok(effective)
     }
 
-    /// The same for the URLs of a site, each by itself: a limit of so many units a minute for every URL follows how long
+    /// The same for the URLs of a site, each by itself: a limit of `units` a minute for every URL follows how long
     /// that URL took on average in the last minute. By what this node sees alone.
     ///
     /// ```

@@ -61,7 +61,7 @@ impl Cidr {
         Self::from(ip).widened(self.prefix) == Some(*self)
     }
 
-    /// The network of so many bits, of 128, that it is a part of; `None` where it is larger itself, or of another family.
+    /// The network with a prefix of this length, of 128 bits, that it is a part of; `None` where it is larger itself, or of another family.
     pub(crate) fn widened(self, prefix: u32) -> Option<Self> {
         let fits = prefix <= self.prefix && (!self.is_ipv4() || prefix >= IPV4_OFFSET);
         fits.then(|| Self { bits: self.bits & mask(prefix), prefix })
@@ -145,7 +145,7 @@ fn bits(ip: IpAddr) -> u128 {
     }
 }
 
-/// The first so many bits.
+/// The first `bits` bits.
 fn mask(prefix: u32) -> u128 {
     u128::MAX.checked_shl(128 - prefix).unwrap_or(0)
 }

@@ -14,7 +14,7 @@ use tidegate_core::Timestamp;
 /// ```
 /// use tidegate::{Clock, Limiter, Timestamp};
 ///
-/// /// Time as the log that is replayed tells it.
+/// /// The time of the log that is replayed.
 /// struct LogTime(u64);
 ///
 /// impl Clock for LogTime {
@@ -32,7 +32,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
     /// Microseconds since some origin of the clock's own, for the time that has passed in this process. It does not
-    /// step when somebody sets the time; a clock that nobody sets can leave it as it is.
+    /// step when the time is set; a clock that is never set can leave it as it is.
     fn steady_us(&self) -> u64 {
         self.now().as_micros()
     }

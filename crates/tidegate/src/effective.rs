@@ -15,7 +15,7 @@ const WHOLE: u64 = u64::MAX;
 /// Clones share everything, so that one is given to the policy and the other to what sets it. On a reload the next
 /// policy is given the same one, and stays where the last one was.
 ///
-/// A check reads it without waiting for anything. What is in force, [`Limit::effective`](crate::Limit::effective) tells.
+/// A check reads it without waiting for anything. [`Limit::effective`](crate::Limit::effective) describes what is in force.
 ///
 /// ```
 /// use tidegate::{Effective, Engine, Policy};
@@ -72,7 +72,7 @@ impl Effective {
     /// ```
     pub const MAX_KEYS: usize = 10_000;
 
-    /// Puts so many units in force, for all keys that have none of their own. Taken as 1 at least, and as what was
+    /// Puts `units` in force, for all keys that have none of their own. Taken as 1 at least, and as what was
     /// declared at most.
     pub fn set(&self, units: u64) {
         self.0.units.store(units, Relaxed);

@@ -125,8 +125,8 @@ impl<C: Clock + 'static> Engine<C> {
         self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
     }
 
-    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step. What a
-    /// refund gives back where limits differ or have changed, [`Op::Refund`] tells.
+    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step. [`Op::Refund`]
+    /// describes what is given back where limits differ or have changed.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Op};

@@ -211,7 +211,7 @@ pub enum OnStoreError {
     Allow,
     /// Admit nothing, and say when to come back.
     Deny {
-        /// What is told to those who are turned away.
+        /// The wait that refused callers are asked for.
         retry_after: Duration,
     },
     /// Enforce this node's share of the limit in this process.
@@ -296,7 +296,7 @@ impl Policy {
     /// let twice = Policy::all().limit("hour", "5/h").limit("hour", "20/day");
     /// let built = Engine::builder().policy("api", twice).build();
     /// let same = PolicyProblem::SameName("hour".to_owned());
-    /// assert_eq!(built.err().map(|error| error.problem), Some(same)); // or answers could not tell
+    /// assert_eq!(built.err().map(|error| error.problem), Some(same)); // or answers would be ambiguous
     /// ```
     #[must_use]
     pub fn limit(
@@ -344,7 +344,7 @@ impl Policy {
             }
             (Ok(_), Err(error)) => self.kind = Err(PolicyProblem::Limit(error)),
             (Ok(Kind::Shaper(_)), Ok(_)) => self.kind = Err(PolicyProblem::ShaperAmongLimits),
-            (Err(_), _) => {} // the first problem is the one to tell
+            (Err(_), _) => {} // the first problem is reported
         }
         self
     }
@@ -378,7 +378,7 @@ impl Policy {
                 }
                 PolicyProblem::NoSuchLimit(limit.to_owned())
             }
-            Err(_) => return self, // the first problem is the one to tell
+            Err(_) => return self, // the first problem is reported
         };
         self.kind = Err(problem);
         self

@@ -206,7 +206,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     ///     .key(Key::path())
     ///     .skip(|request| request.uri.path() == "/healthz");
     /// let response = limit.layer(hello).oneshot(Request::get("/healthz").body(())?).await?;
-    /// assert!(response.headers().is_empty()); // not counted, so there is nothing to tell
+    /// assert!(response.headers().is_empty()); // not counted, so nothing is reported
     /// # Ok(())
     /// # }
     /// ```

@@ -1,4 +1,4 @@
-//! Many nodes, one limit: each tells what it reads, one makes a step of it, all take it over.
+//! Many nodes, one limit: each reports what it reads, one makes a step of it, all take it over.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Sharing {
         Self { store, node: RandomState::new().hash_one(0) }
     }
 
-    /// One tick of all. Answers how long it is to the next, in the middle of which by the store's clock this node tells
+    /// One tick of all. Answers how long it is to the next, in the middle of which by the store's clock this node reports
     /// again: near its edge, what two of three ticks read would count as one.
     pub(super) async fn step(
         &self,
@@ -41,7 +41,7 @@ impl Sharing {
         now: Timestamp,
     ) -> Duration {
         // All are under way before the first is waited for.
-        let asked: Vec<_> = governors.iter().map(|it| self.tell(it, cpu, now)).collect();
+        let asked: Vec<_> = governors.iter().map(|it| self.report(it, cpu, now)).collect();
         let mut wait = TICK;
         for Asked { governor, scope, readings, reply } in asked {
             let agreed = match reply.await {
@@ -59,7 +59,7 @@ impl Sharing {
         wait
     }
 
-    fn tell<'a>(&self, governor: &'a Governor, cpu: Reading, now: Timestamp) -> Asked<'a> {
+    fn report<'a>(&self, governor: &'a Governor, cpu: Reading, now: Timestamp) -> Asked<'a> {
         let (scope, readings) = (scope_of(governor), governor.readings(cpu));
         let text = write(&readings);
         let telling = ReadingReport { scope: &scope, tick: TICK, node: self.node, reading: &text };

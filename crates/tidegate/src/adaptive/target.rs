@@ -27,9 +27,9 @@ const FIXED_WEIGHT: u64 = 1 << 40;
 /// use tidegate::adaptive::{Adaptive, Priority, Reading};
 ///
 /// let database = Adaptive::default().target("db");
-/// // Somebody else has measured it:
+/// // Measured elsewhere:
 /// database.observe(Duration::from_millis(12), true);
-/// database.observe_wait(Duration::from_millis(3)); // as the database itself tells it
+/// database.observe_wait(Duration::from_millis(3)); // as the database reports it
 /// database.push(Reading::Value(0.4)); // a pressure, from a probe
 /// // Or it is measured here, however the request ends:
 /// let request = database.begin();
@@ -100,7 +100,7 @@ impl Target {
     }
 
     /// The same, if there is a place for it: `None` where as many are under way as its [cap](Target::set_cap) allows. To be
-    /// asked before anything is charged. Where requests are told apart by their priority, a fifth of the places is kept
+    /// asked before anything is charged. Where requests have priorities, a fifth of the places is kept
     /// for what is critical; without one, all may be taken.
     ///
     /// ```
@@ -119,7 +119,7 @@ impl Target {
         Some(Observation::new(self.clone(), Some(place)))
     }
 
-    /// Whether there is a place now, without taking it: for those who would otherwise charge somebody in vain.
+    /// Whether there is a place now, without taking it: so that no request is charged in vain.
     ///
     /// ```
     /// # use tidegate::adaptive::Adaptive;
@@ -170,8 +170,8 @@ impl Target {
         self.state.places.store(cap.map_or(u64::MAX, |cap| cap.places()), Relaxed);
     }
 
-    /// Its pool has so many places, and all requests to it pass by here: caps what is under way at twice as many, and
-    /// tells a long queue from a target that is slow.
+    /// The number of places in its pool, if all requests to it pass by here. Caps what is under way at twice as many, and
+    /// distinguishes a long queue from a slow target.
     pub fn set_pool(&self, places: u64) -> Result<(), AdaptiveError> {
         self.set_cap(Some(Cap::fixed(places)?));
         self.know_pool(Some(places));
@@ -190,12 +190,12 @@ impl Target {
         self.with_observed(|observed| observed.set_pool(places));
     }
 
-    /// A request of which somebody else tells: how long it took, and whether it was well. A timeout or a 5xx is not.
+    /// A request that was measured elsewhere: how long it took, and whether it was well. A timeout or a 5xx is not.
     pub fn observe(&self, latency: Duration, ok: bool) {
         lock(&self.state.observed).note(latency, ok);
     }
 
-    /// How long a URL of it took, as somebody else tells: a normalised path, without its query.
+    /// How long a URL of it took, measured elsewhere: a normalised path, without its query.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -209,12 +209,12 @@ impl Target {
         lock(&self.state.urls).note(url, latency, now);
     }
 
-    /// How long a request waited in its queue, as it tells itself.
+    /// How long a request waited in its queue, as the target reports it.
     pub fn observe_wait(&self, wait: Duration) {
         lock(&self.state.observed).note_wait(wait);
     }
 
-    /// What a source says of it: the pressure that a probe was told, how full a pool is, the answer to a query; or that it
+    /// What a source says of it: the pressure that a probe got, how full a pool is, the answer to a query; or that it
     /// was too sick to answer. For rules with [`Source::Pushed`](super::Source::Pushed), about once a second; what is
     /// older than that is missing.
     pub fn push(&self, reading: Reading) {
@@ -323,7 +323,7 @@ impl Target {
         }
     }
 
-    /// What was pushed, and how much that weighs. A failure is told once: it is counted.
+    /// What was pushed, and how much that weighs. A failure is reported once: it is counted.
     pub(super) fn pushed(&self) -> (Reading, u64) {
         let now_us = self.state.clock.steady_us();
         let mut said = lock(&self.state.said);

@@ -97,7 +97,7 @@ impl Table {
                 return false;
             }
             if known == fingerprint || known == 0 {
-                // The units first, so that whoever finds the key finds them.
+                // The units first, so that a reader that finds the key finds them.
                 place.store(units, Ordering::Relaxed);
                 found.store(fingerprint, Ordering::Release);
                 *len += usize::from(known == 0);

@@ -42,8 +42,8 @@ pub struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Whether nobody has decided, and the policy rather turns everybody away than count wrongly. That is a failure, to
-    /// be told apart from a refusal: with HTTP a 503, not a 429.
+    /// Whether the store failed and the policy denies rather than count wrongly. That is a failure and no refusal: with
+    /// HTTP a 503, not a 429.
     ///
     /// ```
     /// use tidegate::{Answer, Decision, Source};

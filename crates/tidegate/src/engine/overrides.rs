@@ -23,8 +23,8 @@ use crate::store::{
 
 /// The overrides of an engine that are set at run time. They beat those that its policies were built with.
 ///
-/// The store keeps them, in one small table for all who share it. An engine looks whether that has changed when it is
-/// told to [refresh](RunTimeOverrides::refresh), about once a second from a timer; what it sets itself it follows at
+/// The store keeps them, in one small table for all who share it. An engine looks whether that has changed at each
+/// [refresh](RunTimeOverrides::refresh), about once a second from a timer; what it sets itself it follows at
 /// once. No check ever asks for them: it looks into the table that was loaded last, and into none at all if its policy
 /// has no override.
 ///
@@ -79,7 +79,7 @@ pub struct RunTimeOverrides<'e, C = SystemClock> {
 pub enum OverrideError {
     /// There is no policy of this name.
     UnknownPolicy(String),
-    /// A key has at most 1,024 bytes; this one has so many.
+    /// A key has at most 1,024 bytes; this is its length.
     LongKey(usize),
     /// It is neither `allow` nor `block`, nor a limit.
     BadLimit(LimitError),

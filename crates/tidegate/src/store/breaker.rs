@@ -237,7 +237,7 @@ const WAIT_LATE: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BreakerOptions {
-    /// Opens at so many failures in a row; 5. Taken as 1 at least.
+    /// How many failures in a row open it; 5. Taken as 1 at least.
     pub failures: u32,
     /// Opens when the 99th percentile passes this, and no slower probe is a good one; 10 ms.
     pub slow: Duration,
@@ -245,7 +245,7 @@ pub struct BreakerOptions {
     pub window: Duration,
     /// How many calls a window needs for its percentile to count; 50.
     pub min_calls: u64,
-    /// Closes at so many good probes in a row; 3.
+    /// How many good probes in a row close it; 3.
     pub good_probes: u32,
     /// The wait for the first probe, and between good ones; doubled by each bad one. 10 ms.
     pub probe_min: Duration,

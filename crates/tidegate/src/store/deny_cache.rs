@@ -56,7 +56,7 @@ impl<S: Store + 'static> DenyCache<S> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
-    /// A cache that tells by [`Clock::steady_us`] of another clock how much time has passed.
+    /// A cache that measures time by [`Clock::steady_us`] of another clock.
     ///
     /// ```
     /// use std::time::Duration;

@@ -212,7 +212,7 @@ impl MemoryStore {
         self.table.hint(fingerprint)
     }
 
-    /// Inlined, so that whoever only asks whether it was allowed pays for nothing else.
+    /// Inlined, so that a caller that only asks whether it was allowed pays for nothing else.
     #[inline]
     pub(crate) fn take(
         &self,

@@ -9,8 +9,8 @@ use super::client_ip::ClientIp;
 use super::refusal::SetupError;
 use super::service::Hook;
 
-/// Marks an address that stands in for a missing value. No header or path can hold it, so nobody can pass for
-/// somebody else's address by sending it as a value.
+/// Marks an address that stands in for a missing value. No header or path can hold it, so no client can pass for
+/// another's address by sending it as a value.
 const STAND_IN: u8 = 0;
 
 /// Who is limited: one part of a request, or several together. Where a part is missing or empty, the client's

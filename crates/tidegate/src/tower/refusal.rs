@@ -18,7 +18,7 @@ const INTERNAL: u8 = 13;
 
 /// In a header, because the layer cannot fill a body whose type it does not know.
 const NO_PEER: &str = "no client address: serve with \
-    into_make_service_with_connect_info::<SocketAddr>(), or tell ClientIp::peer where to find it";
+    into_make_service_with_connect_info::<SocketAddr>(), or set ClientIp::peer";
 
 /// Answers a refused request. Closures do, of the shape that
 /// [`RateLimitLayer::on_refusal`](super::RateLimitLayer::on_refusal) takes.
