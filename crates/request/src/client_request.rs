@@ -167,7 +167,7 @@ impl<'a> ClientRequest<'a> {
 /// The client's address, and whether the peer is trusted.
 fn find_client(client_ip: &ClientIp, peer: Peer, headers: &HeaderMap) -> (IpAddr, bool) {
     match peer {
-        Peer::Ip(ip) => (client_ip.of(ip, headers), client_ip.trusts(ip)),
+        Peer::Ip(ip) => (client_ip.from_peer(ip, headers), client_ip.trusts(ip)),
         // The permissions of the socket's file decide who may connect: such a peer is trusted.
         Peer::Unix => (client_ip.behind(Ipv4Addr::LOCALHOST.into(), headers), true),
     }
