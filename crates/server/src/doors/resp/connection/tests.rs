@@ -144,8 +144,8 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     let (stream, client) = stalled_client::connection().await;
     let door = RespDoor::new(app.clone(), None, patient());
     tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
-    let said = client.hears(&app, "TG.CHECK login ann 5\r\n").await;
-    assert!(said.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{said}");
+    let reply = client.ask(&app, "TG.CHECK login ann 5\r\n").await;
+    assert!(reply.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{reply}");
 }
 
 #[tokio::test]
