@@ -8,15 +8,15 @@ use crate::upstreams::failure::Failure;
 /// What happened, and not where.
 pub(super) fn problem(failure: &Failure) -> Problem {
     let (status, detail) = match failure {
-        Failure::Unreached(error) => (
+        Failure::ConnectFailed(error) => (
             StatusCode::BAD_GATEWAY,
             format!("what is behind this proxy cannot be connected to: {}", error.kind()),
         ),
-        Failure::Unheard => (
+        Failure::ConnectTimeout => (
             StatusCode::GATEWAY_TIMEOUT,
             "what is behind this proxy did not take the connection in time".to_owned(),
         ),
-        Failure::Silent => (
+        Failure::ResponseTimeout => (
             StatusCode::GATEWAY_TIMEOUT,
             "what is behind this proxy did not answer in time".to_owned(),
         ),
@@ -31,15 +31,15 @@ pub(super) fn problem(failure: &Failure) -> Problem {
             StatusCode::BAD_GATEWAY,
             "the connection to what is behind this proxy broke".to_owned(),
         ),
-        Failure::Coded => (
+        Failure::UnknownCoding => (
             StatusCode::BAD_GATEWAY,
             "what is behind this proxy answered in a transfer coding other than `chunked`"
                 .to_owned(),
         ),
-        Failure::Paused => {
+        Failure::ClientPaused => {
             (StatusCode::REQUEST_TIMEOUT, "the body of the request did not come in time".to_owned())
         }
-        Failure::Gone => {
+        Failure::ClientGone => {
             return Problem::bad_input("the body ended early or was not well framed");
         }
     };

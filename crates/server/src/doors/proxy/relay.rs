@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 
 use super::watch::Watch;
 use crate::net::http::{Alarm, Held};
-use crate::upstreams::link::Link;
+use crate::upstreams::connection::UpstreamConnection;
 use crate::upstreams::upload::Flow;
-use crate::upstreams::{Proxy, RequestSlot};
+use crate::upstreams::{RequestSlot, Upstreams};
 
 /// A body of our own, or one that is passed on.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum Relay {
 pub(crate) struct Passed {
     body: Incoming,
     source: Source,
-    proxy: Arc<Proxy>,
+    proxy: Arc<Upstreams>,
     pause: Alarm,
     /// What it ends with.
     broken: Option<hyper::Error>,
@@ -50,7 +50,7 @@ pub(super) struct Guards {
 #[derive(Debug)]
 enum Source {
     /// Whoever reads the body.
-    Reader(Box<Link>),
+    Reader(Box<UpstreamConnection>),
     /// A task, for as long as this is not dropped.
     Task { _guard: oneshot::Sender<()> },
     /// Others do, or nothing has to: all is there.
@@ -72,9 +72,9 @@ impl Relay {
     /// Passes a body on. While the request's own is not all sent, both have to go on at once.
     pub(super) fn pass(
         body: Incoming,
-        link: Option<Box<Link>>,
+        link: Option<Box<UpstreamConnection>>,
         upload: Option<&Flow>,
-        proxy: Arc<Proxy>,
+        proxy: Arc<Upstreams>,
         held: Guards,
     ) -> Self {
         let times = proxy.settings.times;

@@ -26,13 +26,13 @@ use crate::doors::shared::Problem;
 use crate::metrics::Shed;
 use crate::net::http::Caller;
 use crate::service::AppState;
+use crate::upstreams::connection::{SendError, UpstreamConnection};
 use crate::upstreams::failure::Failure;
 use crate::upstreams::forwarded::Hop;
 use crate::upstreams::hops;
-use crate::upstreams::link::{Link, Unanswered};
 use crate::upstreams::upload::Upload;
 use crate::upstreams::upstream::{Answered, Upstream};
-use crate::upstreams::{Proxy, RequestSlot};
+use crate::upstreams::{RequestSlot, Upstreams};
 use tidegate_config::proxy::HostHeader;
 
 /// An answer, and what the connection becomes after it.
@@ -94,7 +94,7 @@ pub(super) async fn answer(
 
 /// A request that may pass.
 struct Exchange<'a> {
-    proxy: Arc<Proxy>,
+    proxy: Arc<Upstreams>,
     caller: &'a Caller,
     wishes: Wishes,
     /// None where an old client has not said whom it means.
@@ -116,11 +116,15 @@ impl Exchange<'_> {
         let ((response, link), mut watch) =
             self.send(request, watch, path.counted(), priority).await?;
         if hops::is_coded(response.headers()) {
-            return Err(failed(watch, &Failure::Coded));
+            return Err(failed(watch, &Failure::UnknownCoding));
         }
         watch.answered(response.status());
-        let guards =
-            Guards { watch, _place: self.place, _line: self.caller.line.hold(), _permit: permit };
+        let guards = Guards {
+            watch,
+            _place: self.place,
+            _line: self.caller.activity.hold(),
+            _permit: permit,
+        };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let wanted = self.wishes.upgrade.as_ref();
             return switched(response, link, wanted, client, guards).await;
@@ -149,7 +153,7 @@ impl Exchange<'_> {
         let times = self.proxy.settings.times;
         let (began, mut tried) = (Instant::now(), Vec::new());
         loop {
-            let Unanswered { why, unsent } = match watch.upstream().send(request, times).await {
+            let SendError { why, unsent } = match watch.upstream().send(request, times).await {
                 Ok(answered) => return Ok((answered, watch)),
                 Err(unanswered) => *unanswered,
             };
@@ -198,7 +202,7 @@ fn failed(watch: Watch, failure: &Failure) -> Problem {
 /// Both have agreed to speak something else, if it is what was asked for.
 async fn switched(
     response: Response<Incoming>,
-    link: Option<Box<Link>>,
+    link: Option<Box<UpstreamConnection>>,
     wanted: Option<&HeaderValue>,
     client: OnUpgrade,
     guards: Guards,

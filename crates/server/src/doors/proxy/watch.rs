@@ -7,7 +7,7 @@ use tidegate::adaptive::{Observation, Priority};
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::UrlRequest;
 
-use crate::metrics::UpstreamTrouble;
+use crate::metrics::UpstreamError;
 use crate::service::AppState;
 use crate::upstreams::failure::Failure;
 use crate::upstreams::upstream::{Load, Upstream};
@@ -34,7 +34,7 @@ impl Watch {
         path: &str,
         priority: Option<Priority>,
     ) -> Option<Self> {
-        let passing = app.observed().enter(&load.upstream().name, path, priority)?;
+        let passing = app.target_stats().enter(&load.upstream().name, path, priority)?;
         let waiting = Some(app.urls().begin(path));
         let sent_us = SystemClock.steady_us();
         Some(Self { load, app: app.clone(), sent_us, waiting, passing })
@@ -68,7 +68,7 @@ impl Watch {
         priority: Option<Priority>,
     ) -> Option<Self> {
         self.missed(why);
-        let entered = self.app.observed().enter(&load.upstream().name, path, priority);
+        let entered = self.app.target_stats().enter(&load.upstream().name, path, priority);
         let Some(passing) = entered else {
             self.ended();
             return None;
@@ -95,7 +95,8 @@ impl Watch {
     fn note(&mut self, took_us: u64, ok: bool) {
         self.passing.drain(..).for_each(|observation| observation.done(ok));
         // There are far fewer upstreams than may be observed; if others have taken all places, ours is not among them.
-        let _ = self.app.observed().passed(&self.upstream().name, took_us, ok, SystemClock.now());
+        let _ =
+            self.app.target_stats().passed(&self.upstream().name, took_us, ok, SystemClock.now());
     }
 }
 
@@ -104,7 +105,7 @@ impl Drop for Watch {
         // The client has gone: nothing is known of the upstream, but that it was not done yet.
         if self.waiting.is_some() {
             self.ended();
-            self.upstream().counts.failed(UpstreamTrouble::Abandoned);
+            self.upstream().counts.failed(UpstreamError::Abandoned);
         }
     }
 }

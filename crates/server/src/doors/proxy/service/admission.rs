@@ -18,7 +18,7 @@ use crate::metrics::{DoorName, Shed};
 use crate::service::AppState;
 use crate::service::headers;
 use crate::service::{Call, InForce, Question, Unanswered};
-use crate::upstreams::Proxy;
+use crate::upstreams::Upstreams;
 use tidegate_request::Peer;
 use tidegate_request::{Path, Seen};
 
@@ -47,7 +47,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub(super) async fn admit(
     app: &Arc<AppState>,
     in_force: &InForce,
-    proxy: &Proxy,
+    proxy: &Upstreams,
     peer: Peer,
     parts: &Parts,
 ) -> Result<Admitted, Refused> {
@@ -78,7 +78,7 @@ pub(super) async fn admit(
 /// The answer to a request that is not looked at because the server is overloaded.
 pub(super) fn shed(
     in_force: &InForce,
-    proxy: &Proxy,
+    proxy: &Upstreams,
     peer: Peer,
     parts: &Parts,
 ) -> Response<Bytes> {
@@ -99,7 +99,7 @@ fn refused(seen: &Seen<'_>, problem: Problem, wait: Option<Duration>) -> Respons
 struct Case<'a> {
     app: &'a Arc<AppState>,
     call: Call<'a>,
-    proxy: &'a Proxy,
+    proxy: &'a Upstreams,
     seen: &'a Seen<'a>,
     question: Option<Question<'a, 'a>>,
 }
@@ -118,7 +118,7 @@ impl<'a> Case<'a> {
     /// asked, and if it was taken meanwhile, what was charged is given back. It is not held while the limit is asked:
     /// a flood that the limit refuses would take all places.
     async fn settle(&self, priority: Option<Priority>) -> Result<(Watch, Cleared), Refused> {
-        if !self.proxy.has_place(self.app.observed(), priority) {
+        if !self.proxy.has_place(self.app.target_stats(), priority) {
             return Err(self.no_place());
         }
         let cleared = match &self.question {
