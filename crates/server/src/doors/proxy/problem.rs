@@ -8,15 +8,15 @@ use crate::upstreams::failure::Failure;
 /// The detail does not name the upstream's address.
 pub(super) fn gateway_problem(failure: &Failure) -> Problem {
     let (status, detail) = match failure {
-        Failure::Unreached(error) => (
+        Failure::ConnectFailed(error) => (
             StatusCode::BAD_GATEWAY,
             format!("the upstream cannot be connected to: {}", error.kind()),
         ),
-        Failure::Unheard => (
+        Failure::ConnectTimeout => (
             StatusCode::GATEWAY_TIMEOUT,
             "the upstream did not accept the connection in time".to_owned(),
         ),
-        Failure::Silent => {
+        Failure::ResponseTimeout => {
             (StatusCode::GATEWAY_TIMEOUT, "the upstream did not answer in time".to_owned())
         }
         Failure::Closed => (
@@ -29,14 +29,14 @@ pub(super) fn gateway_problem(failure: &Failure) -> Problem {
         Failure::Broken(_) => {
             (StatusCode::BAD_GATEWAY, "the connection to the upstream broke".to_owned())
         }
-        Failure::Coded => (
+        Failure::UnknownCoding => (
             StatusCode::BAD_GATEWAY,
             "the upstream answered in a transfer coding other than `chunked`".to_owned(),
         ),
-        Failure::Paused => {
+        Failure::ClientPaused => {
             (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time".to_owned())
         }
-        Failure::Gone => {
+        Failure::ClientGone => {
             return Problem::bad_input("the body ended early or has invalid framing");
         }
     };

@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 
 use super::tracker::RequestTracker;
 use crate::net::http::{Alarm, Held};
-use crate::upstreams::link::Link;
+use crate::upstreams::connection::UpstreamConnection;
 use crate::upstreams::upload::Flow;
-use crate::upstreams::{Proxy, RequestSlot};
+use crate::upstreams::{RequestSlot, Upstreams};
 
 /// The body of a response.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) enum ResponseBody {
 pub(crate) struct UpstreamBody {
     body: Incoming,
     driver: ConnectionDriver,
-    proxy: Arc<Proxy>,
+    proxy: Arc<Upstreams>,
     idle_timer: Alarm,
     /// An error that is reported with the next poll.
     error_to_report: Option<hyper::Error>,
@@ -51,7 +51,7 @@ pub(super) struct RequestGuards {
 #[derive(Debug)]
 enum ConnectionDriver {
     /// The reader of the body.
-    Reader(Box<Link>),
+    Reader(Box<UpstreamConnection>),
     /// A task, until this is dropped.
     Task { _guard: oneshot::Sender<()> },
     /// Nobody: the body is complete, or the connection is driven elsewhere.
@@ -74,9 +74,9 @@ impl ResponseBody {
     /// progress.
     pub(super) fn upstream(
         body: Incoming,
-        link: Option<Box<Link>>,
+        link: Option<Box<UpstreamConnection>>,
         upload: Option<&Flow>,
-        proxy: Arc<Proxy>,
+        proxy: Arc<Upstreams>,
         guards: RequestGuards,
     ) -> Self {
         let times = proxy.settings.times;

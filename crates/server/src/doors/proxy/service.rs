@@ -25,13 +25,13 @@ use crate::doors::shared::Problem;
 use crate::metrics::Shed;
 use crate::net::http::Caller;
 use crate::service::AppState;
+use crate::upstreams::connection::{SendError, UpstreamConnection};
 use crate::upstreams::failure::Failure;
 use crate::upstreams::forwarded::Hop;
 use crate::upstreams::hops;
-use crate::upstreams::link::{Link, Unanswered};
 use crate::upstreams::upload::Upload;
 use crate::upstreams::upstream::{Answered, Upstream};
-use crate::upstreams::{Proxy, RequestSlot};
+use crate::upstreams::{RequestSlot, Upstreams};
 use tidegate_config::proxy::HostHeader;
 
 /// A response, and the tunnel that follows it after an upgrade.
@@ -95,7 +95,7 @@ pub(super) async fn answer(
 
 /// An admitted request.
 struct Exchange<'a> {
-    proxy: Arc<Proxy>,
+    proxy: Arc<Upstreams>,
     caller: &'a Caller,
     hop_headers: HopHeaders,
     /// `None` for HTTP/1.0 without a `Host` header.
@@ -117,13 +117,13 @@ impl Exchange<'_> {
         let ((response, link), mut tracker) =
             self.send(request, tracker, path.counted(), priority).await?;
         if hops::is_coded(response.headers()) {
-            return Err(failed(tracker, &Failure::Coded));
+            return Err(failed(tracker, &Failure::UnknownCoding));
         }
         tracker.answered(response.status());
         let guards = RequestGuards {
             tracker,
             _slot: self.slot,
-            _activity: self.caller.line.hold(),
+            _activity: self.caller.activity.hold(),
             _permit: permit,
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -154,7 +154,7 @@ impl Exchange<'_> {
         let times = self.proxy.settings.times;
         let (began, mut tried) = (Instant::now(), Vec::new());
         loop {
-            let Unanswered { why, unsent } = match tracker.upstream().send(request, times).await {
+            let SendError { why, unsent } = match tracker.upstream().send(request, times).await {
                 Ok(answered) => return Ok((answered, tracker)),
                 Err(unanswered) => *unanswered,
             };
@@ -203,7 +203,7 @@ fn failed(tracker: RequestTracker, failure: &Failure) -> Problem {
 /// Upgrades the connection, if the client has requested it.
 async fn switch_protocols(
     response: Response<Incoming>,
-    link: Option<Box<Link>>,
+    link: Option<Box<UpstreamConnection>>,
     requested: Option<&HeaderValue>,
     client: OnUpgrade,
     guards: RequestGuards,

@@ -7,7 +7,7 @@ use tidegate::adaptive::{Observation, Priority};
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::UrlRequest;
 
-use crate::metrics::UpstreamTrouble;
+use crate::metrics::UpstreamError;
 use crate::service::AppState;
 use crate::upstreams::failure::Failure;
 use crate::upstreams::upstream::{Load, Upstream};
@@ -33,7 +33,7 @@ impl RequestTracker {
         path: &str,
         priority: Option<Priority>,
     ) -> Option<Self> {
-        let observations = app.observed().enter(&load.upstream().name, path, priority)?;
+        let observations = app.target_stats().enter(&load.upstream().name, path, priority)?;
         let url_request = Some(app.urls().begin(path));
         let sent_us = SystemClock.steady_us();
         Some(Self { load, app: app.clone(), sent_us, url_request, observations })
@@ -67,7 +67,7 @@ impl RequestTracker {
         priority: Option<Priority>,
     ) -> Option<Self> {
         self.count_failure(why);
-        let entered = self.app.observed().enter(&load.upstream().name, path, priority);
+        let entered = self.app.target_stats().enter(&load.upstream().name, path, priority);
         let Some(observations) = entered else {
             self.end_wait();
             return None;
@@ -94,7 +94,8 @@ impl RequestTracker {
     fn observe(&mut self, took_us: u64, ok: bool) {
         self.observations.drain(..).for_each(|observation| observation.done(ok));
         // Fails only if too many targets are observed already; then this upstream is not.
-        let _ = self.app.observed().passed(&self.upstream().name, took_us, ok, SystemClock.now());
+        let _ =
+            self.app.target_stats().passed(&self.upstream().name, took_us, ok, SystemClock.now());
     }
 }
 
@@ -103,7 +104,7 @@ impl Drop for RequestTracker {
         // The client disconnected before the upstream responded.
         if self.url_request.is_some() {
             self.end_wait();
-            self.upstream().counts.failed(UpstreamTrouble::Abandoned);
+            self.upstream().counts.failed(UpstreamError::Abandoned);
         }
     }
 }

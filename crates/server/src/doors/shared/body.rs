@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::problem::Problem;
 use super::request::Object;
-use crate::net::body::{Collected, Uncollected, collect};
+use crate::net::body::{BodyReadError, Collected, collect};
 use crate::net::timeout::within;
 
 /// Room for one check with many long keys.
@@ -50,9 +50,9 @@ where
     });
     let read = read.await.ok_or_else(|| Problem::body_timeout(BODY_TIMEOUT))?;
     read.map_err(|why| match why {
-        Uncollected::Broken => Problem::bad_input("the body ended early or has invalid framing"),
-        Uncollected::TooLarge => Problem::body_too_large(bytes_max),
-        Uncollected::NoRoom => Problem::too_many_bodies(),
+        BodyReadError::Broken => Problem::bad_input("the body ended early or has invalid framing"),
+        BodyReadError::TooLarge => Problem::body_too_large(bytes_max),
+        BodyReadError::NoRoom => Problem::too_many_bodies(),
     })
 }
 

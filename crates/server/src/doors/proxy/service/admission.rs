@@ -18,7 +18,7 @@ use crate::metrics::{DoorName, Shed};
 use crate::service::AppState;
 use crate::service::headers;
 use crate::service::{Call, InForce, Question, Unanswered};
-use crate::upstreams::Proxy;
+use crate::upstreams::Upstreams;
 use tidegate_request::Peer;
 use tidegate_request::{Path, Seen};
 
@@ -47,7 +47,7 @@ const SHED_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(super) async fn admit(
     app: &Arc<AppState>,
     in_force: &InForce,
-    proxy: &Proxy,
+    proxy: &Upstreams,
     peer: Peer,
     parts: &Parts,
 ) -> Result<Admitted, Refused> {
@@ -79,7 +79,7 @@ pub(super) async fn admit(
 /// The response when too many requests are under way.
 pub(super) fn shed(
     in_force: &InForce,
-    proxy: &Proxy,
+    proxy: &Upstreams,
     peer: Peer,
     parts: &Parts,
 ) -> Response<Bytes> {
@@ -100,7 +100,7 @@ fn refuse(seen: &Seen<'_>, problem: Problem, wait: Option<Duration>) -> Response
 struct Admission<'a> {
     app: &'a Arc<AppState>,
     call: Call<'a>,
-    proxy: &'a Proxy,
+    proxy: &'a Upstreams,
     seen: &'a Seen<'a>,
     question: Option<Question<'a, 'a>>,
 }
@@ -119,7 +119,7 @@ impl<'a> Admission<'a> {
     /// is not charged; if it is gone afterwards, the charge is refunded. It is not reserved during the check, because a
     /// flood that the limiter refuses would use up all capacity.
     async fn run(&self, priority: Option<Priority>) -> Result<(RequestTracker, Granted), Refused> {
-        if !self.proxy.has_place(self.app.observed(), priority) {
+        if !self.proxy.has_place(self.app.target_stats(), priority) {
             return Err(self.overloaded());
         }
         let granted = match &self.question {
