@@ -1,4 +1,4 @@
-//! SecondInput at the counters once a second, for everybody who watches. No decision does anything for it.
+//! `SecondInput` at the counters once a second, for everybody who watches. No decision does anything for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Sampler {
         sampler
     }
 
-    /// SecondInput, for ever.
+    /// `SecondInput`, for ever.
     pub(crate) async fn run(mut self) {
         let mut every = tokio::time::interval(EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
