@@ -345,8 +345,11 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
             r#"{"domain":"edge","descriptors":[{"hitsAddend":true}]}"#,
             "expected a number or a string",
         ),
-        (r#"{"domain":"edge","descriptors":[{"limit":{"unit":"EON"}}]}"#, "unit: `EON` is none"),
-        (r#"{"domain":"edge","descriptors":[{"limit":{"unit":-1}}]}"#, "unit: `-1` is none"),
+        (
+            r#"{"domain":"edge","descriptors":[{"limit":{"unit":"EON"}}]}"#,
+            "unit: `EON` is not a unit",
+        ),
+        (r#"{"domain":"edge","descriptors":[{"limit":{"unit":-1}}]}"#, "unit: `-1` is not a unit"),
         ("{}", "domain must not be empty"),
         (r#"{"domain":"edge"}"#, "descriptor list must not be empty"),
         (r#"{"domain":"edge","descriptors":[{"x":1}]}"#, "unknown field `x`"),

@@ -1,8 +1,8 @@
-//! Envoy's rate limit service, over gRPC: `envoy.service.ratelimit.v3.RateLimitService`, with health and reflection
-//! beside it, and the same questions as JSON over HTTP.
+//! Envoy's rate limit service over gRPC, `envoy.service.ratelimit.v3.RateLimitService`, with health and reflection, and
+//! the same API as JSON over HTTP.
 //!
-//! The way of a call: [`connection`] → [`service`] picks the method → [`wire`] reads the request within bounds →
-//! [`targets`] finds what each descriptor means → [`decide`] asks the engine → [`answer`] is what it said → [`wire`].
+//! The way of a call: [`connection`] → [`service`] picks the method → [`wire`] decodes the request within bounds →
+//! [`targets`] finds the counter of each descriptor → [`decide`] asks the engine → [`answer`] → [`wire`] encodes it.
 
 mod answer;
 mod connection;

@@ -1,12 +1,11 @@
-//! The HTTP API. A handler reads the body, asks the service once and writes the answer.
+//! The HTTP API. A handler decodes the body, calls the service once and encodes the answer.
 //!
-//! A refusal is an answer like any other, with status 200; other statuses are errors, sent as
-//! `application/problem+json`. Nothing is charged unless the answer is a 200.
+//! A refusal is a normal answer with status 200; other statuses are errors, sent as `application/problem+json`. Only a
+//! 200 charges anything.
 
 mod admin;
 mod answer;
 mod door;
-mod live;
 mod openapi;
 mod overrides;
 mod page;
@@ -42,9 +41,9 @@ use crate::service::headers;
 use crate::service::{Question, Unanswered};
 use tidegate_request::Peer;
 
-type Answered = Result<Response, Problem>;
+type HandlerResult = Result<Response, Problem>;
 
-/// What handlers know.
+/// The state of the handlers.
 #[derive(Clone, Debug)]
 struct Api {
     app: Arc<AppState>,
@@ -58,7 +57,6 @@ impl FromRef<Api> for Arc<AppState> {
     }
 }
 
-/// The API.
 pub(crate) fn router(app: Arc<AppState>, feed: Arc<Feed>) -> Router {
     let api = Api { app, feed, started: SystemClock.now() };
     let add = |router: Router<Api>, (path, methods)| router.route(path, methods);
@@ -69,7 +67,7 @@ pub(crate) fn router(app: Arc<AppState>, feed: Arc<Feed>) -> Router {
         .with_state(api)
 }
 
-/// Every path that there is; a test compares them with `openapi.json`.
+/// Every path; a test compares them with `openapi.json`.
 fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
     let own = [
         ("/", get(page::page)),
@@ -80,10 +78,10 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/readyz", get(ready::ready)),
         ("/v1/acquire", post(permits::acquire)),
         ("/v1/auth", any(auth)),
-        ("/v1/auth/{policy}", any(auth_by)),
+        ("/v1/auth/{policy}", any(auth_policy)),
         ("/v1/check", post(check)),
         ("/v1/check/batch", post(check_batch)),
-        ("/v1/live", get(live::live)),
+        ("/v1/live", get(page::live)),
         ("/v1/observe", post(pressure::observe)),
         ("/v1/overrides", get(overrides::list)),
         (
@@ -103,47 +101,46 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
     own.into_iter().chain(playground::routes()).chain(grpc::routes())
 }
 
-async fn check(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+async fn check(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     decide(&app, body, Op::Take).await
 }
 
-async fn peek(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+async fn peek(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     decide(&app, body, Op::Peek).await
 }
 
-/// Gives back: needs no more rights than a check.
-async fn refund(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+/// Refunds need no more rights than checks.
+async fn refund(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     decide(&app, body, Op::Refund).await
 }
 
-/// Forgets what a key has used: for those who run the service only.
-async fn reset(app: State<Arc<AppState>>, peer: Extension<Peer>, request: AxumRequest) -> Answered {
-    administer(&app, *peer, request, Op::Reset).await
+/// Forgets the usage of a key; for operators only.
+async fn reset(
+    app: State<Arc<AppState>>,
+    peer: Extension<Peer>,
+    request: AxumRequest,
+) -> HandlerResult {
+    admin::authorize(&app.in_force().http.admin, *peer, request.headers())?;
+    decide(&app, request.into_body(), Op::Reset).await
 }
 
-async fn administer(app: &AppState, peer: Peer, request: AxumRequest, op: Op) -> Answered {
-    admin::admit(&app.in_force().http.admin, peer, request.headers())?;
-    decide(app, request.into_body(), op).await
-}
-
-/// Whether a request that a proxy has may pass, by the routes.
+/// Forward-auth by the routes.
 async fn auth(app: State<Arc<AppState>>, peer: Extension<Peer>, request: AxumRequest) -> Response {
     let (parts, body) = request.into_parts();
     forward_auth::answer(&app, *peer, None, &parts, !body.is_end_stream()).await
 }
 
-/// The same, by one policy.
-async fn auth_by(
+/// Forward-auth by one policy.
+async fn auth_policy(
     app: State<Arc<AppState>>,
     peer: Extension<Peer>,
     policy: Result<Path<String>, PathRejection>,
     request: AxumRequest,
-) -> Answered {
+) -> HandlerResult {
     let (Path(policy), (parts, body)) = (policy?, request.into_parts());
     Ok(forward_auth::answer(&app, *peer, Some(&policy), &parts, !body.is_end_stream()).await)
 }
 
-/// For Prometheus.
 async fn metrics_page(State(app): State<Arc<AppState>>) -> impl IntoResponse {
     let mut page = String::new();
     app.with_figures(&mut |figures| page = app.metrics().render(figures));
@@ -154,14 +151,14 @@ async fn policies(State(app): State<Arc<AppState>>) -> Response {
     policies::render(&app.in_force()).into_response()
 }
 
-async fn decide(app: &AppState, body: Body, op: Op) -> Answered {
+async fn decide(app: &AppState, body: Body, op: Op) -> HandlerResult {
     let body = body::read(body).await?;
     let in_force = app.in_force();
     let call = app.call(&in_force, DoorName::Http);
     let request: Request<'_> = body::decode(&body)?;
-    let asked = request.question()?;
-    let policy = call.policy(asked.policy, op)?;
-    let answer = call.check(&Question::new(policy, asked.key(), asked.cost, op)).await?;
+    let parsed = request.question()?;
+    let policy = call.policy(parsed.policy, op)?;
+    let answer = call.check(&Question::new(policy, parsed.key(), parsed.cost, op)).await?;
     let answer = Unanswered::unless_decided(answer)?;
     let mut response = json_of(answer::DECISION_BYTES, |body| answer::write(body, &answer));
     let dialect = in_force.http.headers;
@@ -169,24 +166,24 @@ async fn decide(app: &AppState, body: Body, op: Op) -> Answered {
     Ok(response)
 }
 
-/// Checks in order, each on its own or all in one step. All are looked at before the first is charged: a batch with a
-/// bad element is refused whole.
-async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+/// Checks in order, each separately or all in one atomic step. All are validated before the first is charged: a batch
+/// with an invalid element is rejected.
+async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read_batch(body).await?;
     let in_force = app.in_force();
     let call = app.call(&in_force, DoorName::Http);
     let batch: BatchRequest<'_> = body::decode(&body)?;
-    let asked = batch.questions()?;
-    let mut questions = Vec::with_capacity(asked.len());
-    for (index, asked) in asked.iter().enumerate() {
-        let question = asked.in_batch(&call);
+    let checks = batch.questions()?;
+    let mut questions = Vec::with_capacity(checks.len());
+    for (index, check) in checks.iter().enumerate() {
+        let question = check.in_batch(&call);
         questions.push(question.map_err(|why| Problem::from(why).within_batch(index))?);
     }
     let answers = if batch.atomic {
         let together = call.check_together(&questions, Op::Take).await;
         together.map_err(Problem::not_atomic)?
     } else {
-        // All are under way before the first is waited for, so that a store may take them in one round trip.
+        // All checks are started before the first is awaited, so that a store can take them in one round trip.
         let under_way: Vec<_> = questions.iter().map(|question| call.check(question)).collect();
         let mut answers = Vec::with_capacity(under_way.len());
         for reply in under_way {
@@ -204,15 +201,15 @@ async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> Answered {
     Ok(json_of(bytes, |body| answer::write_batch(body, labelled, wanted, now)))
 }
 
-/// Takes a place in a leaky bucket's queue. The caller waits.
-async fn reserve(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+/// Reserves a place in the queue of a leaky bucket. The caller waits.
+async fn reserve(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read(body).await?;
     let in_force = app.in_force();
     let call = app.call(&in_force, DoorName::Http);
     let request: Request<'_> = body::decode(&body)?;
-    let asked = request.question()?;
-    let policy = call.policy(asked.policy, Op::Take)?;
-    let question = Question::new(policy, asked.key(), asked.cost, Op::Take);
+    let parsed = request.question()?;
+    let policy = call.policy(parsed.policy, Op::Take)?;
+    let question = Question::new(policy, parsed.key(), parsed.cost, Op::Take);
     let queued = call.reserve(&question).await?;
     let reservation = queued.reservation();
     queued.keep();
@@ -232,11 +229,11 @@ async fn unknown_path(uri: Uri) -> Problem {
 }
 
 fn json(answer: &impl serde::Serialize) -> Response {
-    // Plain structs cannot fail to be written.
+    // Serializing a plain struct cannot fail.
     json_of(0, |body| drop(serde_json::to_writer(body, answer)))
 }
 
-/// An answer whose body is written by `write`, with room for `bytes`.
+/// A JSON response whose body `write` fills; `bytes` is its expected size.
 fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Response {
     let mut body = Vec::with_capacity(bytes);
     write(&mut body);

@@ -1,4 +1,4 @@
-//! What was decided, before it is written as protobuf or as JSON.
+//! The answer to a request, before it is encoded as protobuf or JSON.
 
 use smallvec::SmallVec;
 use tidegate::{Answer, Limit, Source};
@@ -6,42 +6,42 @@ use tidegate::{Answer, Limit, Source};
 use super::wire;
 use tidegate_config::envoy::Unit;
 
-/// An answer to a whole request.
+/// The answer to a whole request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Ruling<'a> {
+pub(super) struct RlsAnswer<'a> {
     pub(super) overall: Code,
     /// In the order of the descriptors.
-    pub(super) statuses: SmallVec<[Status<'a>; 2]>,
+    pub(super) statuses: SmallVec<[DescriptorAnswer<'a>; 2]>,
     /// Headers for the client.
     pub(super) headers: SmallVec<[(&'static str, u64); 1]>,
 }
 
-/// An answer to one descriptor.
+/// The answer to one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Status<'a> {
+pub(super) struct DescriptorAnswer<'a> {
     pub(super) code: Code,
-    /// `None` where no limit had a say.
-    pub(super) limit: Option<Shown<'a>>,
+    /// `None` if no limit applied.
+    pub(super) limit: Option<DisplayedLimit<'a>>,
     pub(super) remaining: u32,
     pub(super) reset_after_us: u64,
     pub(super) retry_after_us: Option<u64>,
-    /// Whether it is only admitted because its limit is tried out.
+    /// Whether it is allowed only because its limit is in shadow mode.
     pub(super) shadow_denied: bool,
-    /// Who decided; `None` where nobody was asked.
+    /// What decided; `None` if the engine was not asked.
     pub(super) source: Option<Source>,
 }
 
-/// A limit, as clients see it.
+/// A limit as clients see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Shown<'a> {
+pub(super) struct DisplayedLimit<'a> {
     pub(super) requests_per_unit: u32,
-    /// `None` for a period that Envoy has no name for.
+    /// `None` for a period that Envoy has no unit for.
     pub(super) unit: Option<Unit>,
     pub(super) name: &'a str,
 }
 
-impl<'a> Shown<'a> {
-    /// As far as Envoy's message can express it.
+impl<'a> DisplayedLimit<'a> {
+    /// Converts a limit as far as Envoy's message can express it.
     pub(super) fn from_limit(limit: &Limit, name: &'a str) -> Self {
         let period = limit.period();
         let unit = Some(period.as_secs()).filter(|_| period.subsec_nanos() == 0);
@@ -79,8 +79,8 @@ impl Code {
     }
 }
 
-impl<'a> Status<'a> {
-    /// No rule is met.
+impl<'a> DescriptorAnswer<'a> {
+    /// No rule matches.
     pub(super) const NO_LIMIT: Self = Self {
         code: Code::Ok,
         limit: None,
@@ -91,10 +91,10 @@ impl<'a> Status<'a> {
         source: None,
     };
 
-    /// A rule is met that admits everything.
+    /// A matching rule allows everything.
     pub(super) const UNLIMITED: Self = Self { remaining: u32::MAX, ..Self::NO_LIMIT };
 
-    pub(super) fn from_answer(answer: &Answer<'_>, limit: Option<Shown<'a>>) -> Self {
+    pub(super) fn from_answer(answer: &Answer<'_>, limit: Option<DisplayedLimit<'a>>) -> Self {
         let decision = &answer.decision;
         Self {
             code: Code::from_allowed(decision.allowed()),
@@ -107,8 +107,8 @@ impl<'a> Status<'a> {
         }
     }
 
-    /// When to come back, in seconds rounded up. What a limit will never admit is told its reset: then at least somebody
-    /// else may have changed the limit. `None` for whom an override blocks: no wait helps.
+    /// Seconds until a retry, rounded up. A cost above the limit is never allowed, so its reset is reported. `None` for
+    /// a key blocked by an override: waiting does not help.
     pub(super) fn retry_after_s(&self) -> Option<u64> {
         let reset_us = self.limit.map(|_| self.reset_after_us);
         self.retry_after_us.or(reset_us).map(|us| seconds_up(us).max(1))
@@ -119,18 +119,17 @@ impl<'a> Status<'a> {
     }
 }
 
-/// Rounded up: who waits that long has waited long enough.
+/// Rounded up, so that a client that waits that long is not too early.
 const fn seconds_up(us: u64) -> u64 {
     us.div_ceil(1_000_000)
 }
 
-impl Ruling<'_> {
-    /// Adds what the client is to be told. On a refusal when to come back, if that is any use: Envoy does not say so by
-    /// itself.
+impl RlsAnswer<'_> {
+    /// Adds response headers. A refusal gets `retry-after` if waiting helps, because Envoy does not add it.
     pub(super) fn add_headers(&mut self, with_limits: bool) {
-        let over = |status: &&Status<'_>| status.code == Code::OverLimit;
+        let over = |status: &&DescriptorAnswer<'_>| status.code == Code::OverLimit;
         if self.overall == Code::OverLimit {
-            let mut waits = self.statuses.iter().filter(over).map(Status::retry_after_s);
+            let mut waits = self.statuses.iter().filter(over).map(DescriptorAnswer::retry_after_s);
             let longest = waits.try_fold(1, |longest, wait| Some(wait?.max(longest)));
             self.headers.extend(longest.map(|wait| ("retry-after", wait)));
         }
@@ -150,23 +149,23 @@ impl Ruling<'_> {
     }
 }
 
-impl From<&Ruling<'_>> for wire::RateLimitResponse {
-    fn from(ruling: &Ruling<'_>) -> Self {
+impl From<&RlsAnswer<'_>> for wire::RateLimitResponse {
+    fn from(answer: &RlsAnswer<'_>) -> Self {
         let header = |(key, value): &(&str, u64)| wire::HeaderValue {
             key: (*key).to_owned(),
             value: value.to_string(),
         };
         Self {
-            overall_code: ruling.overall.number(),
-            statuses: ruling.statuses.iter().map(Into::into).collect(),
-            response_headers_to_add: ruling.headers.iter().map(header).collect(),
+            overall_code: answer.overall.number(),
+            statuses: answer.statuses.iter().map(Into::into).collect(),
+            response_headers_to_add: answer.headers.iter().map(header).collect(),
         }
     }
 }
 
-impl From<&Status<'_>> for wire::DescriptorStatus {
-    fn from(status: &Status<'_>) -> Self {
-        let limit = |limit: Shown<'_>| wire::RateLimit {
+impl From<&DescriptorAnswer<'_>> for wire::DescriptorStatus {
+    fn from(status: &DescriptorAnswer<'_>) -> Self {
+        let limit = |limit: DisplayedLimit<'_>| wire::RateLimit {
             requests_per_unit: limit.requests_per_unit,
             unit: limit.unit.map_or(0, |unit| i32::from(unit.number())),
             name: limit.name.to_owned(),

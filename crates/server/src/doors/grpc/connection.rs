@@ -1,4 +1,4 @@
-//! One gRPC connection: how much it may ask for at once, how large and how slow, and how it ends.
+//! One gRPC connection: its bounds, and how it shuts down.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -19,21 +19,21 @@ use crate::net::http::{Activity, TimedStream, Timeouts, WatchedBody};
 use crate::net::{ConnectionHandler, Shutdown};
 use tidegate_request::Peer;
 
-/// What one connection may do.
+/// Bounds of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrpcBounds {
-    /// How many calls may be under way at once.
+    /// Maximum concurrent calls.
     pub(crate) streams_max: u32,
-    /// How large the headers of a call may be.
+    /// Maximum size of the headers of a call.
     pub(crate) head_bytes_max: u32,
-    /// How many calls may be given up by the client before we have looked at them. A client that opens calls only to
-    /// give them up costs us more than itself.
+    /// How many calls the client may reset before they are processed. A client that only opens and resets calls costs
+    /// the server more than itself.
     pub(crate) resets_max: usize,
-    /// How long a connection is waited for to begin, and for its client to take something of what is written.
-    pub(crate) waits: Timeouts,
-    /// How long a connection may be silent before it is asked whether it is still there.
+    /// Timeouts for the HTTP/2 preface, and for the client to read responses.
+    pub(crate) timeouts: Timeouts,
+    /// How long a connection may be idle before it is pinged.
     pub(crate) idle: Duration,
-    /// How long it has to say so.
+    /// How long the client has to answer the ping.
     pub(crate) idle_answer: Duration,
 }
 
@@ -43,32 +43,32 @@ impl Default for GrpcBounds {
             streams_max: 1024,
             head_bytes_max: 16 << 10,
             resets_max: 64,
-            waits: Timeouts { head: Duration::from_secs(5), write: Duration::from_secs(30) },
+            timeouts: Timeouts { head: Duration::from_secs(5), write: Duration::from_secs(30) },
             idle: Duration::from_secs(30),
             idle_answer: Duration::from_secs(10),
         }
     }
 }
 
-/// The smallest frame that HTTP/2 lets us ask for, and far more than a request needs.
+/// The smallest maximum that HTTP/2 allows, and far more than a request needs.
 const FRAME_BYTES_MAX: u32 = 16 << 10;
-/// What a client may send of one call before we have read it; a request is at most sixteen of these.
+/// How much of one call a client may send before it is read; a request has at most sixteen times this.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
-/// What a client may send of all calls together.
+/// The same for all calls of a connection together.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 
-/// The rate limit service behind gRPC.
+/// The door of the rate limit service.
 #[derive(Clone, Debug)]
 pub(crate) struct GrpcDoor {
     service: Service,
     http: http2::Builder<RunInPlace>,
-    waits: Timeouts,
+    timeouts: Timeouts,
 }
 
 impl GrpcDoor {
     pub(crate) fn new(service: Service, bounds: GrpcBounds) -> Self {
         let mut http = http2::Builder::new(RunInPlace);
-        // Without the timer the timeouts would be numbers that nobody looks at.
+        // hyper ignores the timeouts without a timer.
         http.timer(TokioTimer::new())
             .keep_alive_interval(bounds.idle)
             .keep_alive_timeout(bounds.idle_answer)
@@ -79,31 +79,31 @@ impl GrpcDoor {
             .max_frame_size(FRAME_BYTES_MAX)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            // Nobody looks at it, and it costs a header per answer.
+            // No gRPC client reads it, and it costs a header per response.
             .auto_date_header(false);
-        Self { service, http, waits: bounds.waits }
+        Self { service, http, timeouts: bounds.timeouts }
     }
 }
 
 impl ConnectionHandler for GrpcDoor {
     async fn serve(self, stream: Stream, _: Peer, shutdown: Shutdown) {
         let service = self.service.for_connection(shutdown.clone());
-        let line = Arc::new(Activity::default());
-        let watched = line.clone();
+        let activity = Arc::new(Activity::default());
+        let for_bodies = activity.clone();
         let service = service_fn(move |request| {
-            let (answer, line) = (service.clone().answer(request), watched.clone());
+            let (answer, activity) = (service.clone().answer(request), for_bodies.clone());
             async {
-                Ok::<_, Infallible>(answer.await.map(|body| WatchedBody::new(body, Some(line))))
+                Ok::<_, Infallible>(answer.await.map(|body| WatchedBody::new(body, Some(activity))))
             }
         });
-        // Pings find out whether a peer is there, but only once it has begun to speak.
-        let patient = TimedStream::new(stream, line.clone(), self.waits);
-        let stream = WriteCoalescer::new(patient);
+        // Pings only start after the HTTP/2 preface, so the preface has its own timeout.
+        let timed = TimedStream::new(stream, activity.clone(), self.timeouts);
+        let stream = WriteCoalescer::new(timed);
         let io = TokioIo::new(stream.clone());
         let mut connection = pin!(self.http.serve_connection(io, service));
         let ended = async {
-            // HTTP/2 can say that no more calls are taken while those under way are finished, and clients then connect
-            // anew: elsewhere, if there is anybody else. Who still finds us is served for as long as there are others.
+            // GOAWAY finishes the calls under way, and clients reconnect, to another node if there is one. A client
+            // that connects while draining is served until the server closes.
             let leave = async {
                 if shutdown.is_draining() {
                     shutdown.closing().await;
@@ -117,7 +117,7 @@ impl ConnectionHandler for GrpcDoor {
                     connection.as_mut().graceful_shutdown();
                     tokio::select! {
                         ended = stream.drive(connection) => ended,
-                        () = closing_in_silence(&shutdown, &line) => Ok(()),
+                        () = closing_before_preface(&shutdown, &activity) => Ok(()),
                     }
                 }
             }
@@ -125,7 +125,7 @@ impl ConnectionHandler for GrpcDoor {
         let ended = tokio::select! {
             biased;
             ended = ended => ended.map_err(|error| error.to_string()),
-            () = line.stalled(self.waits.write) => Err("an answer was not taken".to_owned()),
+            () = activity.stalled(self.timeouts.write) => Err("the client does not read the response".to_owned()),
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "connection ended");
@@ -133,8 +133,8 @@ impl ConnectionHandler for GrpcDoor {
     }
 }
 
-/// Runs a call right where it was read, and makes a task of it only if it has to wait. With a store in memory no call
-/// does, and a task for each would cost as much as its decision.
+/// Runs a call in place, and spawns a task only if it has to wait. With the memory store no call waits, and a task for
+/// each would cost as much as its decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunInPlace;
 
@@ -144,18 +144,17 @@ where
 {
     fn execute(&self, call: F) {
         let mut call: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(call);
-        // Nobody has to be woken: who is not ready is polled again by its own task.
+        // No waker is needed: a pending call is polled again by its own task.
         if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             tokio::spawn(call);
         }
     }
 }
 
-/// Ready when a connection is to be closed that has not begun to speak: nothing is under way on it, and hyper would
-/// still wait for it.
-async fn closing_in_silence(shutdown: &Shutdown, line: &Activity) {
+/// Ready when the server closes and the connection has not sent the HTTP/2 preface: hyper would still wait for it.
+async fn closing_before_preface(shutdown: &Shutdown, activity: &Activity) {
     shutdown.closing().await;
-    if line.is_http2() {
+    if activity.is_http2() {
         pending::<()>().await;
     }
 }

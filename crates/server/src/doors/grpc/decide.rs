@@ -1,38 +1,35 @@
-//! The decision on a whole request. All descriptors that bind are one atomic step. Quotas are asked before it, since one
-//! alone refuses nothing; what a refused request was charged there is given back.
+//! Decides a whole request. All binding descriptors are charged in one atomic step. Quotas are charged before it, since
+//! one quota alone refuses nothing; if the request is refused, they are refunded.
 
 use smallvec::SmallVec;
 use tidegate::{Answer, Clock, Op, Reply, Source, SystemClock};
 
-use super::answer::{Code, Ruling, Status};
-use super::request::{Bad, Hits, Request};
-use super::targets::{self, Counted, Role, Target};
+use super::answer::{Code, DescriptorAnswer, RlsAnswer};
+use super::request::{BadRequest, Hits, Request};
+use super::targets::{self, CountedTarget, Role, Target};
 use super::{Manner, Shadow};
 use crate::service::{Call, Question, Record, Unanswered};
 use tidegate_config::envoy::Unit;
 
-/// A counter, and which descriptor it is for.
-type Asked<'t, 'a> = (usize, &'t Counted<'a>);
+/// A counter and the index of its descriptor.
+type Indexed<'t, 'a> = (usize, &'t CountedTarget<'a>);
 
-type Statuses<'a> = SmallVec<[Status<'a>; 2]>;
+type Statuses<'a> = SmallVec<[DescriptorAnswer<'a>; 2]>;
 
-/// Why a call has no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Trouble {
-    /// The question makes no sense.
-    Bad(String),
-    /// There is no such policy.
-    Unknown(String),
-    /// The store fails, and the policy then admits nothing. Never a refusal.
+pub(super) enum DecideError {
+    BadRequest(String),
+    UnknownPolicy(String),
+    /// The store failed, and the policy fails closed. Never reported as a refusal.
     Unavailable(String),
 }
 
-impl From<Unanswered> for Trouble {
+impl From<Unanswered> for DecideError {
     fn from(why: Unanswered) -> Self {
         let detail = why.detail();
         match why {
-            Unanswered::UnknownPolicy { .. } => Self::Unknown(detail),
-            Unanswered::BadQuestion(_) => Self::Bad(detail),
+            Unanswered::UnknownPolicy { .. } => Self::UnknownPolicy(detail),
+            Unanswered::BadQuestion(_) => Self::BadRequest(detail),
             Unanswered::StoreFailed(_) | Unanswered::FailedClosed { .. } => {
                 Self::Unavailable(detail)
             }
@@ -40,47 +37,47 @@ impl From<Unanswered> for Trouble {
     }
 }
 
-/// Answers a request.
 pub(super) async fn decide<'a>(
     call: Call<'a>,
     request: &Request<'a>,
-) -> Result<Ruling<'a>, Trouble> {
+) -> Result<RlsAnswer<'a>, DecideError> {
     let in_force = call.in_force();
-    let targets = targets::resolve(in_force, request).map_err(|Bad(why)| Trouble::Bad(why))?;
+    let targets = targets::resolve(in_force, request)
+        .map_err(|BadRequest(why)| DecideError::BadRequest(why))?;
     let manner = in_force.rls.manner;
     let call = call.in_shadow(manner.shadow != Shadow::Nobody);
-    let statuses = targets.iter().map(known).collect();
-    let mut deciding = Deciding { call, manner, statuses, refused: false };
-    deciding.decide(&targets).await?;
-    deciding.record_blocked(&targets);
+    let statuses = targets.iter().map(initial_status).collect();
+    let mut decider = RequestDecider { call, manner, statuses, refused: false };
+    decider.decide(&targets).await?;
+    decider.record_blocked(&targets);
     if manner.shadow == Shadow::Everybody {
-        deciding.say_what_would_be_over(&targets);
+        decider.report_shadow_refusals(&targets);
     }
-    let Deciding { statuses, refused, .. } = deciding;
+    let RequestDecider { statuses, refused, .. } = decider;
     let overall = Code::from_allowed(!refused || manner.shadow != Shadow::Nobody);
-    let mut ruling = Ruling { overall, statuses, headers: SmallVec::new() };
-    ruling.add_headers(manner.adds_headers);
-    Ok(ruling)
+    let mut answer = RlsAnswer { overall, statuses, headers: SmallVec::new() };
+    answer.add_headers(manner.adds_headers);
+    Ok(answer)
 }
 
-/// A request that is being decided.
-struct Deciding<'a> {
+/// The state of one decision.
+struct RequestDecider<'a> {
     call: Call<'a>,
     manner: Manner,
     statuses: Statuses<'a>,
-    /// Whether the whole is refused, as far as is known.
+    /// Whether the request is refused so far.
     refused: bool,
 }
 
-impl<'a> Deciding<'a> {
-    async fn decide(&mut self, targets: &[Target<'a>]) -> Result<(), Trouble> {
+impl<'a> RequestDecider<'a> {
+    async fn decide(&mut self, targets: &[Target<'a>]) -> Result<(), DecideError> {
         if let [Target::Counted(only)] = targets
             && only.role == Role::Binds
             && only.hits.spends()
         {
             return self.take_together(&[(0, only)]).await;
         }
-        let those = |wanted: fn(&Counted<'_>) -> bool| -> SmallVec<[Asked<'_, 'a>; 4]> {
+        let select = |wanted: fn(&CountedTarget<'_>) -> bool| -> SmallVec<[Indexed<'_, 'a>; 4]> {
             let counted = targets.iter().enumerate().filter_map(|(index, target)| match target {
                 Target::Counted(counted) => Some((index, counted)),
                 Target::NoLimit | Target::Unlimited | Target::Blocked { .. } => None,
@@ -88,25 +85,25 @@ impl<'a> Deciding<'a> {
             counted.filter(|(_, counted)| wanted(counted)).collect()
         };
         let (all, bound) =
-            (those(|_| true), those(|it| it.role == Role::Binds && it.hits.spends()));
-        // One step looks at all by itself before it charges any.
+            (select(|_| true), select(|it| it.role == Role::Binds && it.hits.spends()));
+        // A single atomic step validates everything before it charges.
         if !self.manner.is_atomic || bound.len() < all.len() {
             self.validate(&all)?;
         }
-        self.look(&those(|it| it.hits == Hits::Peek)).await?;
+        self.peek_each(&select(|it| it.hits == Hits::Peek)).await?;
         self.refused = self.is_over(targets, Role::Binds);
-        let quotas = those(|it| it.role == Role::Quota && it.hits.spends());
+        let quotas = select(|it| it.role == Role::Quota && it.hits.spends());
         let takes = !self.refused || !self.manner.is_atomic;
         self.take_each(&quotas).await?;
         self.refused |= self.is_over(targets, Role::Quota);
         self.take_together(&bound).await?;
         if takes && self.refused && self.manner.is_atomic {
-            self.untake(&quotas).await;
+            self.refund_quotas(&quotas).await;
         }
-        self.give_back(&those(|it| matches!(it.hits, Hits::GiveBack(_)))).await
+        self.refund(&select(|it| matches!(it.hits, Hits::Refund(_)))).await
     }
 
-    /// Records what was refused without being asked.
+    /// Records refusals by blocking rules, which the engine is not asked about.
     fn record_blocked(&self, targets: &[Target<'a>]) {
         for (target, status) in targets.iter().zip(&self.statuses) {
             if let Target::Blocked { counted, .. } = target {
@@ -116,8 +113,8 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    /// A shadow of everything flips the whole alone, unlike one of a rule.
-    fn say_what_would_be_over(&mut self, targets: &[Target<'_>]) {
+    /// Global shadow mode changes only the overall code; a shadow rule also changes its status.
+    fn report_shadow_refusals(&mut self, targets: &[Target<'_>]) {
         for (target, status) in targets.iter().zip(&mut self.statuses) {
             if status.shadow_denied && target.counted().is_some_and(|counted| !counted.is_shadow) {
                 status.code = Code::OverLimit;
@@ -125,10 +122,10 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    /// Whether what is known refuses the whole: one that binds does, quotas only all together.
+    /// Whether the statuses refuse the request: one binding refusal does, quotas only if all refuse.
     fn is_over(&self, targets: &[Target<'_>], role: Role) -> bool {
-        let those = targets.iter().zip(&self.statuses);
-        let mut over = those
+        let pairs = targets.iter().zip(&self.statuses);
+        let mut over = pairs
             .filter(|(target, _)| target.role() == Some(role))
             .map(|(_, status)| status.code == Code::OverLimit)
             .peekable();
@@ -138,108 +135,108 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    /// Looks whether one more would be admitted, and spends nothing. Where anything is left one would be, and all is told
-    /// as it is now; only those that have nothing left are asked when one will be.
-    async fn look(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
-        self.ask_each(asked, Op::Peek, |_| 0).await?;
-        let has_nothing_left = |(index, _): &&Asked<'_, '_>| {
+    /// Peeks whether one more hit would be allowed. Counters with nothing left are peeked again with cost 1, to learn
+    /// when one will be.
+    async fn peek_each(&mut self, counters: &[Indexed<'_, 'a>]) -> Result<(), DecideError> {
+        self.update_each(counters, Op::Peek, |_| 0).await?;
+        let has_nothing_left = |(index, _): &&Indexed<'_, '_>| {
             let status = &self.statuses[*index];
             status.code == Code::Ok && !status.shadow_denied && status.remaining == 0
         };
-        let spent: SmallVec<[Asked<'_, 'a>; 4]> =
-            asked.iter().filter(has_nothing_left).copied().collect();
-        self.ask_each(&spent, Op::Peek, |_| 1).await?;
-        self.uncharge(&spent, |_| 1);
+        let spent: SmallVec<[Indexed<'_, 'a>; 4]> =
+            counters.iter().filter(has_nothing_left).copied().collect();
+        self.update_each(&spent, Op::Peek, |_| 1).await?;
+        self.add_back_cost(&spent, |_| 1);
         Ok(())
     }
 
-    /// Spends what binds, all or nothing; a whole that is refused already only looks.
-    async fn take_together(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
-        if asked.is_empty() {
+    /// Charges the binding counters, all or none; only peeks if the request is already refused.
+    async fn take_together(&mut self, counters: &[Indexed<'_, 'a>]) -> Result<(), DecideError> {
+        if counters.is_empty() {
             return Ok(());
         }
         if self.refused || !self.manner.is_atomic {
-            self.take_each(asked).await?;
+            self.take_each(counters).await?;
         } else {
-            let statuses = self.together(asked).await?;
-            for ((index, _), status) in asked.iter().zip(statuses) {
+            let statuses = self.check_atomic(counters).await?;
+            for ((index, _), status) in counters.iter().zip(statuses) {
                 self.statuses[*index] = status;
             }
         }
-        let over = |(index, _): &Asked<'_, '_>| self.statuses[*index].code == Code::OverLimit;
-        self.refused |= asked.iter().any(over);
+        let over = |(index, _): &Indexed<'_, '_>| self.statuses[*index].code == Code::OverLimit;
+        self.refused |= counters.iter().any(over);
         Ok(())
     }
 
-    /// Spends each by itself; for a whole that is refused already only looks.
-    async fn take_each(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+    /// Charges each counter separately; only peeks if the request is already refused.
+    async fn take_each(&mut self, counters: &[Indexed<'_, 'a>]) -> Result<(), DecideError> {
         if self.refused && self.manner.is_atomic {
-            self.ask_each(asked, Op::Peek, cost).await?;
-            self.uncharge(asked, cost);
+            self.update_each(counters, Op::Peek, cost).await?;
+            self.add_back_cost(counters, cost);
             return Ok(());
         }
-        self.ask_each(asked, Op::Take, cost).await?;
+        self.update_each(counters, Op::Take, cost).await?;
         if !self.manner.is_atomic {
-            self.drain(asked).await?;
+            self.take_remaining(counters).await?;
         }
         Ok(())
     }
 
-    /// Takes what is left of limits that have refused more than that.
-    async fn drain(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
-        for (index, counted) in asked {
+    /// Takes what is left of limits that refused a larger cost.
+    async fn take_remaining(&mut self, counters: &[Indexed<'_, 'a>]) -> Result<(), DecideError> {
+        for (index, counted) in counters {
             let status = self.statuses[*index];
             let is_over = status.code == Code::OverLimit || status.shadow_denied;
             if is_over && status.remaining > 0 {
                 let rest = u64::from(status.remaining);
-                self.correct(&[(*index, *counted)], Op::Take, |_| rest).await?;
+                self.check_unrecorded(&[(*index, *counted)], Op::Take, |_| rest).await?;
                 self.statuses[*index].remaining = 0;
             }
         }
         Ok(())
     }
 
-    /// Gives back what a request was charged before it turned out to be refused. The ruling stands if that fails.
-    async fn untake(&mut self, asked: &[Asked<'_, 'a>]) {
-        // While the store fails nothing was charged there.
-        let charged = |(index, _): &&Asked<'_, '_>| {
+    /// Refunds the quotas of a refused request. A failed refund does not change the answer.
+    async fn refund_quotas(&mut self, counters: &[Indexed<'_, 'a>]) {
+        // While the store fails, nothing is charged there.
+        let charged = |(index, _): &&Indexed<'_, '_>| {
             let status = &self.statuses[*index];
             let by_store = matches!(status.source, Some(Source::Store | Source::Lease));
             status.code == Code::Ok && by_store
         };
-        let charged: SmallVec<[Asked<'_, 'a>; 4]> = asked.iter().filter(charged).copied().collect();
-        match self.correct(&charged, Op::Refund, cost).await {
-            Ok(_) => self.uncharge(&charged, cost),
-            Err(trouble) => tracing::debug!(?trouble, "a refused request's charge stays"),
+        let charged: SmallVec<[Indexed<'_, 'a>; 4]> =
+            counters.iter().filter(charged).copied().collect();
+        match self.check_unrecorded(&charged, Op::Refund, cost).await {
+            Ok(_) => self.add_back_cost(&charged, cost),
+            Err(error) => tracing::debug!(?error, "could not refund a refused request"),
         }
     }
 
-    /// Gives back what the request wants given back; a refused one only looks.
-    async fn give_back(&mut self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
+    /// Refunds what the request asks for; only peeks if it is refused.
+    async fn refund(&mut self, counters: &[Indexed<'_, 'a>]) -> Result<(), DecideError> {
         if self.refused {
-            self.ask_each(asked, Op::Peek, |_| 0).await
+            self.update_each(counters, Op::Peek, |_| 0).await
         } else {
-            self.ask_each(asked, Op::Refund, cost).await
+            self.update_each(counters, Op::Refund, cost).await
         }
     }
 
-    async fn ask_each(
+    async fn update_each(
         &mut self,
-        asked: &[Asked<'_, 'a>],
+        counters: &[Indexed<'_, 'a>],
         op: Op,
-        cost: impl Fn(&Counted<'_>) -> u64,
-    ) -> Result<(), Trouble> {
-        let statuses = self.each(asked, op, cost, record).await?;
-        for ((index, _), status) in asked.iter().zip(statuses) {
+        cost: impl Fn(&CountedTarget<'_>) -> u64,
+    ) -> Result<(), DecideError> {
+        let statuses = self.check_each(counters, op, cost, record).await?;
+        for ((index, _), status) in counters.iter().zip(statuses) {
             self.statuses[*index] = status;
         }
         Ok(())
     }
 
-    /// Whether all have an answer, without asking: what is asked in several steps is not charged in the first of them
-    /// if a later one makes no sense.
-    fn validate(&self, asked: &[Asked<'_, 'a>]) -> Result<(), Trouble> {
-        for (_, counted) in asked {
+    /// Validates all questions first, so that an invalid one does not leave earlier ones charged.
+    fn validate(&self, counters: &[Indexed<'_, 'a>]) -> Result<(), DecideError> {
+        for (_, counted) in counters {
             let policy = match counted.policy {
                 Some(policy) => policy,
                 None => self.call.lookup(counted.name)?,
@@ -250,25 +247,28 @@ impl<'a> Deciding<'a> {
         Ok(())
     }
 
-    /// Spends all or nothing, in one atomic step.
-    async fn together(&self, asked: &[Asked<'_, 'a>]) -> Result<Statuses<'a>, Trouble> {
-        if asked.len() == 1 {
-            return self.each(asked, Op::Take, cost, record).await;
+    /// Charges all counters or none, in one atomic step.
+    async fn check_atomic(
+        &self,
+        counters: &[Indexed<'_, 'a>],
+    ) -> Result<Statuses<'a>, DecideError> {
+        if counters.len() == 1 {
+            return self.check_each(counters, Op::Take, cost, record).await;
         }
-        self.in_one_step(asked, Op::Take, cost, record).await
+        self.check_in_one_step(counters, Op::Take, cost, record).await
     }
 
-    /// Asks each by itself. All are under way before the first is waited for.
-    async fn each(
+    /// Checks each counter separately. All checks are started before the first is awaited.
+    async fn check_each(
         &self,
-        asked: &[Asked<'_, 'a>],
+        counters: &[Indexed<'_, 'a>],
         op: Op,
-        cost: impl Fn(&Counted<'_>) -> u64,
-        record: fn(&Counted<'_>) -> Record,
-    ) -> Result<Statuses<'a>, Trouble> {
+        cost: impl Fn(&CountedTarget<'_>) -> u64,
+        record: fn(&CountedTarget<'_>) -> Record,
+    ) -> Result<Statuses<'a>, DecideError> {
         let mut under_way = SmallVec::<[Option<Reply<'a, Answer<'a>, Unanswered>>; 2]>::new();
-        for (_, counted) in asked {
-            under_way.push(match counted.own {
+        for (_, counted) in counters {
+            under_way.push(match counted.request_limit {
                 None => {
                     let question = self.question(counted, op, cost(counted), record)?;
                     Some(self.call.check(&question))
@@ -277,9 +277,9 @@ impl<'a> Deciding<'a> {
             });
         }
         let mut statuses = Statuses::new();
-        for (one, reply) in asked.iter().zip(under_way) {
+        for (one, reply) in counters.iter().zip(under_way) {
             let Some(reply) = reply else {
-                statuses.extend(self.in_one_step(&[*one], op, &cost, record).await?);
+                statuses.extend(self.check_in_one_step(&[*one], op, &cost, record).await?);
                 continue;
             };
             let answer = Unanswered::unless_decided(reply.await?)?;
@@ -288,48 +288,48 @@ impl<'a> Deciding<'a> {
         Ok(statuses)
     }
 
-    /// Asks in one step, also where some bring limits of their own.
-    async fn in_one_step(
+    /// Checks all counters in one step, including those with a limit sent by the request.
+    async fn check_in_one_step(
         &self,
-        asked: &[Asked<'_, 'a>],
+        counters: &[Indexed<'_, 'a>],
         op: Op,
-        cost: impl Fn(&Counted<'_>) -> u64,
-        record: fn(&Counted<'_>) -> Record,
-    ) -> Result<Statuses<'a>, Trouble> {
+        cost: impl Fn(&CountedTarget<'_>) -> u64,
+        record: fn(&CountedTarget<'_>) -> Record,
+    ) -> Result<Statuses<'a>, DecideError> {
         let mut questions = SmallVec::<[Question<'_, '_>; 4]>::new();
-        for (_, counted) in asked {
+        for (_, counted) in counters {
             let question = self.question(counted, op, cost(counted), record)?;
-            questions.push(Question { limit: counted.own.as_deref(), ..question });
+            questions.push(Question { limit: counted.request_limit.as_deref(), ..question });
         }
         let answers = self.call.check_together(&questions, op).await?;
         let mut statuses = Statuses::new();
-        for ((_, counted), answer) in asked.iter().zip(answers) {
+        for ((_, counted), answer) in counters.iter().zip(answers) {
             let answer = Unanswered::unless_decided(answer)?;
-            // Where there is a limit of its own, its name is known before it is asked.
-            let policy = counted.policy.filter(|_| counted.own.is_none());
+            // A limit sent with the request has no configured name.
+            let policy = counted.policy.filter(|_| counted.request_limit.is_none());
             let name = policy.map_or("", |policy| policy.limit_name(answer.binding));
             statuses.push(status(counted, &answer, name));
         }
         Ok(statuses)
     }
 
-    /// Corrects counters when the decision is there, which is not recorded.
-    async fn correct(
+    /// Corrects counters after the decision, without recording it.
+    async fn check_unrecorded(
         &self,
-        asked: &[Asked<'_, 'a>],
+        counters: &[Indexed<'_, 'a>],
         op: Op,
-        cost: impl Fn(&Counted<'_>) -> u64,
-    ) -> Result<Statuses<'a>, Trouble> {
-        self.each(asked, op, cost, |_| Record::Never).await
+        cost: impl Fn(&CountedTarget<'_>) -> u64,
+    ) -> Result<Statuses<'a>, DecideError> {
+        self.check_each(counters, op, cost, |_| Record::Never).await
     }
 
     fn question<'t>(
         &self,
-        counted: &'t Counted<'a>,
+        counted: &'t CountedTarget<'a>,
         op: Op,
         cost: u64,
-        record: fn(&Counted<'_>) -> Record,
-    ) -> Result<Question<'a, 't>, Trouble> {
+        record: fn(&CountedTarget<'_>) -> Record,
+    ) -> Result<Question<'a, 't>, DecideError> {
         let policy = match counted.policy {
             Some(policy) => policy,
             None => self.call.policy(counted.name, op)?,
@@ -338,11 +338,15 @@ impl<'a> Deciding<'a> {
         Ok(Question { record: record(counted), ..question })
     }
 
-    /// Answers what is left now, where the answer was what would be left.
-    fn uncharge(&mut self, asked: &[Asked<'_, 'a>], cost: impl Fn(&Counted<'_>) -> u64) {
-        for (index, counted) in asked {
+    /// Adds the cost of a peek back, so that `remaining` is what is left now.
+    fn add_back_cost(
+        &mut self,
+        counters: &[Indexed<'_, 'a>],
+        cost: impl Fn(&CountedTarget<'_>) -> u64,
+    ) {
+        for (index, counted) in counters {
             let status = &mut self.statuses[*index];
-            // Who is let through while the store fails is answered as if nothing had been spent.
+            // When the policy fails open, `remaining` does not include the cost.
             let is_charged = status.source != Some(Source::FailOpen) && !status.shadow_denied;
             if status.code == Code::Ok && is_charged {
                 let cost = u32::try_from(cost(counted)).unwrap_or(u32::MAX);
@@ -352,44 +356,48 @@ impl<'a> Deciding<'a> {
     }
 }
 
-fn status<'a>(counted: &Counted<'a>, answer: &Answer<'_>, name: &'a str) -> Status<'a> {
-    let shown = answer.limit.as_deref().map(|decided| counted.shown_by(decided, name));
-    Status::from_answer(answer, shown)
+fn status<'a>(
+    counted: &CountedTarget<'a>,
+    answer: &Answer<'_>,
+    name: &'a str,
+) -> DescriptorAnswer<'a> {
+    let displayed = answer.limit.as_deref().map(|decided| counted.displayed_limit(decided, name));
+    DescriptorAnswer::from_answer(answer, displayed)
 }
 
-/// An answer is recorded that has a say in the whole: to what is to be spent, even if a whole that is refused already only
-/// looks at it, and to a look that refuses.
-const fn record(counted: &Counted<'_>) -> Record {
+/// Records answers that affect the request: all charges, even if only peeked because the request is refused already,
+/// and peeks that refuse.
+const fn record(counted: &CountedTarget<'_>) -> Record {
     match counted.hits {
         Hits::Spend(_) => Record::Always,
         Hits::Peek => Record::IfRefused,
-        Hits::GiveBack(_) => Record::Never,
+        Hits::Refund(_) => Record::Never,
     }
 }
 
-fn cost(counted: &Counted<'_>) -> u64 {
+fn cost(counted: &CountedTarget<'_>) -> u64 {
     match counted.hits {
-        Hits::Spend(hits) | Hits::GiveBack(hits) => hits,
+        Hits::Spend(hits) | Hits::Refund(hits) => hits,
         Hits::Peek => 0,
     }
 }
 
-/// What can be answered without asking.
-fn known<'a>(target: &Target<'a>) -> Status<'a> {
+/// The status before the engine is asked.
+fn initial_status<'a>(target: &Target<'a>) -> DescriptorAnswer<'a> {
     match target {
-        Target::NoLimit | Target::Counted(_) => Status::NO_LIMIT,
-        Target::Unlimited => Status::UNLIMITED,
-        Target::Blocked { counted, unit, is_shadow } => Status {
+        Target::NoLimit | Target::Counted(_) => DescriptorAnswer::NO_LIMIT,
+        Target::Unlimited => DescriptorAnswer::UNLIMITED,
+        Target::Blocked { counted, unit, is_shadow } => DescriptorAnswer {
             code: Code::from_allowed(*is_shadow),
-            limit: counted.shown,
+            limit: counted.displayed,
             reset_after_us: until_next(*unit),
             shadow_denied: *is_shadow,
-            ..Status::NO_LIMIT
+            ..DescriptorAnswer::NO_LIMIT
         },
     }
 }
 
-/// How long the present unit lasts.
+/// Microseconds until the current unit ends.
 fn until_next(unit: Unit) -> u64 {
     let unit_us = unit.seconds() * 1_000_000;
     unit_us - SystemClock.now().as_micros() % unit_us

@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`: whether this server takes calls. It does until it is told to stop.
+//! `grpc.health.v1.Health`: serving until the server drains.
 
 use std::pin::Pin;
 
@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 
 use crate::net::Shutdown;
 
-/// The whole server, our service, and what envoyproxy/ratelimit calls it.
+/// The whole server, our service, and its name in envoyproxy/ratelimit.
 const SERVICES: [&str; 3] = ["", super::reflection::SERVICE, "ratelimit"];
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -33,11 +33,11 @@ enum ServingStatus {
     ServiceUnknown = 3,
 }
 
-/// Answers once.
+/// The unary method.
 #[derive(Debug)]
 pub(super) struct Check(pub(super) Shutdown);
 
-/// Answers again when the answer changes.
+/// The streaming method: sends a response when the status changes.
 #[derive(Debug)]
 pub(super) struct Watch(pub(super) Shutdown);
 
@@ -49,7 +49,7 @@ impl UnaryService<HealthCheckRequest> for Check {
 
     fn call(&mut self, request: Request<HealthCheckRequest>) -> Self::Future {
         let answer = if is_known(&request) {
-            Ok(Response::new(said(status(&self.0))))
+            Ok(Response::new(response(status(&self.0))))
         } else {
             Err(Status::not_found("unknown service"))
         };
@@ -65,22 +65,22 @@ impl ServerStreamingService<HealthCheckRequest> for Watch {
     fn call(&mut self, request: Request<HealthCheckRequest>) -> Self::Future {
         let (shutdown, known) = (self.0.clone(), is_known(&request));
         Box::pin(async move {
-            let (say, told) = mpsc::channel(1);
+            let (sender, receiver) = mpsc::channel(1);
             tokio::spawn(async move {
                 let first = if known { status(&shutdown) } else { ServingStatus::ServiceUnknown };
-                if say.send(Ok(said(first))).await.is_err() {
+                if sender.send(Ok(response(first))).await.is_err() {
                     return;
                 }
                 tokio::select! {
                     () = shutdown.draining() => {}
-                    () = say.closed() => return,
+                    () = sender.closed() => return,
                 }
-                // The end of the stream follows: who watches would hold the connection open otherwise.
+                // The stream then ends, because it would keep the connection open.
                 if known && first == ServingStatus::Serving {
-                    let _ = say.send(Ok(said(ServingStatus::NotServing))).await;
+                    let _ = sender.send(Ok(response(ServingStatus::NotServing))).await;
                 }
             });
-            Ok(Response::new(ReceiverStream::new(told)))
+            Ok(Response::new(ReceiverStream::new(receiver)))
         })
     }
 }
@@ -93,6 +93,6 @@ fn status(shutdown: &Shutdown) -> ServingStatus {
     if shutdown.is_draining() { ServingStatus::NotServing } else { ServingStatus::Serving }
 }
 
-fn said(status: ServingStatus) -> HealthCheckResponse {
+fn response(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into() }
 }

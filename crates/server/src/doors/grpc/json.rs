@@ -1,4 +1,4 @@
-//! The same questions as JSON over HTTP: `POST /json` as envoyproxy/ratelimit has it, and `/healthcheck`.
+//! The rate limit service as JSON over HTTP: `POST /json` as in envoyproxy/ratelimit, and `/healthcheck`.
 
 mod read;
 mod write;
@@ -13,18 +13,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 
 use self::read::JsonRequest;
-use self::write::JsonRuling;
+use self::write::JsonAnswer;
 use super::answer::Code;
-use super::decide::{Trouble, decide};
+use super::decide::{DecideError, decide};
 use crate::doors::shared::body::read_batch;
 use crate::doors::shared::request::Object;
 use crate::metrics::DoorName;
 use crate::service::AppState;
 
-/// Why there is no answer: plain text, as those who call it expect.
+/// An error: plain text, as in envoyproxy/ratelimit.
 type Refusal = (StatusCode, String);
 
-/// The routes, for the HTTP door.
+/// The routes for the HTTP door.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> [(&'static str, MethodRouter<S>); 2]
 where
     Arc<AppState>: FromRef<S>,
@@ -40,19 +40,19 @@ async fn answer(State(app): State<Arc<AppState>>, body: Body) -> Result<Response
     let in_force = app.in_force();
     let request = json.request().map_err(|error| bad(&error.0))?;
     let decided = decide(app.call(&in_force, DoorName::Http), &request).await;
-    let ruling = decided.map_err(|trouble| match trouble {
-        Trouble::Bad(why) | Trouble::Unknown(why) => bad(&why),
+    let answer = decided.map_err(|error| match error {
+        DecideError::BadRequest(why) | DecideError::UnknownPolicy(why) => bad(&why),
         // Never a 429: a failure must not look like a refusal.
-        Trouble::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        DecideError::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     })?;
-    let status = match ruling.overall {
+    let status = match answer.overall {
         Code::Ok => StatusCode::OK,
         Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
     };
-    let body = serde_json::to_vec(&JsonRuling::from(&ruling)).unwrap_or_default();
+    let body = serde_json::to_vec(&JsonAnswer::from(&answer)).unwrap_or_default();
     let json = HeaderValue::from_static("application/json");
     let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
-    for (name, value) in &ruling.headers {
+    for (name, value) in &answer.headers {
         response.headers_mut().insert(*name, HeaderValue::from(*value));
     }
     Ok(response)

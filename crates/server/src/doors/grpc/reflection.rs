@@ -1,4 +1,4 @@
-//! Reflection, old and new: so that tools can list the service and call it without its `.proto` files.
+//! Server reflection, v1 and v1alpha, so that tools can list and call the service without `.proto` files.
 
 mod describe;
 mod schema;
@@ -14,33 +14,31 @@ use tower_service::Service as _;
 
 use super::service::NAME_BYTES_MAX;
 
-/// What all of this is about.
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
 const V1: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const V1_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
-/// Answers a stream of questions.
 type Method = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-/// The descriptors that cannot be served, which a test keeps from happening.
+/// Invalid descriptors; a test excludes them.
 #[derive(Debug)]
 pub(crate) struct SchemaError(String);
 
 impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the schema of the rate limit service: {}", self.0)
+        write!(f, "invalid schema of the rate limit service: {}", self.0)
     }
 }
 
-/// Both versions: clients of each are around.
+/// Both versions, because clients of each are in use.
 pub(super) struct Reflection {
     v1: Method,
     v1_alpha: Method,
 }
 
-/// A method of a generated service, whose type has no name.
+/// Boxes a generated service, whose type cannot be named.
 macro_rules! method {
     ($server:expr) => {{
         let server = $server.map_err(|error| SchemaError(error.to_string()))?;

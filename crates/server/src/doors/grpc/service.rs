@@ -1,4 +1,4 @@
-//! The methods of the service, by their paths.
+//! Dispatches calls to methods by their paths.
 
 mod call;
 
@@ -14,7 +14,7 @@ use tonic::body::Body;
 use tonic::server::Grpc;
 use tonic_prost::ProstCodec;
 
-use self::call::{Call, RlsCodec};
+use self::call::{RlsCodec, ShouldRateLimit};
 use super::health::{Check, Watch};
 use super::reflection::{Reflection, SchemaError};
 use crate::logs::trace::Trace;
@@ -28,23 +28,24 @@ const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// Room for 64 descriptors of 64 entries with long values.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// What gRPC puts before a message: whether it is compressed, and its length.
+/// The gRPC message prefix: compression flag and length.
 const PREFIX_BYTES: usize = 5;
-/// Room for a name, which is all that the other methods are asked.
+/// The other methods get a name only.
 pub(super) const NAME_BYTES_MAX: usize = 4 << 10;
-/// How long a call may take, its message included, whatever the caller says: a slow one holds its place, and no more.
+/// The maximum duration of a call, whatever deadline the caller sends, so that a slow caller does not hold a stream for
+/// longer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     app: Arc<AppState>,
     reflection: Arc<Reflection>,
 }
 
-/// The service as one connection has it.
+/// The service for one connection.
 #[derive(Debug)]
-pub(super) struct ServiceOfConnection {
+pub(super) struct ConnectionService {
     shared: Service,
     shutdown: Shutdown,
 }
@@ -54,13 +55,12 @@ impl Service {
         Ok(Self { app, reflection: Arc::new(Reflection::new()?) })
     }
 
-    pub(super) fn for_connection(self, shutdown: Shutdown) -> Arc<ServiceOfConnection> {
-        Arc::new(ServiceOfConnection { shared: self, shutdown })
+    pub(super) fn for_connection(self, shutdown: Shutdown) -> Arc<ConnectionService> {
+        Arc::new(ConnectionService { shared: self, shutdown })
     }
 }
 
-impl ServiceOfConnection {
-    /// Answers one call.
+impl ConnectionService {
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         if !is_grpc(&request) {
             let mut response = Response::new(Body::default());
@@ -68,20 +68,20 @@ impl ServiceOfConnection {
             return response;
         }
         if request.uri().path() != SHOULD_RATE_LIMIT {
-            // In a box, so that those that come all the time do not carry its room around.
+            // Boxed, so that the frequent call does not pay for its size.
             return Box::pin(self.answer_other(request)).await;
         }
         let trace = Trace::from_headers(request.headers());
         let answer = within(CALL_TIMEOUT, self.should_rate_limit(request));
         let answer = match trace {
-            // In a box, as below.
+            // Boxed for the same reason.
             Some(trace) => Box::pin(trace.around(answer)).await,
             None => answer.await,
         };
         answer.unwrap_or_else(too_slow)
     }
 
-    /// Answers what is asked all the time. Room for the message is held until then.
+    /// The frequent call. The memory budget of the message is held until it is answered.
     async fn should_rate_limit(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, mut body) = request.into_parts();
         let Collected { bytes, room: _held } =
@@ -89,7 +89,7 @@ impl ServiceOfConnection {
                 Ok(collected) => collected,
                 Err(why) => return uncollected(why).into_http(),
             };
-        let call = Call { app: self.shared.app.clone() };
+        let call = ShouldRateLimit { app: self.shared.app.clone() };
         let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(MESSAGE_BYTES_MAX);
         grpc.unary(call, Request::from_parts(head, Full::new(bytes))).await
     }
@@ -113,8 +113,7 @@ impl ServiceOfConnection {
             path => {
                 let Some(method) = self.shared.reflection.method(path) else {
                     let path = tidegate_core::text::printable(path);
-                    return Status::unimplemented(format!("there is no method at {path}"))
-                        .into_http();
+                    return Status::unimplemented(format!("unknown method: {path}")).into_http();
                 };
                 method(request).await
             }
@@ -130,12 +129,12 @@ fn is_grpc(request: &Request<Incoming>) -> bool {
 fn uncollected(why: BodyReadError) -> Status {
     match why {
         BodyReadError::Broken => Status::cancelled("the message ended early"),
-        BodyReadError::TooLarge => Status::out_of_range(format!(
-            "the message is too large: it may have {MESSAGE_BYTES_MAX} bytes"
-        )),
-        BodyReadError::NoRoom => Status::resource_exhausted(
-            "there are too many large messages at once: come back in a moment",
-        ),
+        BodyReadError::TooLarge => {
+            Status::out_of_range(format!("the message is larger than {MESSAGE_BYTES_MAX} bytes"))
+        }
+        BodyReadError::NoRoom => {
+            Status::resource_exhausted("too many large messages at once: retry later")
+        }
     }
 }
 

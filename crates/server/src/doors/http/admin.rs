@@ -1,4 +1,4 @@
-//! Calls that only those who run the service may make: with a token, or where none is set, on this machine.
+//! Authorizes operator calls: with a token, or from this machine if none is set.
 
 use std::net::IpAddr;
 
@@ -13,8 +13,8 @@ use crate::service::AdminToken;
 use tidegate_request::Peer;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// What proxies add.
-const OF_PROXIES: [HeaderName; 6] = [
+/// Headers that proxies add.
+const PROXY_HEADERS: [HeaderName; 6] = [
     FORWARDED,
     VIA,
     X_FORWARDED_FOR,
@@ -23,8 +23,12 @@ const OF_PROXIES: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Refuses a caller who is not an operator.
-pub(super) fn admit(admin: &AdminToken, peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
+/// Rejects callers that are not operators.
+pub(super) fn authorize(
+    admin: &AdminToken,
+    peer: Peer,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
     if !admin.is_set() {
         return only_local(peer, headers);
     }
@@ -35,21 +39,22 @@ pub(super) fn admit(admin: &AdminToken, peer: Peer, headers: &HeaderMap) -> Resu
     });
     match given {
         Some(given) if admin.is(given) => Ok(()),
-        Some(_) => Err(Problem::unauthorized("the token is not the right one")),
+        Some(_) => Err(Problem::unauthorized("the token is wrong")),
         None => Err(Problem::unauthorized("give it as `Authorization: Bearer TOKEN`")),
     }
 }
 
-/// Refuses whoever is not on this machine: by address, behind a proxy on this machine, or as a page of another
-/// site in a browser on this machine (which may post here, or have its own name point here).
+/// Rejects callers that are not on this machine: by address, behind a local proxy, or as a web page of another site in
+/// a local browser, which may post here or resolve its own name to this machine.
 fn only_local(peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
     if !peer.is_local() {
         return Err(Problem::not_local("the connection comes from elsewhere"));
     }
-    if OF_PROXIES.iter().any(|name| headers.contains_key(name)) {
+    if PROXY_HEADERS.iter().any(|name| headers.contains_key(name)) {
         return Err(Problem::not_local("the request was forwarded by a proxy"));
     }
-    // A name of another site may lead here too, and then its pages may read the answers. A socket has no name.
+    // Another site's name may resolve to this machine (DNS rebinding), and its pages could read the answers. A Unix
+    // socket has no host name.
     let host = headers.get(HOST).filter(|_| peer != Peer::Unix);
     if host.is_some_and(|host| !host.to_str().is_ok_and(is_local_host)) {
         return Err(Problem::not_local("the request is for another host"));
@@ -89,7 +94,7 @@ mod tests {
     ) {
         let header = header.map(|(name, value)| (name, HeaderValue::from_static(value)));
         let headers: HeaderMap = header.into_iter().collect();
-        let answer = admit(admin, Peer::Ip(peer.parse().unwrap()), &headers);
+        let answer = authorize(admin, Peer::Ip(peer.parse().unwrap()), &headers);
         assert_eq!(answer.is_ok(), allowed, "{peer} {headers:?}");
     }
 

@@ -1,7 +1,6 @@
-//! Answers, as they go over the wire.
+//! Encodes answers as JSON.
 //!
-//! Nearly all answers are decisions. They are written without serde, which would look for something to escape in the
-//! name of every field.
+//! Nearly all answers are decisions. They are written without serde, which would check every field name for escapes.
 
 use serde::Serialize;
 use tidegate::tower::{Headers, Report};
@@ -9,10 +8,9 @@ use tidegate::{Answer, EXACT_MAX, Timestamp};
 
 use crate::service::headers::{self, Labels};
 
-/// What a decision takes, roughly.
+/// The approximate size of a decision.
 pub(super) const DECISION_BYTES: usize = 192;
 
-/// A place in a queue, or none.
 #[derive(Serialize)]
 pub(super) struct Reservation {
     accepted: bool,
@@ -20,26 +18,25 @@ pub(super) struct Reservation {
     retry_after_ms: Option<u64>,
 }
 
-/// Adds a decision, as clients know it.
+/// Appends a decision.
 pub(super) fn write(out: &mut Vec<u8>, answer: &Answer<'_>) {
-    open(out, answer);
+    write_fields(out, answer);
     out.push(b'}');
 }
 
-/// Adds a decision, and what was granted with it.
+/// Appends a decision and its permit.
 pub(super) fn write_acquired(out: &mut Vec<u8>, answer: &Answer<'_>, permit: Option<&str>) {
-    open(out, answer);
+    write_fields(out, answer);
     put(out, ",\"permit\":");
     json(out, &permit);
     out.push(b'}');
 }
 
-/// Adds the answers to a batch, in order; each with the headers that a check of its own would be answered with, if
-/// these are wanted.
+/// Appends the answers to a batch, in order; with `dialect`, each with the headers of a single check.
 pub(super) fn write_batch<'a>(
     out: &mut Vec<u8>,
     answers: impl Iterator<Item = (&'a Answer<'a>, &'a Labels)>,
-    wanted: Option<Headers>,
+    dialect: Option<Headers>,
     now: Timestamp,
 ) {
     put(out, "{\"decisions\":[");
@@ -47,8 +44,8 @@ pub(super) fn write_batch<'a>(
         if index > 0 {
             out.push(b',');
         }
-        open(out, answer);
-        if let Some(dialect) = wanted {
+        write_fields(out, answer);
+        if let Some(dialect) = dialect {
             put(out, ",\"headers\":");
             write_headers(out, headers::report(dialect, answer, labels, now));
         }
@@ -57,7 +54,7 @@ pub(super) fn write_batch<'a>(
     put(out, "]}");
 }
 
-/// Adds names and values, as an object.
+/// Appends the headers as an object.
 fn write_headers(out: &mut Vec<u8>, report: Option<Report>) {
     out.push(b'{');
     let mut is_first = true;
@@ -74,11 +71,11 @@ fn write_headers(out: &mut Vec<u8>, report: Option<Report>) {
     out.push(b'}');
 }
 
-/// All fields, without the closing brace: more fields may follow.
-fn open(out: &mut Vec<u8>, answer: &Answer<'_>) {
+/// Appends all fields without the closing brace, so that others can follow.
+fn write_fields(out: &mut Vec<u8>, answer: &Answer<'_>) {
     let decision = &answer.decision;
     put(out, if decision.allowed() { "{\"allowed\":true" } else { "{\"allowed\":false" });
-    // A key without a limit has all that a JSON number can hold.
+    // An unlimited key reports the largest exact JSON number.
     number(out, ",\"limit\":", decision.limit().min(EXACT_MAX));
     number(out, ",\"remaining\":", decision.remaining().min(EXACT_MAX));
     match decision.retry_after_us() {
@@ -104,9 +101,9 @@ fn number(out: &mut Vec<u8>, name: &str, number: u64) {
     put(out, itoa::Buffer::new().format(number));
 }
 
-/// What may need escapes.
+/// A value that may need escapes.
 fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    // To write text to memory never fails.
+    // Writing to memory cannot fail.
     let _ = serde_json::to_writer(out, value);
 }
 
@@ -120,7 +117,7 @@ impl From<&tidegate::Reservation> for Reservation {
     }
 }
 
-/// Rounded up: who waits that long has waited long enough.
+/// Rounded up, so that a client that waits that long is not too early.
 fn millis_up(us: u64) -> u64 {
     us.div_ceil(1000)
 }
@@ -191,13 +188,13 @@ mod tests {
         let policy = engine.policy("p\"").unwrap();
         let (limited, labels) = (policy.check("k").now().unwrap(), Labels::new(*policy));
         let all = [limited, answer("p", "p", Decision::unlimited())];
-        let told = |wanted| {
+        let headers_of = |dialect| {
             let all = all.iter().map(|answer| (answer, &labels));
-            let batch = written(|out| write_batch(out, all, Some(wanted), Timestamp::EPOCH));
+            let batch = written(|out| write_batch(out, all, Some(dialect), Timestamp::EPOCH));
             [0, 1].map(|index| batch["decisions"][index]["headers"].clone())
         };
         let expected = json!({ "ratelimit-policy": "\"p\\\"\";q=100;w=60", "ratelimit": "\"p\\\"\";r=19;t=1" });
-        assert_eq!(told(Headers::Standard), [expected, json!({})]);
-        assert_eq!(told(Headers::Off), [json!({}), json!({})]);
+        assert_eq!(headers_of(Headers::Standard), [expected, json!({})]);
+        assert_eq!(headers_of(Headers::Off), [json!({}), json!({})]);
     }
 }

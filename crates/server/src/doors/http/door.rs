@@ -1,4 +1,4 @@
-//! The door of the API: a router behind HTTP.
+//! The API door: a router on top of the shared HTTP server.
 
 use axum::Router;
 use axum::body::Body;
@@ -15,7 +15,6 @@ use crate::net::http::{Answers, Caller, HttpBounds, builder, serve};
 use crate::net::{ConnectionHandler, Shutdown};
 use tidegate_request::Peer;
 
-/// A router behind HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpDoor {
     router: ApiRouter,
@@ -29,7 +28,7 @@ struct ApiRouter(TowerToHyperService<Router>);
 impl HttpDoor {
     pub(crate) fn new(router: Router, bounds: HttpBounds) -> Self {
         let mut http = builder(bounds);
-        // Answers are small: one buffer and a plain write, instead of two gathered by the kernel.
+        // Responses are small: one buffer and a plain write are faster than a vectored write.
         http.http1().writev(false);
         Self { router: ApiRouter(TowerToHyperService::new(router)), http, bounds }
     }

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the API for machines. Tests run every example in it, and look for every route.
+//! `GET /openapi.json`. Tests run every example in it, and compare its paths with the routes.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -20,9 +20,10 @@ mod tests {
     #[test]
     fn every_route_is_in_the_document_and_nothing_else() {
         let document: Value = serde_json::from_str(DOCUMENT).unwrap();
-        let told: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
-        let there: BTreeSet<_> = super::super::routes().map(|(path, _)| path.to_owned()).collect();
-        assert_eq!(told, there);
+        let documented: BTreeSet<_> =
+            document["paths"].as_object().unwrap().keys().cloned().collect();
+        let routes: BTreeSet<_> = super::super::routes().map(|(path, _)| path.to_owned()).collect();
+        assert_eq!(documented, routes);
         assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     }
 }

@@ -1,5 +1,4 @@
-//! `/v1/overrides`: what single keys and networks get instead of their policy, on every node. For those who run the
-//! service.
+//! `/v1/overrides`: overrides of policies for single keys and networks, on every node. For operators.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,122 +12,124 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use tidegate::{OverrideError, StoredOverride};
 
-use super::{Answered, Api, admin, body, json};
+use super::{Api, HandlerResult, admin, body, json};
 use crate::doors::shared::Problem;
 use crate::service::InForce;
 use tidegate_config::Exact;
 use tidegate_config::network_of_key;
 use tidegate_request::Peer;
 
-/// What a key gets: one of the first three.
+/// The override: exactly one of `limit`, `allow` and `block`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted<'a> {
+struct OverrideRequest<'a> {
     #[serde(borrow)]
     limit: Option<LimitText<'a>>,
     #[serde(default)]
     allow: bool,
     #[serde(default)]
     block: bool,
-    /// How long it holds; for ever unless given.
+    /// Unlimited unless given.
     ttl_ms: Option<Exact>,
 }
 
-/// A limit as a configuration has it: text, or a number alone.
+/// A limit as in the configuration: text, or a number alone.
 struct LimitText<'a>(Cow<'a, str>);
 
 #[derive(Serialize)]
-struct Shown {
+struct OverrideJson {
     policy: String,
     key: String,
     #[serde(flatten)]
-    instead: Instead,
+    value: OverrideValue,
     ttl_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Instead {
+enum OverrideValue {
     Limit(String),
     Allow(bool),
     Block(bool),
 }
 
 #[derive(Serialize)]
-struct All {
-    overrides: Vec<Shown>,
+struct OverrideList {
+    overrides: Vec<OverrideJson>,
 }
 
-/// The policy and the key of a path.
-type Place = Path<(String, String)>;
+/// The policy and the key in the path.
+type OverridePath = Path<(String, String)>;
 
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     request: AxumRequest,
-) -> Answered {
+) -> HandlerResult {
     let in_force = api.app.in_force();
-    admin::admit(&in_force.http.admin, peer, request.headers())?;
+    admin::authorize(&in_force.http.admin, peer, request.headers())?;
     let engine = &in_force.engine;
     let found = engine.overrides().list().await;
-    let found = found.map_err(|error| unchanged(&in_force, error))?;
-    Ok(json(&All { overrides: found.into_iter().map(Shown::from).collect() }))
+    let found = found.map_err(|error| override_problem(&in_force, error))?;
+    Ok(json(&OverrideList { overrides: found.into_iter().map(OverrideJson::from).collect() }))
 }
 
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    place: Result<Place, PathRejection>,
+    path: Result<OverridePath, PathRejection>,
     request: AxumRequest,
-) -> Answered {
+) -> HandlerResult {
     let in_force = api.app.in_force();
-    admin::admit(&in_force.http.admin, peer, request.headers())?;
-    let Path((policy, key)) = place?;
+    admin::authorize(&in_force.http.admin, peer, request.headers())?;
+    let Path((policy, key)) = path?;
     let engine = &in_force.engine;
     let found = engine.overrides().get(&policy, &key).await;
-    let found = found.map_err(|error| unchanged(&in_force, error))?;
-    found.map(|found| json(&Shown::from(found))).ok_or_else(|| Problem::no_override(&policy, &key))
+    let found = found.map_err(|error| override_problem(&in_force, error))?;
+    found
+        .map(|found| json(&OverrideJson::from(found)))
+        .ok_or_else(|| Problem::no_override(&policy, &key))
 }
 
 pub(super) async fn set(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    place: Result<Place, PathRejection>,
+    path: Result<OverridePath, PathRejection>,
     request: AxumRequest,
-) -> Answered {
-    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
-    let Path((policy, key)) = place?;
-    // What is meant for a network and is none would be kept as a key that nobody has.
+) -> HandlerResult {
+    admin::authorize(&api.app.in_force().http.admin, peer, request.headers())?;
+    let Path((policy, key)) = path?;
+    // A mistyped network would be stored as a key that no request has.
     network_of_key(&key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
     let body = body::read(request.into_body()).await?;
-    let wanted: Wanted<'_> = body::decode(&body)?;
-    let (text, life) = (wanted.text()?, wanted.life()?);
+    let requested: OverrideRequest<'_> = body::decode(&body)?;
+    let (text, ttl) = (requested.text()?, requested.ttl()?);
     let in_force = api.app.in_force();
     let engine = &in_force.engine;
-    let set = engine.overrides().set(&policy, &key, &text, life).await;
-    set.map_err(|error| unchanged(&in_force, error))?;
+    let set = engine.overrides().set(&policy, &key, &text, ttl).await;
+    set.map_err(|error| override_problem(&in_force, error))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 pub(super) async fn remove(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    place: Result<Place, PathRejection>,
+    path: Result<OverridePath, PathRejection>,
     request: AxumRequest,
-) -> Answered {
+) -> HandlerResult {
     let in_force = api.app.in_force();
-    admin::admit(&in_force.http.admin, peer, request.headers())?;
-    let Path((policy, key)) = place?;
+    admin::authorize(&in_force.http.admin, peer, request.headers())?;
+    let Path((policy, key)) = path?;
     let engine = &in_force.engine;
     let removed = engine.overrides().remove(&policy, &key).await;
-    if !removed.map_err(|error| unchanged(&in_force, error))? {
+    if !removed.map_err(|error| override_problem(&in_force, error))? {
         return Err(Problem::no_override(&policy, &key));
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-impl Wanted<'_> {
-    /// In the words of the engine.
+impl OverrideRequest<'_> {
+    /// The override in the engine's grammar.
     fn text(&self) -> Result<String, Problem> {
         match (&self.limit, self.allow, self.block) {
             (Some(limit), false, false) => Ok(limit.0.to_string()),
@@ -141,12 +142,12 @@ impl Wanted<'_> {
         }
     }
 
-    /// A life of nothing would take back what was there, and say that it was set.
-    fn life(&self) -> Result<Option<Duration>, Problem> {
+    /// A lifetime of 0 would delete the override while the response says that it was set.
+    fn ttl(&self) -> Result<Option<Duration>, Problem> {
         match self.ttl_ms {
             Some(Exact(0)) => Err(Problem::bad_field(
                 "ttl_ms",
-                "is 0: expected 1 or more, or none for ever; DELETE takes an override back",
+                "is 0: expected 1 or more, or leave it out for no expiry; DELETE removes an override",
             )),
             ttl_ms => Ok(ttl_ms.map(|Exact(ms)| Duration::from_millis(ms))),
         }
@@ -175,7 +176,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for LimitText<'a> {
     }
 }
 
-fn unchanged(in_force: &InForce, error: OverrideError) -> Problem {
+fn override_problem(in_force: &InForce, error: OverrideError) -> Problem {
     let what = format!(": {error}");
     if let Some(failure) = error.store_failure() {
         return Problem::store_failed(failure.kind());
@@ -192,15 +193,15 @@ fn unchanged(in_force: &InForce, error: OverrideError) -> Problem {
     }
 }
 
-impl From<StoredOverride> for Shown {
+impl From<StoredOverride> for OverrideJson {
     fn from(stored: StoredOverride) -> Self {
         let StoredOverride { policy, key, text, life } = stored;
-        let instead = match text.as_str() {
-            "allow" => Instead::Allow(true),
-            "block" => Instead::Block(true),
-            _ => Instead::Limit(text),
+        let value = match text.as_str() {
+            "allow" => OverrideValue::Allow(true),
+            "block" => OverrideValue::Block(true),
+            _ => OverrideValue::Limit(text),
         };
         let ttl_ms = life.map(|life| u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
-        Self { policy, key: String::from_utf8_lossy(&key).into_owned(), instead, ttl_ms }
+        Self { policy, key: String::from_utf8_lossy(&key).into_owned(), value, ttl_ms }
     }
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/acquire` and `/v1/release`: places of a concurrency limit, held by somebody who is not a process of ours.
+//! `POST /v1/acquire` and `/v1/release`: concurrency permits held by another process.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use tidegate::{Acquired, Op, PermitId, PolicyKind};
 
-use super::{Answered, answer, body, json, json_of};
+use super::{HandlerResult, answer, body, json, json_of};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::{NamedKeys, Request, Text};
 use crate::metrics::DoorName;
@@ -35,16 +35,16 @@ struct Released {
     released: bool,
 }
 
-/// Takes a place, and gives out its name.
-pub(super) async fn acquire(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+/// Acquires a permit and returns its id.
+pub(super) async fn acquire(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read(body).await?;
     let in_force = app.in_force();
     let call = app.call(&in_force, DoorName::Http);
     let request: Request<'_> = body::decode(&body)?;
-    let asked = request.question()?;
-    let policy = call.policy(asked.policy, Op::Take)?;
-    limits_concurrency(&policy)?;
-    let question = Question::new(policy, asked.key(), asked.cost, Op::Take);
+    let parsed = request.question()?;
+    let policy = call.policy(parsed.policy, Op::Take)?;
+    require_concurrency(&policy)?;
+    let question = Question::new(policy, parsed.key(), parsed.cost, Op::Take);
     let Acquired { answer, permit } = call.acquire(&question).await?;
     let answer = Unanswered::unless_decided(answer)?;
     let permit = permit.map(|permit| permit.into_id().to_string());
@@ -55,29 +55,27 @@ pub(super) async fn acquire(State(app): State<Arc<AppState>>, body: Body) -> Ans
     Ok(response)
 }
 
-/// Gives a place back. Once is enough, and twice does no harm.
-pub(super) async fn release(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+/// Releases a permit. Idempotent.
+pub(super) async fn release(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read(body).await?;
     let in_force = app.in_force();
     let call = app.call(&in_force, DoorName::Http);
     let Release { policy, key, keys, permit } = body::decode(&body)?;
     let request = Request { policy, key, keys, cost: Exact(1) };
-    let asked = request.question()?;
-    let policy = call.lookup(asked.policy)?;
-    limits_concurrency(&policy)?;
-    let permit: PermitId = permit
-        .0
-        .parse()
-        .map_err(|_| Problem::bad_field("permit", "is none: give what /v1/acquire has answered"))?;
-    call.release(policy, asked.key(), &permit).await?;
+    let parsed = request.question()?;
+    let policy = call.lookup(parsed.policy)?;
+    require_concurrency(&policy)?;
+    let permit: PermitId = permit.0.parse().map_err(|_| {
+        Problem::bad_field("permit", "is not a permit: give the one that /v1/acquire returned")
+    })?;
+    call.release(policy, parsed.key(), &permit).await?;
     Ok(json(&Released { released: true }))
 }
 
-/// A policy that holds no places has nothing to give back.
-fn limits_concurrency(policy: &Handle<'_>) -> Result<(), Problem> {
+fn require_concurrency(policy: &Handle<'_>) -> Result<(), Problem> {
     if policy.kind() == PolicyKind::Concurrency {
         return Ok(());
     }
-    let what = "does not limit concurrency, so that there is nothing to hold: ask POST /v1/check";
+    let what = "does not limit concurrency and has no permits: use POST /v1/check";
     Err(Problem::bad_field("policy", what))
 }

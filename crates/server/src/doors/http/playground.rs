@@ -1,52 +1,54 @@
-//! `/v1/playground`: what the command line simulates and replays, for a page. The numbers are those of the core; the
-//! page only draws them.
+//! `/v1/playground`: simulations and replays for the dashboard. The numbers come from the core; the page only draws
+//! them.
 //!
-//! Anybody who may ask for a check may ask here, so that every input has bounds, and [`turn`] lets only a few run at
-//! once.
+//! Everybody who may send a check may run them, so every input has bounds, and [`worker`] runs only a few at once.
 
-mod experiment;
 mod overload;
 mod replay;
-mod turn;
+mod worker;
+
+use std::collections::BTreeMap;
 
 use axum::body::Body;
+use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
+use serde::Serialize;
 
-use super::{Answered, Api, body, json};
+use super::{Api, HandlerResult, body, json};
 use crate::doors::shared::Problem;
 use tidegate_simulation::algorithms::Algorithms;
 use tidegate_simulation::boundary::Boundary;
 use tidegate_simulation::clock_skew::ClockSkew;
 use tidegate_simulation::race::Race;
 use tidegate_simulation::sync_lag::SyncLag;
-use tidegate_simulation::{Experiment, InputError};
+use tidegate_simulation::{Experiment, InputError, Knob};
 
 pub(super) fn routes() -> [(&'static str, MethodRouter<Api>); 8] {
     [
-        ("/v1/playground", get(experiment::list)),
+        ("/v1/playground", get(list)),
         ("/v1/playground/algorithms", post(run::<Algorithms>)),
         ("/v1/playground/boundary", post(run::<Boundary>)),
         ("/v1/playground/clock-skew", post(run::<ClockSkew>)),
-        ("/v1/playground/overload", post(run::<overload::Input>)),
+        ("/v1/playground/overload", post(run::<overload::OverloadInput>)),
         ("/v1/playground/race", post(run::<Race>)),
         ("/v1/playground/replay", post(replay::run)),
         ("/v1/playground/sync-lag", post(run::<SyncLag>)),
     ]
 }
 
-/// Runs an experiment. What is left out is usual, so that a body may be left out too.
-async fn run<E: Experiment>(body: Body) -> Answered {
+/// Runs an experiment. Missing fields have defaults, so the body may be empty.
+async fn run<E: Experiment>(body: Body) -> HandlerResult {
     let body = body::read(body).await?;
     let sent = if body.is_empty() { b"{}" } else { &*body };
     let input: E = body::decode(sent).map_err(with_range::<E>)?;
-    turn::take(move || {
+    worker::run(move || {
         let report = input.run().map_err(|error| out_of_bounds(&error))?;
         Ok(json(&report))
     })
     .await
 }
 
-/// What cannot even be read as a number is told what would have been right, as numbers out of their bounds are.
+/// A value that is not a number gets the same hint as a number out of range.
 fn with_range<E: Experiment>(problem: Problem) -> Problem {
     let knobs = E::default().knobs();
     let knob = knobs.iter().find(|knob| problem.field() == Some(knob.field));
@@ -57,4 +59,39 @@ fn with_range<E: Experiment>(problem: Problem) -> Problem {
 
 fn out_of_bounds(error: &InputError) -> Problem {
     Problem::bad_json(error.field, &format!("expected {}", error.expected))
+}
+
+#[derive(Serialize)]
+struct ExperimentList {
+    experiments: BTreeMap<&'static str, ExperimentInfo>,
+}
+
+/// The inputs of an experiment.
+#[derive(Serialize)]
+struct ExperimentInfo {
+    knobs: Vec<Knob>,
+    /// The default seed, if the experiment is random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scenarios: Vec<overload::ScenarioInfo>,
+}
+
+fn experiment_info<E: Experiment>(seed: impl FnOnce(&E) -> Option<u64>) -> ExperimentInfo {
+    let defaults = E::default();
+    ExperimentInfo { knobs: defaults.knobs(), seed: seed(&defaults), scenarios: Vec::new() }
+}
+
+/// `GET /v1/playground`: the range of every slider.
+async fn list() -> Response {
+    let overload = experiment_info(|input: &overload::OverloadInput| Some(input.seed));
+    let experiments = [
+        ("algorithms", experiment_info(|input: &Algorithms| Some(input.seed))),
+        ("boundary", experiment_info(|_: &Boundary| None)),
+        ("clock-skew", experiment_info(|input: &ClockSkew| Some(input.seed))),
+        ("overload", ExperimentInfo { scenarios: overload::choices().collect(), ..overload }),
+        ("race", experiment_info(|input: &Race| Some(input.seed))),
+        ("sync-lag", experiment_info(|input: &SyncLag| Some(input.seed))),
+    ];
+    json(&ExperimentList { experiments: experiments.into() })
 }

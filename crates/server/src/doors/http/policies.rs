@@ -1,4 +1,4 @@
-//! `GET /v1/policies`: what the engine holds, an object by name.
+//! `GET /v1/policies`: all policies as an object by name.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +9,37 @@ use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView};
 use crate::service::InForce;
 use tidegate_core::text::rate;
 
-/// A policy of one limit is that limit; one of several says how they make one answer.
+/// A policy of one limit is that limit; a policy of several has a mode and members.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Shown<'a> {
-    One(ShownLimit<'a>),
-    Many { mode: &'static str, members: Vec<ShownLimit<'a>> },
+enum PolicyJson<'a> {
+    One(LimitJson<'a>),
+    Many { mode: &'static str, members: Vec<LimitJson<'a>> },
 }
 
-/// A limit, in the words of configuration and of the vector files.
+/// A limit, with the field names of the configuration and the test vectors.
 #[derive(Serialize)]
-struct ShownLimit<'a> {
+struct LimitJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     algorithm: &'static str,
-    /// For people: `100/min`.
+    /// Human-readable: `100/min`.
     rate: String,
     limit: u64,
     period_us: u128,
     #[serde(flatten)]
     extra: Option<Extra>,
-    /// What is in force of a limit that follows the load; of one that does so for each key, for all others.
+    /// The current value of an adaptive limit; for an adaptive limit per key, the value for keys without their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     effective: Option<u64>,
-    /// Whether that is enforced, or only computed.
+    /// `enforce` or `shadow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     adaptive: Option<&'static str>,
 }
 
-/// What only some algorithms have.
+/// A parameter of some algorithms.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Extra {
@@ -49,33 +49,32 @@ enum Extra {
     MaxWaitUs(u128),
 }
 
-/// The answer to `GET /v1/policies`.
 pub(super) fn render(in_force: &InForce) -> ([(HeaderName, &'static str); 1], String) {
-    ([(CONTENT_TYPE, "application/json")], rendered(in_force))
+    ([(CONTENT_TYPE, "application/json")], to_json(in_force))
 }
 
-pub(super) fn rendered(in_force: &InForce) -> String {
-    let shown: BTreeMap<_, _> =
-        in_force.policies().map(|policy| (policy.name().to_owned(), show(policy))).collect();
-    serde_json::to_string(&shown).unwrap_or_default()
+pub(super) fn to_json(in_force: &InForce) -> String {
+    let policies: BTreeMap<_, _> =
+        in_force.policies().map(|policy| (policy.name().to_owned(), policy_json(policy))).collect();
+    serde_json::to_string(&policies).unwrap_or_default()
 }
 
-fn show(policy: PolicyView<'_>) -> Shown<'_> {
+fn policy_json(policy: PolicyView<'_>) -> PolicyJson<'_> {
     if let Some(shaper) = policy.shaper() {
-        return Shown::One(show_shaper(shaper));
+        return PolicyJson::One(shaper_json(shaper));
     }
-    let mut members: Vec<_> = policy.members().map(show_member).collect();
-    if let [ShownLimit { name: None, .. }] = *members {
-        return Shown::One(members.remove(0));
+    let mut members: Vec<_> = policy.members().map(member_json).collect();
+    if let [LimitJson { name: None, .. }] = *members {
+        return PolicyJson::One(members.remove(0));
     }
     let mode = match policy.mode() {
         Some(Mode::Any) => "any",
         _ => "all",
     };
-    Shown::Many { mode, members }
+    PolicyJson::Many { mode, members }
 }
 
-fn show_member(member: &Member) -> ShownLimit<'_> {
+fn member_json(member: &Member) -> LimitJson<'_> {
     let limit = &member.limit;
     let extra = match limit {
         Limit::Gcra(gcra) => Some(Extra::Burst(gcra.burst())),
@@ -87,7 +86,7 @@ fn show_member(member: &Member) -> ShownLimit<'_> {
         Limit::Quota(quota) => quota.every(),
         _ => None,
     };
-    ShownLimit {
+    LimitJson {
         name: Some(member.name.as_str()).filter(|name| !name.is_empty()),
         key: member.key.as_deref(),
         algorithm: limit.algorithm(),
@@ -98,7 +97,7 @@ fn show_member(member: &Member) -> ShownLimit<'_> {
         limit: limit.units(),
         period_us: limit.period().as_micros(),
         extra,
-        effective: member.effective.as_ref().map(|it| in_force(limit, it)),
+        effective: member.effective.as_ref().map(|it| effective_units(limit, it)),
         adaptive: member
             .effective
             .as_ref()
@@ -106,8 +105,8 @@ fn show_member(member: &Member) -> ShownLimit<'_> {
     }
 }
 
-fn show_shaper(shaper: &LeakyBucket) -> ShownLimit<'static> {
-    ShownLimit {
+fn shaper_json(shaper: &LeakyBucket) -> LimitJson<'static> {
+    LimitJson {
         name: None,
         key: None,
         algorithm: "leaky-bucket",
@@ -120,6 +119,6 @@ fn show_shaper(shaper: &LeakyBucket) -> ShownLimit<'static> {
     }
 }
 
-fn in_force(limit: &Limit, effective: &Effective) -> u64 {
+fn effective_units(limit: &Limit, effective: &Effective) -> u64 {
     effective.units().map_or(limit.units(), |units| units.clamp(1, limit.units()))
 }

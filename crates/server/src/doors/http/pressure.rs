@@ -1,4 +1,4 @@
-//! `POST /v1/observe` and `/v1/pressure`: how the services behind the callers do.
+//! `POST /v1/observe` and `/v1/pressure`: the load of the services behind the callers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,17 +11,15 @@ use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use tidegate::{Clock, SystemClock};
 
-use super::{Answered, Api, admin, body, json};
+use super::{Api, HandlerResult, admin, body, json};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::Text;
 use crate::stats::{TargetSummary, TooManyTargets};
 use tidegate_request::Peer;
 
-/// The longest name of a target.
 const NAME_BYTES_MAX: usize = 100;
-/// The longest URL.
 const URL_BYTES_MAX: usize = 2048;
-/// The longest time that an answer is said to have taken: an hour.
+/// One hour.
 const LATENCY_MS_MAX: f64 = 3_600_000.0;
 
 #[derive(Deserialize)]
@@ -30,13 +28,13 @@ struct Observation<'a> {
     #[serde(borrow)]
     target: Text<'a>,
     latency_ms: Option<f64>,
-    #[serde(default = "yes")]
+    #[serde(default = "default_ok")]
     ok: bool,
-    /// How long it waited in the queue of the target, as that tells it.
+    /// The time in the target's queue, as the target reports it.
     queue_ms: Option<f64>,
-    /// How full the pool of the target is.
+    /// The utilisation of the target's pool.
     saturation: Option<f64>,
-    /// What was asked for: a normalised path.
+    /// A normalised path.
     #[serde(borrow)]
     url: Option<Text<'a>>,
 }
@@ -44,21 +42,21 @@ struct Observation<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Setting {
-    /// `null` takes it back; left out is a mistake.
+    /// `null` removes the setting; the field is required.
     #[serde(deserialize_with = "Option::deserialize")]
     pressure: Option<f64>,
 }
 
 #[derive(Serialize)]
-struct Targets {
-    targets: BTreeMap<String, Shown>,
+struct TargetList {
+    targets: BTreeMap<String, TargetJson>,
 }
 
 #[derive(Serialize)]
-struct Shown {
-    /// From 0, well, to 1: what an operator has set, or what limits that follow it see.
+struct TargetJson {
+    /// Load pressure: 0 healthy, 1 overloaded. Set by an operator, or measured by adaptive limits.
     pressure: Option<f64>,
-    /// What an operator has set.
+    /// Set by an operator.
     fixed: Option<f64>,
     /// In the last minute.
     count: u64,
@@ -67,12 +65,12 @@ struct Shown {
     p99_ms: f64,
 }
 
-fn yes() -> bool {
+fn default_ok() -> bool {
     true
 }
 
-/// Notes how long a service took, and what else is known of it.
-pub(super) async fn observe(State(api): State<Api>, body: Body) -> Answered {
+/// Records an observation of a target.
+pub(super) async fn observe(State(api): State<Api>, body: Body) -> HandlerResult {
     let body = body::read(body).await?;
     let Observation { target, latency_ms, ok, queue_ms, saturation, url } = body::decode(&body)?;
     name(&target.0, "target")?;
@@ -107,26 +105,25 @@ pub(super) async fn observe(State(api): State<Api>, body: Body) -> Answered {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What is known of all targets.
-pub(super) async fn show(State(api): State<Api>) -> Answered {
+pub(super) async fn show(State(api): State<Api>) -> HandlerResult {
     let summaries = api.app.target_stats().summaries(SystemClock.now()).into_iter();
     let mut targets: BTreeMap<_, _> =
-        summaries.map(|(name, summary)| (name, Shown::from(summary))).collect();
+        summaries.map(|(name, summary)| (name, TargetJson::from(summary))).collect();
     for (name, pressure) in api.app.in_force().adaptive.pressures() {
         targets.entry(name).or_insert_with(|| TargetSummary::default().into()).pressure =
             Some(pressure);
     }
-    Ok(json(&Targets { targets }))
+    Ok(json(&TargetList { targets }))
 }
 
-/// Keeps what an operator says of a target.
+/// Sets the pressure of a target.
 pub(super) async fn set(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     target: Result<Path<String>, PathRejection>,
     request: AxumRequest,
-) -> Answered {
-    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
+) -> HandlerResult {
+    admin::authorize(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path(target) = target?;
     let body = body::read(request.into_body()).await?;
     let Setting { pressure } = body::decode(&body)?;
@@ -134,28 +131,28 @@ pub(super) async fn set(
     if pressure.is_some_and(|pressure| !(0.0..=1.0).contains(&pressure)) {
         return Err(Problem::bad_field("pressure", "is not a number from 0 to 1, nor null"));
     }
-    say(&api, &target, pressure)
+    set_pressure(&api, &target, pressure)
 }
 
-/// Takes back what an operator has said of a target.
+/// Removes the setting.
 pub(super) async fn clear(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     target: Result<Path<String>, PathRejection>,
     request: AxumRequest,
-) -> Answered {
-    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
+) -> HandlerResult {
+    admin::authorize(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path(target) = target?;
     name(&target, "target")?;
-    say(&api, &target, None)
+    set_pressure(&api, &target, None)
 }
 
-/// What an operator says counts from now on, on this node at once.
-fn say(api: &Api, target: &str, pressure: Option<f64>) -> Answered {
+/// Applies to this node at once.
+fn set_pressure(api: &Api, target: &str, pressure: Option<f64>) -> HandlerResult {
     let set = api.app.target_stats().set(target, pressure, SystemClock.now());
     set.map_err(|TooManyTargets| too_many())?;
     api.app.in_force().adaptive.apply_operator_pressures();
-    tracing::info!(target_name = target, ?pressure, "an operator says how the load is");
+    tracing::info!(target_name = target, ?pressure, "operator set the load pressure");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -175,10 +172,13 @@ fn name(name: &str, field: &str) -> Result<(), Problem> {
 }
 
 fn too_many() -> Problem {
-    Problem::bad_field("target", "is one too many: 256 are known of the last minute already")
+    Problem::bad_field(
+        "target",
+        "exceeds the maximum: 256 targets were observed in the last minute",
+    )
 }
 
-impl From<TargetSummary> for Shown {
+impl From<TargetSummary> for TargetJson {
     #[expect(clippy::cast_precision_loss, reason = "an hour in microseconds is exact")]
     fn from(summary: TargetSummary) -> Self {
         let TargetSummary { count, errors, mean_us, p99_us, pressure } = summary;

@@ -1,8 +1,7 @@
 //! `GET /readyz`: whether to send requests here.
 //!
-//! The configuration was read and every door bound before the first request can be answered, so what is left to say is
-//! whether the server is about to end. While its store fails it serves by what the policies say, and is ready; for those
-//! who would rather take it out then, `/readyz?strict` asks the store.
+//! The configuration is read and every door bound before the first request, so a server is ready until it drains. While
+//! its store fails it answers by each policy's fallback, and is ready; `/readyz?strict` also asks the store.
 
 use std::sync::Arc;
 
@@ -28,19 +27,19 @@ struct Readiness {
 #[derive(Serialize)]
 struct Store {
     kind: &'static str,
-    /// `ok`, `not-connected` or `left-alone`; asked strictly, what was wrong with it.
+    /// `ok`, `not-connected` or `left-alone`; with `strict`, the kind of the failure.
     state: &'static str,
 }
 
 pub(super) async fn ready(State(app): State<Arc<AppState>>, uri: Uri) -> Response {
     let view = app.metrics().store();
     let store = match &view {
-        Some(view) if is_strict(&uri) => Some(reached(view).await),
+        Some(view) if is_strict(&uri) => Some(probe(view).await),
         Some(view) => Some((view.condition(), true)),
         None => None,
     };
     let state = if app.is_draining() { "draining" } else { "serving" };
-    let ready = !app.is_draining() && store.is_none_or(|(_, will_do)| will_do);
+    let ready = !app.is_draining() && store.is_none_or(|(_, is_ok)| is_ok);
     let kind = view.as_ref().map_or("", |view| view.kind);
     let store = store.map(|(state, _)| Store { kind, state });
     let mut response = json(&Readiness { ready, state, store }).into_response();
@@ -50,8 +49,8 @@ pub(super) async fn ready(State(app): State<Arc<AppState>>, uri: Uri) -> Respons
     response
 }
 
-/// What the store says, within its deadline, and whether that will do.
-async fn reached(store: &OpenStore) -> (&'static str, bool) {
+/// Asks the store, within its deadline.
+async fn probe(store: &OpenStore) -> (&'static str, bool) {
     match store.reach().await {
         Ok(()) => ("ok", true),
         Err(error) => (error.kind().as_str(), false),

@@ -1,4 +1,4 @@
-//! `GET /v1/status`: what runs here.
+//! `GET /v1/status`: version, store, leases and adaptive limits.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -12,19 +12,18 @@ use crate::adaptive::AdaptiveLimitView;
 struct Status {
     version: &'static str,
     uptime_ms: u64,
-    /// Where it is counted.
+    /// The kind of the store.
     store: &'static str,
-    /// Whether it is left alone for a while, where it can be: `closed`, `open` or `probing`.
+    /// The state of the breaker, if the store has one: `closed`, `open` or `probing`.
     breaker: Option<&'static str>,
-    /// How many nodes share that, as far as is known.
+    /// Known nodes that share the store.
     nodes: u32,
     policies: usize,
     leases: Leases,
-    /// The limits that follow the load.
     adaptive: Vec<AdaptiveLimitView>,
 }
 
-/// What was taken ahead, and what became of it.
+/// Lease counters.
 #[derive(Serialize)]
 struct Leases {
     keys: u64,

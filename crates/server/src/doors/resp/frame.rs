@@ -1,8 +1,8 @@
 //! Parses commands in place. A command is an array of bulk strings, or a line typed by hand.
 //!
-//! Hand-written because a RESP library builds a value for each argument. This parser allocates
-//! nothing whatever length is claimed: arguments are positions in the read buffer, and a length that can never fit is
-//! refused before its bytes arrive. docs/benchmarks.md compares the door with a minimal RESP server.
+//! Hand-written because a RESP library builds a value for each argument. This parser allocates nothing, whatever length
+//! is claimed: arguments are positions in the read buffer, and a length that can never fit is refused before its bytes
+//! arrive. docs/benchmarks.md compares the door with a minimal RESP server.
 
 use super::number;
 

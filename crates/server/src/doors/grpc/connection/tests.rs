@@ -1,4 +1,4 @@
-//! Silent and slow clients, with short bounds.
+//! Clients that send nothing or read nothing, with short bounds.
 
 use std::net::SocketAddr;
 
@@ -15,9 +15,9 @@ use crate::service::demo;
 use tidegate_config::Address;
 
 const SHORT: Duration = Duration::from_millis(50);
-/// Far more than anything here takes, also on a busy machine.
+/// Far longer than any test takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
-/// How HTTP/2 begins, with settings that change nothing.
+/// The HTTP/2 preface, with empty settings.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 struct Running {
@@ -26,27 +26,27 @@ struct Running {
     done: JoinHandle<()>,
 }
 
-async fn start(waits: Timeouts) -> Running {
+async fn start(timeouts: Timeouts) -> Running {
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
     let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
     let service = Service::new(AppState::new(demo::draft())).unwrap();
-    let door = GrpcDoor::new(service, GrpcBounds { waits, ..GrpcBounds::default() });
+    let door = GrpcDoor::new(service, GrpcBounds { timeouts, ..GrpcBounds::default() });
     let bounds = AcceptBounds { connections_max: 10, notice: SHORT, drain: 10 * LONG };
     let done = tokio::spawn(accept(listener, door, bounds, stopped));
     Running { addr, stop, done }
 }
 
-async fn connected(server: &Running, said: &[u8]) -> TcpStream {
+async fn connected(server: &Running, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
-    stream.write_all(said).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
     stream
 }
 
 async fn until_closed(stream: &mut TcpStream) {
-    let mut said = Vec::new();
-    let read = stream.read_to_end(&mut said);
+    let mut bytes = Vec::new();
+    let read = stream.read_to_end(&mut bytes);
     // Reset or ended.
     let _ = tokio::time::timeout(LONG, read).await.expect("still open");
 }
@@ -55,9 +55,9 @@ async fn until_closed(stream: &mut TcpStream) {
 async fn is_alive(stream: &mut TcpStream) -> bool {
     let (ping, pong) = (b"\0\0\x08\x06\0\0\0\0\0tidegate", b"\0\0\x08\x06\x01\0\0\0\0tidegate");
     stream.write_all(ping).await.unwrap();
-    let mut said = Vec::new();
-    while !said.windows(pong.len()).any(|window| window == pong) {
-        let read = tokio::time::timeout(LONG, stream.read_buf(&mut said)).await.unwrap();
+    let mut bytes = Vec::new();
+    while !bytes.windows(pong.len()).any(|window| window == pong) {
+        let read = tokio::time::timeout(LONG, stream.read_buf(&mut bytes)).await.unwrap();
         if !read.is_ok_and(|count| count > 0) {
             return false;
         }
@@ -71,7 +71,7 @@ async fn who_does_not_begin_to_speak_is_cut_off_and_who_has_may_be_silent() {
     let mut speaking = connected(&server, HELLO).await;
     assert!(is_alive(&mut speaking).await);
     for silent in [&b""[..], b"PRI * HT", &HELLO[..23]] {
-        until_closed(&mut connected(&server, silent).await).await; // and with it as much time has passed
+        until_closed(&mut connected(&server, silent).await).await; // takes as long as the timeout
     }
     assert!(is_alive(&mut speaking).await);
 }
@@ -93,10 +93,10 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
-/// Asks how the server is, and lets it send so much of each answer.
+/// A health check, with a flow control window of this size.
 fn question(window: u8) -> Vec<u8> {
     let path = "/grpc.health.v1.Health/Check";
-    // `:method: POST`, `:scheme: http`, then names that everybody's table has with values of our own.
+    // `:method: POST`, `:scheme: http`, then names of the static table with literal values.
     let head = [
         &[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()][..],
         path.as_bytes(),

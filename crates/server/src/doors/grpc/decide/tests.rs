@@ -1,4 +1,4 @@
-//! What is answered when the store is silent, and what is given back.
+//! Answers while the store does not respond, and refunds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tidegate::{
 use tokio::time::Instant;
 
 use super::*;
-use crate::doors::grpc::request::{Descriptor, OwnLimit};
+use crate::doors::grpc::request::{Descriptor, RequestLimit};
 use crate::metrics::DoorName;
 use crate::service::AppState;
 use crate::service::{Draft, InForce};
@@ -54,7 +54,7 @@ fn call<'s>(app: &'s AppState, in_force: &'s InForce) -> Call<'s> {
     app.call(in_force, DoorName::Grpc).within(Some(Duration::from_millis(15)))
 }
 
-/// Policies over that store.
+/// Policies over the silent store.
 fn app() -> Arc<AppState> {
     let limit = || Policy::all().limit("", "fixed-window 3/h");
     let engine = Engine::builder()
@@ -82,15 +82,15 @@ async fn who_has_no_time_left_is_answered_by_the_policies() {
         let start = Instant::now();
         let decided = decide(call(&app, &in_force), &request).await;
         assert_eq!(start.elapsed().as_millis(), 15, "{policies:?}");
-        let seen = decided.map(|ruling| {
-            ruling.statuses.iter().map(|status| status.remaining).collect::<Vec<_>>()
+        let seen = decided.map(|answer| {
+            answer.statuses.iter().map(|status| status.remaining).collect::<Vec<_>>()
         });
-        let seen = seen.map_err(|error| assert!(matches!(error, Trouble::Unavailable(_))));
+        let seen = seen.map_err(|error| assert!(matches!(error, DecideError::Unavailable(_))));
         assert_eq!(seen, expected, "{policies:?}");
     }
 }
 
-/// Rules over that store.
+/// Rules over the silent store.
 fn with_rules(name: &str, text: &str) -> Arc<AppState> {
     let path = std::env::temp_dir().join(format!("tidegate-{name}-{}.yaml", std::process::id()));
     std::fs::write(&path, text).unwrap();
@@ -102,12 +102,12 @@ fn with_rules(name: &str, text: &str) -> Arc<AppState> {
     AppState::new(Draft::build(&config, engine, Arc::default(), None).unwrap())
 }
 
-/// Asks the domain `edge` for descriptors of one entry.
+/// Sends descriptors of one entry to the domain `edge`.
 async fn ask<'a>(
     app: &'a AppState,
     in_force: &'a InForce,
     asked: &[(&'a str, Hits)],
-) -> Result<Ruling<'a>, Trouble> {
+) -> Result<RlsAnswer<'a>, DecideError> {
     let descriptor = |(key, hits): &(&'a str, Hits)| Descriptor {
         entries: SmallVec::from_iter([Entry { key, value: "ann" }]),
         hits: *hits,
@@ -118,11 +118,11 @@ async fn ask<'a>(
     decide(call(app, in_force), &request).await
 }
 
-/// The whole, and what is left of each.
+/// The overall code, and what is left of each descriptor.
 async fn ruled(app: &AppState, asked: &[(&str, Hits)]) -> (Code, Vec<u32>) {
     let in_force = app.in_force();
-    let ruling = ask(app, &in_force, asked).await.unwrap();
-    (ruling.overall, ruling.statuses.iter().map(|status| status.remaining).collect())
+    let answer = ask(app, &in_force, asked).await.unwrap();
+    (answer.overall, answer.statuses.iter().map(|status| status.remaining).collect())
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +136,7 @@ async fn a_refusal_stands_where_nothing_can_be_given_back() {
     let asked = ["quota", "open", "user"].map(|key| (key, Hits::Spend(1)));
     assert_eq!(ruled(&app, &asked).await, (Code::Ok, vec![8, 7, 0]));
     assert_eq!(ruled(&app, &asked).await, (Code::OverLimit, vec![7, 7, 0]));
-    // Nor has anybody more left than there is.
+    // Nobody has more left than the limit.
     assert_eq!(ruled(&app, &[("open", Hits::Peek)]).await, (Code::Ok, vec![7]));
     assert_eq!(ruled(&app, &[("quota", Hits::Peek)]).await, (Code::Ok, vec![7]));
 }
@@ -147,10 +147,10 @@ async fn hits_that_cannot_be_given_back_in_time_are_a_failure_of_the_store() {
         { key: user, rate_limit: { unit: hour, requests_per_unit: 5 } } ] }";
     let app = with_rules("giveback", rules);
     let in_force = app.in_force();
-    for (hits, stands_in) in [(Hits::GiveBack(1), false), (Hits::Spend(1), true)] {
+    for (hits, stands_in) in [(Hits::Refund(1), false), (Hits::Spend(1), true)] {
         let decided = ask(&app, &in_force, &[("user", hits)]).await;
         assert_eq!(decided.is_ok(), stands_in, "{hits:?}");
-        assert!(stands_in || matches!(decided, Err(Trouble::Unavailable(_))), "{decided:?}");
+        assert!(stands_in || matches!(decided, Err(DecideError::Unavailable(_))), "{decided:?}");
     }
 }
 
@@ -158,11 +158,11 @@ async fn hits_that_cannot_be_given_back_in_time_are_a_failure_of_the_store() {
 async fn a_limit_of_the_requests_own_is_answered_without_the_store_too() {
     let app = with_rules("own", "domain: edge");
     let in_force = app.in_force();
-    let limit = Some(OwnLimit { requests_per_unit: 5, unit: Unit::Hour });
+    let limit = Some(RequestLimit { requests_per_unit: 5, unit: Unit::Hour });
     for left in [4, 3] {
         let descriptors = SmallVec::from_iter([Descriptor { limit, ..descriptor("any", "ann") }]);
         let request = Request { domain: "edge", descriptors };
-        let ruling = decide(call(&app, &in_force), &request).await.unwrap();
-        assert_eq!(ruling.statuses[0].remaining, left);
+        let answer = decide(call(&app, &in_force), &request).await.unwrap();
+        assert_eq!(answer.statuses[0].remaining, left);
     }
 }

@@ -1,5 +1,5 @@
-//! A request as JSON, the way protobuf spells messages: names in either case, numbers also as text, `null` for what is
-//! not there.
+//! Decodes a request in the JSON mapping of protobuf: field names in either case, numbers also as strings, `null` for
+//! unset fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
 use super::super::request::{
-    Bad, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Hits, OwnLimit, Request,
+    BadRequest, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Hits, Request, RequestLimit,
 };
 use crate::doors::shared::request::Object;
 use tidegate_config::envoy::{Entry, Unit};
@@ -54,18 +54,17 @@ struct JsonLimit {
     unit: Option<Scalar>,
 }
 
-/// A number or text, as text: protobuf takes one for the other. What it has to be is told by its field.
+/// A number or string, kept as text: protobuf accepts either. The field decides what it has to be.
 struct Scalar(String);
 
-/// At most so many: nothing is allocated for what comes after.
+/// At most `N` elements: those after them are not allocated.
 struct AtMost<const N: usize, T>(Vec<T>);
 
 impl JsonRequest<'_> {
-    /// The question.
-    pub(super) fn request(&self) -> Result<Request<'_>, Bad> {
-        let hits = self.hits_addend.as_ref().map(|hits| hits.whole("hitsAddend")).transpose()?;
+    pub(super) fn request(&self) -> Result<Request<'_>, BadRequest> {
+        let hits = self.hits_addend.as_ref().map(|hits| hits.integer("hitsAddend")).transpose()?;
         let hits = u32::try_from(hits.unwrap_or(0));
-        let hits = hits.map_err(|_| Bad::new("hitsAddend does not fit into 32 bits"))?;
+        let hits = hits.map_err(|_| BadRequest::new("hitsAddend does not fit into 32 bits"))?;
         let descriptors = self.descriptors.iter().flat_map(|all| &all.0);
         let request = Request {
             domain: self.domain.as_deref().unwrap_or_default(),
@@ -76,12 +75,12 @@ impl JsonRequest<'_> {
 }
 
 impl JsonDescriptor<'_> {
-    fn descriptor(&self, hits_of_request: u32) -> Result<Descriptor<'_>, Bad> {
-        let own = self.hits_addend.as_ref().map(|hits| hits.whole("hitsAddend")).transpose()?;
+    fn descriptor(&self, hits_of_request: u32) -> Result<Descriptor<'_>, BadRequest> {
+        let own = self.hits_addend.as_ref().map(|hits| hits.integer("hitsAddend")).transpose()?;
         let entries = self.entries.iter().flat_map(|all| &all.0).map(|it| it.0.entry()).collect();
         Ok(Descriptor {
             entries,
-            limit: self.limit.as_ref().map(|it| it.0.own_limit()).transpose()?,
+            limit: self.limit.as_ref().map(|it| it.0.request_limit()).transpose()?,
             hits: Hits::from_addend(own, self.is_negative_hits.unwrap_or(false), hits_of_request)?,
         })
     }
@@ -97,28 +96,30 @@ impl JsonEntry<'_> {
 }
 
 impl JsonLimit {
-    fn own_limit(&self) -> Result<OwnLimit, Bad> {
-        let requests = self.requests_per_unit.as_ref().map(|it| it.whole("requestsPerUnit"));
+    fn request_limit(&self) -> Result<RequestLimit, BadRequest> {
+        let requests = self.requests_per_unit.as_ref().map(|it| it.integer("requestsPerUnit"));
         let requests_per_unit = u32::try_from(requests.transpose()?.unwrap_or(0))
-            .map_err(|_| Bad::new("requestsPerUnit does not fit into 32 bits"))?;
+            .map_err(|_| BadRequest::new("requestsPerUnit does not fit into 32 bits"))?;
         let Some(Scalar(unit)) = &self.unit else {
-            return Err(Bad::new("the limit of a descriptor has no unit"));
+            return Err(BadRequest::new("the limit of a descriptor has no unit"));
         };
         let known = unit.parse().map_or_else(|_| Unit::named(unit), Unit::numbered);
         let unit = known.ok_or_else(|| {
-            Bad::new(format!("unit: `{unit}` is none: expected a name like SECOND or DAY"))
+            BadRequest::new(format!(
+                "unit: `{unit}` is not a unit: expected a name like SECOND or DAY"
+            ))
         })?;
-        Ok(OwnLimit { requests_per_unit, unit })
+        Ok(RequestLimit { requests_per_unit, unit })
     }
 }
 
 impl Scalar {
-    /// A whole number, which may be spelt `1.0` or `1e3`.
-    fn whole(&self, field: &str) -> Result<u64, Bad> {
+    /// An integer, which may be written `1.0` or `1e3`.
+    fn integer(&self, field: &str) -> Result<u64, BadRequest> {
         let Self(text) = self;
-        let spelt_out = || text.parse::<f64>().ok()?.to_string().parse().ok();
-        let wrong = || Bad::new(format!("{field}: `{text}` is no whole number from 0"));
-        text.parse().ok().or_else(spelt_out).ok_or_else(wrong)
+        let from_float = || text.parse::<f64>().ok()?.to_string().parse().ok();
+        let error = || BadRequest::new(format!("{field}: `{text}` is not a whole number from 0"));
+        text.parse().ok().or_else(from_float).ok_or_else(error)
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
     use tidegate_testkit::fuzz::{self, Grammar};
 
-    /// Requests as protobuf spells them in JSON, whole and in parts.
+    /// Requests in the JSON mapping of protobuf, complete and in parts.
     const GRAMMAR: Grammar = Grammar {
         whole: &[
             r#"{"domain":"d","hitsAddend":2,"descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"requestsPerUnit":1,"unit":"DAY"}}]}"#,

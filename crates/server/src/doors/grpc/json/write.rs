@@ -1,12 +1,12 @@
-//! An answer as JSON, the way protobuf spells messages: what is zero or empty is left out.
+//! Encodes an answer in the JSON mapping of protobuf: zero and empty fields are left out.
 
 use serde::Serialize;
 
-use super::super::answer::{Ruling, Shown, Status};
+use super::super::answer::{DescriptorAnswer, DisplayedLimit, RlsAnswer};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct JsonRuling<'a> {
+pub(super) struct JsonAnswer<'a> {
     overall_code: &'static str,
     statuses: Vec<JsonStatus<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -42,21 +42,21 @@ struct JsonHeader {
     value: String,
 }
 
-impl<'a> From<&Ruling<'a>> for JsonRuling<'a> {
-    fn from(ruling: &Ruling<'a>) -> Self {
+impl<'a> From<&RlsAnswer<'a>> for JsonAnswer<'a> {
+    fn from(answer: &RlsAnswer<'a>) -> Self {
         let header =
             |(key, value): &(&'static str, u64)| JsonHeader { key, value: value.to_string() };
         Self {
-            overall_code: ruling.overall.name(),
-            statuses: ruling.statuses.iter().map(Into::into).collect(),
-            response_headers_to_add: ruling.headers.iter().map(header).collect(),
+            overall_code: answer.overall.name(),
+            statuses: answer.statuses.iter().map(Into::into).collect(),
+            response_headers_to_add: answer.headers.iter().map(header).collect(),
         }
     }
 }
 
-impl<'a> From<&Status<'a>> for JsonStatus<'a> {
-    fn from(status: &Status<'a>) -> Self {
-        let limit = |limit: Shown<'a>| JsonLimit {
+impl<'a> From<&DescriptorAnswer<'a>> for JsonStatus<'a> {
+    fn from(status: &DescriptorAnswer<'a>) -> Self {
+        let limit = |limit: DisplayedLimit<'a>| JsonLimit {
             name: Some(limit.name).filter(|name| !name.is_empty()),
             requests_per_unit: Some(limit.requests_per_unit).filter(|requests| *requests > 0),
             unit: limit.unit.map(tidegate_config::envoy::Unit::name),

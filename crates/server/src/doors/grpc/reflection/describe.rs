@@ -1,4 +1,4 @@
-//! The table as protobuf describes itself.
+//! Converts the schema table to protobuf descriptors.
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
@@ -6,7 +6,7 @@ use prost_types::{
     FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto,
 };
 
-use super::schema::{Choice, FILES, File, Message, Service};
+use super::schema::{EnumType, FILES, File, Message, Service};
 
 pub(super) fn files() -> FileDescriptorSet {
     FileDescriptorSet { file: FILES.iter().map(file).collect() }
@@ -16,9 +16,9 @@ fn file(file: &File) -> FileDescriptorProto {
     FileDescriptorProto {
         name: Some(file.name.to_owned()),
         package: Some(file.package.to_owned()),
-        dependency: file.needs.iter().map(|name| (*name).to_owned()).collect(),
+        dependency: file.imports.iter().map(|name| (*name).to_owned()).collect(),
         message_type: file.messages.iter().map(message).collect(),
-        enum_type: file.choices.iter().map(choice).collect(),
+        enum_type: file.enums.iter().map(enum_type).collect(),
         service: file.services.iter().map(service).collect(),
         syntax: Some("proto3".to_owned()),
         ..FileDescriptorProto::default()
@@ -31,7 +31,7 @@ fn message(message: &Message) -> DescriptorProto {
         name: Some(message.name.to_owned()),
         field: fields.collect(),
         nested_type: message.messages.iter().map(self::message).collect(),
-        enum_type: message.choices.iter().map(choice).collect(),
+        enum_type: message.enums.iter().map(enum_type).collect(),
         ..DescriptorProto::default()
     }
 }
@@ -71,15 +71,15 @@ fn scalar(name: &str) -> Type {
     }
 }
 
-fn choice(choice: &Choice) -> EnumDescriptorProto {
+fn enum_type(enum_type: &EnumType) -> EnumDescriptorProto {
     let value = |(number, name): &(i32, &str)| EnumValueDescriptorProto {
         name: Some((*name).to_owned()),
         number: Some(*number),
         options: None,
     };
     EnumDescriptorProto {
-        name: Some(choice.name.to_owned()),
-        value: choice.values.iter().map(value).collect(),
+        name: Some(enum_type.name.to_owned()),
+        value: enum_type.values.iter().map(value).collect(),
         ..EnumDescriptorProto::default()
     }
 }
@@ -99,7 +99,7 @@ fn service(service: &Service) -> ServiceDescriptorProto {
     }
 }
 
-/// `hits_addend` is `hitsAddend` in JSON.
+/// The JSON name of a field: `hitsAddend` for `hits_addend`.
 fn json_name(name: &str) -> String {
     let mut words = name.split('_');
     let mut json = words.next().unwrap_or_default().to_owned();

@@ -1,33 +1,31 @@
-//! What the services look like, as a table: the names, numbers and types of all that can be sent or answered.
+//! The schema of the services as a table: messages, fields, numbers and types.
 
 pub(super) struct File {
     pub(super) name: &'static str,
     pub(super) package: &'static str,
-    /// The files whose types it names.
-    pub(super) needs: &'static [&'static str],
+    /// Imported files.
+    pub(super) imports: &'static [&'static str],
     pub(super) messages: &'static [Message],
-    pub(super) choices: &'static [Choice],
+    pub(super) enums: &'static [EnumType],
     pub(super) services: &'static [Service],
 }
 
 pub(super) struct Message {
     pub(super) name: &'static str,
-    /// Number, name and type: a scalar's name, a message's after a `.`, an enum's after a `#`; of what is repeated
-    /// after a `*`.
+    /// Number, name and type. Prefixes of the type: `.` message, `#` enum, `*` repeated.
     pub(super) fields: &'static [(i32, &'static str, &'static str)],
     pub(super) messages: &'static [Message],
-    pub(super) choices: &'static [Choice],
+    pub(super) enums: &'static [EnumType],
 }
 
-/// An enum.
-pub(super) struct Choice {
+pub(super) struct EnumType {
     pub(super) name: &'static str,
     pub(super) values: &'static [(i32, &'static str)],
 }
 
 pub(super) struct Service {
     pub(super) name: &'static str,
-    /// Name, request and answer; a stream after a `*`.
+    /// Name, request and response; `*` marks a stream.
     pub(super) methods: &'static [(&'static str, &'static str, &'static str)],
 }
 
@@ -37,20 +35,20 @@ const BASE: &str = "envoy/config/core/v3/base.proto";
 const UNIT: &str = "envoy/type/v3/ratelimit_unit.proto";
 const COMMON: &str = "envoy/extensions/common/ratelimit/v3/ratelimit.proto";
 
-/// Each after those that it needs.
+/// Ordered so that a file comes after its imports.
 pub(super) const FILES: &[File] = &[
     File {
         name: DURATION,
         package: "google.protobuf",
-        needs: &[],
+        imports: &[],
         messages: &[plain("Duration", &[(1, "seconds", "int64"), (2, "nanos", "int32")])],
-        choices: &[],
+        enums: &[],
         services: &[],
     },
     File {
         name: WRAPPERS,
         package: "google.protobuf",
-        needs: &[],
+        imports: &[],
         messages: &[
             plain("DoubleValue", &[(1, "value", "double")]),
             plain("FloatValue", &[(1, "value", "float")]),
@@ -62,32 +60,32 @@ pub(super) const FILES: &[File] = &[
             plain("StringValue", &[(1, "value", "string")]),
             plain("BytesValue", &[(1, "value", "bytes")]),
         ],
-        choices: &[],
+        enums: &[],
         services: &[],
     },
     File {
         name: BASE,
         package: "envoy.config.core.v3",
-        needs: &[],
+        imports: &[],
         messages: &[plain(
             "HeaderValue",
             &[(1, "key", "string"), (2, "value", "string"), (3, "raw_value", "bytes")],
         )],
-        choices: &[],
+        enums: &[],
         services: &[],
     },
     File {
         name: UNIT,
         package: "envoy.type.v3",
-        needs: &[],
+        imports: &[],
         messages: &[],
-        choices: &[Choice { name: "RateLimitUnit", values: UNITS }],
+        enums: &[EnumType { name: "RateLimitUnit", values: UNITS }],
         services: &[],
     },
     File {
         name: COMMON,
         package: "envoy.extensions.common.ratelimit.v3",
-        needs: &[UNIT, WRAPPERS],
+        imports: &[UNIT, WRAPPERS],
         messages: &[Message {
             name: "RateLimitDescriptor",
             fields: &[
@@ -110,17 +108,17 @@ pub(super) const FILES: &[File] = &[
                     ],
                 ),
             ],
-            choices: &[],
+            enums: &[],
         }],
-        choices: &[],
+        enums: &[],
         services: &[],
     },
     File {
         name: "envoy/service/ratelimit/v3/rls.proto",
         package: "envoy.service.ratelimit.v3",
-        needs: &[BASE, COMMON, DURATION],
+        imports: &[BASE, COMMON, DURATION],
         messages: &[REQUEST, RESPONSE],
-        choices: &[],
+        enums: &[],
         services: &[Service {
             name: "RateLimitService",
             methods: &[(
@@ -133,14 +131,14 @@ pub(super) const FILES: &[File] = &[
     File {
         name: "grpc/health/v1/health.proto",
         package: "grpc.health.v1",
-        needs: &[],
+        imports: &[],
         messages: &[
             plain("HealthCheckRequest", &[(1, "service", "string")]),
             Message {
                 name: "HealthCheckResponse",
                 fields: &[(1, "status", "#.grpc.health.v1.HealthCheckResponse.ServingStatus")],
                 messages: &[],
-                choices: &[Choice {
+                enums: &[EnumType {
                     name: "ServingStatus",
                     values: &[
                         (0, "UNKNOWN"),
@@ -151,7 +149,7 @@ pub(super) const FILES: &[File] = &[
                 }],
             },
         ],
-        choices: &[],
+        enums: &[],
         services: &[Service {
             name: "Health",
             methods: &[
@@ -197,7 +195,7 @@ const RESPONSE: Message = Message {
                 (2, "unit", "#.envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit"),
             ],
             messages: &[],
-            choices: &[Choice { name: "Unit", values: UNITS }],
+            enums: &[EnumType { name: "Unit", values: UNITS }],
         },
         plain(
             "DescriptorStatus",
@@ -209,7 +207,7 @@ const RESPONSE: Message = Message {
             ],
         ),
     ],
-    choices: &[Choice { name: "Code", values: &[(0, "UNKNOWN"), (1, "OK"), (2, "OVER_LIMIT")] }],
+    enums: &[EnumType { name: "Code", values: &[(0, "UNKNOWN"), (1, "OK"), (2, "OVER_LIMIT")] }],
 };
 
 const UNITS: &[(i32, &str)] = &[
@@ -228,5 +226,5 @@ const fn plain(
     name: &'static str,
     fields: &'static [(i32, &'static str, &'static str)],
 ) -> Message {
-    Message { name, fields, messages: &[], choices: &[] }
+    Message { name, fields, messages: &[], enums: &[] }
 }

@@ -1,4 +1,4 @@
-//! `ShouldRateLimit`: the message in, the message out.
+//! `ShouldRateLimit`: decodes the message, decides, encodes the answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,28 +12,27 @@ use tonic::metadata::MetadataMap;
 use tonic::server::UnaryService;
 use tonic::{Request, Response, Status};
 
-use super::super::decide::{Trouble, decide};
+use super::super::decide::{DecideError, decide};
 use super::super::wire::{self, RateLimitResponse};
 use crate::metrics::DoorName;
 use crate::service::AppState;
 
-/// What is left to the caller of the time that it gave, for the way back.
-const WAY_BACK: Duration = Duration::from_millis(5);
+/// Subtracted from the caller's deadline, so that the response arrives in time.
+const RESPONSE_MARGIN: Duration = Duration::from_millis(5);
 
-/// One call.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct ShouldRateLimit {
     pub(super) app: Arc<AppState>,
 }
 
-impl UnaryService<Bytes> for Call {
+impl UnaryService<Bytes> for ShouldRateLimit {
     type Response = RateLimitResponse;
     type Future = Pin<Box<dyn Future<Output = Result<Response<RateLimitResponse>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         let app = self.app.clone();
         Box::pin(async move {
-            let timeout = timeout_of(request.metadata());
+            let timeout = caller_timeout(request.metadata());
             answer(&app, &request.into_inner(), timeout).await.map(Response::new)
         })
     }
@@ -47,19 +46,19 @@ async fn answer(
     let in_force = app.in_force();
     let call = app.call(&in_force, DoorName::Grpc).within(timeout);
     let request = wire::decode(message).map_err(|bad| Status::invalid_argument(bad.0))?;
-    let ruling = decide(call, &request).await.map_err(|trouble| match trouble {
-        Trouble::Bad(why) => Status::invalid_argument(why),
-        Trouble::Unknown(why) => Status::not_found(why),
-        Trouble::Unavailable(why) => Status::unavailable(why),
+    let answer = decide(call, &request).await.map_err(|error| match error {
+        DecideError::BadRequest(why) => Status::invalid_argument(why),
+        DecideError::UnknownPolicy(why) => Status::not_found(why),
+        DecideError::Unavailable(why) => Status::unavailable(why),
     })?;
-    Ok((&ruling).into())
+    Ok((&answer).into())
 }
 
-/// How long the caller waits for an answer, less the way back: `20m` are twenty milliseconds.
-fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
+/// The caller's deadline less the margin. `20m` is twenty milliseconds.
+fn caller_timeout(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    // The protocol has at most eight digits, so that nothing overflows.
+    // At most eight digits, as the protocol says, so that nothing overflows.
     let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
     let given = match unit {
         "H" => Duration::from_secs(number * 3600),
@@ -70,19 +69,18 @@ fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
         "n" => Duration::from_nanos(number),
         _ => return None,
     };
-    Some(given.saturating_sub(WAY_BACK))
+    Some(given.saturating_sub(RESPONSE_MARGIN))
 }
 
-/// The request as it is, to be read where it is answered; and answers as they are written.
+/// Passes requests on undecoded, because the decoded request borrows from the bytes; encodes responses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RlsCodec;
 
-/// A message in, or out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Messages;
+pub(super) struct MessageCodec;
 
-/// An answer is about a hundred bytes, and so is a request. The default of eight kilobytes for each costs more than all
-/// that is done with them.
+/// Requests and responses have about a hundred bytes. The default buffers of 8 KiB cost more than all the rest of a
+/// call.
 fn buffers() -> BufferSettings {
     BufferSettings::new(512, 8 << 10)
 }
@@ -90,19 +88,19 @@ fn buffers() -> BufferSettings {
 impl Codec for RlsCodec {
     type Encode = RateLimitResponse;
     type Decode = Bytes;
-    type Encoder = Messages;
-    type Decoder = Messages;
+    type Encoder = MessageCodec;
+    type Decoder = MessageCodec;
 
-    fn encoder(&mut self) -> Messages {
-        Messages
+    fn encoder(&mut self) -> MessageCodec {
+        MessageCodec
     }
 
-    fn decoder(&mut self) -> Messages {
-        Messages
+    fn decoder(&mut self) -> MessageCodec {
+        MessageCodec
     }
 }
 
-impl Encoder for Messages {
+impl Encoder for MessageCodec {
     type Item = RateLimitResponse;
     type Error = Status;
 
@@ -115,7 +113,7 @@ impl Encoder for Messages {
     }
 }
 
-impl Decoder for Messages {
+impl Decoder for MessageCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -151,7 +149,7 @@ mod tests {
             if let Ok(value) = text.parse() {
                 metadata.insert("grpc-timeout", value);
             }
-            assert_eq!(timeout_of(&metadata), expected, "{text}");
+            assert_eq!(caller_timeout(&metadata), expected, "{text}");
         }
     }
 }

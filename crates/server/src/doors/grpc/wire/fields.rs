@@ -1,18 +1,17 @@
-//! The fields of a protobuf message, one after another. Nothing is allocated, and no length is believed.
+//! Iterates over the fields of a protobuf message. Allocates nothing, and checks every length against the input.
 
-use super::super::request::Bad;
+use super::super::request::BadRequest;
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Value<'a> {
     Varint(u64),
-    /// Text, bytes or a message.
+    /// A string, bytes or a message.
     Bytes(&'a [u8]),
-    /// Numbers of a fixed width, which none of our messages has.
+    /// Fixed-width numbers, which no message here uses.
     Fixed,
 }
 
-/// Reads a message field by field.
 #[derive(Clone, Debug)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -24,7 +23,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field's number and value, or `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, Bad> {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, BadRequest> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -38,26 +37,26 @@ impl<'a> Fields<'a> {
                 Value::Bytes(self.take(length)?)
             }
             5 => self.take(4).map(|_| Value::Fixed)?,
-            other => return Err(Bad::new(format!("malformed request: wire type {other}"))),
+            other => return Err(BadRequest::new(format!("malformed request: wire type {other}"))),
         };
         match tag >> 3 {
-            0 => Err(Bad::new("malformed request: field number 0")),
+            0 => Err(BadRequest::new("malformed request: field number 0")),
             number => Ok(Some((number, value))),
         }
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Bad> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], BadRequest> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn varint(&mut self) -> Result<u64, Bad> {
+    fn varint(&mut self) -> Result<u64, BadRequest> {
         let mut value = 0;
         for (index, byte) in self.rest.iter().enumerate().take(10) {
             value |= u64::from(byte & 0x7f) << (7 * index);
             if byte & 0x80 == 0 {
-                // The tenth byte has room for one bit.
+                // The tenth byte holds one bit.
                 if index == 9 && *byte > 1 {
                     break;
                 }
@@ -70,40 +69,40 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Value<'a> {
-    pub(super) fn text(self, field: &str) -> Result<&'a str, Bad> {
+    pub(super) fn text(self, field: &str) -> Result<&'a str, BadRequest> {
         let text = std::str::from_utf8(self.bytes(field)?);
-        text.map_err(|_| Bad::new(format!("malformed request: {field} is not UTF-8")))
+        text.map_err(|_| BadRequest::new(format!("malformed request: {field} is not UTF-8")))
     }
 
-    pub(super) fn bytes(self, field: &str) -> Result<&'a [u8], Bad> {
+    pub(super) fn bytes(self, field: &str) -> Result<&'a [u8], BadRequest> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             Self::Varint(_) | Self::Fixed => Err(wrong_type(field)),
         }
     }
 
-    pub(super) fn number(self, field: &str) -> Result<u64, Bad> {
+    pub(super) fn number(self, field: &str) -> Result<u64, BadRequest> {
         match self {
             Self::Varint(number) => Ok(number),
             Self::Bytes(_) | Self::Fixed => Err(wrong_type(field)),
         }
     }
 
-    /// A number of 32 bits; what is beyond them is dropped, as protobuf has it.
+    /// A 32-bit number; higher bits are dropped, as protobuf requires.
     #[expect(clippy::cast_possible_truncation, reason = "protobuf truncates")]
-    pub(super) fn number_32(self, field: &str) -> Result<u32, Bad> {
+    pub(super) fn number_32(self, field: &str) -> Result<u32, BadRequest> {
         self.number(field).map(|number| number as u32)
     }
 }
 
-fn truncated() -> Bad {
-    Bad::new("malformed request: it ends early")
+fn truncated() -> BadRequest {
+    BadRequest::new("malformed request: it ends early")
 }
 
-fn overlong() -> Bad {
-    Bad::new("malformed request: a number of more than 64 bits")
+fn overlong() -> BadRequest {
+    BadRequest::new("malformed request: a number of more than 64 bits")
 }
 
-fn wrong_type(field: &str) -> Bad {
-    Bad::new(format!("malformed request: {field} has another wire type"))
+fn wrong_type(field: &str) -> BadRequest {
+    BadRequest::new(format!("malformed request: {field} has another wire type"))
 }

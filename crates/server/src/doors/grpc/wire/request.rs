@@ -1,13 +1,12 @@
-//! `envoy.service.ratelimit.v3.RateLimitRequest`, read within bounds. Fields that we do not know are skipped.
+//! Decodes `envoy.service.ratelimit.v3.RateLimitRequest` within bounds. Unknown fields are skipped.
 
 use super::super::request::{
-    Bad, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Hits, OwnLimit, Request,
+    BadRequest, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Hits, Request, RequestLimit,
 };
 use super::fields::Fields;
 use tidegate_config::envoy::{Entry, Unit};
 
-/// Reads a request.
-pub(in super::super) fn decode(message: &[u8]) -> Result<Request<'_>, Bad> {
+pub(in super::super) fn decode(message: &[u8]) -> Result<Request<'_>, BadRequest> {
     let mut request = Request::default();
     let mut hits_addend = 0;
     let mut fields = Fields::new(message);
@@ -15,9 +14,9 @@ pub(in super::super) fn decode(message: &[u8]) -> Result<Request<'_>, Bad> {
         match number {
             1 => request.domain = value.text("domain")?,
             2 if request.descriptors.len() == DESCRIPTORS_MAX => {
-                return Err(Bad::new(format!("more than {DESCRIPTORS_MAX} descriptors")));
+                return Err(BadRequest::new(format!("more than {DESCRIPTORS_MAX} descriptors")));
             }
-            // Its hits may depend on what comes after it: see below.
+            // Its hits depend on `hits_addend`, which may come later: decoded again below.
             2 => request.descriptors.push(descriptor(value.bytes("descriptors")?, 0)?),
             3 => hits_addend = value.number_32("hits_addend")?,
             _ => {}
@@ -36,17 +35,19 @@ pub(in super::super) fn decode(message: &[u8]) -> Result<Request<'_>, Bad> {
     request.checked()
 }
 
-fn descriptor(message: &[u8], hits_of_request: u32) -> Result<Descriptor<'_>, Bad> {
+fn descriptor(message: &[u8], hits_of_request: u32) -> Result<Descriptor<'_>, BadRequest> {
     let mut read = Descriptor::default();
     let (mut hits, mut is_negative) = (None, false);
     let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
         match number {
             1 if read.entries.len() == ENTRIES_MAX => {
-                return Err(Bad::new(format!("more than {ENTRIES_MAX} entries of a descriptor")));
+                return Err(BadRequest::new(format!(
+                    "more than {ENTRIES_MAX} entries of a descriptor"
+                )));
             }
             1 => read.entries.push(entry(value.bytes("entries")?)?),
-            2 => read.limit = Some(own_limit(value.bytes("limit")?)?),
+            2 => read.limit = Some(request_limit(value.bytes("limit")?)?),
             3 => hits = Some(wrapped(value.bytes("hits_addend")?)?),
             4 => is_negative = value.number("is_negative_hits")? != 0,
             _ => {}
@@ -56,7 +57,7 @@ fn descriptor(message: &[u8], hits_of_request: u32) -> Result<Descriptor<'_>, Ba
     Ok(read)
 }
 
-fn entry(message: &[u8]) -> Result<Entry<'_>, Bad> {
+fn entry(message: &[u8]) -> Result<Entry<'_>, BadRequest> {
     let mut entry = Entry::default();
     let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
@@ -69,7 +70,7 @@ fn entry(message: &[u8]) -> Result<Entry<'_>, Bad> {
     Ok(entry)
 }
 
-fn own_limit(message: &[u8]) -> Result<OwnLimit, Bad> {
+fn request_limit(message: &[u8]) -> Result<RequestLimit, BadRequest> {
     let (mut requests_per_unit, mut unit) = (0, 0);
     let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
@@ -80,12 +81,12 @@ fn own_limit(message: &[u8]) -> Result<OwnLimit, Bad> {
         }
     }
     let unit = Unit::numbered(unit)
-        .ok_or_else(|| Bad::new(format!("the limit of a descriptor has no unit: {unit}")))?;
-    Ok(OwnLimit { requests_per_unit, unit })
+        .ok_or_else(|| BadRequest::new(format!("the limit of a descriptor has no unit: {unit}")))?;
+    Ok(RequestLimit { requests_per_unit, unit })
 }
 
 /// A `google.protobuf.UInt64Value`.
-fn wrapped(message: &[u8]) -> Result<u64, Bad> {
+fn wrapped(message: &[u8]) -> Result<u64, BadRequest> {
     let mut wrapped = 0;
     let mut fields = Fields::new(message);
     while let Some((number, value)) = fields.next()? {
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
     use tidegate_testkit::fuzz::{self, Grammar};
 
-    /// As the classes of Envoy's own API write it: two descriptors, one with a limit and hits of its own.
+    /// As encoded by Envoy's own API classes: two descriptors, one with its own limit and hits.
     const FROM_ENVOY: &[u8] = b"\x0a\x04edge\
         \x12\x1d\x0a\x1b\x0a\x0eremote_address\x12\x09192.0.2.1\
         \x12\x1b\x0a\x0d\x0a\x04tier\x12\x05basic\x12\x04\x08\x2a\x10\x03\x1a\x04\x08\x80\x94\x23\x18\x03";
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(address.entries[0], Entry { key: "remote_address", value: "192.0.2.1" });
         assert_eq!((address.limit, address.hits), (None, Hits::Spend(3)));
         assert_eq!(tier.entries[0], Entry { key: "tier", value: "basic" });
-        assert_eq!(tier.limit, Some(OwnLimit { requests_per_unit: 42, unit: Unit::Hour }));
+        assert_eq!(tier.limit, Some(RequestLimit { requests_per_unit: 42, unit: Unit::Hour }));
         assert_eq!(tier.hits, Hits::Spend(576_000));
     }
 
@@ -130,7 +131,9 @@ mod tests {
         for length in 0..FROM_ENVOY.len() {
             match decode(&FROM_ENVOY[..length]) {
                 Ok(request) => assert_eq!(request.domain, "edge"),
-                Err(Bad(why)) => assert!(why.contains("early") || why.contains("empty"), "{why}"),
+                Err(BadRequest(why)) => {
+                    assert!(why.contains("early") || why.contains("empty"), "{why}");
+                }
             }
         }
     }
@@ -144,11 +147,11 @@ mod tests {
             (b"", b"\x18\x05", Hits::Spend(5)),
             (b"\x1a\x00", b"\x18\x05", Hits::Peek),
             (b"\x1a\x02\x08\x07", b"\x18\x05", Hits::Spend(7)),
-            (b"\x1a\x02\x08\x07\x20\x01", b"", Hits::GiveBack(7)),
+            (b"\x1a\x02\x08\x07\x20\x01", b"", Hits::Refund(7)),
         ] {
             let descriptor = [entry, of_descriptor].concat();
             let length = [0x12, u8::try_from(descriptor.len()).unwrap()];
-            // The request's own number may come before the descriptors, or after them.
+            // `hits_addend` of the request may come before the descriptors, or after them.
             for message in [
                 [b"\x0a\x01d", &length[..], &descriptor, of_request].concat(),
                 [b"\x0a\x01d", of_request, &length, &descriptor].concat(),
@@ -177,8 +180,8 @@ mod tests {
                 "hits_addend 18446744073709551615 is above",
             ),
         ] {
-            let told = bad(message);
-            assert!(told.contains(why), "{told} instead of {why}");
+            let error = bad(message);
+            assert!(error.contains(why), "{error} instead of {why}");
         }
         assert!(
             bad(&[b"\x0a\x01d", &b"\x12\x00".repeat(65)[..]].concat()).contains("more than 64")
@@ -193,30 +196,30 @@ mod tests {
         assert_eq!(decode(later).unwrap().descriptors.len(), 1);
     }
 
-    /// The same messages, read by somebody else.
+    /// The same messages for prost, as a reference decoder.
     #[derive(Clone, PartialEq, prost::Message)]
-    struct TheirRequest {
+    struct ProstRequest {
         #[prost(string, tag = "1")]
         domain: String,
         #[prost(message, repeated, tag = "2")]
-        descriptors: Vec<TheirDescriptor>,
+        descriptors: Vec<ProstDescriptor>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    struct TheirDescriptor {
+    struct ProstDescriptor {
         #[prost(message, repeated, tag = "1")]
-        entries: Vec<TheirEntry>,
+        entries: Vec<ProstEntry>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    struct TheirEntry {
+    struct ProstEntry {
         #[prost(string, tag = "1")]
         key: String,
         #[prost(string, tag = "2")]
         value: String,
     }
 
-    /// Fields, whole and in parts, with lengths that are right, too long and of ten bytes.
+    /// Fields, complete and in parts, with lengths that are right, too long, and ten bytes long.
     const GRAMMAR: Grammar = Grammar {
         whole: &[
             "\x0a\x04edge\x12\x08\x0a\x06\x0a\x01k\x12\x01v\x18\x05",
@@ -252,14 +255,14 @@ mod tests {
         #[test]
         fn what_we_read_others_read_the_same(message in fuzz::bytes_like(GRAMMAR)) {
             let Ok(request) = fuzz::held_to(200, &message, || decode(&message)) else { return Ok(()) };
-            let theirs = TheirRequest::decode(&*message).map_err(|error| TestCaseError::fail(error.to_string()))?;
-            prop_assert_eq!(request.domain, theirs.domain);
+            let expected = ProstRequest::decode(&*message).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            prop_assert_eq!(request.domain, expected.domain);
             let entries = |descriptor: &Descriptor<'_>| {
-                let pair = |entry: &Entry<'_>| TheirEntry { key: entry.key.into(), value: entry.value.into() };
-                TheirDescriptor { entries: descriptor.entries.iter().map(pair).collect() }
+                let pair = |entry: &Entry<'_>| ProstEntry { key: entry.key.into(), value: entry.value.into() };
+                ProstDescriptor { entries: descriptor.entries.iter().map(pair).collect() }
             };
             let ours: Vec<_> = request.descriptors.iter().map(entries).collect();
-            prop_assert_eq!(ours, theirs.descriptors);
+            prop_assert_eq!(ours, expected.descriptors);
         }
     }
 }

@@ -79,7 +79,7 @@ async fn a_head_that_never_ends_is_cut_off() {
     }
 }
 
-/// How HTTP/2 begins.
+/// The HTTP/2 preface.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn idle_connections_over_the_cap_give_way_in_the_end() {
     assert!(until_closed(server.addr, request).await.ends_with("hello"));
 }
 
-/// A route that says when it was reached, and answers once it gets a permit.
+/// A route that reports each request, and answers once it gets a permit.
 fn gated() -> (Router, Arc<Semaphore>, mpsc::Receiver<()>) {
     let (reached, was_reached) = mpsc::channel(1);
     let gate = Arc::new(Semaphore::new(0));
@@ -169,7 +169,7 @@ async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
         assert_ne!(kept.read_buf(&mut first).await.unwrap(), 0);
     }
     server.stop.send(()).unwrap();
-    // The server cannot end while a connection is open, so that these are answered whenever they come.
+    // The server cannot stop while a connection is open, so these are answered whenever they arrive.
     let fresh =
         until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(fresh.await.ends_with("hello"));
@@ -195,7 +195,7 @@ async fn a_request_that_never_finishes_does_not_keep_the_server_up() {
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// A connection that has had its first answer.
+/// A connection that has received its first answer.
 async fn kept(addr: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     greeted(&mut stream).await;
@@ -222,7 +222,7 @@ async fn a_connection_may_idle_longer_than_a_head_may_take() {
     let server = start(hello(), (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
     let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-    is_closed(&mut slow).await; // and with it as much time has passed
+    is_closed(&mut slow).await; // takes as long as the timeout
     greeted(&mut idle).await;
 }
 
@@ -243,7 +243,7 @@ async fn a_body_that_came_later_than_its_head_is_no_head_of_the_next() {
         assert_ne!(idle.read_buf(&mut told).await.unwrap(), 0);
     }
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-    is_closed(&mut slow).await; // and with it as much time has passed
+    is_closed(&mut slow).await; // takes as long as the timeout
     greeted(&mut idle).await;
 }
 
@@ -263,7 +263,7 @@ async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
     let server = start(router, (bounds, HttpBounds { write_timeout, ..SHORT.1 })).await;
     let mut deaf = TcpStream::connect(server.addr).await.unwrap();
     deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    // Served only once the other has lost its place.
+    // Served only after the other connection has lost its place.
     let mut next = TcpStream::connect(server.addr).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), greeted(&mut next)).await.unwrap();
     drop(deaf);
@@ -275,8 +275,8 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
-/// Asks for `/` over HTTP/2, and lets the server send so much of each answer.
-async fn asked(addr: SocketAddr, window: u8) -> TcpStream {
+/// Requests `/` over HTTP/2, with a flow control window of this size.
+async fn http2_request(addr: SocketAddr, window: u8) -> TcpStream {
     let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
     // `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x`, as HPACK has them.
     let head = frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'x']);
@@ -285,7 +285,7 @@ async fn asked(addr: SocketAddr, window: u8) -> TcpStream {
     stream
 }
 
-/// A piece of an answer that says when nobody has it any more.
+/// A chunk of a response that reports when it is dropped.
 struct Kept(mpsc::Sender<()>);
 
 impl AsRef<[u8]> for Kept {
@@ -307,14 +307,14 @@ async fn an_answer_of_http2_that_nobody_takes_is_not_kept_for_ever() {
     let short = Duration::from_millis(50);
     let times = HttpBounds { write_timeout: short, idle_timeout: short / 5, ..SHORT.1 };
     let server = start(Router::new().route("/", get(kept)), (SHORT.0, times)).await;
-    // Before it is HTTP/2's, and after; with nothing new to be asked meanwhile.
+    // Before the first HTTP/2 request, and after it, without further requests.
     for window in [0, 1] {
-        is_closed(&mut asked(server.addr, window).await).await;
+        is_closed(&mut http2_request(server.addr, window).await).await;
         tokio::time::timeout(Duration::from_secs(5), is_gone.recv()).await.expect("still kept");
     }
 }
 
-/// A body whose pieces come when they come.
+/// A body whose chunks come from a channel.
 struct Paused(mpsc::Receiver<&'static str>);
 
 impl hyper::body::Body for Paused {
@@ -347,25 +347,25 @@ async fn an_answer_of_http2_may_pause_for_longer_than_its_client() {
     });
     let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
     let server = start(Router::new().route("/", paused), (SHORT.0, times)).await;
-    let mut patient = asked(server.addr, 255).await;
+    let mut patient = http2_request(server.addr, 255).await;
     pieces.send("first").await.unwrap();
     read_until(&mut patient, "first").await;
-    is_closed(&mut asked(server.addr, 0).await).await; // and with it as much time has passed
+    is_closed(&mut http2_request(server.addr, 0).await).await; // takes as long as the timeout
     pieces.send("second").await.unwrap();
     read_until(&mut patient, "second").await;
 }
 
-/// Connects again and again, until nobody listens any more; everybody who is let in gets an answer.
+/// Connects repeatedly until nothing listens; every accepted connection gets an answer.
 async fn reconnects(addr: SocketAddr) -> usize {
     let mut answered = 0;
     let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     while let Ok(mut stream) = TcpStream::connect(addr).await {
         let mut answer = String::new();
-        let asked = async {
+        let exchange = async {
             stream.write_all(request).await?;
             stream.read_to_string(&mut answer).await
         };
-        asked.await.unwrap_or_else(|error| panic!("after {answered} answers: {error}"));
+        exchange.await.unwrap_or_else(|error| panic!("after {answered} answers: {error}"));
         assert!(answer.ends_with("hello"), "{answer:?}");
         answered += 1;
     }

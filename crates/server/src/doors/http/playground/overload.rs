@@ -9,22 +9,22 @@ use tidegate_simulation::overload::{
 };
 use tidegate_simulation::{Experiment, InputError, Knob};
 
-/// A run of one controller takes about 13 ms; there are eight.
+/// One run of a controller takes about 13 ms, and there are eight controllers.
 const SEEDS: RangeInclusive<u64> = 1..=3;
 const LIMIT: RangeInclusive<u64> = 1..=2000;
-/// Half an hour takes seconds, and is for the command line.
+/// Longer scenarios take seconds to simulate, and are left to the command line.
 const LASTS_S_MAX: u64 = 60;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Input {
+pub(super) struct OverloadInput {
     scenario: String,
     seeds: u64,
     pub(super) seed: u64,
     limit: u64,
 }
 
-impl Default for Input {
+impl Default for OverloadInput {
     fn default() -> Self {
         let Overload { seed, limit, .. } = Overload::default();
         Self { scenario: SCENARIOS[0].name.to_owned(), seeds: 1, seed, limit }
@@ -33,20 +33,19 @@ impl Default for Input {
 
 /// A scenario that can be chosen.
 #[derive(Serialize)]
-pub(super) struct Choice {
+pub(super) struct ScenarioInfo {
     name: &'static str,
     about: &'static str,
 }
 
-pub(super) fn choices() -> impl Iterator<Item = Choice> {
+pub(super) fn choices() -> impl Iterator<Item = ScenarioInfo> {
     let is_short = |scenario: &&Scenario| scenario.lasts_s <= LASTS_S_MAX;
-    let choice = |scenario: &Scenario| Choice { name: scenario.name, about: scenario.about };
+    let choice = |scenario: &Scenario| ScenarioInfo { name: scenario.name, about: scenario.about };
     SCENARIOS.iter().filter(is_short).map(choice)
 }
 
-/// What came of the scenario.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct OverloadReport {
     seeds: u64,
     seed: u64,
     limit: u64,
@@ -54,25 +53,25 @@ pub(super) struct Report {
     about: &'static str,
     judged_s: [u64; 2],
     possible: u64,
-    controllers: Vec<Drawn>,
+    controllers: Vec<ControllerResult>,
 }
 
-/// A row, and its picture: what was served in time, second by second, with the first seed.
+/// A row, and the requests served in time per second, with the first seed.
 #[derive(Serialize)]
-struct Drawn {
+struct ControllerResult {
     course: Vec<f64>,
     #[serde(flatten)]
     row: ControllerRow,
 }
 
-impl Experiment for Input {
-    type Report = Report;
+impl Experiment for OverloadInput {
+    type Report = OverloadReport;
 
     fn knobs(&self) -> Vec<Knob> {
         vec![Knob::new("limit", self.limit, &LIMIT), Knob::new("seeds", self.seeds, &SEEDS)]
     }
 
-    fn run(&self) -> Result<Report, InputError> {
+    fn run(&self) -> Result<OverloadReport, InputError> {
         Knob::check_all(&self.knobs())?;
         if !choices().any(|choice| choice.name == self.scenario) {
             let known = choices().map(|choice| choice.name).collect::<Vec<_>>().join(", ");
@@ -84,9 +83,12 @@ impl Experiment for Input {
         let mut report = simulation::run(&input, 1, |_, _| {})?;
         let block = report.scenarios.pop();
         let ScenarioReport { scenario, about, judged_s, possible, controllers } =
-            block.ok_or_else(|| InputError::new("scenario", "one that there is"))?;
-        let draw = |mut row: ControllerRow| Drawn { course: std::mem::take(&mut row.course), row };
+            block.ok_or_else(|| InputError::new("scenario", "a known scenario"))?;
+        let draw = |mut row: ControllerRow| ControllerResult {
+            course: std::mem::take(&mut row.course),
+            row,
+        };
         let controllers = controllers.into_iter().map(draw).collect();
-        Ok(Report { seeds, seed, limit, scenario, about, judged_s, possible, controllers })
+        Ok(OverloadReport { seeds, seed, limit, scenario, about, judged_s, possible, controllers })
     }
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/playground/replay`: what a policy would have done to a log that somebody pasted.
+//! `POST /v1/playground/replay`: what a policy would have decided on a pasted access log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use tidegate::Policy;
 
-use super::super::{Answered, body, json};
-use super::turn;
+use super::super::{HandlerResult, body, json};
+use super::worker;
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::Text;
 use crate::service::AppState;
@@ -18,26 +18,25 @@ use tidegate_config::{Config, DoorRules};
 use tidegate_request::KeyParts;
 use tidegate_simulation::replay::{ReplayReport as Report, ReplaySettings, Replayer, replay};
 
-/// What a policy is called that was only written down here.
-const TRIED: &str = "tried";
+/// The name of a policy given as text.
+const TRIAL_POLICY: &str = "tried";
 const POLICY_BYTES_MAX: usize = 16 << 10;
 const KEY_PARTS_MAX: usize = 8;
-/// How many keys are listed, unless told, and at most.
+/// Listed keys: default and maximum.
 const TOP: usize = 10;
 const TOP_MAX: usize = 100;
 
-/// One of `policy`, the name of one that is configured, and `policy_text`, one that is not; with neither the routes of
-/// the configuration decide.
+/// `policy` names a configured policy, `policy_text` is a policy itself; without either, the configured routes decide.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted<'a> {
+struct ReplayRequest<'a> {
     #[serde(borrow)]
     log: Text<'a>,
     #[serde(borrow)]
     policy: Option<Text<'a>>,
     #[serde(borrow)]
     policy_text: Option<Text<'a>>,
-    /// Counted by, instead of what the route or the policy says.
+    /// The key to count by, instead of the route's or the policy's.
     #[serde(default, borrow)]
     key: Vec<Text<'a>>,
     #[serde(default = "top")]
@@ -48,19 +47,19 @@ const fn top() -> usize {
     TOP
 }
 
-pub(super) async fn run(State(app): State<Arc<AppState>>, body: Body) -> Answered {
+pub(super) async fn run(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read_batch(body).await?;
-    turn::take(move || tried(&app.in_force(), &body)).await
+    worker::run(move || replay_log(&app.in_force(), &body)).await
 }
 
-fn tried(in_force: &InForce, body: &[u8]) -> Answered {
-    let wanted: Wanted<'_> = body::decode(body)?;
-    if !(1..=TOP_MAX).contains(&wanted.top) {
+fn replay_log(in_force: &InForce, body: &[u8]) -> HandlerResult {
+    let request: ReplayRequest<'_> = body::decode(body)?;
+    if !(1..=TOP_MAX).contains(&request.top) {
         return Err(Problem::bad_json("top", &format!("expected 1 to {TOP_MAX}")));
     }
-    let judge = wanted.judge(in_force)?;
-    // Bytes that are there cannot fail to be read.
-    let report = replay(&judge, wanted.log.0.as_bytes(), wanted.top, |_, _| {})
+    let replayer = request.replayer(in_force)?;
+    // Reading from memory cannot fail.
+    let report = replay(&replayer, request.log.0.as_bytes(), request.top, |_, _| {})
         .map_err(|error| Problem::bad_field("log", &error.to_string()))?;
     if report.is_no_log() {
         return Err(no_log(&report));
@@ -68,28 +67,28 @@ fn tried(in_force: &InForce, body: &[u8]) -> Answered {
     Ok(json(&report))
 }
 
-impl Wanted<'_> {
-    fn judge(&self, in_force: &InForce) -> Result<Replayer, Problem> {
+impl ReplayRequest<'_> {
+    fn replayer(&self, in_force: &InForce) -> Result<Replayer, Problem> {
         let key = self.key()?;
-        let unfit = |why: String| Problem::bad_json("policy", &why);
+        let bad_policy = |why: String| Problem::bad_json("policy", &why);
         match (&self.policy, &self.policy_text) {
             (Some(_), Some(_)) => {
                 Err(Problem::bad_field("policy_text", "and `policy` are both given: give one"))
             }
             (None, Some(Text(text))) => {
-                let Config { policies, doors: rules, .. } = &written(text)?;
-                let policy = Some(TRIED.to_owned());
-                Replayer::new(trial(policies, rules, policy, key))
+                let Config { policies, doors: rules, .. } = &parse_policy(text)?;
+                let policy = Some(TRIAL_POLICY.to_owned());
+                Replayer::new(settings(policies, rules, policy, key))
                     .map_err(|why| Problem::bad_json("policy_text", &why))
             }
             (Some(Text(name)), None) => {
-                let policies = &only(in_force, name)?;
+                let policies = &only_policy(in_force, name)?;
                 let (rules, policy) = (&in_force.rules, Some(name.to_string()));
-                Replayer::new(trial(policies, rules, policy, key)).map_err(unfit)
+                Replayer::new(settings(policies, rules, policy, key)).map_err(bad_policy)
             }
             (None, None) => {
                 let (policies, rules) = (&*in_force.written, &in_force.rules);
-                Replayer::new(trial(policies, rules, None, key)).map_err(unfit)
+                Replayer::new(settings(policies, rules, None, key)).map_err(bad_policy)
             }
         }
     }
@@ -107,7 +106,7 @@ impl Wanted<'_> {
     }
 }
 
-fn trial<'a>(
+fn settings<'a>(
     policies: &'a BTreeMap<String, Policy>,
     rules: &DoorRules,
     policy: Option<String>,
@@ -122,8 +121,8 @@ fn trial<'a>(
     }
 }
 
-/// The policy of a text, alone in a configuration.
-fn written(text: &str) -> Result<Config, Problem> {
+/// Parses a policy as the only one of a configuration.
+fn parse_policy(text: &str) -> Result<Config, Problem> {
     if text.len() > POLICY_BYTES_MAX {
         let what = format!("is longer than {POLICY_BYTES_MAX} bytes");
         return Err(Problem::bad_field("policy_text", &what));
@@ -132,23 +131,23 @@ fn written(text: &str) -> Result<Config, Problem> {
         let what = "is empty: expected a policy like `100/min burst 20`, or one in YAML";
         return Err(Problem::bad_field("policy_text", what));
     }
-    Config::of_policy(TRIED, text).map_err(|found| {
-        let told: Vec<_> = found.iter().map(at_its_place).collect();
-        Problem::bad_json("policy_text", &told.join("; "))
+    Config::of_policy(TRIAL_POLICY, text).map_err(|found| {
+        let problems: Vec<_> = found.iter().map(describe).collect();
+        Problem::bad_json("policy_text", &problems.join("; "))
     })
 }
 
-/// Without the names that we have put around it.
-fn at_its_place(problem: &tidegate_config::Problem) -> String {
+/// Removes the prefix of the generated configuration from an error.
+fn describe(problem: &tidegate_config::Problem) -> String {
     let tidegate_config::Problem { position: place, message } = problem;
-    let around = format!("policies.{TRIED}");
-    let message = message.strip_prefix(&around).unwrap_or(message);
+    let prefix = format!("policies.{TRIAL_POLICY}");
+    let message = message.strip_prefix(&prefix).unwrap_or(message);
     let message = message.trim_start_matches(['.', ':', ' ']);
     format!("line {}, column {}: {message}", place.line, place.column)
 }
 
-/// The configured policy of this name, and no other, since nobody asks for those.
-fn only(in_force: &InForce, name: &str) -> Result<BTreeMap<String, Policy>, Problem> {
+/// The configured policy of this name.
+fn only_policy(in_force: &InForce, name: &str) -> Result<BTreeMap<String, Policy>, Problem> {
     let found = in_force.written.get_key_value(name);
     let found = found.ok_or_else(|| Problem::unknown_policy(name, in_force.closest(name)))?;
     Ok(BTreeMap::from([(found.0.clone(), found.1.clone())]))
@@ -157,7 +156,7 @@ fn only(in_force: &InForce, name: &str) -> Result<BTreeMap<String, Policy>, Prob
 fn no_log(report: &Report) -> Problem {
     let reasons = report.first_unreadable.iter();
     let reasons = reasons.map(|it| format!("line {}: {}", it.line, it.reason));
-    let told = reasons.collect::<Vec<_>>().join("; ");
-    let what = "has not one line of an access log: expected common, combined or JSON lines";
-    Problem::bad_field("log", &format!("{what} ({told})"))
+    let reasons = reasons.collect::<Vec<_>>().join("; ");
+    let what = "has no line of an access log: expected common, combined or JSON lines";
+    Problem::bad_field("log", &format!("{what} ({reasons})"))
 }

@@ -1,4 +1,4 @@
-//! Who may compute: a few at a time, each on a thread of its own, so that no check waits for a playground.
+//! Runs simulations on blocking threads, a few at a time, so that no check waits for one.
 
 use std::time::Duration;
 
@@ -8,32 +8,31 @@ use tidegate::tower::write_retry_after;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::super::Answered;
+use super::super::HandlerResult;
 use crate::doors::shared::Problem;
 use crate::net::timeout::within;
 
-/// One for whoever plays, and one more.
-static TURNS: Semaphore = Semaphore::const_new(2);
-/// Bounded inputs take less than a second. On a machine that is too busy even for that, nobody waits for longer; the
-/// turn is only over with the work.
+/// Two at once.
+static WORKERS: Semaphore = Semaphore::const_new(2);
+/// Bounded inputs take less than a second. On a very busy machine the caller stops waiting after this; the worker stays
+/// taken until the work is done.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// When to come back.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Does work that takes a while, or asks to come back.
-pub(super) async fn take<W>(work: W) -> Answered
+/// Runs the work, or answers 503 if all workers are busy.
+pub(super) async fn run<W>(work: W) -> HandlerResult
 where
-    W: FnOnce() -> Answered + Send + 'static,
+    W: FnOnce() -> HandlerResult + Send + 'static,
 {
-    let Ok(turn) = TURNS.try_acquire() else { return Ok(busy()) };
+    let Ok(permit) = WORKERS.try_acquire() else { return Ok(busy()) };
     let work = spawn_blocking(move || {
         let done = work();
-        drop(turn);
+        drop(permit);
         done
     });
     match within(WAIT_MAX, work).await {
         Some(Ok(done)) => done,
-        // A thread that panicked has said why.
+        // The panic is already logged.
         Some(Err(_)) | None => Ok(busy()),
     }
 }
@@ -50,16 +49,16 @@ mod tests {
 
     use super::*;
 
-    /// The only test that takes turns in this process.
+    /// No other test in this process uses the workers.
     #[tokio::test]
-    async fn whoever_finds_no_turn_is_asked_to_come_back() {
+    async fn a_busy_playground_answers_503_with_retry_after() {
         let done = || Ok(Response::default());
-        assert_eq!(take(done).await.unwrap().status(), StatusCode::OK);
-        let taken = TURNS.try_acquire_many(2).unwrap();
-        let refused = take(done).await.unwrap();
+        assert_eq!(run(done).await.unwrap().status(), StatusCode::OK);
+        let taken = WORKERS.try_acquire_many(2).unwrap();
+        let refused = run(done).await.unwrap();
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(refused.headers().contains_key(RETRY_AFTER));
         drop(taken);
-        assert_eq!(take(done).await.unwrap().status(), StatusCode::OK);
+        assert_eq!(run(done).await.unwrap().status(), StatusCode::OK);
     }
 }
