@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidegate::driver::{CallTimes, NetworkStats};
+use tidegate_core::AtomicBuckets;
 
 macro_rules! counters {
     ($($name:ident,)*) => {
@@ -47,25 +48,24 @@ impl Counter {
 
 const BUCKETS: usize = CallTimes::BOUNDS_US.len() + 1;
 
-#[derive(Debug, Default)]
-pub(crate) struct Times {
-    counts: [AtomicU64; BUCKETS],
-    total_us: AtomicU64,
+#[derive(Debug)]
+pub(crate) struct Times(AtomicBuckets<BUCKETS>);
+
+impl Default for Times {
+    fn default() -> Self {
+        Self(AtomicBuckets::new(&CallTimes::BOUNDS_US))
+    }
 }
 
 impl Times {
     pub(crate) fn add(&self, took: Duration) {
-        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let bucket = CallTimes::BOUNDS_US.partition_point(|bound| *bound < us);
-        self.counts[bucket].fetch_add(1, Relaxed);
-        self.total_us.fetch_add(us, Relaxed);
+        self.0.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), 1);
     }
 
     pub(crate) fn read(&self) -> CallTimes {
-        let counts = std::array::from_fn(|bucket| self.counts[bucket].load(Relaxed));
+        let read = self.0.read();
         let mut times = CallTimes::default();
-        times.counts = counts;
-        times.total_us = self.total_us.load(Relaxed);
+        (times.counts, times.total_us) = (*read.counts(), read.sum());
         times
     }
 }

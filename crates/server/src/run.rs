@@ -112,7 +112,7 @@ async fn until_stopped(
     // Of all secrets the token alone can be taken away while its door is open.
     let exposed = http.as_ref().filter(|_| !insecure_bind);
     let exposed = exposed.map(|place| place.exposure(DoorName::Http)).transpose()?;
-    app.metrics().watches(store.opened.clone());
+    app.metrics().set_store(store.opened.clone());
     #[cfg(feature = "otlp")]
     let telemetry = config.collector.as_ref().map(|url| {
         let counted = app.clone();

@@ -79,7 +79,7 @@ impl Watch {
 
     /// Counts a failure of whom it went to. Whether it was one, and not the client's.
     fn missed(&mut self, why: &Failure) -> bool {
-        let Some(trouble) = why.trouble() else { return false };
+        let Some(trouble) = why.upstream_error() else { return false };
         self.upstream().counts.failed(trouble);
         self.note(SystemClock.steady_us().saturating_sub(self.sent_us), false);
         true
