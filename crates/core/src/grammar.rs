@@ -23,6 +23,12 @@ macro_rules! algorithms {
             $($(#[$doc])* pub const $name: Self = Self(&$grammar.description);)*
 
             /// All of them, the default first.
+            ///
+            /// ```
+            /// # use tidegate_core::Algorithm;
+            /// assert_eq!(Algorithm::ALL[0], Algorithm::GCRA);
+            /// assert_eq!(Algorithm::ALL.len(), 8);
+            /// ```
             pub const ALL: &[Self] = &[$(Self::$name),*];
         }
 
@@ -250,6 +256,14 @@ impl LimitSpec {
     }
 
     /// Checks the fields and builds the limit. `zones` finds time zones by name.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, LimitOrShaper, LimitSpec};
+    /// let no_zones = |name: &str| Err(format!("`{name}` is unknown"));
+    /// let built = LimitSpec::from_line("100/min burst 20")?.build(&no_zones)?;
+    /// assert!(matches!(built, LimitOrShaper::Limit(Limit::Gcra(_))));
+    /// # Ok::<(), tidegate_core::FieldError>(())
+    /// ```
     pub fn build(&self, zones: Zones<'_>) -> Result<LimitOrShaper, FieldError> {
         match self.foreign().next() {
             Some(error) => Err(error),

@@ -24,6 +24,13 @@ pub use buckets::{AtomicBuckets, BucketCounts, bucket_index};
 /// assert_eq!(times_us.mean(), Some(50_050));
 /// let p99 = times_us.quantile(990).unwrap_or(0);
 /// assert!((99_000..=99_100).contains(&p99));
+/// assert_eq!(times_us.between(0, 1024), 10);
+///
+/// let mut both = times_us.clone();
+/// both.merge(&times_us);
+/// assert_eq!((both.count(), both.median()), (2000, times_us.median()));
+/// both.clear();
+/// assert_eq!(both.median(), None);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram<const BITS: u32, const TOP_BITS: u32, C = u64> {
@@ -36,6 +43,14 @@ pub struct Histogram<const BITS: u32, const TOP_BITS: u32, C = u64> {
 }
 
 /// What a step of a [`Histogram`] is counted in.
+///
+/// ```
+/// use tidegate_core::Cell;
+///
+/// let mut step = u32::MAX - 1;
+/// step.add(5);
+/// assert_eq!(step.get(), u64::from(u32::MAX));
+/// ```
 pub trait Cell: Copy + Default {
     /// Adds; where it is full, it stays full.
     fn add(&mut self, count: u64);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use error::{Field, FieldError};
 pub(crate) use read::whole;
-pub use read::{Period, parse_duration};
+pub use read::{Period, duration as read_duration, parse_duration, rate as read_rate};
 
 use crate::calendar::Zone;
 use crate::error::LimitError;
@@ -28,6 +28,23 @@ use crate::text;
 /// let limit: Limit = "100/min burst 20".parse()?;
 /// assert_eq!(written.build(&no_zones), Ok(LimitOrShaper::Limit(limit)));
 ///
+/// // Each algorithm has fields of its own.
+/// let bucket = LimitSpec { capacity: Some(50), refill: Some("10/s".into()), ..LimitSpec::default() };
+/// let bucket_line: Limit = "token-bucket 10/s capacity 50".parse()?;
+/// assert_eq!(bucket.build(&no_zones), Ok(bucket_line.into()));
+/// let quota = LimitSpec {
+///     algorithm: Some(Algorithm::QUOTA),
+///     limit: Some(Amount::Count(1000)),
+///     every: Some("day".into()),
+///     utc_offset: Some("+02:00".into()), // or a `time_zone`; a `rolling` quota has `buckets` instead
+///     ..LimitSpec::default()
+/// };
+/// let quota_line: Limit = "quota 1000/day at +02:00".parse()?;
+/// assert_eq!(quota.build(&no_zones), Ok(quota_line.into()));
+/// let exports = LimitSpec { ttl: Some("30s".into()), ..LimitSpec::from_line("concurrency 4")? };
+/// let exports_line: Limit = "concurrency 4 lease 30s".parse()?;
+/// assert_eq!(exports.build(&no_zones), Ok(exports_line.into()));
+///
 /// // The same from numbers.
 /// let minute = Period::Length(std::time::Duration::from_secs(60));
 /// let numbers = LimitSpec { limit: Some(Amount::Rate(100, minute)), ..written.clone() };
@@ -37,7 +54,7 @@ use crate::text;
 /// let error = wrong.build(&no_zones).unwrap_err();
 /// assert_eq!(error.field().map(|field| field.name()), Some("burst"));
 /// assert_eq!(error.problem(), "does not belong to sliding-log, which has limit");
-/// # Ok::<(), tidegate_core::LimitError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LimitSpec {
@@ -108,6 +125,20 @@ pub enum Written<T> {
 }
 
 /// Where time zones come from: the core has no table of them.
+///
+/// ```
+/// use tidegate_core::{Amount, LimitSpec, Zone, Zones};
+///
+/// let zones: Zones = &|name| match name {
+///     "Asia/Kolkata" => Zone::fixed(330).map_err(|error| error.to_string()),
+///     _ => Err(format!("`{name}` is unknown")),
+/// };
+/// let quota = LimitSpec::from_line("quota 1000/day")?;
+/// let of = |zone: &str| LimitSpec { time_zone: Some(zone.into()), ..quota.clone() }.build(zones);
+/// assert!(of("Asia/Kolkata").is_ok());
+/// assert_eq!(of("Atlantis").unwrap_err().to_string(), "time_zone: `Atlantis` is unknown");
+/// # Ok::<(), tidegate_core::FieldError>(())
+/// ```
 pub type Zones<'a> = &'a dyn Fn(&str) -> Result<Zone, String>;
 
 /// The name of an algorithm, with the fields that it has. The constants are the algorithms there are.

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use crate::access::Access;
 use crate::cluster::Cluster;
+use crate::cluster::Redirects;
 use crate::endpoint::Topology;
 use crate::error;
 use crate::node::{Node, NodeContext, NodeHandle};
 use crate::node_breaker::NodeBreakerStatus;
-use crate::pending::{Pending, ReplyReceiver, ScriptResult, received};
-use crate::redirects::Redirects;
+use crate::queue::{Pending, ReplyReceiver, ScriptResult, received};
 use crate::script_request::ScriptRequest;
 use crate::sentinel::{self, Sentinels};
 use crate::stats::Counters;

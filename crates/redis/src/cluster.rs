@@ -2,18 +2,21 @@
 //! TRYAGAIN redirect.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use redis::ServerError;
 use tidegate::{StoreError, StoreErrorKind};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep_until};
 
 use crate::endpoint::Endpoint;
+use crate::error;
 use crate::node::{NodeContext, NodeHandle};
 use crate::node_breaker::NodeBreakerStatus;
-use crate::pending::Pending;
-use crate::queue::WAITING_MAX;
-use crate::redirects::{Reason, Redirected};
+use crate::queue::{Pending, WAITING_MAX};
 use crate::refresh::{RefreshSchedule, SlotProbe, SlotRanges};
 use crate::slot_map::CurrentMap;
 use crate::timing::Timer;
@@ -70,7 +73,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(10);
 /// Long enough for a key to be moved, short enough to be asked again in time.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(3);
 
-pub(crate) struct SlotMapTask {
+struct SlotMapTask {
     map: Arc<CurrentMap>,
     shared: Arc<NodeContext>,
     /// For the next map.
@@ -84,17 +87,13 @@ pub(crate) struct SlotMapTask {
 }
 
 impl SlotMapTask {
-    pub(crate) fn new(map: Arc<CurrentMap>, shared: Arc<NodeContext>) -> Self {
+    fn new(map: Arc<CurrentMap>, shared: Arc<NodeContext>) -> Self {
         let (timer, schedule) = (Timer::default(), RefreshSchedule::new(REFRESH_EVERY));
         let (waiting, later) = (Vec::new(), Vec::new());
         Self { map, shared, waiting, later, last_error: None, timer, schedule }
     }
 
-    pub(crate) async fn run(
-        mut self,
-        mut redirected: mpsc::Receiver<Redirected>,
-        probe: SlotProbe,
-    ) {
+    async fn run(mut self, mut redirected: mpsc::Receiver<Redirected>, probe: SlotProbe) {
         let mut failures = self.shared.failures.subscribe();
         // Here, or out to have a look.
         let (mut probe, mut probing) = (Some(probe), None);
@@ -250,6 +249,113 @@ impl SlotMapTask {
         let ripe: Vec<_> = self.later.extract_if(.., |(time, _)| *time <= now).collect();
         for (_, pending) in ripe {
             self.send(pending);
+        }
+    }
+}
+
+/// The most redirected calls that wait: several for each call that a hundred nodes can have in flight.
+const REDIRECTED_MAX: usize = 4096;
+
+/// Requests to route again, and why.
+#[derive(Debug)]
+pub(crate) struct Redirected {
+    pub(crate) requests: Vec<Pending>,
+    pub(crate) why: Reason,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// No node is known for them, or theirs has left.
+    NoNode,
+    /// Their slot is at that node now.
+    Moved(Endpoint),
+    /// Their keys may be at that node already, while the slot is being moved there.
+    Ask(Endpoint),
+    /// Some of their keys are here and some there.
+    TryAgain,
+}
+
+/// Sends redirected requests to the task that keeps the slot map.
+#[derive(Clone, Debug)]
+pub(crate) struct Redirects {
+    redirected: mpsc::Sender<Redirected>,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Redirects {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Redirected>) {
+        let (redirected, waiter) = mpsc::channel(REDIRECTED_MAX);
+        (Self { redirected, is_closed: Arc::default() }, waiter)
+    }
+
+    pub(crate) fn send(&self, requests: Vec<Pending>, why: Reason) {
+        let (refused, error) = match self.redirected.try_send(Redirected { requests, why }) {
+            Ok(()) => return,
+            Err(TrySendError::Closed(refused)) => (refused, error::runtime_ended()),
+            Err(TrySendError::Full(refused)) => {
+                let why = "too many redirected requests wait";
+                (refused, StoreError::new(StoreErrorKind::Overloaded, why))
+            }
+        };
+        Pending::fail_all(refused.requests, &error);
+    }
+
+    /// The client was dropped: nodes send what they have themselves.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
+    }
+}
+
+impl Reason {
+    /// What a node said when it refused a call. `asked` is where it is.
+    pub(crate) fn from_error(error: &ServerError, asked: Option<&Endpoint>) -> Option<Self> {
+        let endpoint = || redirection(error.details()?, asked);
+        match error.code() {
+            "MOVED" => endpoint().map(Self::Moved),
+            "ASK" => endpoint().map(Self::Ask),
+            "TRYAGAIN" => Some(Self::TryAgain),
+            _ => None,
+        }
+    }
+}
+
+/// `slot host:port`; without a host, that of the node that says so.
+fn redirection(detail: &str, asked: Option<&Endpoint>) -> Option<Endpoint> {
+    let (host, port) = detail.split(' ').nth(1)?.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    match (host, asked) {
+        ("" | "?", Some(Endpoint::Tcp { host, .. })) => {
+            Some(Endpoint::Tcp { host: host.clone(), port })
+        }
+        ("" | "?", _) => None,
+        _ => Some(Endpoint::Tcp { host: host.to_owned(), port }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections_are_read_as_redis_writes_them() {
+        let tcp = |host: &str, port| Some(Endpoint::Tcp { host: host.to_owned(), port });
+        let asked = tcp("10.0.0.9", 7000);
+        for (detail, expected) in [
+            ("3999 127.0.0.1:6381", tcp("127.0.0.1", 6381)),
+            ("3999 node-3.example.org:6381", tcp("node-3.example.org", 6381)),
+            ("3999 ::1:6381", tcp("::1", 6381)),
+            ("3999 :6381", tcp("10.0.0.9", 6381)),
+            ("3999 ?:6381", tcp("10.0.0.9", 6381)),
+            ("3999 host:0", None),
+            ("3999 host:port", None),
+            ("3999", None),
+            ("", None),
+        ] {
+            assert_eq!(redirection(detail, asked.as_ref()), expected, "{detail}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! State in Redis: one limit for a fleet, exact, each check one atomic step of a script on Redis' own clock.
 //!
 //! [`RedisStore`] is the store. A request becomes one call of a script (`script_request`, `script`, `lua/*`), waits in the
-//! queue of the node that keeps its keys (`pending`, `queue`), and is answered within one deadline. A node is one task
+//! queue of the node that keeps its keys (`queue`), and is answered within one deadline. A node is one task
 //! with one connection (`node`, `connection`); calls leave in batches (`node/in_flight`), and replies decide what happens next
 //! (`node/replies`). In a cluster, `cluster` finds the node of a slot, and re-routes MOVED and ASK replies
 //! after a slot-map refresh; `sentinel` follows the primary.
@@ -10,7 +10,6 @@ mod access;
 mod client;
 mod cluster;
 mod connection;
-mod driver;
 mod endpoint;
 mod error;
 mod key;
@@ -18,12 +17,10 @@ mod node;
 mod node_breaker;
 mod nodes;
 mod options;
-mod overrides;
-mod pending;
+mod override_table;
 mod queue;
 #[cfg(doctest)]
 mod readme;
-mod redirects;
 mod refresh;
 mod script;
 mod script_reply;
@@ -39,9 +36,8 @@ mod tls;
 mod url;
 mod waker;
 
-pub use driver::RedisDriver;
 pub use endpoint::{Endpoint, Login, TlsFiles, Topology};
 pub use node_breaker::NodeBreakerStatus;
-pub use options::RedisOptions;
+pub use options::{RedisDriver, RedisOptions};
 pub use store::RedisStore;
 pub use url::RedisUrl;

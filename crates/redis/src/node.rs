@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::access::Access;
+use crate::cluster::{Reason, Redirects};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error;
 use crate::node_breaker::{NodeBreaker, NodeBreakerStatus};
-use crate::pending::Pending;
+use crate::queue::Pending;
 use crate::queue::{Queue, WakeWhen};
-use crate::redirects::{Reason, Redirects};
 use crate::stats::Counters;
 use crate::timing::{Backoff, Timer};
 

@@ -8,8 +8,8 @@ use tidegate::{BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, 
 use tokio::time::Instant;
 
 use crate::error;
-use crate::pending::{Pending, ReplyObserver, received};
 use crate::queue::Queue;
+use crate::queue::{Pending, ReplyObserver, received};
 use crate::script_request::ScriptRequest;
 use crate::stats::Counters;
 

@@ -6,7 +6,7 @@ use tidegate::{
 };
 use tidegate_core::{Decision, Grant, LeakyBucket, Reservation, Timestamp, Verdict};
 
-use crate::{error, overrides};
+use crate::{error, override_table};
 
 /// What a reply has to hold.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl Expects {
             }
             Expects::Reservation(shaper) => {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
-                ScriptReply::Reserved(endpoint(shaper, first, delay, ticks, frac)?)
+                ScriptReply::Reserved(place(shaper, first, delay, ticks, frac)?)
             }
             Expects::Verdict { limits, permits: grants, leases } => {
                 let several = limits.len() > 1;
@@ -112,47 +112,25 @@ impl Expects {
     }
 }
 
+macro_rules! into_variants {
+    ($($name:ident: $variant:ident($value:ty), $missing:literal;)*) => {$(
+        pub(crate) fn $name(self) -> Result<$value, StoreError> {
+            match self {
+                Self::$variant(value) => Ok(value),
+                other => Err(other.unexpected($missing)),
+            }
+        }
+    )*};
+}
+
 impl ScriptReply {
-    pub(crate) fn into_decided(self) -> Result<StoreReply, StoreError> {
-        match self {
-            Self::Decided(reply) => Ok(reply),
-            other => Err(other.unexpected("no verdict in the reply")),
-        }
-    }
-
-    pub(crate) fn into_each(self) -> Result<Vec<Decision>, StoreError> {
-        match self {
-            Self::Each(decisions) => Ok(decisions),
-            other => Err(other.unexpected("no decisions in the reply")),
-        }
-    }
-
-    pub(crate) fn into_reserved(self) -> Result<ReserveReply, StoreError> {
-        match self {
-            Self::Reserved(reply) => Ok(reply),
-            other => Err(other.unexpected("no place in the reply")),
-        }
-    }
-
-    pub(crate) fn into_table(self) -> Result<Option<OverrideTable>, StoreError> {
-        match self {
-            Self::Table(table) => Ok(table),
-            other => Err(other.unexpected("no table in the reply")),
-        }
-    }
-
-    pub(crate) fn into_changed(self) -> Result<bool, StoreError> {
-        match self {
-            Self::Changed(changed) => Ok(changed),
-            other => Err(other.unexpected("no change in the reply")),
-        }
-    }
-
-    pub(crate) fn into_readings(self) -> Result<TickReadings, StoreError> {
-        match self {
-            Self::Readings(readings) => Ok(readings),
-            other => Err(other.unexpected("no readings in the reply")),
-        }
+    into_variants! {
+        into_decided: Decided(StoreReply), "no verdict in the reply";
+        into_each: Each(Vec<Decision>), "no decisions in the reply";
+        into_reserved: Reserved(ReserveReply), "no place in the reply";
+        into_table: Table(Option<OverrideTable>), "no table in the reply";
+        into_changed: Changed(bool), "no change in the reply";
+        into_readings: Readings(TickReadings), "no readings in the reply";
     }
 
     /// The error for a reply of another kind than expected.
@@ -188,7 +166,7 @@ fn table(
     let mut entries = Vec::new();
     for _ in 0..count {
         let Err(line) = next()? else { return Err(nonsense("a number for an override")) };
-        entries.extend(overrides::read_entry(&line));
+        entries.extend(override_table::read_entry(&line));
     }
     Ok(Some(OverrideTable { version, entries }))
 }
@@ -207,7 +185,7 @@ fn grant(
     })
 }
 
-fn endpoint(
+fn place(
     shaper: &LeakyBucket,
     retry: i64,
     delay: i64,

@@ -8,7 +8,7 @@ use tidegate::{
 use tidegate_core::{Arrival, EXACT_MAX, Limit, Mode, Return, Timestamp};
 
 use crate::key::{self, Keys};
-use crate::overrides;
+use crate::override_table;
 use crate::script_reply::Expects;
 
 /// Which script is called.
@@ -16,9 +16,9 @@ use crate::script_reply::Expects;
 pub(crate) enum ScriptKind {
     /// The one that decides, which Redis is given with every connection.
     Check,
-    /// The one that counts nodes. So seldom called, and so short, that it goes by source each time.
+    /// The one that counts nodes. It is short and seldom called, and so sent by source each time.
     Nodes,
-    /// The one that keeps overrides, of which the same is true.
+    /// The one that keeps overrides, by source too.
     Overrides,
     /// The one through which nodes share readings: once a second, by source too.
     Adaptive,
@@ -122,14 +122,8 @@ impl ScriptRequest {
         let expects = Expects::Each(limits.iter().map(|keyed| keyed.limit.ceiling()).collect());
         let costs = charges.limits.iter().any(|charge| charge.cost > 0);
         let charges = costs && charges.charge == Charge::IfAllAdmit;
-        Self {
-            keys: keys.for_limits(limits),
-            text,
-            now,
-            charges,
-            script: ScriptKind::Check,
-            expects,
-        }
+        let keys = keys.for_limits(limits);
+        Self { keys, text, now, charges, script: ScriptKind::Check, expects }
     }
 
     pub(crate) fn from_reserve(
@@ -154,20 +148,13 @@ impl ScriptRequest {
 
     /// Announces a node: see `lua/nodes.lua`.
     pub(crate) fn announcement(key: Vec<u8>, text: String) -> Self {
-        let (keys, expects) = (vec![key], Expects::Nodes);
-        Self { keys, text, now: None, charges: false, script: ScriptKind::Nodes, expects }
-    }
-
-    /// Whether a cluster keeps all its keys on one node.
-    pub(crate) fn is_in_one_slot(&self) -> bool {
-        self.keys.iter().all(|key| key::slot(key) == self.slot())
+        Self::by_source(ScriptKind::Nodes, key, text, None, Expects::Nodes)
     }
 
     /// Asks for the table of overrides, unless its version is the known one: see `lua/overrides.lua`.
     pub(crate) fn load_overrides(keys: &Keys, known: u64, now: Option<Timestamp>) -> Self {
-        let (keys, text) = (vec![keys.overrides()], format!("load {known}"));
-        let (script, expects) = (ScriptKind::Overrides, Expects::Table);
-        Self { keys, text, now, charges: false, script, expects }
+        let text = format!("load {known}");
+        Self::by_source(ScriptKind::Overrides, keys.overrides(), text, now, Expects::Table)
     }
 
     /// Changes the table of overrides.
@@ -176,9 +163,8 @@ impl ScriptRequest {
         change: &OverrideChange<'_>,
         now: Option<Timestamp>,
     ) -> Self {
-        let (keys, text) = (vec![keys.overrides()], overrides::change_text(change));
-        let (script, expects) = (ScriptKind::Overrides, Expects::Change);
-        Self { keys, text, now, charges: false, script, expects }
+        let text = override_table::change_text(change);
+        Self::by_source(ScriptKind::Overrides, keys.overrides(), text, now, Expects::Change)
     }
 
     /// Reports a reading: see `lua/adaptive.lua`.
@@ -187,9 +173,9 @@ impl ScriptRequest {
         report: &ReadingReport<'_>,
         now: Option<Timestamp>,
     ) -> Self {
-        let text = format!("tell {} {:x} {}", report.tick_us(), report.node, report.reading);
-        let (keys, expects) = (vec![keys.adaptive(report.scope)], Expects::Readings);
-        Self { keys, text, now, charges: false, script: ScriptKind::Adaptive, expects }
+        let text = format!("report {} {:x} {}", report.tick_us(), report.node, report.reading);
+        let key = keys.adaptive(report.scope);
+        Self::by_source(ScriptKind::Adaptive, key, text, now, Expects::Readings)
     }
 
     /// Keeps the state that follows from the readings.
@@ -200,8 +186,24 @@ impl ScriptRequest {
     ) -> Self {
         let before = update.before.map_or_else(|| "-".to_owned(), |tick| tick.to_string());
         let text = format!("keep {} {before} {}", update.tick, update.text);
-        let (keys, expects) = (vec![keys.adaptive(update.scope)], Expects::Change);
-        Self { keys, text, now, charges: false, script: ScriptKind::Adaptive, expects }
+        let key = keys.adaptive(update.scope);
+        Self::by_source(ScriptKind::Adaptive, key, text, now, Expects::Change)
+    }
+
+    /// A request to one of the scripts that are sent by source, on one key.
+    fn by_source(
+        script: ScriptKind,
+        key: Vec<u8>,
+        text: String,
+        now: Option<Timestamp>,
+        expects: Expects,
+    ) -> Self {
+        Self { keys: vec![key], text, now, charges: false, script, expects }
+    }
+
+    /// Whether a cluster keeps all its keys on one node.
+    pub(crate) fn is_in_one_slot(&self) -> bool {
+        self.keys.iter().all(|key| key::slot(key) == self.slot())
     }
 
     /// The slot of its keys in a cluster.

@@ -46,10 +46,10 @@ impl Counter {
     }
 }
 
-const BUCKETS: usize = CallTimes::BOUNDS_US.len() + 1;
-
 #[derive(Debug)]
 pub(crate) struct Times(AtomicBuckets<BUCKETS>);
+
+const BUCKETS: usize = CallTimes::BOUNDS_US.len() + 1;
 
 impl Default for Times {
     fn default() -> Self {
@@ -63,8 +63,7 @@ impl Times {
     }
 
     pub(crate) fn read(&self) -> CallTimes {
-        let read = self.0.read();
-        let mut times = CallTimes::default();
+        let (read, mut times) = (self.0.read(), CallTimes::default());
         (times.counts, times.total_us) = (*read.counts(), read.sum());
         times
     }

@@ -131,6 +131,17 @@ impl RedisStore {
         self.client.breakers()
     }
 
+    /// The time that goes for Redis' own in a replay.
+    fn replay_time(&self, now: Timestamp) -> Option<Timestamp> {
+        self.replays.then_some(now)
+    }
+
+    /// The same store over another client. It is the same node, and announced once.
+    fn over(&self, client: Client) -> Arc<dyn Store> {
+        let (keys, nodes) = (self.keys.clone(), self.nodes.clone());
+        Arc::new(Self { client, keys, replays: self.replays, nodes })
+    }
+
     /// Sends a request. One with calendar quotas may have to be sent again for Redis' own time: the caller's clock may be
     /// in another period.
     fn submit<T: Send + 'static>(
@@ -176,12 +187,12 @@ impl Store for RedisStore {
     ) -> Reply<'static, StoreReply, StoreError> {
         if !request.is_valid() {
             let why = "expected 1 to 16 limits, and no key twice in a scope";
-            return Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, why)));
+            return refused(StoreErrorKind::BadRequest, why);
         }
         if request.limits.windows(2).any(|pair| are_apart(&pair[0], &pair[1])) {
             let why = "limits on different identifiers need scopes that are together, of one policy \
                        or with one tag";
-            return Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, why)));
+            return refused(StoreErrorKind::BadRequest, why);
         }
         let replays = self.replays;
         let again = has_edges(request.limits).then(|| {
@@ -211,7 +222,7 @@ impl Store for RedisStore {
             ScriptRequest::from_charges(charges, &limits, &self.keys, now, replays.then_some(now));
         if self.client.is_cluster() && !script.is_in_one_slot() {
             let why = "what is charged in one step of a cluster has to share a slot: give the policies one tag";
-            return Reply::ready(Err(StoreError::new(StoreErrorKind::Apart, why)));
+            return refused(StoreErrorKind::Apart, why);
         }
         let again = has_edges(&limits).then(|| {
             let (charges, keys) = (OwnedMultiCharge::from_charges(charges), self.keys.clone());
@@ -236,7 +247,7 @@ impl Store for RedisStore {
         request: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        let script = ScriptRequest::from_reserve(request, &self.keys, self.replays.then_some(now));
+        let script = ScriptRequest::from_reserve(request, &self.keys, self.replay_time(now));
         match self.client.submit(script, self.client.due()) {
             Ok(answer) => Reply::later(async { answer.await?.into_reserved() }),
             Err(error) => Reply::ready(Err(error)),
@@ -250,17 +261,12 @@ impl Store for RedisStore {
 
 impl RemoteStore for RedisStore {
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
-        let (client, keys) = (self.client.replicated(replicas), self.keys.clone());
-        // The same node: announced once.
-        let nodes = self.nodes.clone();
-        Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+        Some(self.over(self.client.replicated(replicas)))
     }
 
     /// Over the same connections.
     fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
-        let (client, keys) = (self.client.within(deadline), self.keys.clone());
-        let nodes = self.nodes.clone();
-        Some(Arc::new(Self { client, keys, replays: self.replays, nodes }))
+        Some(self.over(self.client.within(deadline)))
     }
 }
 
@@ -270,7 +276,7 @@ impl OverrideStore for RedisStore {
         known: u64,
         now: Timestamp,
     ) -> Reply<'static, Option<OverrideTable>, StoreError> {
-        let request = ScriptRequest::load_overrides(&self.keys, known, self.replays.then_some(now));
+        let request = ScriptRequest::load_overrides(&self.keys, known, self.replay_time(now));
         self.submit_in_background(request, TABLE_DEADLINE_MIN, ScriptReply::into_table)
     }
 
@@ -283,8 +289,7 @@ impl OverrideStore for RedisStore {
             OverrideChange::Remove { .. } => Changed::NotThere,
             OverrideChange::Set { .. } => Changed::Full,
         };
-        let request =
-            ScriptRequest::change_override(&self.keys, change, self.replays.then_some(now));
+        let request = ScriptRequest::change_override(&self.keys, change, self.replay_time(now));
         let changed =
             self.submit_in_background(request, TABLE_DEADLINE_MIN, ScriptReply::into_changed);
         Reply::later(async move {
@@ -302,8 +307,7 @@ impl Coordination for RedisStore {
         if let Err(error) = report.validate() {
             return Reply::ready(Err(error));
         }
-        let request =
-            ScriptRequest::report_reading(&self.keys, report, self.replays.then_some(now));
+        let request = ScriptRequest::report_reading(&self.keys, report, self.replay_time(now));
         self.submit_in_background(request, READING_DEADLINE_MIN, ScriptReply::into_readings)
     }
 
@@ -315,13 +319,17 @@ impl Coordination for RedisStore {
         if let Err(error) = update.validate() {
             return Reply::ready(Err(error));
         }
-        let request = ScriptRequest::keep_state(&self.keys, update, self.replays.then_some(now));
+        let request = ScriptRequest::keep_state(&self.keys, update, self.replay_time(now));
         self.submit_in_background(request, READING_DEADLINE_MIN, ScriptReply::into_changed)
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {
         self.nodes.count()
     }
+}
+
+fn refused<T: Send>(kind: StoreErrorKind, why: &'static str) -> Reply<'static, T, StoreError> {
+    Reply::ready(Err(StoreError::new(kind, why)))
 }
 
 /// Whether two limits of one request are counted under different tags.

@@ -19,12 +19,13 @@ const SERVERS_MAX: usize = 64;
 /// login nor parameters.
 ///
 /// ```
-/// use tidegate_redis::RedisUrl;
+/// use tidegate_redis::{RedisUrl, Topology};
 ///
 /// let url = RedisUrl::parse("rediss://app:p%40ss@10.0.0.1/2?ca=/etc/ca.pem")?;
 /// assert_eq!(url.to_string(), "rediss://10.0.0.1:6379/2");
 /// assert_eq!(url.login.map(|login| login.password), Some("p@ss".to_owned()));
 /// assert_eq!((url.db, url.tls.is_some()), (2, true));
+/// assert!(matches!(url.topology, Topology::Single(_)));
 ///
 /// // An error names the part, and never repeats it.
 /// let error = RedisUrl::parse("redis://:secret@host:port").unwrap_err();

@@ -174,7 +174,7 @@ fn rule(
         };
         (signal.chain.clone(), source)
     };
-    let rule = Rule::of(signals.each.iter().enumerate().map(read))?;
+    let rule = Rule::from_chains(signals.each.iter().enumerate().map(read))?;
     let warm_up = WarmUp::default().on_start(signals.warm_up_on_start);
     let rule = rule.settings(|it| it.mode(plan.mode).warm_up(warm_up).floor(signals.floor))?;
     Ok(match signals.priority {

@@ -9,12 +9,19 @@ use tidegate::{
     Store, StoreErrorKind, StoreReply, StoreRequest,
 };
 
+#[doc(no_inline)]
+pub use tidegate::ManualClock;
+
 use crate::multi_charge::{LIMITS, NOW};
 
 /// Tests of all promises for one store.
 ///
 /// The expression is evaluated in each test, in an async context. It gives a guard that the test keeps, such as a
-/// server process, and the store in an `Arc`. The store has to go by the caller's time.
+/// server process, and a function from a [`ManualClock`](crate::behaviours::ManualClock) to the store in an `Arc`. The store has to decide by the time
+/// of each request; a store that has a clock beside it takes the given one.
+///
+/// The golden vectors open the store once per case. The cases lie years apart, so a store that forgets idle keys by
+/// the time of the latest request has to be a new one for each; any other may be the same one.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -22,7 +29,7 @@ use crate::multi_charge::{LIMITS, NOW};
 ///
 /// mod memory {
 ///     # use super::*;
-///     tidegate_testkit::store_behaviours!(((), Arc::new(MemoryStore::default())));
+///     tidegate_testkit::store_behaviours!(((), |_| Arc::new(MemoryStore::default())));
 /// }
 /// ```
 #[macro_export]
@@ -39,21 +46,21 @@ macro_rules! store_behaviours {
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn matches_every_golden_vector() {
-            let (_guard, store) = $open;
-            $crate::vectors::every_vector_matches(store).await;
+            let (_guard, open) = $open;
+            $crate::vectors::every_vector_matches(|clock| open(clock)).await;
         }
 
         #[tokio::test]
         async fn decides_each_limit_in_one_step() {
-            let (_guard, store) = $open;
-            $crate::multi_charge::decides_each_limit_in_one_step(&*store).await;
+            let (_guard, open) = $open;
+            $crate::multi_charge::decides_each_limit_in_one_step(&*open($crate::behaviours::ManualClock::default())).await;
         }
     };
     (@each $open:expr; $($name:ident,)*) => {$(
         #[tokio::test]
         async fn $name() {
-            let (_guard, store) = $open;
-            $crate::behaviours::$name(store).await;
+            let (_guard, open) = $open;
+            $crate::behaviours::$name(open($crate::behaviours::ManualClock::default())).await;
         }
     )*};
 }

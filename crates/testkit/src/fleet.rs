@@ -74,7 +74,8 @@ impl Fleet {
 
 /// A node with the limit of 1000 governed by the pressure of `db`.
 pub fn governed(node: Adaptive) -> Adaptive {
-    let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(node.target("db")))]).unwrap();
+    let rule =
+        Rule::from_chains([(Chain::pressure("db"), Source::Pushed(node.target("db")))]).unwrap();
     node.govern("search", 1000, rule).unwrap();
     node
 }

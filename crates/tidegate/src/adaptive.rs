@@ -1,6 +1,6 @@
 //! Limits that follow the health of what they protect.
 //!
-//! A [`Target`] is what is protected: it is told of every request, and of whatever else is known of its health. A [`Rule`]
+//! A [`Target`] is what is protected: every request and every other sign of its health is reported to it. A [`Rule`]
 //! says which signals of which targets move a limit, and how. [`Adaptive`] puts both together once a second, and sets the
 //! [`Effective`] of each limit; checks only read that.
 //!
@@ -38,13 +38,11 @@
 //! # }
 //! ```
 //!
-//! What a step makes of a signal is told in [`tidegate_core::adaptive`], whose settings are found here too.
+//! [`tidegate_core::adaptive`] describes what a step makes of a signal; its settings are found here too.
 
 mod cpu;
 mod draft;
 mod governor;
-mod observation;
-mod pages;
 mod rule;
 mod sharing;
 mod target;
@@ -59,17 +57,15 @@ use tidegate_core::Timestamp;
 
 pub use self::draft::Draft;
 pub use self::governor::Status;
-pub use self::observation::Observation;
 pub use self::rule::{Rule, Source};
-pub use self::target::Target;
+pub use self::target::{Observation, Target};
 pub use tidegate_core::adaptive::{
     Absence, AdaptiveError, Cap, Chain, Ends, Hysteresis, Mode, Output, Priority, Ramp, Reading,
     Settings, Signal, Smoothing, TickSummary, UrlSummary, WarmUp,
 };
 
 use self::cpu::Cpu;
-use self::governor::Governor;
-use self::pages::Pages;
+use self::governor::{Governor, UrlGovernor};
 use self::sharing::Sharing;
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
@@ -100,15 +96,15 @@ const TARGETS_MAX: usize = 4000;
 /// ```
 #[derive(Clone)]
 pub struct Adaptive {
-    shared: Arc<Shared>,
+    state: Arc<AdaptiveState>,
 }
 
-struct Shared {
+struct AdaptiveState {
     clock: Arc<dyn Clock>,
     sharing: Option<Sharing>,
     targets: Mutex<BTreeMap<String, Target>>,
     governors: Mutex<BTreeMap<String, Arc<Governor>>>,
-    pages: Mutex<BTreeMap<String, Pages>>,
+    urls: Mutex<BTreeMap<String, UrlGovernor>>,
     cpu: Mutex<Cpu>,
     ticking: AtomicBool,
 }
@@ -133,7 +129,7 @@ impl Adaptive {
     }
 
     /// By a clock, and with other nodes: all that share the store, and have the same rule under the same name, agree on
-    /// what is in force. Each tells once a second what it has read, one of them makes a step of what all read, and the
+    /// what is in force. Each reports once a second what it has read, one of them makes a step of what all read, and the
     /// others take it over. While the store fails, each goes on by what it reads itself.
     ///
     /// ```
@@ -148,7 +144,7 @@ impl Adaptive {
     /// let (store, clock) = (Arc::new(MemoryStore::default()), ManualClock::default());
     /// let nodes = [0; 3].map(|_| Adaptive::shared_over(store.clone(), clock.clone()));
     /// for node in &nodes {
-    ///     let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(node.target("db")))])?;
+    ///     let rule = Rule::from_chains([(Chain::pressure("db"), Source::Pushed(node.target("db")))])?;
     ///     node.govern("search", 1000, rule)?;
     /// }
     /// for second in 0..9 {
@@ -169,16 +165,16 @@ impl Adaptive {
     }
 
     fn new(clock: Arc<dyn Clock>, sharing: Option<Sharing>) -> Self {
-        let shared = Shared {
+        let state = AdaptiveState {
             clock,
             sharing,
             targets: Mutex::default(),
             governors: Mutex::default(),
-            pages: Mutex::default(),
+            urls: Mutex::default(),
             cpu: Mutex::new(Cpu::of_this_machine()),
             ticking: AtomicBool::new(false),
         };
-        Self { shared: Arc::new(shared) }
+        Self { state: Arc::new(state) }
     }
 
     /// What is protected, by its name; made when it is first asked for. Beyond four thousand names, all share one.
@@ -192,28 +188,28 @@ impl Adaptive {
     /// assert_eq!(adaptive.targets()[0].name(), "db");
     /// ```
     pub fn target(&self, name: &str) -> Target {
-        let mut targets = lock(&self.shared.targets);
+        let mut targets = lock(&self.state.targets);
         if let Some(target) = targets.get(name) {
             return target.clone();
         }
         let name = if targets.len() < TARGETS_MAX { name } else { "other" };
-        let new = || Target::new(name, self.shared.clock.clone());
+        let new = || Target::new(name, self.state.clock.clone());
         targets.entry(name.to_owned()).or_insert_with(new).clone()
     }
 
     /// All that is protected, by name.
     pub fn targets(&self) -> Vec<Target> {
-        lock(&self.shared.targets).values().cloned().collect()
+        lock(&self.state.targets).values().cloned().collect()
     }
 
-    /// Lets a limit of so many units follow a rule, under a name: what it answers is for
+    /// Lets a limit of `units` follow a rule, under a name: what it answers is for
     /// [`Policy::adaptive`](crate::Policy::adaptive). Under a name that is known it is the same one as before, and goes on
     /// from where that was.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Chain, Rule, Source};
     /// let adaptive = Adaptive::default();
-    /// let cpu = || Rule::of([(Chain::cpu(), Source::Cpu)]);
+    /// let cpu = || Rule::from_chains([(Chain::cpu(), Source::Cpu)]);
     /// let before = adaptive.govern("export", 100, cpu()?)?;
     /// before.set(70);
     /// let after_reload = adaptive.govern("export", 200, cpu()?)?;
@@ -221,7 +217,7 @@ impl Adaptive {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn govern(&self, name: &str, units: u64, rule: Rule) -> Result<Effective, AdaptiveError> {
-        let mut governors = lock(&self.shared.governors);
+        let mut governors = lock(&self.state.governors);
         let before = governors.get(name).map(|it| &**it);
         let governor = Governor::new(name, units, rule, before)?;
         governor.take_over(before);
@@ -230,7 +226,7 @@ impl Adaptive {
         Ok(effective)
     }
 
-    /// The same for the URLs of a site, each by itself: a limit of so many units a minute for every URL follows how long
+    /// The same for the URLs of a site, each by itself: a limit of `units` a minute for every URL follows how long
     /// that URL took on average in the last minute. By what this node sees alone.
     ///
     /// ```
@@ -263,12 +259,12 @@ impl Adaptive {
         target: &Target,
         mode: Mode,
     ) -> Effective {
-        let mut pages = lock(&self.shared.pages);
-        let before = pages.get(name);
-        let effective = before.map_or_else(Effective::default, Pages::effective);
-        let next = Pages::new(effective.clone(), units, ramp, target, mode);
+        let mut urls = lock(&self.state.urls);
+        let before = urls.get(name);
+        let effective = before.map_or_else(Effective::default, UrlGovernor::effective);
+        let next = UrlGovernor::new(effective.clone(), units, ramp, target, mode);
         next.take_over(before);
-        pages.insert(name.to_owned(), next);
+        urls.insert(name.to_owned(), next);
         effective
     }
 
@@ -286,9 +282,9 @@ impl Adaptive {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
-        lock(&self.shared.governors).retain(|name, it| keep(name) || gone(it.effective()));
-        lock(&self.shared.pages).retain(|name, it| keep(name) || gone(&it.effective()));
-        lock(&self.shared.targets).retain(|_, target| target.is_held());
+        lock(&self.state.governors).retain(|name, it| keep(name) || gone(it.effective()));
+        lock(&self.state.urls).retain(|name, it| keep(name) || gone(&it.effective()));
+        lock(&self.state.targets).retain(|_, target| target.is_held());
     }
 
     /// Sets a limit to a share of itself, whatever its signals say, or lets it follow them again. `false` if nothing is
@@ -305,21 +301,21 @@ impl Adaptive {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn fix(&self, name: &str, share: Option<f64>) -> bool {
-        let governor = lock(&self.shared.governors).get(name).cloned();
+        let governor = lock(&self.state.governors).get(name).cloned();
         match governor {
             Some(governor) => governor.fix(share),
-            None => lock(&self.shared.pages).get(name).is_some_and(|pages| pages.fix(share)),
+            None => lock(&self.state.urls).get(name).is_some_and(|urls| urls.fix(share)),
         }
     }
 
     /// What is in force of each limit that follows a rule, by name.
     pub fn status(&self) -> Vec<Status> {
-        lock(&self.shared.governors).values().map(|governor| governor.status()).collect()
+        lock(&self.state.governors).values().map(|governor| governor.status()).collect()
     }
 
     /// One tick: looks at everything, and sets every limit. Answers how long to wait for the next.
     pub async fn tick(&self) -> Duration {
-        self.shared.tick().await
+        self.state.tick().await
     }
 
     /// Ticks from now on, once a second, in a task of its own that ends with the last handle, or with its runtime: then
@@ -332,22 +328,22 @@ impl Adaptive {
     /// ```
     pub fn start(&self) -> bool {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return false };
-        if self.shared.ticking.swap(true, Relaxed) {
+        if self.state.ticking.swap(true, Relaxed) {
             return false;
         }
-        runtime.spawn(Ticker(Arc::downgrade(&self.shared)).run());
+        runtime.spawn(Ticker(Arc::downgrade(&self.state)).run());
         true
     }
 }
 
 /// Who ticks. When it ends with its runtime, another one may take over.
-struct Ticker(Weak<Shared>);
+struct Ticker(Weak<AdaptiveState>);
 
 impl Ticker {
     async fn run(self) {
-        while let Some(shared) = self.0.upgrade() {
-            let wait = shared.tick().await;
-            drop(shared);
+        while let Some(state) = self.0.upgrade() {
+            let wait = state.tick().await;
+            drop(state);
             tokio::time::sleep(wait).await;
         }
     }
@@ -355,13 +351,13 @@ impl Ticker {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.ticking.store(false, Relaxed);
+        if let Some(state) = self.0.upgrade() {
+            state.ticking.store(false, Relaxed);
         }
     }
 }
 
-impl Shared {
+impl AdaptiveState {
     async fn tick(&self) -> Duration {
         let governors: Vec<_> = lock(&self.governors).values().cloned().collect();
         let targets: Vec<_> = lock(&self.targets).values().cloned().collect();
@@ -370,8 +366,8 @@ impl Shared {
         }
         let cpu = lock(&self.cpu).read(self.clock.steady_us());
         let now = self.clock.now();
-        for pages in lock(&self.pages).values() {
-            pages.publish();
+        for urls in lock(&self.urls).values() {
+            urls.publish();
         }
         if let Some(sharing) = &self.sharing {
             return sharing.step(&governors, cpu, now).await;

@@ -30,9 +30,9 @@ pub struct Builder<L, C = SystemClock> {
     clock: C,
 }
 
-/// Where the keys of one limit live, and by which clock.
+/// The keys of one limit: their scope, store and clock.
 #[derive(Debug)]
-pub(crate) struct Place<C> {
+pub(crate) struct KeySpace<C> {
     pub(crate) scope: Scope,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: C,
@@ -94,9 +94,9 @@ impl<L, C: Clock> Builder<L, C> {
         Builder { limit: self.limit, name: self.name, store: self.store, clock }
     }
 
-    pub(crate) fn place(self) -> Result<(L, Place<C>), LimitError> {
+    pub(crate) fn into_parts(self) -> Result<(L, KeySpace<C>), LimitError> {
         let scope = Scope::named(&self.name, "");
         let store = self.store.unwrap_or_default();
-        Ok((self.limit?, Place { scope, store, clock: self.clock }))
+        Ok((self.limit?, KeySpace { scope, store, clock: self.clock }))
     }
 }

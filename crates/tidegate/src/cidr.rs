@@ -61,7 +61,7 @@ impl Cidr {
         Self::from(ip).widened(self.prefix) == Some(*self)
     }
 
-    /// The network of so many bits, of 128, that it is a part of; `None` where it is larger itself, or of another family.
+    /// The network with a prefix of this length, of 128 bits, that it is a part of; `None` where it is larger itself, or of another family.
     pub(crate) fn widened(self, prefix: u32) -> Option<Self> {
         let fits = prefix <= self.prefix && (!self.is_ipv4() || prefix >= IPV4_OFFSET);
         fits.then(|| Self { bits: self.bits & mask(prefix), prefix })
@@ -73,7 +73,7 @@ impl Cidr {
     }
 
     /// A key that is an address or a network, as clients of IPv6 are counted.
-    pub(crate) fn of_key(key: &[u8]) -> Option<Self> {
+    pub(crate) fn from_key(key: &[u8]) -> Option<Self> {
         // Longer than any: not worth reading.
         let text = std::str::from_utf8(key).ok().filter(|text| text.len() <= 64)?;
         text.parse().ok()
@@ -145,7 +145,7 @@ fn bits(ip: IpAddr) -> u128 {
     }
 }
 
-/// The first so many bits.
+/// The first `bits` bits.
 fn mask(prefix: u32) -> u128 {
     u128::MAX.checked_shl(128 - prefix).unwrap_or(0)
 }

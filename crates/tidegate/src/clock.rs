@@ -2,11 +2,10 @@
 //! bring its own.
 
 mod fast;
-mod steady;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tidegate_core::Timestamp;
 
@@ -15,7 +14,7 @@ use tidegate_core::Timestamp;
 /// ```
 /// use tidegate::{Clock, Limiter, Timestamp};
 ///
-/// /// Time as the log that is replayed tells it.
+/// /// The time of the log that is replayed.
 /// struct LogTime(u64);
 ///
 /// impl Clock for LogTime {
@@ -33,7 +32,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
     /// Microseconds since some origin of the clock's own, for the time that has passed in this process. It does not
-    /// step when somebody sets the time; a clock that nobody sets can leave it as it is.
+    /// step when the time is set; a clock that is never set can leave it as it is.
     fn steady_us(&self) -> u64 {
         self.now().as_micros()
     }
@@ -59,8 +58,17 @@ impl Clock for SystemClock {
     }
 
     fn steady_us(&self) -> u64 {
-        steady::now_us()
+        steady_us()
     }
+}
+
+/// Microseconds since the first call. It goes on whatever is done to the system's clock.
+#[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
+fn steady_us() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let now = Instant::now();
+    let passed = now.saturating_duration_since(*ORIGIN.get_or_init(|| now));
+    u64::try_from(passed.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A clock that stands still until it is moved. Clones share their time.

@@ -140,6 +140,16 @@ impl OpenStore {
     }
 
     /// Asks once and spends nothing, to learn whether the store answers.
+    ///
+    /// ```
+    /// # use tidegate::driver::{StoreDrivers, StoreOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), String> {
+    /// let opened = StoreDrivers::MEMORY.open("memory:", &StoreOptions::default())?;
+    /// assert!(opened.reach().await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn reach(&self) -> Result<(), StoreError> {
         let limit: Result<Limit, _> = "1/s".parse();
         let limit = limit

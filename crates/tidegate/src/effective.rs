@@ -1,4 +1,4 @@
-//! How much of an adaptive limit is in force: set by whoever watches what it protects, read by every check.
+//! How much of an adaptive limit is in force: set by what watches the protected service, read by every check.
 
 mod table;
 
@@ -12,10 +12,10 @@ use self::table::Tables;
 const WHOLE: u64 = u64::MAX;
 
 /// How many units of an [adaptive limit](crate::Policy::adaptive) are in force now: of the whole limit, or of single keys.
-/// Clones share everything, so that one is given to the policy and the other to whoever sets it. On a reload the next
+/// Clones share everything, so that one is given to the policy and the other to what sets it. On a reload the next
 /// policy is given the same one, and stays where the last one was.
 ///
-/// A check reads it without waiting for anything. What is in force, [`Limit::effective`](crate::Limit::effective) tells.
+/// A check reads it without waiting for anything. [`Limit::effective`](crate::Limit::effective) describes what is in force.
 ///
 /// ```
 /// use tidegate::{Effective, Engine, Policy};
@@ -45,9 +45,9 @@ const WHOLE: u64 = u64::MAX;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Effective(Arc<Shared>);
+pub struct Effective(Arc<EffectiveState>);
 
-struct Shared {
+struct EffectiveState {
     /// Of keys that have none of their own.
     units: AtomicU64,
     /// Otherwise it is only shown.
@@ -58,7 +58,7 @@ struct Shared {
 impl Default for Effective {
     fn default() -> Self {
         let (units, enforced) = (AtomicU64::new(WHOLE), AtomicBool::new(true));
-        Self(Arc::new(Shared { units, enforced, by_key: Tables::default() }))
+        Self(Arc::new(EffectiveState { units, enforced, by_key: Tables::default() }))
     }
 }
 
@@ -72,7 +72,7 @@ impl Effective {
     /// ```
     pub const MAX_KEYS: usize = 10_000;
 
-    /// Puts so many units in force, for all keys that have none of their own. Taken as 1 at least, and as what was
+    /// Puts `units` in force, for all keys that have none of their own. Taken as 1 at least, and as what was
     /// declared at most.
     pub fn set(&self, units: u64) {
         self.0.units.store(units, Relaxed);

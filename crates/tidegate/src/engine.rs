@@ -1,46 +1,37 @@
 //! The engine: named policies over one store. Every door goes through it.
 
 mod answer;
-mod binding;
+mod builder;
+mod decide;
 mod error;
 mod given;
-mod handle;
 mod in_force;
-mod loaded;
 mod overrides;
 mod policies;
 mod question;
 mod queued;
-mod refund;
-mod settle;
 mod stores;
-mod successor;
 mod together;
-mod view;
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidegate_core::{LimitError, Reservation};
+use tidegate_core::Reservation;
 
-pub use answer::Answer;
-pub use binding::BindingLimit;
+pub use answer::{Answer, BindingLimit};
+pub use builder::EngineBuilder;
 pub use error::{BuildError, CheckError};
-pub use handle::PolicyHandle;
-use loaded::{Loaded, Table};
+use overrides::LoadedOverrides;
 pub use overrides::{OverrideError, RunTimeOverrides};
 use policies::Policies;
+pub use policies::{PolicyHandle, PolicyView};
 pub use question::{Check, Key, Question};
 pub use queued::Queued;
 use stores::Stores;
-use successor::Kept;
 pub use together::Together;
-pub use view::PolicyView;
 
 use crate::clock::{Clock, SystemClock};
 use crate::permit::{Acquired, PermitId};
-use crate::policy::{Policy, PolicyProblem};
 use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
@@ -64,11 +55,11 @@ use crate::store::{Op, Store};
 /// ```
 #[derive(Debug)]
 pub struct Engine<C = SystemClock> {
-    shared: Arc<Shared<C>>,
+    state: Arc<EngineState<C>>,
 }
 
 #[derive(Debug)]
-struct Shared<C> {
+struct EngineState<C> {
     stores: Stores<C>,
     /// Stands in for the store while that fails, with this node's share of each limit.
     local: Arc<MemoryStore>,
@@ -76,176 +67,12 @@ struct Shared<C> {
     nodes: Option<NonZeroU32>,
     clock: Arc<C>,
     policies: Policies,
-    /// What the policies have been told at run time.
-    loaded: Loaded,
-}
-
-/// Builds an [`Engine`].
-///
-/// ```
-/// use tidegate::{Engine, ManualClock, MemoryStore};
-///
-/// let engine = Engine::builder()
-///     .store(MemoryStore::with_max_bytes(16 << 20))
-///     .clock(ManualClock::default())
-///     .policy("api", "100/min burst 20")
-///     .policy("login", "sliding-log 5/h")
-///     .build()?;
-/// assert_eq!(engine.check("login", "user-42").now()?.decision.remaining(), 4);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "a builder builds nothing by itself"]
-pub struct EngineBuilder<C = SystemClock> {
-    store: Option<Arc<dyn Store>>,
-    /// What the engine before had besides its store; empty for the first.
-    kept: Kept,
-    nodes: Option<NonZeroU32>,
-    clock: Arc<C>,
-    policies: Vec<(String, Result<Policy, LimitError>)>,
+    overrides: LoadedOverrides,
 }
 
 impl<C> Clone for Engine<C> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
-    }
-}
-
-impl Engine {
-    /// An engine to be filled with policies.
-    ///
-    /// ```
-    /// # use tidegate::{CheckError, Engine};
-    /// let empty = Engine::builder().build()?;
-    /// let unknown = CheckError::UnknownPolicy("api".into());
-    /// assert_eq!(empty.check("api", "user-42").now(), Err(unknown));
-    /// # Ok::<(), tidegate::BuildError>(())
-    /// ```
-    pub fn builder() -> EngineBuilder {
-        let (kept, clock) = (Kept::default(), Arc::new(SystemClock));
-        EngineBuilder { store: None, kept, nodes: None, clock, policies: Vec::new() }
-    }
-}
-
-impl<C: Clock> EngineBuilder<C> {
-    /// Keeps state in a store that others may share; by default in memory.
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use tidegate::{Engine, MemoryStore};
-    /// let store = Arc::new(MemoryStore::default());
-    /// let before = Engine::builder().store(store.clone()).policy("api", "1/h").build()?;
-    /// assert!(before.check("api", "user-42").now()?.decision.allowed());
-    /// // Built anew with other policies, as on a reload: what was spent stays spent.
-    /// let after = Engine::builder().store(store).policy("api", "1/day").build()?;
-    /// assert!(!after.check("api", "user-42").now()?.decision.allowed());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn store(mut self, store: impl Store + 'static) -> Self {
-        self.store = Some(Arc::new(store));
-        self.kept = Kept::default(); // it was of another store
-        self
-    }
-
-    /// How many nodes share the store: what part of each limit this one may grant by itself while the store fails.
-    /// By default as many as the [store](Store::nodes) last knew of, and one where it knows of none.
-    ///
-    /// ```
-    /// # use tidegate::{Engine, Source};
-    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
-    /// # #[derive(Debug)]
-    /// # struct Down;
-    /// # impl Store for Down {
-    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
-    /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
-    /// #     }
-    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
-    /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
-    /// #     }
-    /// # }
-    /// let engine = Engine::builder()
-    ///     .store(Down) // one that never answers
-    ///     .nodes("4".parse()?)
-    ///     .policy("api", "fixed-window 100/h")
-    ///     .build()?;
-    /// let answer = engine.check("api", "user-42").now()?;
-    /// assert_eq!((answer.source, answer.decision.limit()), (Source::Local, 25));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn nodes(mut self, nodes: NonZeroU32) -> Self {
-        self.nodes = Some(nodes);
-        self
-    }
-
-    /// Takes time from another clock.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate::{Engine, ManualClock};
-    /// let clock = ManualClock::default();
-    /// let engine = Engine::builder().clock(clock.clone()).policy("api", "1/h").build()?;
-    /// assert!(engine.check("api", "user-42").now()?.decision.allowed());
-    /// clock.advance(Duration::from_secs(3600)); // a test need not wait
-    /// assert!(engine.check("api", "user-42").now()?.decision.allowed());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
-        let Self { store, kept, nodes, policies, .. } = self;
-        // What has a life has it by the other clock: it is loaded anew.
-        let kept = Kept { table: Table::default(), ..kept };
-        EngineBuilder { store, kept, nodes, clock: Arc::new(clock), policies }
-    }
-
-    /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
-    ///
-    /// ```
-    /// # use tidegate::{Engine, Limit, Policy};
-    /// let limit: Limit = "5/h".parse()?;
-    /// let engine = Engine::builder()
-    ///     .policy("text", "5/h")
-    ///     .policy("limit", limit)
-    ///     .policy("policy", Policy::any().limit("hour", "5/h").limit("day", "20/day"))
-    ///     .build()?;
-    /// assert!(engine.policies().map(|policy| policy.name()).eq(["limit", "policy", "text"]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn policy(
-        mut self,
-        name: impl Into<String>,
-        policy: impl TryInto<Policy, Error: Into<LimitError>>,
-    ) -> Self {
-        self.policies.push((name.into(), policy.try_into().map_err(Into::into)));
-        self
-    }
-
-    /// The engine; an error for the first policy that makes no sense.
-    ///
-    /// ```
-    /// # use tidegate::Engine;
-    /// let built = Engine::builder().policy("api", "100/fortnight").build();
-    /// assert!(built.is_err_and(|error| error.policy == "api"));
-    /// ```
-    pub fn build(self) -> Result<Engine<C>, BuildError>
-    where
-        C: 'static,
-    {
-        let mut policies = BTreeMap::new();
-        for (name, policy) in self.policies {
-            let compiled =
-                policy.map_err(PolicyProblem::Limit).and_then(|policy| policy.compile(&name));
-            let compiled =
-                compiled.map_err(|problem| BuildError { policy: name.clone(), problem })?;
-            policies.insert(name, compiled);
-        }
-        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        let Kept { local, known, table } = self.kept;
-        let local = local.unwrap_or_default();
-        let (nodes, clock) = (self.nodes, self.clock);
-        let policies = Policies::new(policies);
-        let stores = Stores::new(store, known, &clock, policies.iter());
-        let loaded = Loaded::of(table, &policies);
-        let shared = Shared { stores, local, nodes, clock, policies, loaded };
-        Ok(Engine { shared: Arc::new(shared) })
+        Self { state: self.state.clone() }
     }
 }
 
@@ -267,7 +94,7 @@ impl<C: Clock + 'static> Engine<C> {
             returned: sum.returned + one.returned,
             decided: sum.decided + one.decided,
         };
-        self.shared.stores.leases().map(Leases::stats).fold(LeaseStats::default(), sum)
+        self.state.stores.leases().map(Leases::stats).fold(LeaseStats::default(), sum)
     }
 
     /// Gives all leases back: before the process ends, so that others can have what is left of them.
@@ -280,7 +107,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn release_leases(&self) {
-        self.shared.stores.leases().for_each(Leases::release);
+        self.state.stores.leases().for_each(Leases::release);
     }
 }
 
@@ -298,8 +125,8 @@ impl<C: Clock + 'static> Engine<C> {
         self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
     }
 
-    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step. What a
-    /// refund gives back where limits differ or have changed, [`Op::Refund`] tells.
+    /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step. [`Op::Refund`]
+    /// describes what is given back where limits differ or have changed.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Op};
@@ -333,7 +160,7 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
-    /// dropped, or when their lease ends. Where no limit had a say, or a [shadow](Policy::shadow) policy would have
+    /// dropped, or when their lease ends. Where no limit had a say, or a [shadow](crate::Policy::shadow) policy would have
     /// refused, the permit holds no place.
     ///
     /// ```
@@ -394,10 +221,10 @@ impl<C: Clock + 'static> Engine<C> {
 
     /// The store that permits are kept in.
     fn holder(&self, stands_in: bool) -> Arc<dyn Store> {
-        if stands_in { self.shared.local.clone() } else { self.shared.stores.plain.store.clone() }
+        if stands_in { self.state.local.clone() } else { self.state.stores.plain.store.clone() }
     }
 
-    /// Takes a place in a shaper's queue. The caller waits, unless the policy is a [shadow](Policy::shadow): then every
+    /// Takes a place in a shaper's queue. The caller waits, unless the policy is a [shadow](crate::Policy::shadow): then every
     /// place is at once.
     ///
     /// ```
@@ -429,7 +256,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
-        self.shared.policies.iter().map(|policy| PolicyView { policy })
+        self.state.policies.iter().map(|policy| PolicyView { policy })
     }
 
     /// Whether all is counted in this process.
@@ -440,7 +267,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn is_local(&self) -> bool {
-        self.shared.stores.plain.store.extensions().is_local()
+        self.state.stores.plain.store.extensions().is_local()
     }
 
     /// How many nodes share the store, as far as is known.
@@ -451,7 +278,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn nodes(&self) -> NonZeroU32 {
-        let Shared { nodes, stores, .. } = &*self.shared;
+        let EngineState { nodes, stores, .. } = &*self.state;
         nodes
             .or_else(|| stores.plain.store.extensions().coordination?.nodes())
             .unwrap_or(NonZeroU32::MIN)

@@ -19,10 +19,10 @@
 //!   the limit protects.
 //! - [`MemoryStore`] keeps the state of all keys in this process; `RedisStore` of the crate `tidegate-redis` keeps
 //!   it in a Redis that a fleet shares, and [`store_kit`] is for those who write another.
-//! - [`Clock`] tells the time, and can be your own.
+//! - [`Clock`] is where time comes from, and can be your own.
 //!
 //! A refusal is a value, [`Decision`]; an `Err` is only ever trouble. The algorithms themselves are in
-//! [`tidegate_core`], and what a limit can be is told at [`Limit`].
+//! [`tidegate_core`]; [`Limit`] describes how a limit is written.
 #![warn(missing_docs)]
 
 mod builder;
@@ -30,7 +30,6 @@ mod cidr;
 mod clock;
 mod effective;
 mod engine;
-mod identity;
 mod limiter;
 mod overrides;
 mod permit;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 
-use crate::builder::{Builder, Place};
+use crate::builder::{Builder, KeySpace};
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
 use crate::permit::{Acquired, Held, Permit, Places};
@@ -31,19 +31,19 @@ use crate::store::memory::{Hint, MemoryStore};
 /// ```
 #[derive(Debug)]
 pub struct Limiter<C = SystemClock> {
-    shared: Arc<Shared<C>>,
+    state: Arc<LimiterState<C>>,
 }
 
 #[derive(Debug)]
-struct Shared<C> {
+struct LimiterState<C> {
     limit: Limit,
-    place: Place<C>,
-    overrides: Overrides,
+    keys: KeySpace<C>,
+    overrides: KeyLimits,
 }
 
 /// Limits of single keys, and how much of all is in force. Costs one load until there is either.
 #[derive(Debug, Default)]
-struct Overrides {
+struct KeyLimits {
     any: AtomicBool,
     any_key: AtomicBool,
     by_key: RwLock<HashMap<Box<[u8]>, Limit>>,
@@ -52,7 +52,7 @@ struct Overrides {
 
 impl<C> Clone for Limiter<C> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { state: self.state.clone() }
     }
 }
 
@@ -93,9 +93,9 @@ impl<C: Clock> Builder<Limit, C> {
     /// assert_eq!(built.err(), Some(LimitError::ZeroLimit));
     /// ```
     pub fn build(self) -> Result<Limiter<C>, LimitError> {
-        let (limit, place) = self.place()?;
-        let shared = Shared { limit, place, overrides: Overrides::default() };
-        Ok(Limiter { shared: Arc::new(shared) })
+        let (limit, keys) = self.into_parts()?;
+        let state = LimiterState { limit, keys, overrides: KeyLimits::default() };
+        Ok(Limiter { state: Arc::new(state) })
     }
 }
 
@@ -127,22 +127,17 @@ impl<C: Clock> Limiter<C> {
     #[must_use = "a decision that nobody looks at limits nothing"]
     #[inline]
     pub fn check_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
-        let (shared, key) = (&*self.shared, key.as_ref());
-        if shared.overrides.any.load(Ordering::Relaxed) {
+        let (state, key) = (&*self.state, key.as_ref());
+        if state.overrides.any.load(Ordering::Relaxed) {
             return self.check_with_overrides(key, cost);
         }
-        shared.place.store.take(
-            self.fingerprint(key),
-            &shared.limit,
-            shared.place.clock.now(),
-            cost,
-        )
+        state.keys.store.take(self.fingerprint(key), &state.limit, state.keys.clock.now(), cost)
     }
 
     #[cold]
     fn check_with_overrides(&self, key: &[u8], cost: u64) -> Decision {
         self.with_limit(key, |limit, now| {
-            self.shared.place.store.take(self.fingerprint(key), limit, now, cost)
+            self.state.keys.store.take(self.fingerprint(key), limit, now, cost)
         })
     }
 
@@ -160,14 +155,14 @@ impl<C: Clock> Limiter<C> {
     pub fn check_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Decision> {
         /// As many loads as a core keeps under way.
         const AT_ONCE: usize = 16;
-        let store = &*self.shared.place.store;
+        let store = &*self.state.keys.store;
         let mut decisions = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AT_ONCE) {
-            if self.shared.overrides.any.load(Ordering::Relaxed) {
+            if self.state.overrides.any.load(Ordering::Relaxed) {
                 decisions.extend(keys.iter().map(|key| self.check(key)));
                 continue;
             }
-            let (now, limit) = (self.shared.place.clock.now(), &self.shared.limit);
+            let (now, limit) = (self.state.keys.clock.now(), &self.state.limit);
             // Hash all, look where all are, then decide all: no pass waits within itself.
             let mut places = [(0, Hint::default()); AT_ONCE];
             for ((fingerprint, _), key) in places.iter_mut().zip(keys) {
@@ -195,7 +190,7 @@ impl<C: Clock> Limiter<C> {
     pub fn peek(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         let key = key.as_ref();
         self.with_limit(key, |limit, now| {
-            self.shared.place.store.peek(self.fingerprint(key), limit, now, cost)
+            self.state.keys.store.peek(self.fingerprint(key), limit, now, cost)
         })
     }
 
@@ -213,7 +208,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn refund(&self, key: impl AsRef<[u8]>, amount: u64) -> Decision {
-        let (key, store) = (key.as_ref(), &self.shared.place.store);
+        let (key, store) = (key.as_ref(), &self.state.keys.store);
         let fingerprint = self.fingerprint(key);
         self.with_limits(key, |whole, in_force, now| {
             store.refund(fingerprint, whole, now, amount);
@@ -235,19 +230,19 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn acquire(&self, key: impl AsRef<[u8]>) -> Acquired<Decision> {
-        let (key, place) = (key.as_ref(), &self.shared.place);
+        let (key, keys) = (key.as_ref(), &self.state.keys);
         let fingerprint = self.fingerprint(key);
         self.with_limit(key, |limit, now| {
-            let (answer, grant) = place.store.take_state(fingerprint, limit, now, 1);
+            let (answer, grant) = keys.store.take_state(fingerprint, limit, now, 1);
             let held = grant.map(|grant| Held {
                 places: Places { index: 0, id: grant.id, cost: grant.cost },
-                scope: place.scope.clone(),
+                scope: keys.scope.clone(),
                 key: key.into(),
                 limit: limit.clone(),
             });
             let permit = answer
                 .allowed()
-                .then(|| Permit::new(place.store.clone(), held.into_iter().collect()));
+                .then(|| Permit::new(keys.store.clone(), held.into_iter().collect()));
             Acquired { answer, permit }
         })
     }
@@ -264,7 +259,7 @@ impl<C: Clock> Limiter<C> {
     pub fn reset(&self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.with_limit(key, |limit, now| {
-            self.shared.place.store.reset(self.fingerprint(key), limit, now)
+            self.state.keys.store.reset(self.fingerprint(key), limit, now)
         });
     }
 
@@ -283,7 +278,7 @@ impl<C: Clock> Limiter<C> {
         limit: impl TryInto<Limit, Error: Into<LimitError>>,
     ) -> Result<(), LimitError> {
         let limit = limit.try_into().map_err(Into::into)?;
-        let overrides = &self.shared.overrides;
+        let overrides = &self.state.overrides;
         let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
         by_key.insert(key.as_ref().into(), limit);
         overrides.any_key.store(true, Ordering::Relaxed);
@@ -302,7 +297,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn clear_override(&self, key: impl AsRef<[u8]>) -> bool {
-        let overrides = &self.shared.overrides;
+        let overrides = &self.state.overrides;
         let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
         let removed = by_key.remove(key.as_ref()).is_some();
         overrides.any_key.store(!by_key.is_empty(), Ordering::Relaxed);
@@ -323,8 +318,8 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn follow(&self, effective: &Effective) -> bool {
-        let follows = self.shared.overrides.effective.set(effective.clone()).is_ok();
-        self.shared.overrides.any.store(true, Ordering::Relaxed);
+        let follows = self.state.overrides.effective.set(effective.clone()).is_ok();
+        self.state.overrides.any.store(true, Ordering::Relaxed);
         follows
     }
 
@@ -336,7 +331,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn limit(&self) -> &Limit {
-        &self.shared.limit
+        &self.state.limit
     }
 
     /// Where state is kept.
@@ -348,12 +343,12 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn store(&self) -> &Arc<MemoryStore> {
-        &self.shared.place.store
+        &self.state.keys.store
     }
 
     #[inline]
     fn fingerprint(&self, key: &[u8]) -> u64 {
-        self.shared.place.store.fingerprint(&self.shared.place.scope, key)
+        self.state.keys.store.fingerprint(&self.state.keys.scope, key)
     }
 
     pub(crate) fn with_limit<R>(&self, key: &[u8], then: impl FnOnce(&Limit, Timestamp) -> R) -> R {
@@ -366,22 +361,22 @@ impl<C: Clock> Limiter<C> {
         key: &[u8],
         then: impl FnOnce(&Limit, &Limit, Timestamp) -> R,
     ) -> R {
-        let now = self.shared.place.clock.now();
-        let overrides = &self.shared.overrides;
+        let now = self.state.keys.clock.now();
+        let overrides = &self.state.overrides;
         if !overrides.any.load(Ordering::Relaxed) {
-            return then(&self.shared.limit, &self.shared.limit, now);
+            return then(&self.state.limit, &self.state.limit, now);
         }
         let units = overrides.effective.get().and_then(|it| it.in_force(Some(key)));
         let then = |whole: &Limit| match units {
-            Some(units) if units < self.shared.limit.units() => {
-                then(whole, &whole.effective_part(units, self.shared.limit.units()), now)
+            Some(units) if units < self.state.limit.units() => {
+                then(whole, &whole.effective_part(units, self.state.limit.units()), now)
             }
             _ => then(whole, whole, now),
         };
         if overrides.any_key.load(Ordering::Relaxed) {
             let by_key = overrides.by_key.read().unwrap_or_else(PoisonError::into_inner);
-            return then(by_key.get(key).unwrap_or(&self.shared.limit));
+            return then(by_key.get(key).unwrap_or(&self.state.limit));
         }
-        then(&self.shared.limit)
+        then(&self.state.limit)
     }
 }

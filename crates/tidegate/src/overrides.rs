@@ -1,12 +1,16 @@
-//! What single keys and whole networks get instead of something: found by the key itself, else by the smallest network
-//! that the key is a part of.
-
-mod at_run_time;
+//! Overrides of single keys and whole networks: found by the key itself, else by the smallest network that the key is a
+//! part of.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
 
-pub(crate) use self::at_run_time::{AtRunTime, Timed};
+use tidegate_core::Limit;
+
 use crate::cidr::Cidr;
+use crate::clock::Clock;
+use crate::engine::BindingLimit;
+use crate::policy::{Override, OverrideInForce};
 
 /// Some values, by key and by network.
 #[derive(Clone, Debug)]
@@ -48,14 +52,14 @@ impl<T> Overrides<T> {
     /// The same among those that hold.
     pub(crate) fn find(&self, key: &[u8], holds: impl Fn(&T) -> bool) -> Option<&T> {
         let own = self.by_key.get(key).filter(|value| holds(value));
-        own.or_else(|| self.of_network(key, holds))
+        own.or_else(|| self.find_network(key, holds))
     }
 
-    fn of_network(&self, key: &[u8], holds: impl Fn(&T) -> bool) -> Option<&T> {
+    fn find_network(&self, key: &[u8], holds: impl Fn(&T) -> bool) -> Option<&T> {
         if self.by_network.is_empty() {
-            return None; // nobody cares whether it is an address
+            return None; // no need to parse an address
         }
-        let address = Cidr::of_key(key)?;
+        let address = Cidr::from_key(key)?;
         self.by_network.iter().find_map(|(prefix, networks)| {
             networks.get(&address.widened(*prefix)?).filter(|value| holds(value))
         })
@@ -68,6 +72,71 @@ impl<T> Overrides<T> {
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         let networks = self.by_network.iter().flat_map(|(_, networks)| networks.values());
         self.by_key.values().chain(networks)
+    }
+}
+
+/// The overrides that one policy has got at run time: replaced as a whole, and one load of a flag while there are none.
+#[derive(Debug, Default)]
+pub(crate) struct RunTimeTable {
+    any: AtomicBool,
+    by_key: RwLock<Overrides<TimedOverride>>,
+}
+
+/// An override that may end.
+#[derive(Debug)]
+pub(crate) struct TimedOverride {
+    own: SharedOverride,
+    /// By the steady clock.
+    until_us: Option<u64>,
+}
+
+/// The limit is shared with the answers that it bound, since the table may be replaced under them.
+#[derive(Clone, Debug)]
+enum SharedOverride {
+    Limit(Arc<Limit>),
+    Allow,
+    Block,
+}
+
+impl TimedOverride {
+    pub(crate) fn new(own: Override, until_us: Option<u64>) -> Self {
+        let own = match own {
+            Override::Limit(limit) => SharedOverride::Limit(Arc::new(limit)),
+            Override::Allow => SharedOverride::Allow,
+            Override::Block => SharedOverride::Block,
+        };
+        Self { own, until_us }
+    }
+}
+
+impl RunTimeTable {
+    /// The override of a key.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], clock: &impl Clock) -> Option<OverrideInForce<'static>> {
+        if self.any.load(Relaxed) { self.find(key, clock) } else { None }
+    }
+
+    fn find(&self, key: &[u8], clock: &impl Clock) -> Option<OverrideInForce<'static>> {
+        let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
+        let holds =
+            |it: &TimedOverride| it.until_us.is_none_or(|until_us| clock.steady_us() < until_us);
+        by_key.find(key, holds).map(|it| match &it.own {
+            SharedOverride::Limit(limit) => {
+                OverrideInForce::Limit(BindingLimit::shared(limit.clone()))
+            }
+            SharedOverride::Allow => OverrideInForce::Allow,
+            SharedOverride::Block => OverrideInForce::Block,
+        })
+    }
+
+    pub(crate) fn replace(&self, by_key: Overrides<TimedOverride>) {
+        let any = !by_key.is_empty();
+        let before = {
+            let mut place = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *place, by_key)
+        };
+        self.any.store(any, Relaxed);
+        drop(before); // it may be large, so it is dropped after the lock
     }
 }
 

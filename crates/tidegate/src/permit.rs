@@ -98,7 +98,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         for held in self.held.drain(..) {
-            // Under way with the call, whoever waits for it.
+            // Sent by the call itself, even if the reply is dropped.
             let reply = held.release(&*self.store);
             #[cfg(any(feature = "breaker", feature = "leases"))]
             again::see_to(reply, &self.store, held);

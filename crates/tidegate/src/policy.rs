@@ -11,7 +11,7 @@ use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 use crate::cidr::Cidr;
 use crate::effective::Effective;
 use crate::engine::BindingLimit;
-use crate::overrides::{AtRunTime, Overrides};
+use crate::overrides::{Overrides, RunTimeTable};
 use crate::store::{Replicas, Scope};
 
 pub(crate) use self::compiled::{Compiled, CompiledKind};
@@ -132,16 +132,16 @@ pub enum Override {
     Block,
 }
 
-/// What one key gets instead of its policy, wherever that was said.
-pub(crate) enum Instead<'a> {
+/// The override that holds for a key, of the policy or of run time.
+pub(crate) enum OverrideInForce<'a> {
     Limit(BindingLimit<'a>),
     Allow,
     Block,
 }
 
-impl<'a> From<&'a Override> for Instead<'a> {
-    fn from(instead: &'a Override) -> Self {
-        match instead {
+impl<'a> From<&'a Override> for OverrideInForce<'a> {
+    fn from(own: &'a Override) -> Self {
+        match own {
             Override::Limit(limit) => Self::Limit(BindingLimit::of_policy(limit)),
             Override::Allow => Self::Allow,
             Override::Block => Self::Block,
@@ -211,7 +211,7 @@ pub enum OnStoreError {
     Allow,
     /// Admit nothing, and say when to come back.
     Deny {
-        /// What is told to those who are turned away.
+        /// The wait that refused callers are asked for.
         retry_after: Duration,
     },
     /// Enforce this node's share of the limit in this process.
@@ -296,7 +296,7 @@ impl Policy {
     /// let twice = Policy::all().limit("hour", "5/h").limit("hour", "20/day");
     /// let built = Engine::builder().policy("api", twice).build();
     /// let same = PolicyProblem::SameName("hour".to_owned());
-    /// assert_eq!(built.err().map(|error| error.problem), Some(same)); // or answers could not tell
+    /// assert_eq!(built.err().map(|error| error.problem), Some(same)); // or answers would be ambiguous
     /// ```
     #[must_use]
     pub fn limit(
@@ -344,7 +344,7 @@ impl Policy {
             }
             (Ok(_), Err(error)) => self.kind = Err(PolicyProblem::Limit(error)),
             (Ok(Kind::Shaper(_)), Ok(_)) => self.kind = Err(PolicyProblem::ShaperAmongLimits),
-            (Err(_), _) => {} // the first problem is the one to tell
+            (Err(_), _) => {} // the first problem is reported
         }
         self
     }
@@ -378,7 +378,7 @@ impl Policy {
                 }
                 PolicyProblem::NoSuchLimit(limit.to_owned())
             }
-            Err(_) => return self, // the first problem is the one to tell
+            Err(_) => return self, // the first problem is reported
         };
         self.kind = Err(problem);
         self
@@ -602,7 +602,7 @@ impl Policy {
             purpose,
             kind,
             overrides: self.overrides,
-            at_run_time: AtRunTime::default(),
+            at_run_time: RunTimeTable::default(),
             on_store_error: self.on_store_error,
             deny_cache: self.deny_cache,
             lease: self.lease,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Arrival, LeakyBucket, LimitError, Reservation};
 
-use crate::builder::{Builder, Place as Home};
+use crate::builder::{Builder, KeySpace};
 use crate::clock::{Clock, SystemClock};
 
 /// A leaky bucket over many keys, in this process: it delays where a [`Limiter`](crate::Limiter) refuses.
@@ -23,18 +23,18 @@ use crate::clock::{Clock, SystemClock};
 /// ```
 #[derive(Debug)]
 pub struct Shaper<C = SystemClock> {
-    shared: Arc<Shared<C>>,
+    state: Arc<ShaperState<C>>,
 }
 
 #[derive(Debug)]
-struct Shared<C> {
+struct ShaperState<C> {
     limit: LeakyBucket,
-    home: Home<C>,
+    keys: KeySpace<C>,
 }
 
 impl<C> Clone for Shaper<C> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { state: self.state.clone() }
     }
 }
 
@@ -77,8 +77,8 @@ impl<C: Clock> Builder<LeakyBucket, C> {
     /// assert_eq!(built.err(), Some(LimitError::ZeroLimit));
     /// ```
     pub fn build(self) -> Result<Shaper<C>, LimitError> {
-        let (limit, home) = self.place()?;
-        Ok(Shaper { shared: Arc::new(Shared { limit, home }) })
+        let (limit, keys) = self.into_parts()?;
+        Ok(Shaper { state: Arc::new(ShaperState { limit, keys }) })
     }
 }
 
@@ -117,17 +117,17 @@ impl<C: Clock> Shaper<C> {
         reservation
     }
 
-    pub(crate) fn take_place(&self, key: &[u8], cost: u64) -> Place<'_, C> {
-        let Home { scope, store, clock } = &self.shared.home;
+    pub(crate) fn take_place(&self, key: &[u8], cost: u64) -> QueuedPlace<'_, C> {
+        let KeySpace { scope, store, clock } = &self.state.keys;
         let fingerprint = store.fingerprint(scope, key);
         let (reservation, until) =
-            store.take_place(fingerprint, &self.shared.limit, clock.now(), cost);
-        Place { shaper: self, fingerprint, cost, reservation, until }
+            store.take_place(fingerprint, &self.state.limit, clock.now(), cost);
+        QueuedPlace { shaper: self, fingerprint, cost, reservation, until }
     }
 }
 
 /// A place in the queue, given back when dropped unless it is kept.
-pub(crate) struct Place<'a, C: Clock> {
+pub(crate) struct QueuedPlace<'a, C: Clock> {
     shaper: &'a Shaper<C>,
     fingerprint: u64,
     cost: u64,
@@ -135,16 +135,16 @@ pub(crate) struct Place<'a, C: Clock> {
     until: Option<Arrival>,
 }
 
-impl<C: Clock> Place<'_, C> {
+impl<C: Clock> QueuedPlace<'_, C> {
     pub(crate) fn keep(mut self) {
         self.until = None;
     }
 }
 
-impl<C: Clock> Drop for Place<'_, C> {
+impl<C: Clock> Drop for QueuedPlace<'_, C> {
     fn drop(&mut self) {
         let Some(until) = self.until else { return };
-        let Shared { limit, home } = &*self.shaper.shared;
-        home.store.return_place(self.fingerprint, limit, until, home.clock.now(), self.cost);
+        let ShaperState { limit, keys } = &*self.shaper.state;
+        keys.store.return_place(self.fingerprint, limit, until, keys.clock.now(), self.cost);
     }
 }

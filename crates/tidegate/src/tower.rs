@@ -1,7 +1,7 @@
 //! A rate limit for axum, tonic and every other [tower](https://docs.rs/tower) service that speaks HTTP.
 //!
-//! [`RateLimitLayer`] asks a [`Limiter`] before each request and tells the client how much is left. Who is
-//! limited is a [`Key`]; whose address that is behind proxies is for [`ClientIp`] to say.
+//! [`RateLimitLayer`] asks a [`Limiter`] before each request and reports to the client how much is left. Who is
+//! limited is a [`Key`]; [`ClientIp`] finds its address behind proxies.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -30,36 +30,28 @@
 //! ```
 
 mod client_ip;
-mod error;
-mod forwarded;
-mod future;
 mod headers;
-mod hook;
 mod key;
 mod refusal;
 mod service;
-mod watched;
 
 use std::sync::Arc;
 
 use http::Response;
 use http::request::Parts;
+use tidegate_core::Decision;
 use tower_layer::Layer;
 
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::Limiter;
-use tidegate_core::Decision;
 
 pub use client_ip::ClientIp;
-pub use error::SetupError;
-pub use future::ResponseFuture;
 pub use headers::{Headers, Label, Report, write_retry_after};
 pub use key::Key;
-pub use refusal::{Refuse, TooManyRequests};
-pub use service::RateLimit;
+pub use refusal::{Refuse, SetupError, TooManyRequests};
+pub use service::{RateLimit, ResponseFuture};
 
-use hook::Hook;
-use watched::Watch;
+use service::{Hook, Watch};
 
 /// Limits the requests to a service. Clones, and the services made from them, share one state.
 ///
@@ -129,7 +121,7 @@ impl<C: Clock> RateLimitLayer<C> {
 }
 
 impl<C: Clock, R> RateLimitLayer<C, R> {
-    /// Who is limited; [`Key::client_ip`] unless told.
+    /// Who is limited; [`Key::client_ip`] by default.
     ///
     /// ```
     /// # use std::convert::Infallible;
@@ -176,7 +168,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         self
     }
 
-    /// What a request costs; 1 unless told. A cost of 0 spends nothing and is always admitted, and its answer
+    /// What a request costs; 1 by default. A cost of 0 spends nothing and is always admitted, and its answer
     /// still says what is left.
     ///
     /// ```
@@ -214,7 +206,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     ///     .key(Key::path())
     ///     .skip(|request| request.uri.path() == "/healthz");
     /// let response = limit.layer(hello).oneshot(Request::get("/healthz").body(())?).await?;
-    /// assert!(response.headers().is_empty()); // not counted, so there is nothing to tell
+    /// assert!(response.headers().is_empty()); // not counted, so nothing is reported
     /// # Ok(())
     /// # }
     /// ```
@@ -223,7 +215,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         self
     }
 
-    /// The policy's name in the headers; `default` unless told. It is sent as ASCII: any other character
+    /// The policy's name in the headers; `default` if none is given. It is sent as ASCII: any other character
     /// becomes `?`.
     ///
     /// ```
@@ -245,7 +237,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         self
     }
 
-    /// Which headers tell the client what is left.
+    /// Which headers say what is left.
     ///
     /// ```
     /// # use std::convert::Infallible;
@@ -266,7 +258,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         self
     }
 
-    /// Tells a target of every request that is let through: how long the answer took, up to its first byte, and whether
+    /// Reports every request that is let through to a target: how long the answer took, up to its first byte, and whether
     /// it was a 5xx or an error. If the target has a [cap](crate::adaptive::Target::set_cap), requests beyond it are
     /// refused before they are counted. Together with [`Limiter::follow`], the limit follows what the service can bear.
     ///
@@ -321,7 +313,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     }
 
     /// How important its requests are to what is observed. A fifth of the places of a cap is then kept for what is
-    /// critical; a layer that does not say may fill them all, so that of several either all should say or none.
+    /// critical; a layer without a priority may fill them all, so either all layers should have one or none.
     ///
     /// ```
     /// # use tidegate::{Limiter, adaptive::{Adaptive, Priority}, tower::RateLimitLayer};

@@ -101,7 +101,7 @@ impl<C: Clock> Limiter<C> {
 impl<C: Clock> Shaper<C> {
     /// Takes a place in the queue of `key` and waits for its turn. A refusal is answered at once.
     ///
-    /// If the future is dropped while it waits, the place is given back, unless somebody has queued behind it
+    /// If the future is dropped while it waits, the place is given back, unless another caller has queued behind it
     /// and already knows when their turn is. Needs tokio's timer.
     ///
     /// ```

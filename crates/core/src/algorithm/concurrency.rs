@@ -57,7 +57,7 @@ pub(crate) const GRAMMAR: Grammar<Concurrency> = Grammar {
 
 impl Concurrency {
     /// How long a permit lives that is never given back, unless the limit says otherwise.
-    pub const DEFAULT_LEASE: Duration = Duration::from_mins(1);
+    const DEFAULT_LEASE: Duration = Duration::from_mins(1);
 
     /// The largest limit that can be built: each holder is remembered.
     pub const MAX_LIMIT: u64 = 1_000_000;

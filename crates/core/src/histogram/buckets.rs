@@ -25,6 +25,8 @@ pub fn bucket_index(bounds: &[u64], value: u64) -> usize {
 /// let since = after.since(&before);
 /// assert_eq!((since.count(), since.sum()), (100, 5_980));
 /// assert_eq!(since.percentile(99), Some(100.0));
+/// assert_eq!(since.bounds(), [10, 100]);
+/// assert_eq!(before.merged(&since), after);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BucketCounts<const N: usize> {

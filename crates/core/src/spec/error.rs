@@ -8,9 +8,16 @@ use crate::error::LimitError;
 /// A field of a limit.
 ///
 /// ```
-/// use tidegate_core::Field;
+/// use tidegate_core::{Algorithm, Field};
 ///
 /// assert_eq!(Field::MaxWait.name(), "max_wait");
+///
+/// use Field::{Algorithm as Kind, Buckets, Burst, Capacity, Every, Limit, Refill, Rolling, TimeZone, Ttl, UtcOffset};
+/// assert_eq!(Algorithm::GCRA.fields(), [Limit, Burst]);
+/// assert_eq!(Algorithm::TOKEN_BUCKET.fields(), [Capacity, Refill]);
+/// assert_eq!(Algorithm::QUOTA.fields(), [Limit, Every, TimeZone, UtcOffset, Rolling, Buckets]);
+/// assert_eq!(Algorithm::CONCURRENCY.fields(), [Limit, Ttl]);
+/// assert_eq!(Kind.name(), "algorithm"); // every limit has one
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[expect(missing_docs, reason = "LimitSpec describes its fields")]

@@ -1,16 +1,16 @@
--- What nodes have read of what they protect, and what came of it: for a whole fleet, once per tick. Whoever comes first
--- in a tick is given what all told in the one before, makes one step of it, and has that kept; the others read it. What
--- is told in a tick is complete when the tick is over, so that all who make the step make the same.
+-- The readings of all nodes, and the state that follows from them, once per tick for a whole fleet. The first node of a
+-- tick gets what all nodes reported in the tick before, makes one step of it, and has that kept; the others read it. The
+-- reports of a tick are complete when it is over, so all nodes that make the step make the same.
 --
--- KEYS   [1]  a hash from nodes to "tick reading" of what each told last, and " tick reading" of the tick before that.
+-- KEYS   [1]  a hash from nodes to "tick reading" of what each reported last, and " tick reading" of the tick before that.
 --             Under the empty name it has "tick state": what was kept last, and in which tick
 -- ARGV   [1]  now in µs for replays and tests; empty, as in production, for Redis' own clock
---        [2]  "tell tick_us node reading" or "keep tick before state": before is the tick of the state that it was made
+--        [2]  "report tick_us node reading" or "keep tick before state": before is the tick of the state that it was made
 --             of, or - if there was none
--- Reply  now, then for tell the tick, the tick that was kept last or -1, the number of readings or -1 if this tick has
+-- Reply  now, then for report the tick, the tick that was kept last or -1, the number of readings or -1 if this tick has
 --        its state; that state, with an s before it; each reading as "node reading". For keep 1, or 0 if another one
 --        came first
--- Twin   store/memory/readings.rs
+-- Twin   store/memory/coordination.rs
 
 local key, op, rest = KEYS[1], string.match(ARGV[2], '^(%l+) (.+)$')
 local now = tonumber(ARGV[1])
@@ -34,7 +34,7 @@ if op == 'keep' then
 end
 
 local tick_us, node, reading = string.match(rest or '', '^(%d+) (%x+) (%S+)$')
-if op ~= 'tell' or not node or tonumber(tick_us) < 1 then return malformed end
+if op ~= 'report' or not node or tonumber(tick_us) < 1 then return malformed end
 tick_us = tonumber(tick_us)
 local tick = (now - math.fmod(now, tick_us)) / tick_us
 local before = redis.call('HGET', key, node)
@@ -42,7 +42,7 @@ local before = redis.call('HGET', key, node)
 if before or redis.call('HLEN', key) <= NODES_MAX then
   local name = string.format('%.0f', tick)
   local last, rest_of = string.match(before or '', '^(%d+ %S+)(.*)$')
-  -- Told again in one tick, it replaces what was told in that.
+  -- A second report in one tick replaces the first.
   if last and string.match(last, '^%d+') ~= name then rest_of = ' ' .. last end
   redis.call('HSET', key, node, name .. ' ' .. reading .. (rest_of or ''))
   redis.call('PEXPIRE', key, LIFE_MS)
@@ -54,9 +54,9 @@ if kept then reply[5] = 's' .. state end
 if kept and kept >= tick and kept <= tick + TICKS_KEPT then return reply end
 local all, count = redis.call('HGETALL', key), 0
 for index = 1, #all, 2 do
-  local told = tonumber(string.match(all[index + 1], '^%d+'))
-  if all[index] ~= '' and told then
-    if told < tick - TICKS_KEPT or told > tick then
+  local reported = tonumber(string.match(all[index + 1], '^%d+'))
+  if all[index] ~= '' and reported then
+    if reported < tick - TICKS_KEPT or reported > tick then
       redis.call('HDEL', key, all[index])
     else
       for at, text in string.gmatch(all[index + 1], '(%d+) (%S+)') do

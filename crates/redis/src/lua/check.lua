@@ -80,7 +80,7 @@ for n = 2, #ARGV do
     -- What a call to Redis raises is a table or its text, as Redis' version has it.
     local why = type(failure) == 'table' and failure.err or failure
     -- What no write gets past, Redis says to the first write of a script only. So nothing has been written, and the
-    -- call fails as a whole: whoever asks may have to find another server.
+    -- call fails as a whole: the caller may have to find another server.
     local stops = { READONLY = true, OOM = true, MISCONF = true, NOREPLICAS = true, MASTERDOWN = true }
     if stops[string.match(why, '^%u+')] then return { err = why } end
     for place = before + 1, filled do out[place] = nil end

@@ -34,7 +34,7 @@ if name == 'permits' then
     if ends > 0 then cost_of(last[1]) end
     if ends > view.longest then
       view.repairs = call('ZRANGEBYSCORE', key, '(' .. format('%.0f', view.longest), '+inf')
-      -- Read before anything is written: they may be somebody else's.
+      -- Read before anything is written: they may belong to another program.
       for _, member in ipairs(view.repairs) do cost_of(member) end
     end
     return view

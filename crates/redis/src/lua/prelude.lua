@@ -46,7 +46,7 @@ local function malformed(text)
   error('WRONGTYPE tidegate: the key holds something else: ' .. string.sub(tostring(text), 1, 40), 0)
 end
 
--- A number of a state: a bad one is not the fault of whoever asks, nor of Redis, but of whoever else uses the key.
+-- A number of a state: a bad one is the fault of another program that uses the key.
 local function stored(text)
   return whole(text, EXACT) or malformed(text)
 end

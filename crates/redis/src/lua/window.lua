@@ -2,7 +2,7 @@
 -- fixed_window.rs and quota.rs.
 --
 -- Ask:   window,limit,period             edges are multiples of the period
---        edges,limit,e0,e1,e2,e3         the edges around the asker's now: e0 <= now < e1; where this script's now
+--        edges,limit,e0,e1,e2,e3         the edges around the caller's now: e0 <= now < e1; where this script's now
 --                                        lies elsewhere it writes nothing and replies EDGES, and is asked again
 -- State: "end count"
 

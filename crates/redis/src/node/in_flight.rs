@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::connection::{Connection, ReplyFuture};
 use crate::node::{NodeContext, replies};
-use crate::pending::Pending;
+use crate::queue::Pending;
 use crate::script::{self, CallBy};
 use crate::script_request::ScriptKind;
 

@@ -10,11 +10,11 @@ use tidegate::{Replicas, StoreError, StoreErrorKind, Unconfirmed};
 use tidegate_core::Decision;
 use tokio::time::Instant;
 
+use crate::cluster::Reason;
 use crate::connection::Connection;
 use crate::node::in_flight::{Call, InFlight};
 use crate::node::{Node, NodeContext};
-use crate::pending::{Pending, ScriptResult};
-use crate::redirects::Reason;
+use crate::queue::{Pending, ScriptResult};
 use crate::script_reply::ScriptReply;
 use crate::{error, script};
 

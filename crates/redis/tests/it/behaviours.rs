@@ -20,7 +20,7 @@ mod one_server {
     store_behaviours!({
         let server = RedisServer::start();
         let store = replaying(server.url());
-        (server, store)
+        (server, move |_| store.clone())
     });
 }
 
@@ -30,6 +30,6 @@ mod cluster {
     store_behaviours!({
         let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
         let store = replaying(cluster.url());
-        (cluster, store)
+        (cluster, move |_| store.clone())
     });
 }

@@ -24,11 +24,6 @@ use crate::net::Stream;
 /// How often the files are checked for changes.
 const CHECK_INTERVAL_US: u64 = 2_000_000;
 
-/// ALPN protocols of HTTP, the preferred one first.
-pub(crate) const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
-/// ALPN protocols of gRPC.
-pub(crate) const GRPC: &[&[u8]] = &[b"h2"];
-
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     files: TlsFiles,

@@ -1,4 +1,4 @@
-//! How busy the processors are that this process may use, as Linux tells it.
+//! How busy the processors are that this process may use, as Linux reports it.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(super) struct Cpu {
 enum From {
     /// A control group with a quota: used up is used up, however idle the machine is.
     Group(PathBuf),
-    /// All processors of the machine, whoever uses them.
+    /// All processors of the machine, by all processes.
     Machine,
 }
 
@@ -35,7 +35,7 @@ impl Cpu {
         Self { from: from.map_or(From::Machine, From::Group), before: None }
     }
 
-    /// The share that was busy since it was last asked; missing the first time, and where Linux does not tell.
+    /// The share that was busy since it was last asked; missing the first time, and where Linux does not report it.
     pub(super) fn read(&mut self, now_us: u64) -> Reading {
         let sample = match &self.from {
             From::Group(group) => sample_group(group, now_us),

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use tidegate_core::adaptive::{AdaptiveError, Mode, Ramp};
 
-use super::governor::Governor;
-use super::pages::Pages;
+use super::governor::{Governor, UrlGovernor};
 use super::{Adaptive, Rule, TARGETS_MAX, Target, lock};
 use crate::effective::Effective;
 
@@ -32,28 +31,28 @@ pub struct Draft {
     adaptive: Adaptive,
     targets: BTreeMap<String, Target>,
     governors: Vec<Governor>,
-    pages: Vec<(String, Pages)>,
+    urls: Vec<(String, UrlGovernor)>,
 }
 
 impl Adaptive {
     /// A draft of other rules.
     pub fn draft(&self) -> Draft {
-        let (targets, governors, pages) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Draft { adaptive: self.clone(), targets, governors, pages }
+        let (targets, governors, urls) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Draft { adaptive: self.clone(), targets, governors, urls }
     }
 }
 
 impl Draft {
     /// Like [`Adaptive::target`]. A target that is not known yet is added when the draft is installed.
     pub fn target(&mut self, name: &str) -> Target {
-        let shared = &self.adaptive.shared;
-        let known = lock(&shared.targets);
+        let state = &self.adaptive.state;
+        let known = lock(&state.targets);
         if let Some(target) = known.get(name).or_else(|| self.targets.get(name)) {
             return target.clone();
         }
         let has_room = known.len() + self.targets.len() < TARGETS_MAX;
         let name = if has_room { name } else { "other" };
-        let new = || Target::new(name, shared.clock.clone());
+        let new = || Target::new(name, state.clock.clone());
         let target = known.get(name).cloned().unwrap_or_else(new);
         self.targets.entry(name.to_owned()).or_insert(target).clone()
     }
@@ -65,7 +64,7 @@ impl Draft {
         units: u64,
         rule: Rule,
     ) -> Result<Effective, AdaptiveError> {
-        let before = lock(&self.adaptive.shared.governors).get(name).cloned();
+        let before = lock(&self.adaptive.state.governors).get(name).cloned();
         let governor = Governor::new(name, units, rule, before.as_deref())?;
         let effective = governor.effective().clone();
         self.governors.push(governor);
@@ -73,6 +72,16 @@ impl Draft {
     }
 
     /// Like [`Adaptive::govern_urls`], from when the draft is installed.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::{Adaptive, Mode, Ramp};
+    /// let adaptive = Adaptive::default();
+    /// let mut draft = adaptive.draft();
+    /// let site = draft.target("site");
+    /// let effective = draft.govern_urls("pages", 240, Ramp::latency_per_url(), &site, Mode::Enforce);
+    /// draft.install();
+    /// assert_eq!(effective.units_for(b"/report"), None); // until that URL is slow
+    /// ```
     pub fn govern_urls(
         &mut self,
         name: &str,
@@ -81,29 +90,31 @@ impl Draft {
         target: &Target,
         mode: Mode,
     ) -> Effective {
-        let before = lock(&self.adaptive.shared.pages).get(name).map(Pages::effective);
+        let before = lock(&self.adaptive.state.urls).get(name).map(UrlGovernor::effective);
         let effective = before.unwrap_or_default();
-        self.pages
-            .push((name.to_owned(), Pages::new(effective.clone(), units, ramp, target, mode)));
+        self.urls.push((
+            name.to_owned(),
+            UrlGovernor::new(effective.clone(), units, ramp, target, mode),
+        ));
         effective
     }
 
     /// Puts the rules in force. A limit that followed a rule of the same name goes on from where that was. Others stay
     /// until they are [forgotten](Adaptive::retain).
     pub fn install(self) {
-        let shared = &self.adaptive.shared;
-        lock(&shared.targets).extend(self.targets);
-        let mut governors = lock(&shared.governors);
+        let state = &self.adaptive.state;
+        lock(&state.targets).extend(self.targets);
+        let mut governors = lock(&state.governors);
         for governor in self.governors {
             let name = governor.name().to_owned();
             governor.take_over(governors.get(&name).map(|it| &**it));
             governors.insert(name, Arc::new(governor));
         }
         drop(governors);
-        let mut pages = lock(&shared.pages);
-        for (name, next) in self.pages {
-            next.take_over(pages.get(&name));
-            pages.insert(name, next);
+        let mut urls = lock(&state.urls);
+        for (name, next) in self.urls {
+            next.take_over(urls.get(&name));
+            urls.insert(name, next);
         }
     }
 }

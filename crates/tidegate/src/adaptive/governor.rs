@@ -1,4 +1,4 @@
-//! One limit that follows a rule.
+//! Limits that follow a rule: one for all, or one for each URL.
 
 use std::sync::Mutex;
 
@@ -7,17 +7,17 @@ use tidegate_core::adaptive::{
     AdaptiveError, Controller, Mode, Output, Ramp, Reading, Settings, State,
 };
 
-use super::{Rule, Source, Target, lock};
+use super::{Rule, Source, Target, lock, steady};
 use crate::effective::Effective;
 
 pub(super) struct Governor {
     name: String,
     rule: Rule,
     effective: Effective,
-    state: Mutex<Governing>,
+    state: Mutex<GovernorState>,
 }
 
-struct Governing {
+struct GovernorState {
     controller: Controller,
     mode: Mode,
     /// The tick of the store that it was agreed on in; `None` if this node went by itself.
@@ -33,7 +33,7 @@ struct Governing {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tidegate::adaptive::AdaptiveError> {
 /// let adaptive = Adaptive::default();
-/// let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(adaptive.target("db")))])?;
+/// let rule = Rule::from_chains([(Chain::pressure("db"), Source::Pushed(adaptive.target("db")))])?;
 /// adaptive.govern("search", 1000, rule)?;
 /// adaptive.target("db").push(Reading::Value(0.4));
 /// adaptive.tick().await;
@@ -74,7 +74,7 @@ impl Governor {
         let controller = Controller::new(rule.settings.clone(), units)?;
         let effective = before.map_or_else(Effective::default, |before| before.effective.clone());
         let mode = controller.output().mode();
-        let state = Mutex::new(Governing { controller, mode, agreed: None, fixed: None });
+        let state = Mutex::new(GovernorState { controller, mode, agreed: None, fixed: None });
         Ok(Self { name: name.to_owned(), rule, effective, state })
     }
 
@@ -155,7 +155,7 @@ impl Governor {
         share.is_none() || state.fixed.is_some()
     }
 
-    fn publish(&self, state: &Governing) {
+    fn publish(&self, state: &GovernorState) {
         let units = self.units(state);
         let is_whole = units >= state.controller.declared();
         self.effective.set(if is_whole { u64::MAX } else { units });
@@ -165,7 +165,7 @@ impl Governor {
     }
 
     /// What is in force, or would be.
-    fn units(&self, state: &Governing) -> u64 {
+    fn units(&self, state: &GovernorState) -> u64 {
         let (output, declared) = (state.controller.output(), state.controller.declared());
         match (state.fixed, self.rule.priority) {
             _ if state.mode == Mode::Off => declared,
@@ -199,6 +199,81 @@ fn same_signals(one: &Settings, other: &Settings) -> bool {
 }
 
 /// A share of a limit, as a ramp would leave it: rounded down, and at least 1.
-pub(super) fn part_of(units: u64, share: f64) -> u64 {
+fn part_of(units: u64, share: f64) -> u64 {
     Ramp::pressure().limit(1.0 - share, units)
+}
+
+/// A limit of every URL that follows how long that URL takes.
+pub(super) struct UrlGovernor {
+    effective: Effective,
+    units: u64,
+    ramp: Ramp,
+    target: Target,
+    mode: Mode,
+    /// The share that an operator has fixed, of every URL.
+    fixed: Mutex<Option<f64>>,
+}
+
+impl UrlGovernor {
+    pub(super) fn new(
+        effective: Effective,
+        units: u64,
+        ramp: Ramp,
+        target: &Target,
+        mode: Mode,
+    ) -> Self {
+        Self { effective, units, ramp, target: target.clone(), mode, fixed: Mutex::default() }
+    }
+
+    /// Begins to work, with what was fixed before.
+    pub(super) fn take_over(&self, before: Option<&Self>) {
+        *lock(&self.fixed) = before.and_then(Self::fixed);
+        self.effective.enforce(self.mode != Mode::Shadow);
+    }
+
+    /// The share that is fixed.
+    fn fixed(&self) -> Option<f64> {
+        *lock(&self.fixed)
+    }
+
+    pub(super) fn fix(&self, share: Option<f64>) -> bool {
+        let valid = share.filter(|share| (0.0..=1.0).contains(share));
+        *lock(&self.fixed) = valid;
+        self.publish();
+        share.is_none() || valid.is_some()
+    }
+
+    pub(super) fn effective(&self) -> Effective {
+        self.effective.clone()
+    }
+
+    /// Sets the limits of slow URLs. All others have the whole limit; beyond ten thousand URLs the rest share one.
+    pub(super) fn publish(&self) {
+        if self.mode == Mode::Off {
+            self.effective.clear();
+            return;
+        }
+        if let Some(share) = self.fixed() {
+            let units = part_of(self.units, share);
+            self.effective.replace_keys::<&[u8]>([]);
+            self.effective.set(if units < self.units { units } else { u64::MAX });
+            return;
+        }
+        let now = steady(self.target.clock());
+        let (mut others, mut slow) = (u64::MAX, Vec::new());
+        self.target.with_urls(|urls| {
+            for (url, units) in urls.limits(&self.ramp, self.units, now) {
+                match url {
+                    Some(url) => slow.push((url.to_owned(), units)),
+                    None if urls.is_full() => others = units,
+                    None => {}
+                }
+            }
+        });
+        // A fast URL must not get the limit of those that are not tracked.
+        self.effective.replace_keys(
+            slow.into_iter().filter(|(_, units)| *units < self.units || others < self.units),
+        );
+        self.effective.set(if others < self.units { others } else { u64::MAX });
+    }
 }

@@ -12,7 +12,7 @@ use crate::effective::Effective;
 ///
 /// let adaptive = Adaptive::default();
 /// let database = adaptive.target("db");
-/// let rule = Rule::of([
+/// let rule = Rule::from_chains([
 ///     (Chain::queue_wait(), Source::QueueWait(database.clone())),
 ///     (Chain::errors(), Source::Errors(database.clone())),
 ///     (Chain::pressure("pool"), Source::Pushed(adaptive.target("pool"))),
@@ -78,7 +78,9 @@ impl Source {
 
 impl Rule {
     /// Chains, and where their readings come from. The smallest limit among theirs counts.
-    pub fn of(chains: impl IntoIterator<Item = (Chain, Source)>) -> Result<Self, AdaptiveError> {
+    pub fn from_chains(
+        chains: impl IntoIterator<Item = (Chain, Source)>,
+    ) -> Result<Self, AdaptiveError> {
         // One more than there may be, for the settings to notice.
         let (chains, sources): (Vec<_>, Vec<_>) = chains.into_iter().take(17).unzip();
         let settings = Settings::from_chains(chains)?;

@@ -1,4 +1,4 @@
-//! Many nodes, one limit: each tells what it reads, one makes a step of it, all take it over.
+//! Many nodes, one limit: each reports what it reads, one makes a step of it, all take it over.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct Sharing {
     node: u64,
 }
 
-/// A governor that has told what it read, and waits for the answer.
+/// A governor that has reported what it read, and waits for the answer.
 struct Asked<'a> {
     governor: &'a Governor,
     scope: String,
@@ -32,7 +32,7 @@ impl Sharing {
         Self { store, node: RandomState::new().hash_one(0) }
     }
 
-    /// One tick of all. Answers how long it is to the next, in the middle of which by the store's clock this node tells
+    /// One tick of all. Answers how long it is to the next, in the middle of which by the store's clock this node reports
     /// again: near its edge, what two of three ticks read would count as one.
     pub(super) async fn step(
         &self,
@@ -41,13 +41,13 @@ impl Sharing {
         now: Timestamp,
     ) -> Duration {
         // All are under way before the first is waited for.
-        let asked: Vec<_> = governors.iter().map(|it| self.tell(it, cpu, now)).collect();
+        let asked: Vec<_> = governors.iter().map(|it| self.report(it, cpu, now)).collect();
         let mut wait = TICK;
         for Asked { governor, scope, readings, reply } in asked {
             let agreed = match reply.await {
-                Ok(told) => {
-                    wait = self.until_next(told.now);
-                    self.agree(governor, &scope, told, now).await
+                Ok(reply) => {
+                    wait = self.until_next(reply.now);
+                    self.agree(governor, &scope, reply, now).await
                 }
                 Err(_) => None,
             };
@@ -59,7 +59,7 @@ impl Sharing {
         wait
     }
 
-    fn tell<'a>(&self, governor: &'a Governor, cpu: Reading, now: Timestamp) -> Asked<'a> {
+    fn report<'a>(&self, governor: &'a Governor, cpu: Reading, now: Timestamp) -> Asked<'a> {
         let (scope, readings) = (scope_of(governor), governor.readings(cpu));
         let text = write(&readings);
         let telling = ReadingReport { scope: &scope, tick: TICK, node: self.node, reading: &text };
@@ -72,21 +72,21 @@ impl Sharing {
         &self,
         governor: &Governor,
         scope: &str,
-        told: TickReadings,
+        reply: TickReadings,
         now: Timestamp,
     ) -> Option<(State, u64)> {
         let settings = governor.settings();
-        let kept = told.kept.as_ref().and_then(|kept| read_state(kept, settings));
-        let Some(readings) = told.readings else { return kept };
-        let gathered = gather(&readings, settings, told.tick);
+        let kept = reply.kept.as_ref().and_then(|kept| read_state(kept, settings));
+        let Some(readings) = reply.readings else { return kept };
+        let gathered = gather(&readings, settings, reply.tick);
         // The beginning of the tick: the same for all who make this step.
-        let at = Timestamp::from_micros(told.tick.saturating_mul(tick_us()));
-        let before = told.kept.as_ref().map(|kept| kept.tick);
+        let at = Timestamp::from_micros(reply.tick.saturating_mul(tick_us()));
+        let before = reply.kept.as_ref().map(|kept| kept.tick);
         let next = governor.stepped(kept.clone().map(|(state, _)| state), &gathered, at);
         let text = hex(&next.to_bytes());
-        let keeping = StateUpdate { scope, tick: told.tick, before, text: &text };
+        let keeping = StateUpdate { scope, tick: reply.tick, before, text: &text };
         match self.store.extensions().keep_state(&keeping, now).await {
-            Ok(true) => Some((next, told.tick)),
+            Ok(true) => Some((next, reply.tick)),
             // Another one was first: what it kept is read in the next tick, and what was kept before holds until then.
             Ok(false) => kept,
             Err(_) => None,
@@ -106,7 +106,7 @@ fn tick_us() -> u64 {
     u64::try_from(TICK.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Nodes with other settings make other steps, and so are told nothing.
+/// Nodes with other settings make other steps, and so get nothing.
 fn scope_of(governor: &Governor) -> String {
     let settings = format!("{:?}", governor.settings());
     let hash = rapidhash::v3::rapidhash_v3(settings.as_bytes());
@@ -118,8 +118,10 @@ fn gather(readings: &[(u64, String)], settings: &Settings, tick: u64) -> Vec<Rea
     let chains = settings.chains();
     let mut gathered = vec![FleetReadings::default(); chains.len()];
     for (node, text) in readings {
-        let Some(told) = read(text).filter(|told| told.len() == chains.len()) else { continue };
-        for (gathered, (reading, weight)) in gathered.iter_mut().zip(told) {
+        let Some(reported) = read(text).filter(|reported| reported.len() == chains.len()) else {
+            continue;
+        };
+        for (gathered, (reading, weight)) in gathered.iter_mut().zip(reported) {
             gathered.note(*node, NodeReading { tick, reading, weight });
         }
     }

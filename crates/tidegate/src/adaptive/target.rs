@@ -1,16 +1,16 @@
-//! What is protected, and what is known of its health.
+//! What is protected, what is known of its health, and the requests to it that are measured.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::Timestamp;
 use tidegate_core::adaptive::{
-    AdaptiveError, Cap, CapSample, InFlight, Observed, Output, Priority, Reading, TickSummary,
-    UrlSummary, Urls,
+    AdaptiveError, Cap, CapSample, InFlight, InFlightGuard, Observed, Output, Priority, Reading,
+    TickSummary, UrlRequest, UrlSummary, Urls,
 };
 
-use super::observation::Observation;
 use super::{lock, steady};
 use crate::clock::Clock;
 
@@ -27,9 +27,9 @@ const FIXED_WEIGHT: u64 = 1 << 40;
 /// use tidegate::adaptive::{Adaptive, Priority, Reading};
 ///
 /// let database = Adaptive::default().target("db");
-/// // Somebody else has measured it:
+/// // Measured elsewhere:
 /// database.observe(Duration::from_millis(12), true);
-/// database.observe_wait(Duration::from_millis(3)); // as the database itself tells it
+/// database.observe_wait(Duration::from_millis(3)); // as the database reports it
 /// database.push(Reading::Value(0.4)); // a pressure, from a probe
 /// // Or it is measured here, however the request ends:
 /// let request = database.begin();
@@ -39,10 +39,10 @@ const FIXED_WEIGHT: u64 = 1 << 40;
 /// ```
 #[derive(Clone)]
 pub struct Target {
-    shared: Arc<Shared>,
+    state: Arc<TargetState>,
 }
 
-struct Shared {
+struct TargetState {
     name: String,
     clock: Arc<dyn Clock>,
     observed: Mutex<Observed>,
@@ -65,7 +65,7 @@ struct Said {
 
 impl Target {
     pub(super) fn new(name: &str, clock: Arc<dyn Clock>) -> Self {
-        let shared = Shared {
+        let state = TargetState {
             name: name.to_owned(),
             clock,
             observed: Mutex::default(),
@@ -75,12 +75,12 @@ impl Target {
             places: AtomicU64::new(u64::MAX),
             said: Mutex::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { state: Arc::new(state) }
     }
 
     /// Whether this is not the only handle.
     pub(super) fn is_held(&self) -> bool {
-        Arc::strong_count(&self.shared) > 1
+        Arc::strong_count(&self.state) > 1
     }
 
     /// Its name.
@@ -90,17 +90,17 @@ impl Target {
     /// assert_eq!(Adaptive::default().target("db").name(), "db");
     /// ```
     pub fn name(&self) -> &str {
-        &self.shared.name
+        &self.state.name
     }
 
     /// A request is on its way to it. Only those that were admitted: who is refused does not wait.
     pub fn begin(&self) -> Observation {
         // There are never more places than this.
-        Observation::new(self.clone(), self.shared.in_flight.enter(u64::MAX))
+        Observation::new(self.clone(), self.state.in_flight.enter(u64::MAX))
     }
 
     /// The same, if there is a place for it: `None` where as many are under way as its [cap](Target::set_cap) allows. To be
-    /// asked before anything is charged. Where requests are told apart by their priority, a fifth of the places is kept
+    /// asked before anything is charged. Where requests have priorities, a fifth of the places is kept
     /// for what is critical; without one, all may be taken.
     ///
     /// ```
@@ -115,11 +115,11 @@ impl Target {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn enter(&self, priority: impl Into<Option<Priority>>) -> Option<Observation> {
-        let place = self.shared.in_flight.enter(self.places_for(priority.into()))?;
+        let place = self.state.in_flight.enter(self.places_for(priority.into()))?;
         Some(Observation::new(self.clone(), Some(place)))
     }
 
-    /// Whether there is a place now, without taking it: for those who would otherwise charge somebody in vain.
+    /// Whether there is a place now, without taking it: so that no request is charged in vain.
     ///
     /// ```
     /// # use tidegate::adaptive::Adaptive;
@@ -136,13 +136,13 @@ impl Target {
     }
 
     fn places_for(&self, priority: Option<Priority>) -> u64 {
-        let places = self.shared.places.load(Relaxed);
+        let places = self.state.places.load(Relaxed);
         priority.filter(|_| places != u64::MAX).map_or(places, |priority| priority.places(places))
     }
 
     /// How many are under way.
     pub fn in_flight(&self) -> u64 {
-        self.shared.in_flight.count()
+        self.state.in_flight.count()
     }
 
     /// How many may be under way; `None` without a cap.
@@ -156,22 +156,22 @@ impl Target {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn places(&self) -> Option<u64> {
-        let places = self.shared.places.load(Relaxed);
+        let places = self.state.places.load(Relaxed);
         (places != u64::MAX).then_some(places)
     }
 
     /// Caps how many may be under way, or stops doing so. A cap that is [like](Cap::is_like) the one before goes on from
     /// where that was.
     pub fn set_cap(&self, cap: Option<Cap>) {
-        let mut current = lock(&self.shared.cap);
+        let mut current = lock(&self.state.cap);
         let goes_on = |next: &Cap| current.filter(|current| current.is_like(next));
         let cap = cap.map(|cap| goes_on(&cap).unwrap_or(cap));
         *current = cap;
-        self.shared.places.store(cap.map_or(u64::MAX, |cap| cap.places()), Relaxed);
+        self.state.places.store(cap.map_or(u64::MAX, |cap| cap.places()), Relaxed);
     }
 
-    /// Its pool has so many places, and all requests to it pass by here: caps what is under way at twice as many, and
-    /// tells a long queue from a target that is slow.
+    /// The number of places in its pool, if all requests to it pass by here. Caps what is under way at twice as many, and
+    /// distinguishes a long queue from a slow target.
     pub fn set_pool(&self, places: u64) -> Result<(), AdaptiveError> {
         self.set_cap(Some(Cap::fixed(places)?));
         self.know_pool(Some(places));
@@ -190,12 +190,12 @@ impl Target {
         self.with_observed(|observed| observed.set_pool(places));
     }
 
-    /// A request of which somebody else tells: how long it took, and whether it was well. A timeout or a 5xx is not.
+    /// A request that was measured elsewhere: how long it took, and whether it was well. A timeout or a 5xx is not.
     pub fn observe(&self, latency: Duration, ok: bool) {
-        lock(&self.shared.observed).note(latency, ok);
+        lock(&self.state.observed).note(latency, ok);
     }
 
-    /// How long a URL of it took, as somebody else tells: a normalised path, without its query.
+    /// How long a URL of it took, measured elsewhere: a normalised path, without its query.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -205,20 +205,20 @@ impl Target {
     /// assert_eq!(site.busiest_urls(1)[0].1.mean_ms, 9150.0);
     /// ```
     pub fn observe_url(&self, url: &str, latency: Duration) {
-        let now = steady(&*self.shared.clock);
-        lock(&self.shared.urls).note(url, latency, now);
+        let now = steady(&*self.state.clock);
+        lock(&self.state.urls).note(url, latency, now);
     }
 
-    /// How long a request waited in its queue, as it tells itself.
+    /// How long a request waited in its queue, as the target reports it.
     pub fn observe_wait(&self, wait: Duration) {
-        lock(&self.shared.observed).note_wait(wait);
+        lock(&self.state.observed).note_wait(wait);
     }
 
-    /// What a source says of it: the pressure that a probe was told, how full a pool is, the answer to a query; or that it
+    /// What a source says of it: the pressure that a probe got, how full a pool is, the answer to a query; or that it
     /// was too sick to answer. For rules with [`Source::Pushed`](super::Source::Pushed), about once a second; what is
     /// older than that is missing.
     pub fn push(&self, reading: Reading) {
-        lock(&self.shared.said).pushed = Some((reading, self.shared.clock.steady_us()));
+        lock(&self.state.said).pushed = Some((reading, self.state.clock.steady_us()));
     }
 
     /// Fixes what [`Target::push`] says, for as long as it is not taken back with `None`. Among nodes that share their
@@ -230,7 +230,7 @@ impl Target {
     /// # async fn main() -> Result<(), tidegate::adaptive::AdaptiveError> {
     /// let adaptive = Adaptive::default();
     /// let database = adaptive.target("db");
-    /// let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(database.clone()))])?;
+    /// let rule = Rule::from_chains([(Chain::pressure("db"), Source::Pushed(database.clone()))])?;
     /// let effective = adaptive.govern("search", 100, rule)?;
     /// database.push(Reading::Value(0.1));
     /// database.fix(Some(0.3)); // an operator knows better
@@ -240,12 +240,12 @@ impl Target {
     /// # }
     /// ```
     pub fn fix(&self, value: Option<f64>) {
-        lock(&self.shared.said).fixed = value;
+        lock(&self.state.said).fixed = value;
     }
 
     /// What was fixed.
     pub fn fixed(&self) -> Option<f64> {
-        lock(&self.shared.said).fixed
+        lock(&self.state.said).fixed
     }
 
     /// What was seen of it in the last tick.
@@ -263,12 +263,12 @@ impl Target {
     /// # }
     /// ```
     pub fn seen(&self) -> TickSummary {
-        lock(&self.shared.said).seen
+        lock(&self.state.said).seen
     }
 
     /// The worst pressure that a rule saw on it in the last tick, from 0, well, to 1.
     pub fn pressure(&self) -> f64 {
-        lock(&self.shared.said).pressure
+        lock(&self.state.said).pressure
     }
 
     /// What is known of its busiest URLs in the last minute; `None` stands for those beyond ten thousand.
@@ -282,25 +282,25 @@ impl Target {
     /// assert_eq!(busiest[0].1.count, 1);
     /// ```
     pub fn busiest_urls(&self, most: usize) -> Vec<(Option<String>, UrlSummary)> {
-        let (urls, now) = (lock(&self.shared.urls), steady(&*self.shared.clock));
+        let (urls, now) = (lock(&self.state.urls), steady(&*self.state.clock));
         let owned = |(url, summary): (Option<&str>, _)| (url.map(str::to_owned), summary);
         urls.busiest(most, now).into_iter().map(owned).collect()
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {
-        &*self.shared.clock
+        &*self.state.clock
     }
 
     pub(super) fn with_observed<R>(&self, then: impl FnOnce(&mut Observed) -> R) -> R {
-        then(&mut lock(&self.shared.observed))
+        then(&mut lock(&self.state.observed))
     }
 
     pub(super) fn with_urls<R>(&self, then: impl FnOnce(&mut Urls) -> R) -> R {
-        then(&mut lock(&self.shared.urls))
+        then(&mut lock(&self.state.urls))
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.state, &other.state)
     }
 
     /// Looks at what was seen since the last tick. The outputs are those that rules made of it then.
@@ -309,24 +309,24 @@ impl Target {
             outputs.fold((0.0_f64, false), |(pressure, is_stale), output| {
                 (pressure.max(output.pressure), is_stale || output.is_stale)
             });
-        let now = steady(&*self.shared.clock);
+        let now = steady(&*self.state.clock);
         let seen = self.with_observed(|observed| observed.tick(now, pressure));
-        let said = &mut *lock(&self.shared.said);
+        let said = &mut *lock(&self.state.said);
         (said.seen, said.pressure) = (seen, pressure);
-        let mut cap = lock(&self.shared.cap);
+        let mut cap = lock(&self.state.cap);
         if let Some(cap) = &mut *cap
             && let (Some(latency_ms), Some(baseline_ms)) = (seen.latency_ms, seen.baseline_ms)
         {
             let in_flight = self.in_flight();
             cap.step(CapSample { latency_ms, baseline_ms, in_flight, is_stale });
-            self.shared.places.store(cap.places(), Relaxed);
+            self.state.places.store(cap.places(), Relaxed);
         }
     }
 
-    /// What was pushed, and how much that weighs. A failure is told once: it is counted.
+    /// What was pushed, and how much that weighs. A failure is reported once: it is counted.
     pub(super) fn pushed(&self) -> (Reading, u64) {
-        let now_us = self.shared.clock.steady_us();
-        let mut said = lock(&self.shared.said);
+        let now_us = self.state.clock.steady_us();
+        let mut said = lock(&self.state.said);
         if let Some(fixed) = said.fixed {
             return (Reading::Value(fixed), FIXED_WEIGHT);
         }
@@ -346,5 +346,102 @@ impl fmt::Debug for Target {
         let (name, in_flight) = (self.name(), self.in_flight());
         let target = &mut f.debug_struct("Target");
         target.field("name", &name).field("in_flight", &in_flight).finish_non_exhaustive()
+    }
+}
+
+/// A request under way to a [`Target`]. It counts as long as this lives: one that is dropped, by a cancel or a panic, has
+/// ended too, and after a panic it was not well. One that was given up is noted with the time it had: callers that leave
+/// because it takes too long are often the only sign of an overload. Whether it would have gone well is not known, so a
+/// caller with a timeout says `done(false)`.
+///
+/// ```
+/// use tidegate::adaptive::{Adaptive, Observation};
+///
+/// let database = Adaptive::default().target("db");
+/// let request: Observation = database.begin().of_url("/report");
+/// request.done(false); // it answered 503
+/// drop(database.begin()); // the caller gave up
+/// assert_eq!(database.in_flight(), 0);
+/// ```
+#[derive(Debug)]
+#[must_use = "a request that is not held has ended"]
+pub struct Observation {
+    target: Target,
+    begun: Timestamp,
+    url: Option<UrlRequest>,
+    /// Free again when this is dropped.
+    _place: Option<InFlightGuard>,
+    end: End,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// The caller did not say.
+    Dropped,
+    Done {
+        ok: bool,
+    },
+    /// It never left.
+    Refused,
+}
+
+impl Observation {
+    fn new(target: Target, place: Option<InFlightGuard>) -> Self {
+        let begun = steady(target.clock());
+        target.with_observed(|observed| observed.begin(begun));
+        Self { target, begun, url: None, _place: place, end: End::Dropped }
+    }
+
+    /// It is for this URL, which is measured by itself, too: a normalised path, without its query.
+    pub fn of_url(mut self, url: &str) -> Self {
+        if self.url.is_none() {
+            let begun = self.begun;
+            self.url = Some(self.target.with_urls(|urls| urls.begin(url, begun)));
+        }
+        self
+    }
+
+    /// It has ended. A timeout or a 5xx was not well.
+    pub fn done(mut self, ok: bool) {
+        self.end = End::Done { ok };
+    }
+
+    /// It was refused after all, by a limit that was asked afterwards: nothing is noted of it.
+    ///
+    /// ```
+    /// # use tidegate::adaptive::Adaptive;
+    /// # use tidegate::Limiter;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (adaptive, limiter) = (Adaptive::default(), Limiter::new("1/h")?);
+    /// let database = adaptive.target("db");
+    /// for _ in 0..3 {
+    ///     let Some(request) = database.enter(None) else { continue };
+    ///     if limiter.check("user-42").allowed() { request.done(true) } else { request.refused() }
+    /// }
+    /// adaptive.tick().await;
+    /// assert_eq!(database.seen().count, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn refused(mut self) {
+        self.end = End::Refused;
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        let (begun, now) = (self.begun, steady(self.target.clock()));
+        self.target.with_observed(|observed| match self.end {
+            End::Refused => observed.take_back(begun, now),
+            End::Done { ok } => observed.end(begun, now, ok),
+            End::Dropped => observed.end(begun, now, !std::thread::panicking()),
+        });
+        let Some(url) = self.url else { return };
+        self.target.with_urls(|urls| match self.end {
+            End::Refused => urls.take_back(url),
+            End::Done { .. } | End::Dropped => urls.end(url, now),
+        });
     }
 }

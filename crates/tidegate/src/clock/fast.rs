@@ -2,8 +2,8 @@
 //!
 //! An anchor (a counter value, the system's time then, and the length of a count) is renewed every tenth of a
 //! second, which bounds the error to about a microsecond and follows every adjustment of the system's clock.
-//! Readers check the anchor's version around their loads; whoever finds the anchor old renews it, and whoever
-//! finds it being renewed asks the system instead. Nobody waits.
+//! Readers check the anchor's version around their loads; a reader that finds the anchor old renews it, and one
+//! that finds it being renewed asks the system instead. No reader waits.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -81,8 +81,8 @@ impl Anchor {
         let (from_us, from) =
             (self.time_us.load(Ordering::Relaxed), self.counter.load(Ordering::Relaxed));
         let calibrating = self.life.load(Ordering::Relaxed) == 0;
-        // Threads find an anchor old together. Whoever comes second must not measure a rate since the first, whose
-        // time may even be a little later.
+        // Threads find an anchor old together. The second one must not measure a rate since the first, whose time
+        // may even be a little later.
         let young_us = if calibrating { CALIBRATION_US } else { ANCHOR_LIFE_US / 2 };
         if from_us != 0 && now_us.abs_diff(from_us) < young_us {
             return now_us;
@@ -203,7 +203,7 @@ mod tests {
             self.anchor.renew(|| (Self::count(us), self.started_us.get() + us))
         }
 
-        /// Whether the anchor tells the time at `us`; then it is right.
+        /// Whether the anchor gives the time at `us`; then it is right.
         fn serves(&self, us: u64) -> bool {
             let time = self.anchor.time_at(|| Self::count(us));
             assert!(

@@ -30,6 +30,14 @@ pub struct StoreReport {
 ///
 /// let per_call = |stats: NetworkStats| stats.requests / stats.calls.max(1);
 /// assert_eq!(per_call(NetworkStats::default()), 0);
+///
+/// let NetworkStats { noscript, retries, refreshes, .. } = NetworkStats::default(); // repaired
+/// assert_eq!(noscript + retries + refreshes, 0);
+/// let NetworkStats { timeouts, not_sent, overloaded, unreplicated, .. } = NetworkStats::default(); // failed
+/// assert_eq!(timeouts + not_sent + overloaded + unreplicated, 0);
+/// let open = |stats: NetworkStats| stats.connects - stats.disconnects;
+/// let stats = NetworkStats::default();
+/// assert_eq!((open(stats), stats.connect_failures), (0, 0));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]

@@ -97,7 +97,7 @@ impl Table {
                 return false;
             }
             if known == fingerprint || known == 0 {
-                // The units first, so that whoever finds the key finds them.
+                // The units first, so that a reader that finds the key finds them.
                 place.store(units, Ordering::Relaxed);
                 found.store(fingerprint, Ordering::Release);
                 *len += usize::from(known == 0);
@@ -112,7 +112,7 @@ impl Table {
     }
 
     fn fingerprint(&self, key: &[u8]) -> u64 {
-        self.fingerprints.of_key(key).max(1)
+        self.fingerprints.hash_key(key).max(1)
     }
 
     /// All slots, from the one where a fingerprint belongs.

@@ -1,8 +1,10 @@
-//! What an engine answers.
+//! What an engine answers, and the limit that the answer is about.
 
-use tidegate_core::Decision;
+use std::ops::Deref;
+use std::sync::Arc;
 
-use super::BindingLimit;
+use tidegate_core::{Decision, Limit};
+
 use crate::store::{Source, StoreErrorKind};
 
 /// An engine's answer.
@@ -40,8 +42,8 @@ pub struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Whether nobody has decided, and the policy rather turns everybody away than count wrongly. That is a failure, to
-    /// be told apart from a refusal: with HTTP a 503, not a 429.
+    /// Whether the store failed and the policy denies rather than count wrongly. That is a failure and no refusal: with
+    /// HTTP a 503, not a 429.
     ///
     /// ```
     /// use tidegate::{Answer, Decision, Source};
@@ -63,3 +65,56 @@ impl Answer<'_> {
         matches!(self.source, Source::FailClosed) && !self.decision.allowed()
     }
 }
+
+/// The [`Limit`] that binds an answer: one of the policy, or one that the key has instead.
+///
+/// ```
+/// use tidegate::{BindingLimit, Engine};
+///
+/// let engine = Engine::builder().policy("api", "100/min burst 20").build()?;
+/// let answer = engine.check("api", "user-42").now()?;
+/// let limit: BindingLimit = answer.limit.expect("no override decided");
+/// assert_eq!((limit.units(), limit.ceiling()), (100, 20));
+/// assert_eq!(*limit, "100/min burst 20".parse()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BindingLimit<'a>(LimitOwner<'a>);
+
+#[derive(Clone, Debug)]
+enum LimitOwner<'a> {
+    /// It lives as long as the engine.
+    Engine(&'a Limit),
+    /// It was set at run time, and may be gone by now.
+    Table(Arc<Limit>),
+}
+
+impl<'a> BindingLimit<'a> {
+    pub(crate) const fn of_policy(limit: &'a Limit) -> Self {
+        Self(LimitOwner::Engine(limit))
+    }
+
+    pub(crate) const fn shared(limit: Arc<Limit>) -> Self {
+        Self(LimitOwner::Table(limit))
+    }
+}
+
+impl Deref for BindingLimit<'_> {
+    type Target = Limit;
+
+    fn deref(&self) -> &Limit {
+        match &self.0 {
+            LimitOwner::Engine(limit) => limit,
+            LimitOwner::Table(limit) => limit,
+        }
+    }
+}
+
+/// Equal where the limits are, wherever they are kept.
+impl PartialEq for BindingLimit<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for BindingLimit<'_> {}

@@ -2,7 +2,7 @@
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
-use super::settle::stand_in_for;
+use super::decide::stand_in_for;
 use super::{Answer, CheckError, Engine};
 use crate::clock::Clock;
 use crate::reply::Reply;
@@ -20,8 +20,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// let engine = Engine::builder().build()?; // no policy is needed
     /// let (scope, limit): (_, Limit) = (Scope::named("", "by request"), "5/h".parse()?);
     /// let given = KeyedLimit { scope: &scope, key: b"user-42", limit: &limit };
-    /// let settled = engine.ask_given(&given, 2, Op::Take).now()?;
-    /// assert_eq!(settled.verdict.decision.remaining(), 3);
+    /// let reply = engine.ask_given(&given, 2, Op::Take).now()?;
+    /// assert_eq!(reply.verdict.decision.remaining(), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
@@ -31,7 +31,7 @@ impl<C: Clock + 'static> Engine<C> {
         cost: u64,
         op: Op,
     ) -> Reply<'_, StoreReply, StoreError> {
-        self.settle_given(given, cost, op).then(|settled| match settled {
+        self.decide_given(given, cost, op).then(|decided| match decided {
             Ok((reply, _)) => Ok(reply),
             Err(CheckError::Store(error)) => Err(error),
             Err(other) => Err(StoreError::new(StoreErrorKind::BadRequest, other.to_string())),
@@ -58,8 +58,8 @@ impl<C: Clock + 'static> Engine<C> {
         cost: u64,
         op: Op,
     ) -> Reply<'e, Answer<'e>, CheckError> {
-        self.settle_given(given, cost, op).then(move |settled| {
-            let (StoreReply { verdict, source, .. }, store_error) = settled?;
+        self.decide_given(given, cost, op).then(move |decided| {
+            let (StoreReply { verdict, source, .. }, store_error) = decided?;
             let (decision, limit) = (verdict.decision, None);
             let (policy, binding) = (name, name);
             Ok(Answer {
@@ -75,24 +75,25 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     #[inline]
-    fn settle_given(
+    fn decide_given(
         &self,
         given: &KeyedLimit<'_>,
         cost: u64,
         op: Op,
     ) -> Reply<'_, Given, CheckError> {
-        let now = self.shared.clock.now();
-        let ask = StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
-        match self.shared.stores.plain.asked_by_default().decide(&ask, now).split() {
-            Ok(Ok(settled)) => Reply::ready(Ok((settled, None))),
+        let now = self.state.clock.now();
+        let request =
+            StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
+        match self.state.stores.plain.default_store().decide(&request, now).split() {
+            Ok(Ok(reply)) => Reply::ready(Ok((reply, None))),
             Ok(Err(error)) => Reply::ready(self.stand_in_given(given, cost, op, now, error)),
             Err(later) => {
-                // Kept only for the case that the store fails.
-                let kept = Kept::of(given);
+                // Only needed if the store fails.
+                let owned = OwnedKeyedLimit::from_given(given);
                 Reply::later(async move {
                     match later.await {
-                        Ok(settled) => Ok((settled, None)),
-                        Err(error) => self.stand_in_given(&kept.given(), cost, op, now, error),
+                        Ok(reply) => Ok((reply, None)),
+                        Err(error) => self.stand_in_given(&owned.given(), cost, op, now, error),
                     }
                 })
             }
@@ -112,7 +113,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     #[inline]
     pub fn hint_given(&self, scope: &Scope, key: &[u8]) {
-        self.shared.stores.plain.asked_by_default().prefetch(scope, key);
+        self.state.stores.plain.default_store().prefetch(scope, key);
     }
 
     /// This node's share instead of the store.
@@ -126,10 +127,10 @@ impl<C: Clock + 'static> Engine<C> {
     ) -> Result<Given, CheckError> {
         let error = stand_in_for(op, error)?;
         let limit = &given.limit.share(self.nodes());
-        let ask =
+        let request =
             StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
-        let settled = self.shared.local.decide(&ask, now).now().map_err(CheckError::Store)?;
-        Ok((StoreReply { source: Source::Local, ..settled }, Some(error.kind())))
+        let reply = self.state.local.decide(&request, now).now().map_err(CheckError::Store)?;
+        Ok((StoreReply { source: Source::Local, ..reply }, Some(error.kind())))
     }
 }
 
@@ -137,14 +138,14 @@ impl<C: Clock + 'static> Engine<C> {
 type Given = (StoreReply, Option<StoreErrorKind>);
 
 /// A question that outlives its caller.
-struct Kept {
+struct OwnedKeyedLimit {
     scope: Scope,
     key: Box<[u8]>,
     limit: Limit,
 }
 
-impl Kept {
-    fn of(given: &KeyedLimit<'_>) -> Self {
+impl OwnedKeyedLimit {
+    fn from_given(given: &KeyedLimit<'_>) -> Self {
         Self { scope: given.scope.clone(), key: given.key.into(), limit: given.limit.clone() }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidegate_core::Limit;
 
-use super::settle::Limits;
+use super::decide::Limits;
 use super::{BindingLimit, Key};
 use crate::policy::Member;
 use crate::store::Scope;
@@ -16,36 +16,36 @@ pub(super) enum InForce {
     /// All of them, whole.
     Whole,
     /// Part of the policy's only limit.
-    Only(Part),
+    Only(ReducedLimit),
     /// Part of some of its limits.
-    Some(Box<[Option<Part>]>),
+    Some(Box<[Option<ReducedLimit>]>),
 }
 
 #[derive(Clone)]
-pub(super) struct Part {
+pub(super) struct ReducedLimit {
     /// Of those that the policy declares.
     units: u64,
     limit: Arc<Limit>,
 }
 
 impl InForce {
-    /// `own` stands for the only limit of the policy. Costs nothing where no limit is adaptive.
+    /// `own` replaces the only limit of the policy. Costs nothing where no limit is adaptive.
     #[inline]
-    pub(super) fn of(
+    pub(super) fn find(
         adaptive: bool,
         members: &[(Scope, Member)],
         key: Key<'_>,
         own: Option<&Limit>,
     ) -> Self {
-        if adaptive { Self::find(members, key, own) } else { Self::Whole }
+        if adaptive { Self::find_adaptive(members, key, own) } else { Self::Whole }
     }
 
-    fn find(members: &[(Scope, Member)], key: Key<'_>, own: Option<&Limit>) -> Self {
+    fn find_adaptive(members: &[(Scope, Member)], key: Key<'_>, own: Option<&Limit>) -> Self {
         let part = |(_, member): &(Scope, Member)| {
             let units = member.effective.as_ref()?.in_force(key.get(member.key.as_deref()))?;
             let declared = member.limit.units();
             let reduced = || own.unwrap_or(&member.limit).effective_part(units, declared);
-            (units < declared).then(|| Part { units, limit: Arc::new(reduced()) })
+            (units < declared).then(|| ReducedLimit { units, limit: Arc::new(reduced()) })
         };
         if let [only] = members {
             return part(only).map_or(Self::Whole, Self::Only);
@@ -58,7 +58,7 @@ impl InForce {
         matches!(self, Self::Whole)
     }
 
-    fn part(&self, index: usize) -> Option<&Part> {
+    fn part(&self, index: usize) -> Option<&ReducedLimit> {
         match self {
             Self::Whole => None,
             Self::Only(part) => Some(part),

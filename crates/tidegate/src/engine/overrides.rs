@@ -1,23 +1,30 @@
-//! Overrides at run time: kept in the store, followed by every node that shares it.
+//! Overrides at run time: kept in the store, loaded by every node that shares it.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::LimitError;
 
-use super::loaded::network_of;
-use super::settle::is_failure;
-use super::{Engine, Shared};
+use super::decide::is_failure;
+use super::policies::Policies;
+use super::{Engine, EngineState};
+use crate::cidr::Cidr;
 use crate::clock::{Clock, SystemClock};
+use crate::overrides::{Overrides, TimedOverride};
 use crate::policy::PolicyProblem;
 use crate::reply::{Reply, UnderWay};
-use crate::store::{Changed, OverrideChange, OverrideStore, Store, StoreError, StoredOverride};
+use crate::store::{
+    Changed, OverrideChange, OverrideStore, OverrideTable, Store, StoreError, StoredOverride,
+};
 
 /// The overrides of an engine that are set at run time. They beat those that its policies were built with.
 ///
-/// The store keeps them, in one small table for all who share it. An engine looks whether that has changed when it is
-/// told to [refresh](RunTimeOverrides::refresh), about once a second from a timer; what it sets itself it follows at
+/// The store keeps them, in one small table for all who share it. An engine looks whether that has changed at each
+/// [refresh](RunTimeOverrides::refresh), about once a second from a timer; what it sets itself it follows at
 /// once. No check ever asks for them: it looks into the table that was loaded last, and into none at all if its policy
 /// has no override.
 ///
@@ -63,6 +70,8 @@ pub struct RunTimeOverrides<'e, C = SystemClock> {
 /// assert_eq!(error("api", "k", "allow"), Some(Full));
 /// // Over a network, it has to be awaited.
 /// assert!(matches!(UnderWay.into(), Store(error) if error.kind() == StoreErrorKind::UnderWay));
+/// // Only a failure of the store is worth another try.
+/// assert!(Full.store_failure().is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,7 +79,7 @@ pub struct RunTimeOverrides<'e, C = SystemClock> {
 pub enum OverrideError {
     /// There is no policy of this name.
     UnknownPolicy(String),
-    /// A key has at most 1,024 bytes; this one has so many.
+    /// A key has at most 1,024 bytes; this is its length.
     LongKey(usize),
     /// It is neither `allow` nor `block`, nor a limit.
     BadLimit(LimitError),
@@ -137,7 +146,7 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         life: Option<Duration>,
     ) -> Reply<'e, (), OverrideError> {
         let key = canonical(key.as_ref());
-        if let Err(error) = self.shared().check_override(policy, &key, text) {
+        if let Err(error) = self.state().check_override(policy, &key, text) {
             return Reply::ready(Err(error));
         }
         // Nobody means "from now until now".
@@ -200,11 +209,11 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn list(&self) -> Reply<'e, Vec<StoredOverride>, OverrideError> {
-        let shared = self.shared();
+        let state = self.state();
         self.refresh().then(move |refreshed| {
             refreshed.map_err(OverrideError::Store)?;
-            let now_us = shared.clock.steady_us();
-            Ok(shared.loaded.table().entries(now_us).collect())
+            let now_us = state.clock.steady_us();
+            Ok(state.overrides.table().entries(now_us).collect())
         })
     }
 
@@ -226,7 +235,7 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refresh(&self) -> Reply<'e, bool, StoreError> {
-        self.shared().refresh()
+        self.state().refresh()
     }
 
     /// How many overrides of this engine's policies make no sense to it, and are left out: a newer version may have set
@@ -243,11 +252,11 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn skipped(&self) -> usize {
-        self.shared().loaded.table().skipped
+        self.state().overrides.table().skipped
     }
 
-    fn shared(&self) -> &'e Shared<C> {
-        &self.engine.shared
+    fn state(&self) -> &'e EngineState<C> {
+        &self.engine.state
     }
 
     /// Changes the store's table, and follows it.
@@ -256,30 +265,30 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         change: &OverrideChange<'_>,
         then: impl FnOnce(Changed) -> Result<T, OverrideError> + Send + 'e,
     ) -> Reply<'e, T, OverrideError> {
-        let shared = self.shared();
+        let state = self.state();
         let reply =
-            shared.stores.plain.store.extensions().change_override(change, shared.clock.now());
+            state.stores.plain.store.extensions().change_override(change, state.clock.now());
         match reply.split() {
             Ok(changed) => {
                 let then = move || then(changed.map_err(OverrideError::Store)?);
                 // Changed it is, also if it cannot be loaded now: the next refresh will.
-                shared.refresh().then(move |_| then())
+                state.refresh().then(move |_| then())
             }
             Err(later) => Reply::later(async move {
                 let changed = later.await.map_err(OverrideError::Store)?;
-                drop(shared.refresh().await);
+                drop(state.refresh().await);
                 then(changed)
             }),
         }
     }
 }
 
-impl<C: Clock + 'static> Shared<C> {
+impl<C: Clock + 'static> EngineState<C> {
     fn refresh(&self) -> Reply<'_, bool, StoreError> {
-        let (turn, asked_us) = (self.loaded.next_turn(), self.clock.steady_us());
-        let known = self.loaded.table().version;
+        let (request, asked_us) = (self.overrides.next_request(), self.clock.steady_us());
+        let known = self.overrides.table().version;
         self.stores.plain.store.extensions().overrides(known, self.clock.now()).then(move |table| {
-            let follow = |table| self.loaded.replace(table, turn, asked_us, &self.policies);
+            let follow = |table| self.overrides.replace(table, request, asked_us, &self.policies);
             Ok(table?.is_some_and(follow))
         })
     }
@@ -290,8 +299,8 @@ impl<C: Clock + 'static> Shared<C> {
         if key.len() > KEY_BYTES_MAX {
             return Err(OverrideError::LongKey(key.len()));
         }
-        let instead = policy.read_override(text).map_err(OverrideError::BadLimit)?;
-        policy.fits(&instead).map_err(OverrideError::DoesNotFit)
+        let own = policy.read_override(text).map_err(OverrideError::BadLimit)?;
+        policy.fits(&own).map_err(OverrideError::DoesNotFit)
     }
 }
 
@@ -325,3 +334,122 @@ impl From<UnderWay> for OverrideError {
 }
 
 impl std::error::Error for OverrideError {}
+
+/// The table of overrides as an engine has loaded it.
+#[derive(Debug, Default)]
+pub(super) struct LoadedOverrides {
+    requests: AtomicU64,
+    table: Mutex<LoadedTable>,
+}
+
+/// What is known of the store's table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LoadedTable {
+    /// The number of the request that it answers: the reply to an older one changes nothing.
+    request: u64,
+    version: u64,
+    /// In the order of policies and keys, the same on every node.
+    entries: Arc<[LoadedEntry]>,
+    /// Those of our policies that make no sense to this version.
+    skipped: usize,
+}
+
+#[derive(Clone, Debug)]
+struct LoadedEntry {
+    stored: StoredOverride,
+    /// By the steady clock.
+    until_us: Option<u64>,
+}
+
+impl LoadedOverrides {
+    /// From an engine before this one.
+    pub(super) fn from_table(mut table: LoadedTable, policies: &Policies) -> Self {
+        table.apply(policies);
+        Self { requests: AtomicU64::new(table.request), table: Mutex::new(table) }
+    }
+
+    /// A number for the next request, to be taken before it is sent.
+    fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Replaces the table by the reply to a request. `false` if the reply to a later request is there already.
+    fn replace(
+        &self,
+        loaded: OverrideTable,
+        request: u64,
+        asked_us: u64,
+        policies: &Policies,
+    ) -> bool {
+        let mut table = self.table();
+        if request < table.request {
+            return false;
+        }
+        let OverrideTable { version, mut entries } = loaded;
+        entries.sort_unstable();
+        let entry = |stored: StoredOverride| LoadedEntry {
+            until_us: stored.life.map(|life| asked_us.saturating_add(micros(life))),
+            stored,
+        };
+        let entries = entries.into_iter().map(entry).collect();
+        *table = LoadedTable { request, version, entries, skipped: 0 };
+        table.apply(policies);
+        true
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, LoadedTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LoadedTable {
+    /// Those that hold, each with what is left of its life.
+    fn entries(&self, now_us: u64) -> impl Iterator<Item = StoredOverride> {
+        let holds =
+            move |entry: &&LoadedEntry| entry.until_us.is_none_or(|until_us| now_us < until_us);
+        self.entries.iter().filter(holds).map(move |LoadedEntry { stored, until_us }| {
+            StoredOverride {
+                life: until_us.map(|until_us| Duration::from_micros(until_us - now_us)),
+                ..stored.clone()
+            }
+        })
+    }
+
+    /// Gives each policy its overrides.
+    fn apply(&mut self, policies: &Policies) {
+        let mut by_policy: HashMap<&str, Overrides<TimedOverride>> = HashMap::new();
+        self.skipped = 0;
+        for LoadedEntry { stored, until_us } in &*self.entries {
+            // Others who share the store may have policies of their own.
+            let Some(policy) = policies.get(&stored.policy) else { continue };
+            match policy.read_override(&stored.text) {
+                Ok(own) if policy.fits(&own).is_ok() => {
+                    let overrides = by_policy.entry(stored.policy.as_str()).or_default();
+                    insert(overrides, &stored.key, || TimedOverride::new(own.clone(), *until_us));
+                }
+                _ => self.skipped += 1,
+            }
+        }
+        for policy in policies.iter() {
+            policy.at_run_time.replace(by_policy.remove(&*policy.name).unwrap_or_default());
+        }
+    }
+}
+
+/// A key that is spelt as a network stands for all keys in it, too.
+fn insert(overrides: &mut Overrides<TimedOverride>, key: &[u8], value: impl Fn() -> TimedOverride) {
+    if let Some(network) = network_of(key) {
+        overrides.insert_for(network, value());
+    }
+    overrides.insert(key, value());
+}
+
+/// The network that a key names, if it does. An address of IPv6 does, since it has many spellings.
+fn network_of(key: &[u8]) -> Option<Cidr> {
+    let may_be = key.contains(&b'/') || key.contains(&b':');
+    may_be.then(|| Cidr::from_key(key)).flatten()
+}
+
+fn micros(life: Duration) -> u64 {
+    u64::try_from(life.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,10 +1,19 @@
-//! The policies of an engine, by name and by number.
+//! The policies of an engine: by name and by number, as they are shown, and as they are asked.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
 
 use rapidhash::RapidHashMap;
+use tidegate_core::{LeakyBucket, LeaseError, Mode, Reservation, Terms};
 
-use crate::policy::Compiled;
+use super::{Answer, CheckError, Engine, Key, Queued};
+use crate::clock::{Clock, SystemClock};
+use crate::permit::{Acquired, Held, Permit, PermitId, Places};
+use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, OverrideInForce, PolicyKind};
+use crate::reply::Reply;
+use crate::store::{Op, ReserveRequest, Source};
 
 /// Policies in the order of their names. A check finds its own with one hash.
 #[derive(Debug)]
@@ -34,4 +43,365 @@ impl Policies {
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Compiled> {
         self.in_order.iter()
     }
+}
+
+/// A policy as an engine holds it, to be shown.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Engine, Mode, Policy, PolicyKind, PolicyView};
+///
+/// let engine = Engine::builder()
+///     .policy("export", Policy::shaper("2/s max-wait 5s"))
+///     .policy("plan", Policy::all().limit("second", "10/s").limit("day", "fixed-window 9/day"))
+///     .build()?;
+/// let views: Vec<PolicyView> = engine.policies().collect();
+/// assert_eq!((views[0].name(), views[0].mode()), ("export", None));
+/// assert_eq!(views[0].kind(), PolicyKind::Shaper);
+/// assert!(views[0].shaper().is_some_and(|shaper| shaper.max_wait() == Duration::from_secs(5)));
+/// assert_eq!((views[1].name(), views[1].mode()), ("plan", Some(Mode::All)));
+/// assert!(views[1].members().map(|member| member.limit.units()).eq([10, 9]));
+/// # Ok::<(), tidegate::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyView<'a> {
+    pub(super) policy: &'a Compiled,
+}
+
+impl<'a> PolicyView<'a> {
+    /// The policy's name.
+    pub const fn name(&self) -> &'a str {
+        &self.policy.name
+    }
+
+    /// Its place among the [policies](crate::Engine::policies) of its engine: for those who keep something of their own
+    /// beside each.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("api", "5/s").policy("login", "5/h").build()?;
+    /// let asked = vec![0; engine.policies().count()];
+    /// assert_eq!(asked[engine.policy("login")?.index()], 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn index(&self) -> usize {
+        self.policy.index
+    }
+
+    /// What it is asked for.
+    pub const fn kind(&self) -> PolicyKind {
+        self.policy.purpose
+    }
+
+    /// How its limits make one answer; `None` for a shaper.
+    pub const fn mode(&self) -> Option<Mode> {
+        match &self.policy.kind {
+            CompiledKind::Limits { mode, .. } => Some(*mode),
+            CompiledKind::Shaper(..) => None,
+        }
+    }
+
+    /// Its limits, in declared order; none for a shaper.
+    pub fn members(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
+        self.policy.members().iter().map(|(_, member)| member)
+    }
+
+    /// Whether it is only [tried out](crate::Policy::shadow).
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let beta = Policy::all().limit("", "10/s").shadow(true);
+    /// let engine = Engine::builder().policy("api", "5/s").policy("beta", beta).build()?;
+    /// assert!(engine.policies().map(|policy| policy.is_shadow()).eq([false, true]));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub const fn is_shadow(&self) -> bool {
+        self.policy.shadow
+    }
+
+    /// What it answers while the store does not.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, OnStoreError, Policy};
+    /// let login = Policy::all().limit("", "5/h").on_store_error(OnStoreError::DENY);
+    /// let engine = Engine::builder().policy("api", "5/s").policy("login", login).build()?;
+    /// let answers = engine.policies().map(|policy| policy.on_store_error());
+    /// assert!(answers.eq([OnStoreError::Local, OnStoreError::DENY]));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub const fn on_store_error(&self) -> OnStoreError {
+        self.policy.on_store_error
+    }
+
+    /// Why a policy that asks for leases runs without, where it does: its burst or period is too small for them.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let tight = Policy::all().limit("", "1/s burst 1").lease(true);
+    /// let engine = Engine::builder().policy("tight", tight).build()?;
+    /// let problems: Vec<_> = engine.policies().filter_map(|policy| policy.lease_problem()).collect();
+    /// assert_eq!(problems.len(), 1);
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub fn lease_problem(&self) -> Option<LeaseError> {
+        let limits = self.policy.members().iter().map(|(_, member)| &member.limit);
+        let terms = self.policy.lease.then(|| Terms::from_limits(limits))?;
+        terms.err()
+    }
+
+    /// The shaper, if it is one.
+    pub const fn shaper(&self) -> Option<&'a LeakyBucket> {
+        match &self.policy.kind {
+            CompiledKind::Shaper(_, limit) => Some(limit),
+            CompiledKind::Limits { .. } => None,
+        }
+    }
+}
+
+/// A policy of an engine, found once: to ask it needs no lookup by name. It shows the policy too, as a [`PolicyView`].
+///
+/// ```
+/// use tidegate::{Engine, Key, Op, Policy, PolicyHandle, PolicyKind};
+///
+/// let engine = Engine::builder()
+///     .policy("api", "10/h")
+///     .policy("export", "concurrency 1")
+///     .policy("mail", Policy::shaper("2/s max-wait 5s"))
+///     .build()?;
+/// let api: PolicyHandle = engine.policy("api")?;
+/// assert_eq!(api.check("user-42").now()?.decision.remaining(), 9);
+/// assert_eq!(api.ask(Key::One(b"user-42"), 4, Op::Take).now()?.decision.remaining(), 5);
+///
+/// // What it is for is known before it is asked.
+/// assert_eq!((api.name(), api.kind()), ("api", PolicyKind::Limits));
+/// let export = engine.policy("export")?;
+/// assert_eq!(export.kind(), PolicyKind::Concurrency);
+/// let user = Key::One(b"user-42");
+/// assert!(export.validate(user, Op::Take).is_err()); // it has to be acquired
+/// let permit = export.acquire(user, 1).now()?.permit.ok_or("refused")?;
+/// export.release(user, &permit.into_id()).now()?;
+///
+/// let mail = engine.policy("mail")?;
+/// assert!(mail.reserve(user, 1).now()?.accepted());
+/// mail.queue(user, 1).now()?.keep();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PolicyHandle<'e, C = SystemClock> {
+    engine: &'e Engine<C>,
+    view: PolicyView<'e>,
+}
+
+impl<C> Clone for PolicyHandle<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for PolicyHandle<'_, C> {}
+
+impl<'e, C> Deref for PolicyHandle<'e, C> {
+    type Target = PolicyView<'e>;
+
+    fn deref(&self) -> &PolicyView<'e> {
+        &self.view
+    }
+}
+
+impl<C> fmt::Debug for PolicyHandle<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PolicyHandle").field(&self.name()).finish()
+    }
+}
+
+impl<C: Clock + 'static> Engine<C> {
+    /// The policy of a name, to be asked without another lookup.
+    ///
+    /// ```
+    /// # use tidegate::{CheckError, Engine};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let api = engine.policy("api")?;
+    /// for user in ["ann", "ben"] {
+    ///     assert!(api.check(user).now()?.decision.allowed());
+    /// }
+    /// assert_eq!(engine.policy("apj").err(), Some(CheckError::UnknownPolicy("apj".into())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn policy(&self, name: &str) -> Result<PolicyHandle<'_, C>, CheckError> {
+        let found = self.state.policies.get(name).map(|policy| PolicyView { policy });
+        let handle = found.map(|view| PolicyHandle { engine: self, view });
+        handle.ok_or_else(|| CheckError::UnknownPolicy(name.to_owned()))
+    }
+
+    /// The policy at an [index](PolicyView::index): for those who have looked its name up before.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("api", "10/h").policy("login", "5/h").build()?;
+    /// let index = engine.policy("login")?.index();
+    /// assert_eq!(engine.policy_at(index).map(|policy| policy.name()), Some("login"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn policy_at(&self, index: usize) -> Option<PolicyHandle<'_, C>> {
+        let found = self.state.policies.at(index).map(|policy| PolicyView { policy });
+        found.map(|view| PolicyHandle { engine: self, view })
+    }
+}
+
+impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
+    /// [`Engine::check`].
+    pub fn check(&self, key: impl AsRef<[u8]>) -> Reply<'e, Answer<'e>, CheckError> {
+        self.ask(Key::One(key.as_ref()), 1, Op::Take)
+    }
+
+    /// [`Engine::ask`].
+    #[inline]
+    pub fn ask(&self, key: Key<'_>, cost: u64, op: Op) -> Reply<'e, Answer<'e>, CheckError> {
+        match self.can_do(op) {
+            Ok(()) => {
+                let decided = self.engine.decide(self.compiled(), key, cost, op);
+                decided.then(|decided| decided.map(|it| it.answer))
+            }
+            Err(error) => Reply::ready(Err(error)),
+        }
+    }
+
+    /// [`Engine::validate`].
+    pub fn validate(&self, key: Key<'_>, op: Op) -> Result<(), CheckError> {
+        self.can_do(op)?;
+        let policy = self.compiled();
+        if self.kind() == PolicyKind::Shaper {
+            return Err(CheckError::Shapes(policy.name()));
+        }
+        let own = policy.override_for(key, &self.engine.state.clock);
+        if let Some(OverrideInForce::Allow | OverrideInForce::Block) = own {
+            return Ok(()); // answered without a limit, whatever the limits count
+        }
+        let mut keys = policy.members().iter().map(|(_, member)| member.key.as_deref());
+        keys.try_for_each(|name| key.find(policy, name).map(drop))
+    }
+
+    /// [`Engine::acquire_for`].
+    pub fn acquire(&self, key: Key<'_>, cost: u64) -> Reply<'e, Acquired<Answer<'e>>, CheckError> {
+        let (engine, policy) = (self.engine, self.compiled());
+        let keys: Vec<_> = held_keys(policy, key).collect();
+        engine.decide(policy, key, cost, Op::Take).then(move |decided| {
+            let decided = decided?;
+            let held = |(index, id): (usize, u64)| {
+                let (scope, member) = policy.members().get(index)?;
+                let (scope, limit) = (scope.clone(), member.limit.clone());
+                let (places, key) = (Places { index, id, cost }, keys.get(index)?.clone()?);
+                Some(Held { places, scope, key, limit })
+            };
+            let answer = decided.answer;
+            let stands_in = answer.source == Source::Local;
+            let held = decided.permits.into_iter().filter_map(held).collect();
+            let permit = || Permit::new(engine.holder(stands_in), held);
+            let permit = answer.decision.allowed().then(permit);
+            Ok(Acquired { answer, permit: permit.map(|permit| permit.standing_in(stands_in)) })
+        })
+    }
+
+    /// [`Engine::release`].
+    pub fn release(&self, key: Key<'_>, permit: &PermitId) -> Reply<'e, (), CheckError> {
+        let policy = self.compiled();
+        let keys: Vec<_> = held_keys(policy, key).collect();
+        let store = self.engine.holder(permit.stands_in());
+        let mut under_way = Vec::new();
+        for &places in permit.places() {
+            // A limit that the policy has no more is forgotten with its lease.
+            let Some((scope, member)) = policy.members().get(places.index) else { continue };
+            let Some(Some(key)) = keys.get(places.index).cloned() else { continue };
+            let (scope, limit) = (scope.clone(), member.limit.clone());
+            match (Held { places, scope, key, limit }).release(&*store).split() {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Reply::ready(Err(CheckError::Store(error))),
+                Err(later) => under_way.push(later),
+            }
+        }
+        if under_way.is_empty() {
+            return Reply::ready(Ok(()));
+        }
+        Reply::later(async {
+            for later in under_way {
+                later.await.map_err(CheckError::Store)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// [`Engine::reserve`].
+    pub fn reserve(&self, key: Key<'_>, cost: u64) -> Reply<'e, Reservation, CheckError> {
+        self.queue(key, cost).then(|queued| {
+            let queued = queued?;
+            let reservation = queued.reservation();
+            queued.keep();
+            Ok(reservation)
+        })
+    }
+
+    /// [`Engine::queue`].
+    pub fn queue(&self, key: Key<'_>, cost: u64) -> Reply<'e, Queued, CheckError> {
+        let policy = self.compiled();
+        let CompiledKind::Shaper(scope, shaper) = &policy.kind else {
+            return Reply::ready(Err(CheckError::DoesNotShape(policy.name())));
+        };
+        let found = match key.find(policy, None) {
+            Ok(found) => found,
+            Err(error) => return Reply::ready(Err(error)),
+        };
+        let known = match policy.override_for(key, &self.engine.state.clock) {
+            Some(OverrideInForce::Allow) => Reservation::unlimited(),
+            Some(OverrideInForce::Block) if policy.shadow => Reservation::blocked().in_shadow(),
+            Some(OverrideInForce::Block) => Reservation::blocked(),
+            Some(OverrideInForce::Limit(_)) | None => {
+                let request = ReserveRequest { scope, key: found, shaper, cost, cancel: None };
+                return self.engine.shape(policy, &request);
+            }
+        };
+        Reply::ready(Ok(Queued::without_turn(known, Source::Store)))
+    }
+
+    /// How long a caller is asked to wait, where this error means that the policy turns everybody away while its store
+    /// fails. A failure is no refusal: with HTTP a 503, not a 429.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{CheckError, Engine, OnStoreError, Policy, StoreError, StoreErrorKind};
+    /// let export = Policy::shaper("2/s max-wait 5s").on_store_error(OnStoreError::DENY);
+    /// let engine = Engine::builder().policy("export", export).policy("api", "5/s").build()?;
+    /// let error = CheckError::Store(StoreError::new(StoreErrorKind::Timeout, "no answer"));
+    /// assert_eq!(engine.policy("export")?.fails_closed(&error), Some(Duration::from_secs(60)));
+    /// assert_eq!(engine.policy("api")?.fails_closed(&error), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fails_closed(&self, error: &CheckError) -> Option<Duration> {
+        let error = error.store_failure()?;
+        match self.compiled().on_failure(error) {
+            OnStoreError::Deny { retry_after } => Some(retry_after),
+            OnStoreError::Allow | OnStoreError::Local => None,
+        }
+    }
+
+    /// Whether it can be asked to do `op`: a check could not give back a place that it took.
+    fn can_do(&self, op: Op) -> Result<(), CheckError> {
+        if op == Op::Take && self.kind() == PolicyKind::Concurrency {
+            return Err(CheckError::NeedsAcquire(self.compiled().name()));
+        }
+        Ok(())
+    }
+
+    pub(super) const fn compiled(&self) -> &'e Compiled {
+        self.view.policy
+    }
+}
+
+/// The key that each limit of a policy counts.
+fn held_keys<'a>(
+    policy: &'a Compiled,
+    key: Key<'a>,
+) -> impl Iterator<Item = Option<Box<[u8]>>> + use<'a> {
+    let members = policy.members().iter();
+    members.map(move |(_, member)| key.get(member.key.as_deref()).map(Into::into))
 }

@@ -1,4 +1,4 @@
-//! Turns of a shaper's queue that come back if nobody uses them.
+//! Places in the queue of a shaper that are given back if nobody uses them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::store::{ReserveReply, ReserveRequest, Scope, Source, Store, StoreErro
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Check, Engine, Key, ManualClock, Policy, Queued};
+/// use tidegate::{Check, Engine, Key, ManualClock, Policy, Queued, Source};
 ///
 /// let engine = Engine::builder()
 ///     .clock(ManualClock::default())
@@ -25,6 +25,7 @@ use crate::store::{ReserveReply, ReserveRequest, Scope, Source, Store, StoreErro
 /// engine.queue(&check).now()?.keep();
 /// let second: Queued = engine.queue(&check).now()?;
 /// assert_eq!(second.reservation().delay(), Duration::from_millis(500));
+/// assert_eq!((second.source(), second.store_error()), (Source::Store, None));
 /// drop(second); // the caller has left
 /// assert_eq!(engine.queue(&check).now()?.reservation().delay(), Duration::from_millis(500));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,11 +35,11 @@ pub struct Queued {
     reservation: Reservation,
     source: Source,
     store_error: Option<StoreErrorKind>,
-    held: Option<Held>,
+    place: Option<QueuePlace>,
 }
 
 /// What is needed to give a turn back.
-struct Held {
+struct QueuePlace {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     scope: Scope,
@@ -66,38 +67,38 @@ impl Queued {
 
     /// The turn is used: it does not come back.
     pub fn keep(mut self) {
-        self.held = None;
+        self.place = None;
     }
 
     /// Without a turn that could be given back.
     pub(super) const fn without_turn(reservation: Reservation, source: Source) -> Self {
-        Self { reservation, source, store_error: None, held: None }
+        Self { reservation, source, store_error: None, place: None }
     }
 
-    /// Decided by somebody else, because of a failure of the store.
+    /// Decided by something else, because the store failed.
     pub(super) const fn instead_of_store(mut self, source: Source, error: StoreErrorKind) -> Self {
         (self.source, self.store_error) = (source, Some(error));
         self
     }
 
-    /// As a store has answered.
-    pub(super) fn of(
-        place: ReserveReply,
-        turn: &ReserveRequest<'_>,
+    /// From the reply of a store.
+    pub(super) fn from_reply(
+        reply: ReserveReply,
+        request: &ReserveRequest<'_>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let held = place.until.map(|until| Held {
+        let place = reply.until.map(|until| QueuePlace {
             store,
             clock,
-            scope: turn.scope.clone(),
-            key: turn.key.into(),
-            shaper: *turn.shaper,
-            cost: turn.cost,
+            scope: request.scope.clone(),
+            key: request.key.into(),
+            shaper: *request.shaper,
+            cost: request.cost,
             until,
         });
         let (source, store_error) = (Source::Store, None);
-        Self { reservation: place.reservation, source, store_error, held }
+        Self { reservation: reply.reservation, source, store_error, place }
     }
 
     pub(super) fn in_shadow(mut self) -> Self {
@@ -108,8 +109,10 @@ impl Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        if let Some(Held { store, clock, scope, key, shaper, cost, until }) = self.held.take() {
-            let turn = ReserveRequest {
+        if let Some(QueuePlace { store, clock, scope, key, shaper, cost, until }) =
+            self.place.take()
+        {
+            let request = ReserveRequest {
                 scope: &scope,
                 key: &key,
                 shaper: &shaper,
@@ -117,7 +120,7 @@ impl Drop for Queued {
                 cancel: Some(until),
             };
             // Sent by the call itself. If it fails, the turn passes unused.
-            drop(store.reserve(&turn, clock.now()));
+            drop(store.reserve(&request, clock.now()));
         }
     }
 }

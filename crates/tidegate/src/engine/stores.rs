@@ -1,5 +1,5 @@
-//! The store as policies want it: plain, with remembered refusals or with leases; and the same in other ways, with
-//! replicas that confirm or with another deadline.
+//! The store as policies want it: plain, with a deny cache or with leases; each with the store's own settings, or with
+//! replicas that confirm or another deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use crate::store::{Replicas, Store, Unconfirmed};
 
 #[derive(Debug)]
 pub(super) struct Stores<C> {
-    pub(super) plain: Stack<C>,
-    others: Vec<(Way, Stack<C>)>,
-    known: KnownWays,
+    pub(super) plain: StoreStack<C>,
+    others: Vec<(StoreVariant, StoreStack<C>)>,
+    variants: StoreVariants,
 }
 
-/// How a policy wants its store asked.
+/// The settings of the store that a policy asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct StoreVariant {
     replicas: Option<Replicas>,
     deadline: Option<Duration>,
 }
 
-/// The store by the ways that it is asked in, with their connections and breakers.
-pub(super) type KnownWays = Vec<(Way, Arc<dyn Store>)>;
+/// The store by settings, each with its connections and breakers.
+pub(super) type StoreVariants = Vec<(StoreVariant, Arc<dyn Store>)>;
 
 #[cfg(feature = "leases")]
 type Leased<C> = Leases<Arc<dyn Store>, Arc<C>>;
 
-/// A store, and what stands around it for those who want that; nothing does where it would save nothing.
+/// A store, and the stores around it that policies ask for, where they save anything.
 #[derive(Debug)]
-pub(super) struct Stack<C> {
+pub(super) struct StoreStack<C> {
     pub(super) store: Arc<dyn Store>,
     deny_cache: Option<Arc<dyn Store>>,
     #[cfg(feature = "leases")]
@@ -45,8 +45,8 @@ pub(super) struct Stack<C> {
     clock: std::marker::PhantomData<C>,
 }
 
-impl Way {
-    const fn of(policy: &Compiled) -> Self {
+impl StoreVariant {
+    const fn from_policy(policy: &Compiled) -> Self {
         Self { replicas: policy.replicas, deadline: policy.deadline }
     }
 
@@ -55,9 +55,9 @@ impl Way {
         Self { deadline: None, ..self }
     }
 
-    /// The store asked in this way, or as near to it as the store can.
-    fn find(self, store: &Arc<dyn Store>, known: &mut KnownWays) -> Arc<dyn Store> {
-        if let Some((_, store)) = known.iter().find(|(way, _)| *way == self) {
+    /// The store with these settings, or as near to them as it can be.
+    fn find(self, store: &Arc<dyn Store>, known: &mut StoreVariants) -> Arc<dyn Store> {
+        if let Some((_, store)) = known.iter().find(|(variant, _)| *variant == self) {
             return store.clone();
         }
         let found = match (self.deadline, self.replicas) {
@@ -81,49 +81,56 @@ impl<C: Clock + 'static> Stores<C> {
     /// What is known already is not made anew.
     pub(super) fn new<'a>(
         store: Arc<dyn Store>,
-        mut known: KnownWays,
+        mut known: StoreVariants,
         clock: &Arc<C>,
         policies: impl Iterator<Item = &'a Compiled> + Clone,
     ) -> Self {
-        let ways = || policies.clone().map(Way::of);
-        let mut others: Vec<(Way, Stack<C>)> = Vec::new();
-        for way in ways().filter(|way| *way != Way::default()) {
-            if !others.iter().any(|(other, _)| *other == way) {
-                let theirs = policies.clone().filter(|policy| Way::of(policy) == way);
-                let store = way.find(&store, &mut known);
-                others.push((way, Stack::new(store, clock, theirs)));
+        let variants = || policies.clone().map(StoreVariant::from_policy);
+        let mut others: Vec<(StoreVariant, StoreStack<C>)> = Vec::new();
+        for variant in variants().filter(|variant| *variant != StoreVariant::default()) {
+            if !others.iter().any(|(other, _)| *other == variant) {
+                let theirs =
+                    policies.clone().filter(|policy| StoreVariant::from_policy(policy) == variant);
+                let store = variant.find(&store, &mut known);
+                others.push((variant, StoreStack::new(store, clock, theirs)));
             }
         }
-        known.retain(|(known, _)| ways().any(|way| way == *known || way.patient() == *known));
-        let plain = policies.filter(|policy| Way::of(policy) == Way::default());
-        Self { plain: Stack::new(store, clock, plain), others, known }
+        known.retain(|(known, _)| {
+            variants().any(|variant| variant == *known || variant.patient() == *known)
+        });
+        let plain =
+            policies.filter(|policy| StoreVariant::from_policy(policy) == StoreVariant::default());
+        Self { plain: StoreStack::new(store, clock, plain), others, variants: known }
     }
 
     /// As a policy wants it.
-    pub(super) fn of(&self, policy: &Compiled) -> &Stack<C> {
-        let way = Way::of(policy);
-        if way == Way::default() {
+    pub(super) fn for_policy(&self, policy: &Compiled) -> &StoreStack<C> {
+        let variant = StoreVariant::from_policy(policy);
+        if variant == StoreVariant::default() {
             return &self.plain;
         }
-        let found = self.others.iter().find(|(other, _)| *other == way);
+        let found = self.others.iter().find(|(other, _)| *other == variant);
         found.map_or(&self.plain, |(_, stack)| stack)
     }
 
-    /// As the strictest of several policies wants it: who would rather turn callers away, then who wants the most copies,
-    /// then who names the shortest deadline.
-    pub(super) fn of_all<'a>(&self, policies: impl Iterator<Item = &'a Compiled>) -> &Stack<C> {
+    /// As the strictest of several policies wants it: first one that denies rather than lose a charge, then the one with
+    /// the most copies, then the one with the shortest deadline.
+    pub(super) fn for_all<'a>(
+        &self,
+        policies: impl Iterator<Item = &'a Compiled>,
+    ) -> &StoreStack<C> {
         let copies = |Replicas { wait, timeout, unconfirmed }| {
             (unconfirmed == Unconfirmed::Deny, wait, timeout)
         };
         let strictness = |policy: &&Compiled| {
             (policy.replicas.map(copies), policy.deadline.map(std::cmp::Reverse))
         };
-        policies.max_by_key(strictness).map_or(&self.plain, |policy| self.of(policy))
+        policies.max_by_key(strictness).map_or(&self.plain, |policy| self.for_policy(policy))
     }
 
-    /// The store by the ways that it is asked in, for another engine.
-    pub(super) fn known(&self) -> KnownWays {
-        self.known.clone()
+    /// The store by settings, for another engine.
+    pub(super) fn variants(&self) -> StoreVariants {
+        self.variants.clone()
     }
 
     #[cfg(feature = "leases")]
@@ -133,18 +140,18 @@ impl<C: Clock + 'static> Stores<C> {
     }
 }
 
-impl<C: Clock + 'static> Stack<C> {
+impl<C: Clock + 'static> StoreStack<C> {
     fn new<'a>(
         store: Arc<dyn Store>,
         clock: &Arc<C>,
         mut policies: impl Iterator<Item = &'a Compiled> + Clone,
     ) -> Self {
-        let is_far = !store.extensions().is_local();
+        let is_remote = !store.extensions().is_local();
         #[cfg(feature = "leases")]
-        let leases = (is_far && policies.clone().any(|policy| policy.lease))
+        let leases = (is_remote && policies.clone().any(|policy| policy.lease))
             .then(|| Arc::new(Leases::with_clock(store.clone(), clock.clone())));
         let deny_cache =
-            (is_far && policies.any(|policy| policy.deny_cache)).then(|| -> Arc<dyn Store> {
+            (is_remote && policies.any(|policy| policy.deny_cache)).then(|| -> Arc<dyn Store> {
                 Arc::new(DenyCache::with_clock(store.clone(), clock.clone()))
             });
         Self {
@@ -159,7 +166,7 @@ impl<C: Clock + 'static> Stack<C> {
 
     /// What the store keeps of a policy's limit, if that is another one: `own` is leased together with `all`.
     #[cfg(feature = "leases")]
-    pub(super) fn kept<'a>(
+    pub(super) fn leased_limit<'a>(
         &self,
         policy: &Compiled,
         own: &Limit,
@@ -168,8 +175,8 @@ impl<C: Clock + 'static> Stack<C> {
         if self.leases.is_some() && policy.lease { kept(own, all) } else { None }
     }
 
-    /// What a policy asks.
-    pub(super) fn asked_by(&self, policy: &Compiled) -> &dyn Store {
+    /// The store that a policy asks.
+    pub(super) fn store_for(&self, policy: &Compiled) -> &dyn Store {
         #[cfg(feature = "leases")]
         if let Some(leases) = self.leases.as_ref().filter(|_| policy.lease) {
             return leases;
@@ -177,8 +184,8 @@ impl<C: Clock + 'static> Stack<C> {
         self.deny_cache.as_ref().filter(|_| policy.deny_cache).unwrap_or(&self.store)
     }
 
-    /// What is asked for a limit of no policy: remembered refusals, where there are any, and no leases.
-    pub(super) fn asked_by_default(&self) -> &dyn Store {
+    /// The store for a limit of no policy: with a deny cache if there is one, and without leases.
+    pub(super) fn default_store(&self) -> &dyn Store {
         self.deny_cache.as_ref().unwrap_or(&self.store)
     }
 }

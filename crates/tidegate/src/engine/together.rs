@@ -1,17 +1,15 @@
 //! Several questions in one step: all are charged or none, and each has its answer.
 
 mod step;
-mod trial;
 
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
-use self::step::{Count, Part, Step};
-use self::trial::Trial;
+use self::step::{CheckPart, Count, Step, Trial};
+use super::decide::{Limits, stand_in_for, without_limit};
 use super::in_force::InForce;
-use super::settle::{Limits, stand_in_for, without_limit};
 use super::{Answer, BindingLimit, Check, CheckError, Engine, Question};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Instead, OnStoreError, PolicyKind};
+use crate::policy::{Compiled, CompiledKind, OnStoreError, OverrideInForce, PolicyKind};
 use crate::reply::Reply;
 use crate::store::{
     Charge, KeyedLimit, LimitCharge, MultiCharge, Op, Source, Store, StoreError, StoreErrorKind,
@@ -170,15 +168,24 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// [`Engine::answer_without_store`] for policies that were looked up already.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Key, Op, Question, Source};
+    /// let engine = Engine::builder().policy("api", "10/h").build()?;
+    /// let question = Question::new(engine.policy("api")?, Key::One(b"user-42"), 1);
+    /// let together = engine.decide_without_store(&[question], Op::Take)?;
+    /// assert_eq!(together.answers[0].source, Source::Local);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn decide_without_store<'e>(
         &'e self,
         questions: &[Question<'e, '_, C>],
         op: Op,
     ) -> Result<Together<'e>, CheckError> {
-        let time_is_up = || StoreError::new(StoreErrorKind::Timeout, "the asker's time is up");
+        let time_is_up = || StoreError::new(StoreErrorKind::Timeout, "the caller's time is up");
         stand_in_for(op, time_is_up())?;
         let ((step, keys), trials) = self.gather_all(questions, charge_of(op)?)?;
-        let now = self.shared.clock.now();
+        let now = self.state.clock.now();
         let together = self.stand_in_together(&step, &keys, now, time_is_up())?;
         together
             .with_trials(trials, |step, keys| self.stand_in_together(step, keys, now, time_is_up()))
@@ -237,7 +244,7 @@ impl<C: Clock + 'static> Engine<C> {
                     if !known.decision.allowed() {
                         step.charge = Charge::Refused;
                     }
-                    step.parts.push(Part::Known(known));
+                    step.parts.push(CheckPart::Known(known));
                     continue;
                 }
             };
@@ -269,7 +276,7 @@ impl<C: Clock + 'static> Engine<C> {
                 count.cost = count.cost.saturating_add(question.cost);
                 places.push(place);
             }
-            step.parts.push(Part::Counted(limits, places));
+            step.parts.push(CheckPart::Counted(limits, places));
         }
         Ok((step, keys))
     }
@@ -294,17 +301,17 @@ impl<C: Clock + 'static> Engine<C> {
             let why = "a limit of its own goes with a policy of one limit";
             return Err(CheckError::Store(StoreError::new(StoreErrorKind::BadRequest, why)));
         }
-        let own = match policy.instead_for(key, &self.shared.clock) {
+        let own = match policy.override_for(key, &self.state.clock) {
             None => own.map(BindingLimit::of_policy),
-            Some(Instead::Limit(limit)) => Some(limit),
-            Some(Instead::Allow) => {
+            Some(OverrideInForce::Limit(limit)) => Some(limit),
+            Some(OverrideInForce::Allow) => {
                 return Ok(Err(without_limit(policy, Decision::unlimited())));
             }
-            Some(Instead::Block) => {
+            Some(OverrideInForce::Block) => {
                 return Ok(Err(without_limit(policy, Decision::blocked())));
             }
         };
-        let in_force = InForce::of(*adaptive, members, key, own.as_deref());
+        let in_force = InForce::find(*adaptive, members, key, own.as_deref());
         Ok(Ok(Limits { policy, mode: *mode, members, own, in_force }))
     }
 
@@ -317,14 +324,14 @@ impl<C: Clock + 'static> Engine<C> {
         let kept = {
             let all = (0..limits.members.len()).map(|index| limits.limit_of(index));
             // By the policy's own way to the store, whichever way all of them take now.
-            self.shared.stores.of(policy).kept(policy, &limit, all)
+            self.state.stores.for_policy(policy).leased_limit(policy, &limit, all)
         };
         #[cfg(not(feature = "leases"))]
         let kept = None;
         Count { scope, kept, limit, policy, place, cost: 0 }
     }
 
-    /// Asks the store, once, and settles what it answers.
+    /// Asks the store once, and makes answers of its reply.
     fn decide_step<'e>(
         &'e self,
         step: Step<'e>,
@@ -333,8 +340,8 @@ impl<C: Clock + 'static> Engine<C> {
         if step.counts.is_empty() {
             return Reply::ready(step.answer(&[]));
         }
-        let now = self.shared.clock.now();
-        let store = &self.shared.stores.of_all(step.counts.iter().map(|count| count.policy)).store;
+        let now = self.state.clock.now();
+        let store = &self.state.stores.for_all(step.counts.iter().map(|count| count.policy)).store;
         let limits = step.counts.iter().zip(keys).map(|(count, key)| {
             let limit = count.kept.as_ref().unwrap_or(&count.limit);
             LimitCharge {
@@ -346,19 +353,19 @@ impl<C: Clock + 'static> Engine<C> {
         let reply = store.decide_each(&MultiCharge { limits: &limits, charge: step.charge }, now);
         drop(limits);
         match reply.split() {
-            Ok(reply) => Reply::ready(self.settle_together(&step, keys, now, reply)),
+            Ok(reply) => Reply::ready(self.answer_together(&step, keys, now, reply)),
             Err(later) => {
-                // Kept only for the case that the store fails.
+                // Only needed if the store fails.
                 let keys: Vec<Box<[u8]>> = keys.iter().map(|key| key.as_ref().into()).collect();
                 Reply::later(async move {
                     let reply = later.await;
-                    self.settle_together(&step, &keys, now, reply)
+                    self.answer_together(&step, &keys, now, reply)
                 })
             }
         }
     }
 
-    fn settle_together<'e>(
+    fn answer_together<'e>(
         &'e self,
         step: &Step<'e>,
         keys: &[impl AsRef<[u8]>],
@@ -377,8 +384,8 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
-    /// What the policies say when the store does not: each for its own checks, and this node decides those that are left
-    /// to it in one step of its own.
+    /// What the policies answer when the store does not: each for its own checks, and this node decides in one step of its
+    /// own those that are left to it.
     fn stand_in_together<'e>(
         &'e self,
         step: &Step<'e>,
@@ -387,11 +394,12 @@ impl<C: Clock + 'static> Engine<C> {
         error: StoreError,
     ) -> Result<Together<'e>, CheckError> {
         let error = stand_in_for(Op::Take, error)?;
-        let instead = |policy: &Compiled| policy.on_failure(&error);
-        let denies = |count: &Count<'_>| matches!(instead(count.policy), OnStoreError::Deny { .. });
+        let on_error = |policy: &Compiled| policy.on_failure(&error);
+        let denies =
+            |count: &Count<'_>| matches!(on_error(count.policy), OnStoreError::Deny { .. });
         let charge = if step.counts.iter().any(denies) { Charge::Refused } else { step.charge };
         let nodes = self.nodes();
-        let is_local = |count: &Count<'_>| instead(count.policy) == OnStoreError::Local;
+        let is_local = |count: &Count<'_>| on_error(count.policy) == OnStoreError::Local;
         let local = step.counts.iter().enumerate().filter(|(_, count)| is_local(count));
         let shares: Vec<(usize, Limit)> =
             local.map(|(place, count)| (place, step.share_of(count, nodes))).collect();
@@ -400,18 +408,17 @@ impl<C: Clock + 'static> Engine<C> {
             LimitCharge { keyed: KeyedLimit { scope: count.scope, key, limit }, cost: count.cost }
         });
         let limits: Vec<_> = limits.collect();
-        // Blocked stands for those that somebody else answers for: nobody looks at it.
+        // A placeholder where a policy answers by itself: it is never read.
         let mut decisions = vec![Decision::blocked(); step.counts.len()];
         if !limits.is_empty() {
-            let reply =
-                self.shared.local.decide_each(&MultiCharge { limits: &limits, charge }, now);
+            let reply = self.state.local.decide_each(&MultiCharge { limits: &limits, charge }, now);
             let decided = reply.now().map_err(CheckError::Store)?;
             for ((place, _), decision) in shares.iter().zip(decided) {
                 decisions[*place] = decision;
             }
         }
         let by_itself = (Source::Local, Some(error.kind()));
-        step.answers(&decisions, by_itself, |limits| limits.assume(instead(limits.policy)))
+        step.answers(&decisions, by_itself, |limits| limits.assume(on_error(limits.policy)))
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
-use super::{Instead, Member, OnStoreError, Override, PolicyKind, PolicyProblem};
+use super::{Member, OnStoreError, Override, OverrideInForce, PolicyKind, PolicyProblem};
 use crate::clock::Clock;
 use crate::engine::Key;
-use crate::overrides::{AtRunTime, Overrides};
+use crate::overrides::{Overrides, RunTimeTable};
 use crate::store::{Replicas, Scope, StoreError, StoreErrorKind, StoreRequest};
 
 /// A policy that has been checked, with the scopes of its limits.
@@ -19,7 +19,7 @@ pub(crate) struct Compiled {
     pub(crate) purpose: PolicyKind,
     pub(crate) kind: CompiledKind,
     pub(crate) overrides: Overrides<Override>,
-    pub(crate) at_run_time: AtRunTime,
+    pub(crate) at_run_time: RunTimeTable,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) deny_cache: bool,
     pub(crate) lease: bool,
@@ -45,31 +45,34 @@ impl Compiled {
         self.name.clone().into()
     }
 
-    /// What the caller gets instead of the policy, if anything; what was said at run time comes first. Of several
-    /// identifiers those have a say that the limits count: one that is blocked blocks, and all have to be allowed, since
-    /// one that the client may choose must not pass for another.
-    pub(crate) fn instead_for(&self, key: Key<'_>, clock: &impl Clock) -> Option<Instead<'_>> {
-        let of = |identifier: &[u8]| {
+    /// The override of a key, if it has one; those of run time come first. Of several identifiers those count that the
+    /// limits count: one blocked identifier blocks, and all have to be allowed, because a client may choose one of them.
+    pub(crate) fn override_for(
+        &self,
+        key: Key<'_>,
+        clock: &impl Clock,
+    ) -> Option<OverrideInForce<'_>> {
+        let find = |identifier: &[u8]| {
             let at_run_time = self.at_run_time.get(identifier, clock);
-            at_run_time.or_else(|| self.overrides.get(identifier).map(Instead::from))
+            at_run_time.or_else(|| self.overrides.get(identifier).map(OverrideInForce::from))
         };
         if let Key::One(only) = key {
-            return of(only);
+            return find(only);
         }
-        let of_member = |(_, member): &(_, Member)| key.get(member.key.as_deref()).and_then(of);
+        let find_member = |(_, member): &(_, Member)| key.get(member.key.as_deref()).and_then(find);
         match self.members() {
-            [] => key.get(None).and_then(of), // a shaper
-            [only] => of_member(only),
+            [] => key.get(None).and_then(find), // a shaper
+            [only] => find_member(only),
             several => {
                 let mut all_allowed = true;
                 for member in several {
-                    match of_member(member) {
-                        Some(Instead::Block) => return Some(Instead::Block),
-                        Some(Instead::Allow) => {}
-                        Some(Instead::Limit(_)) | None => all_allowed = false,
+                    match find_member(member) {
+                        Some(OverrideInForce::Block) => return Some(OverrideInForce::Block),
+                        Some(OverrideInForce::Allow) => {}
+                        Some(OverrideInForce::Limit(_)) | None => all_allowed = false,
                     }
                 }
-                all_allowed.then_some(Instead::Allow)
+                all_allowed.then_some(OverrideInForce::Allow)
             }
         }
     }
@@ -85,8 +88,8 @@ impl Compiled {
     }
 
     /// Whether a key can get this instead of the policy.
-    pub(crate) fn fits(&self, instead: &Override) -> Result<(), PolicyProblem> {
-        match (&self.kind, instead) {
+    pub(crate) fn fits(&self, own: &Override) -> Result<(), PolicyProblem> {
+        match (&self.kind, own) {
             (_, Override::Allow | Override::Block) => Ok(()),
             (CompiledKind::Shaper(..), Override::Limit(_)) => Err(PolicyProblem::OverrideOfMany),
             (CompiledKind::Limits { members, .. }, Override::Limit(own)) => {
@@ -138,7 +141,7 @@ pub(super) fn check_members(
             return Err(PolicyProblem::SameName(member.name.clone()));
         }
     }
-    overrides.values().try_for_each(|instead| match instead {
+    overrides.values().try_for_each(|own| match own {
         Override::Limit(own) => check_own(members.iter(), own),
         Override::Allow | Override::Block => Ok(()),
     })

@@ -63,7 +63,7 @@ pub enum PolicyProblem {
     LeaseOfConcurrency,
     /// It has no limit of this name that could be adaptive.
     NoSuchLimit(String),
-    /// A leaky bucket keeps its pace: those who wait were told for how long.
+    /// A leaky bucket keeps its pace: callers that wait know for how long.
     AdaptiveShaper,
 }
 

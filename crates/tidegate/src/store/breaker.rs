@@ -1,14 +1,9 @@
-//! A breaker: a store that fails or is slow is left alone, and whoever asks is told so at once.
+//! A breaker: a store that fails or is slow is left alone, and its callers get an error at once.
 
 mod machine;
-mod options;
-mod prober;
-mod recent;
 mod switch;
-mod target;
 #[cfg(test)]
 mod tests;
-mod watched;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +11,7 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, Timestamp};
 
-pub use self::options::{BreakerOptions, BreakerState};
-
-pub use self::prober::with_probe_request;
-pub use self::switch::BreakerSwitch;
-pub use self::target::{BreakerPass, BreakerTarget};
-use self::watched::Watched;
+pub use self::switch::{BreakerPass, BreakerSwitch, BreakerTarget, with_probe_request};
 use super::{
     MultiCharge, RemoteStore, Replicas, ReserveReply, ReserveRequest, Store, StoreError,
     StoreExtensions, StoreReply, StoreRequest,
@@ -36,7 +26,7 @@ use crate::reply::Reply;
 ///   or with its key ([`StoreErrorKind::BadRequest`], [`StoreErrorKind::Apart`], [`StoreErrorKind::WrongType`], [`StoreErrorKind::Moving`]) says nothing about the store.
 /// - A reply that is dropped after those 10 ms counts as a failure, one that is dropped sooner as nothing.
 /// - Probes run beside the requests, one at a time: after 10 ms, then each up to twice as long after the last one, at
-///   most 50 ms. It closes at 3 good ones in a row. Who opens again within 10 s waits twice as long for each.
+///   most 50 ms. It closes at 3 good ones in a row. If it opens again within 10 s, it waits twice as long for each.
 ///
 /// A store in Redis has its own, one for each node: `RedisOptions::breaker`.
 ///
@@ -58,18 +48,18 @@ use crate::reply::Reply;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Breaker<S> {
-    shared: Arc<Shared<S>>,
+    protected: Arc<Protected<S>>,
 }
 
 type Probe<S> = Box<dyn Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send + Sync>;
 
-struct Shared<S> {
+struct Protected<S> {
     store: S,
     probe: Probe<S>,
     switch: BreakerSwitch,
 }
 
-impl<S: Store + 'static> BreakerTarget for Shared<S> {
+impl<S: Store + 'static> BreakerTarget for Protected<S> {
     fn switch(&self) -> &BreakerSwitch {
         &self.switch
     }
@@ -81,14 +71,14 @@ impl<S: Store + 'static> BreakerTarget for Shared<S> {
 
 impl<S> Clone for Breaker<S> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { protected: self.protected.clone() }
     }
 }
 
 impl<S: Store + 'static> Breaker<S> {
     /// A breaker around a store. It probes with a check on a key of its own.
     pub fn around(store: S, options: BreakerOptions) -> Self {
-        Self::probing(store, options, prober::take_one)
+        Self::probing(store, options, switch::take_one)
     }
 
     /// A breaker that probes in another way: by a call that works if the others would.
@@ -113,17 +103,17 @@ impl<S: Store + 'static> Breaker<S> {
         probe: impl Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send + Sync + 'static,
     ) -> Self {
         let (probe, switch) = (Box::new(probe), BreakerSwitch::new(options));
-        Self { shared: Arc::new(Shared { store, probe, switch }) }
+        Self { protected: Arc::new(Protected { store, probe, switch }) }
     }
 
     /// What the breaker does now.
     pub fn state(&self) -> BreakerState {
-        self.shared.switch.state()
+        self.protected.switch.state()
     }
 
     /// How often it has opened.
     pub fn opened_total(&self) -> u64 {
-        self.shared.switch.opened_total()
+        self.protected.switch.opened_total()
     }
 
     /// Asks the store, unless the breaker is open, and watches what becomes of it.
@@ -131,11 +121,11 @@ impl<S: Store + 'static> Breaker<S> {
         &self,
         call: impl FnOnce(&S) -> Reply<'static, T, StoreError>,
     ) -> Reply<'static, T, StoreError> {
-        let mut watched = match Watched::begin(&self.shared) {
+        let mut watched = match WatchedCall::begin(&self.protected) {
             Ok(watched) => watched,
             Err(open) => return Reply::ready(Err(open)),
         };
-        match call(&self.shared.store).split() {
+        match call(&self.protected.store).split() {
             Ok(answer) => {
                 watched.answered(answer.as_ref().err());
                 Reply::ready(answer)
@@ -176,7 +166,7 @@ impl<S: Store + 'static> Store for Breaker<S> {
 
     /// Overrides and readings bypass the breaker: they take longer than a check, and say nothing about one.
     fn extensions(&self) -> StoreExtensions<'_> {
-        let inner = self.shared.store.extensions();
+        let inner = self.protected.store.extensions();
         StoreExtensions { remote: inner.remote.map(|_| self as &dyn RemoteStore), ..inner }
     }
 }
@@ -184,22 +174,152 @@ impl<S: Store + 'static> Store for Breaker<S> {
 impl<S: Store + 'static> RemoteStore for Breaker<S> {
     /// With a breaker of its own: to wait for replicas takes longer, and is no fault of the store.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
-        let store = self.shared.store.extensions().remote?.replicated(replicas)?;
-        let options = self.shared.switch.options().clone().with_replicas(replicas);
+        let store = self.protected.store.extensions().remote?.replicated(replicas)?;
+        let options = self.protected.switch.options().clone().with_replicas(replicas);
         Some(Arc::new(Breaker::around(store, options)))
     }
 
     /// With a breaker of its own: the impatience of some is no fault of the store.
     fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
-        let store = self.shared.store.extensions().remote?.within(deadline)?;
-        Some(Arc::new(Breaker::around(store, self.shared.switch.options().clone())))
+        let store = self.protected.store.extensions().remote?.within(deadline)?;
+        Some(Arc::new(Breaker::around(store, self.protected.switch.options().clone())))
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for Breaker<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.shared.switch.state();
+        let state = self.protected.switch.state();
         let mut debug = f.debug_struct("Breaker");
-        debug.field("state", &state).field("store", &self.shared.store).finish_non_exhaustive()
+        debug.field("state", &state).field("store", &self.protected.store).finish_non_exhaustive()
+    }
+}
+
+/// A call under way. Dropped without an answer, it was abandoned.
+struct WatchedCall<T: BreakerTarget> {
+    target: Arc<T>,
+    pass: BreakerPass,
+    over: bool,
+}
+
+impl<T: BreakerTarget> WatchedCall<T> {
+    fn begin(target: &Arc<T>) -> Result<Self, StoreError> {
+        let pass = target.pass()?;
+        Ok(Self { target: target.clone(), pass, over: false })
+    }
+
+    fn answered(&mut self, error: Option<&StoreError>) {
+        self.over = true;
+        self.target.answered(self.pass, error);
+    }
+}
+
+impl<T: BreakerTarget> Drop for WatchedCall<T> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.target.abandoned(self.pass);
+        }
+    }
+}
+
+/// How much longer than its timeout a store may wait for replicas: Redis looks ten times a second.
+const WAIT_LATE: Duration = Duration::from_millis(100);
+
+/// When a breaker opens and closes.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::BreakerOptions;
+///
+/// let patient = BreakerOptions { slow: Duration::from_millis(50), ..BreakerOptions::default() };
+/// assert_eq!((patient.failures, patient.good_probes), (5, 3));
+/// assert_eq!((patient.window, patient.min_calls), (Duration::from_secs(1), 50));
+/// assert!(patient.probe_min < patient.probe_max && patient.reopen_max < patient.steady);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BreakerOptions {
+    /// How many failures in a row open it; 5. Taken as 1 at least.
+    pub failures: u32,
+    /// Opens when the 99th percentile passes this, and no slower probe is a good one; 10 ms.
+    pub slow: Duration,
+    /// What the percentile is taken over; 1 s. Taken as an hour at most.
+    pub window: Duration,
+    /// How many calls a window needs for its percentile to count; 50.
+    pub min_calls: u64,
+    /// How many good probes in a row close it; 3.
+    pub good_probes: u32,
+    /// The wait for the first probe, and between good ones; doubled by each bad one. 10 ms.
+    pub probe_min: Duration,
+    /// The longest wait between bad probes; 50 ms, so that a store that is back is used within 100 ms.
+    pub probe_max: Duration,
+    /// If it opens again within this time of closing, it waits twice as long for each probe; 10 s.
+    pub steady: Duration,
+    /// … but no longer than this; 2 s.
+    pub reopen_max: Duration,
+}
+
+impl Default for BreakerOptions {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            slow: Duration::from_millis(10),
+            window: Duration::from_secs(1),
+            min_calls: 50,
+            good_probes: 3,
+            probe_min: Duration::from_millis(10),
+            probe_max: Duration::from_millis(50),
+            steady: Duration::from_secs(10),
+            reopen_max: Duration::from_secs(2),
+        }
+    }
+}
+
+impl BreakerOptions {
+    /// What they are taken as.
+    pub(super) fn bounded(self) -> Self {
+        let (failures, window) = (self.failures.max(1), self.window.min(Duration::from_hours(1)));
+        Self { failures, window, ..self }
+    }
+
+    /// For calls that wait for replicas too: that takes longer, and is no fault of the store.
+    ///
+    /// ```
+    /// # use tidegate::{BreakerOptions, Replicas};
+    /// let options = BreakerOptions::default();
+    /// assert!(options.clone().with_replicas(Replicas::default()).slow > options.slow);
+    /// ```
+    #[must_use]
+    pub fn with_replicas(self, replicas: Replicas) -> Self {
+        let slow = self.slow.saturating_add(replicas.bounded_timeout()).saturating_add(WAIT_LATE);
+        Self { slow, ..self }
+    }
+}
+
+/// What a breaker does.
+///
+/// ```
+/// use tidegate::BreakerState;
+///
+/// let states = [BreakerState::Closed, BreakerState::Open, BreakerState::Probing];
+/// assert_eq!(states.map(BreakerState::as_str), ["closed", "open", "probing"]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// Lets everything through.
+    Closed,
+    /// Lets nothing through, and probes from time to time.
+    Open,
+    /// Lets nothing through yet; the last probe was good.
+    Probing,
+}
+
+impl BreakerState {
+    /// The state's name, as metrics report it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::Probing => "probing",
+        }
     }
 }

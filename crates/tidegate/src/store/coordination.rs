@@ -9,14 +9,14 @@ use tidegate_core::Timestamp;
 use super::{StoreError, StoreErrorKind};
 use crate::reply::Reply;
 
-/// Bounds of what is told and kept: sixteen signals, and what a controller remembers of them, fit in several times.
+/// Bounds of what is reported and kept: sixteen signals, and what a controller remembers of them, fit in several times.
 const READING_BYTES_MAX: usize = 2048;
 const STATE_BYTES_MAX: usize = 8192;
 
 /// More nodes than this are not heard.
 pub(crate) const NODES_MAX: usize = 10_000;
 
-/// Who has not been heard for so many ticks is forgotten; and what comes from further ahead was told by another clock.
+/// A node that has not reported for this many ticks is forgotten; a report from further ahead is by another clock.
 pub(crate) const TICKS_KEPT: u64 = 10;
 
 /// A store through which nodes share readings, and which knows how many nodes there are.
@@ -78,22 +78,22 @@ pub trait Coordination: Send + Sync + fmt::Debug {
 ///
 /// let (store, tick) = (MemoryStore::default(), Duration::from_secs(1));
 /// let at = |second: u64| Timestamp::from_micros(1_700_000_000_500_000 + 1_000_000 * second);
-/// let tell = |node, reading, second| {
+/// let report = |node, reading, second| {
 ///     store.report_reading(&ReadingReport { scope: "db", tick, node, reading }, at(second)).now()
 /// };
-/// tell(1, "0.25", 0)?;
-/// tell(2, "0.75", 0)?;
+/// report(1, "0.25", 0)?;
+/// report(2, "0.75", 0)?;
 /// // Who comes first in the next tick is given all of them, and keeps what it makes of them.
-/// let told: TickReadings = tell(1, "0.5", 1)?;
+/// let first: TickReadings = report(1, "0.5", 1)?;
 /// let all = [(1, "0.25".to_owned()), (2, "0.75".to_owned())];
-/// assert_eq!((told.readings.as_deref(), told.kept), (Some(&all[..]), None));
-/// let update = StateUpdate { scope: "db", tick: told.tick, before: None, text: "0.5 of it" };
+/// assert_eq!((first.readings.as_deref(), first.kept), (Some(&all[..]), None));
+/// let update = StateUpdate { scope: "db", tick: first.tick, before: None, text: "0.5 of it" };
 /// assert!(store.keep_state(&update, at(1)).now()?);
 /// assert!(!store.keep_state(&update, at(1)).now()?); // only once
 /// // Who comes later reads it.
-/// let told = tell(2, "0.5", 1)?;
-/// assert_eq!(told.readings, None);
-/// assert_eq!(told.kept.map(|kept| kept.text), Some("0.5 of it".to_owned()));
+/// let second = report(2, "0.5", 1)?;
+/// assert_eq!(second.readings, None);
+/// assert_eq!(second.kept.map(|kept| kept.text), Some("0.5 of it".to_owned()));
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,7 +102,7 @@ pub struct ReadingReport<'a> {
     pub scope: &'a str,
     /// How long a tick is, the same for all.
     pub tick: Duration,
-    /// Who tells.
+    /// The node that reports.
     pub node: u64,
     /// What was read: up to 2 KiB without spaces.
     pub reading: &'a str,
@@ -116,8 +116,8 @@ pub struct ReadingReport<'a> {
 ///
 /// let report = ReadingReport { scope: "db", tick: Duration::from_secs(1), node: 7, reading: "0.25" };
 /// let now = Timestamp::from_micros(5_300_000);
-/// let told = MemoryStore::default().report_reading(&report, now).now()?;
-/// assert_eq!(told, TickReadings { now, tick: 5, kept: None, readings: Some(vec![]) });
+/// let reply = MemoryStore::default().report_reading(&report, now).now()?;
+/// assert_eq!(reply, TickReadings { now, tick: 5, kept: None, readings: Some(vec![]) });
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,7 +128,7 @@ pub struct TickReadings {
     pub tick: u64,
     /// What was kept last.
     pub kept: Option<KeptState>,
-    /// What the nodes told in the tick before, by node; `None` once something was kept in this tick.
+    /// What the nodes reported in the tick before, by node; `None` once something was kept in this tick.
     pub readings: Option<Vec<(u64, String)>>,
 }
 
@@ -154,7 +154,7 @@ pub struct KeptState {
     pub text: String,
 }
 
-/// What came of the readings of a tick. Kept only if nothing was since: whoever made the same of them loses nothing.
+/// What came of the readings of a tick. Kept only if nothing was kept since: another node that made the same step loses nothing.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,18 +1,16 @@
-//! Refusals remembered: whoever is blocked costs the store one call a second, however often they try.
+//! Remembered refusals: a blocked key costs the store one call a second, however often it is tried.
 
 mod flight;
 mod refusals;
-mod returns;
-mod shared;
 
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Limit, Timestamp, Verdict};
+use tidegate_core::{Decision, Limit, Mode, Timestamp, Verdict};
 
 use self::flight::Flight;
-use self::refusals::{Asked, Found};
-use self::shared::{Shared, is_refusal};
+use self::refusals::{Found, Lookup, Refusals, Returns};
+use super::fingerprint::Fingerprints;
 use super::owned::OwnedRequest;
 use super::{
     KeyedLimit, MultiCharge, Op, Ran, ReserveReply, ReserveRequest, Source, Store, StoreError,
@@ -47,7 +45,7 @@ use crate::reply::Reply;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DenyCache<S, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
+    state: Arc<CacheState<S, C>>,
 }
 
 impl<S: Store + 'static> DenyCache<S> {
@@ -58,7 +56,7 @@ impl<S: Store + 'static> DenyCache<S> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
-    /// A cache that tells by [`Clock::steady_us`] of another clock how much time has passed.
+    /// A cache that measures time by [`Clock::steady_us`] of another clock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -79,32 +77,32 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_clock(store: S, clock: C) -> Self {
-        Self { shared: Arc::new(Shared::new(store, clock)) }
+        Self { state: Arc::new(CacheState::new(store, clock)) }
     }
 
     /// How many refusals are remembered, those that have run out since included.
     pub fn remembered(&self) -> usize {
-        self.shared.refusals.len()
+        self.state.refusals.len()
     }
 
-    /// Waits for the answer to the same question of somebody else.
+    /// Waits for the answer to the same request of another caller.
     fn join(
         &self,
         flight: &Arc<Flight>,
-        asked: Asked,
+        lookup: Lookup,
         request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        let (shared, request) = (self.shared.clone(), OwnedRequest::from_request(request));
+        let (state, request) = (self.state.clone(), OwnedRequest::from_request(request));
         let (left_us, aboard) = (flight.left_us, flight.board());
         Reply::later(async move {
             let answer = aboard.await;
-            let now_us = shared.clock.steady_us();
+            let now_us = state.clock.steady_us();
             match answer {
                 Some(Ok(reply)) if is_refusal(&reply) => {
                     let until_us =
                         left_us.saturating_add(refusals::hold_us(&reply.verdict.decision));
-                    if asked.left_us < until_us {
+                    if lookup.left_us < until_us {
                         let passed_us = now_us.saturating_sub(left_us);
                         return Ok(by_cache(refusals::aged(&reply.verdict, passed_us)));
                     }
@@ -113,9 +111,11 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
                 Some(Err(error)) => return Err(not_asked(error)),
                 Some(Ok(_)) | None => {}
             }
-            let waited_us = now_us.saturating_sub(asked.left_us);
+            let waited_us = now_us.saturating_sub(lookup.left_us);
             let now = Timestamp::from_micros(now.as_micros().saturating_add(waited_us));
-            request.with(|request| shared.ask(shared.asked(request), request, now)).await
+            request
+                .with(|request| state.decide_and_learn(state.lookup(request), request, now))
+                .await
         })
     }
 
@@ -126,12 +126,12 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
-        let shared = self.shared.clone();
-        let of = |keyed: &KeyedLimit<'_>| shared.fingerprints.of(keyed.scope, keyed.key);
-        let keys: Vec<u64> = request.limits.iter().map(of).collect();
-        shared.returns.count(&keys);
-        shared.store.decide(request, now).then(move |answer| {
-            shared.returns.count(&keys);
+        let state = self.state.clone();
+        let fingerprint = |keyed: &KeyedLimit<'_>| state.fingerprints.hash(keyed.scope, keyed.key);
+        let keys: Vec<u64> = request.limits.iter().map(fingerprint).collect();
+        state.returns.record(&keys);
+        state.store.decide(request, now).then(move |answer| {
+            state.returns.record(&keys);
             answer
         })
     }
@@ -149,16 +149,16 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         if !matches!(request.op, Op::Take | Op::Peek) {
             return self.give_back(request, now);
         }
-        let shared = &self.shared;
+        let state = &self.state;
         if request.limits.iter().any(|keyed| matches!(keyed.limit, Limit::Concurrency(_))) {
-            return shared.store.decide(request, now);
+            return state.store.decide(request, now);
         }
-        let asked = shared.asked(request);
-        match shared.refusals.find(&asked, request.limits) {
+        let lookup = state.lookup(request);
+        match state.refusals.find(&lookup, request.limits) {
             Found::Refused(verdict) => Reply::ready(Ok(by_cache(verdict))),
-            Found::Nothing => shared.ask(asked, request, now),
-            Found::RunOut(flight) => flight.start(|| shared.ask(asked, request, now)),
-            Found::Asking(flight) => self.join(&flight, asked, request, now),
+            Found::Nothing => state.decide_and_learn(lookup, request, now),
+            Found::RunOut(flight) => flight.start(|| state.decide_and_learn(lookup, request, now)),
+            Found::Asking(flight) => self.join(&flight, lookup, request, now),
         }
     }
 
@@ -168,7 +168,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
-        self.shared.store.decide_each(charges, now)
+        self.state.store.decide_each(charges, now)
     }
 
     fn reserve(
@@ -176,17 +176,92 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         request: &ReserveRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
-        self.shared.store.reserve(request, now)
+        self.state.store.reserve(request, now)
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
-        self.shared.store.extensions()
+        self.state.store.extensions()
+    }
+}
+
+/// How many refusals are remembered at most, in up to some 20 MB.
+const MAX_REFUSALS: usize = 65_536;
+
+/// What a cache and the requests under way share.
+struct CacheState<S, C> {
+    store: S,
+    clock: C,
+    fingerprints: Fingerprints,
+    refusals: Refusals,
+    returns: Returns,
+}
+
+impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
+    fn new(store: S, clock: C) -> Self {
+        let fingerprints = Fingerprints::random();
+        let (refusals, returns) = (Refusals::new(MAX_REFUSALS), Returns::new());
+        Self { store, clock, fingerprints, refusals, returns }
+    }
+
+    /// A request that leaves now.
+    fn lookup(&self, request: &StoreRequest<'_>) -> Lookup {
+        let mut returns = 0_u64;
+        let seed = self.fingerprints.seed ^ u64::from(request.mode == Mode::Any);
+        let mut fingerprint = mixed(seed, request.cost);
+        for keyed in request.limits {
+            let key = self.fingerprints.hash(keyed.scope, keyed.key);
+            returns = returns.wrapping_add(self.returns.count_of(key));
+            fingerprint = mixed(fingerprint, key);
+        }
+        Lookup { fingerprint, returns, left_us: self.clock.steady_us() }
+    }
+
+    /// Asks the store, and remembers what its answer implies.
+    fn decide_and_learn(
+        self: &Arc<Self>,
+        lookup: Lookup,
+        request: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> Reply<'static, StoreReply, StoreError> {
+        let limits = || request.limits.iter().map(|keyed| keyed.limit.clone()).collect();
+        match self.store.decide(request, now).split() {
+            Ok(answer) => {
+                self.learn(&lookup, &answer, limits);
+                Reply::ready(answer)
+            }
+            Err(later) => {
+                // Weak, because an unfinished request is kept among the refusals.
+                let (state, limits) = (Arc::downgrade(self), limits());
+                Reply::later(async move {
+                    let answer = later.await;
+                    if let Some(state) = state.upgrade() {
+                        state.learn(&lookup, &answer, || limits);
+                    }
+                    answer
+                })
+            }
+        }
+    }
+
+    fn learn(
+        &self,
+        lookup: &Lookup,
+        answer: &Result<StoreReply, StoreError>,
+        limits: impl FnOnce() -> Box<[Limit]>,
+    ) {
+        match answer {
+            Ok(reply) if is_refusal(reply) => {
+                self.refusals.refused(lookup, limits(), reply.verdict, self.clock.steady_us());
+            }
+            Ok(_) => self.refusals.admitted(lookup),
+            Err(_) => self.refusals.failed(lookup),
+        }
     }
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for DenyCache<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyCache").field("store", &self.shared.store).finish_non_exhaustive()
+        f.debug_struct("DenyCache").field("store", &self.state.store).finish_non_exhaustive()
     }
 }
 
@@ -194,7 +269,7 @@ fn by_cache(verdict: Verdict) -> StoreReply {
     StoreReply { source: Source::DenyCache, ..StoreReply::by_store(verdict) }
 }
 
-/// The failure of a request, as it looks to somebody who waited for it and was never asked for.
+/// The failure of a request, for a caller that waited for its answer and sent none itself.
 fn not_asked(error: StoreError) -> StoreError {
     match error.ran() {
         Ran::No => error,
@@ -205,4 +280,16 @@ fn not_asked(error: StoreError) -> StoreError {
             format!("waited for another's answer: {error}"),
         ),
     }
+}
+
+/// Whether an answer is worth remembering. Only the store's own: what another cache remembers has an age already.
+fn is_refusal(reply: &StoreReply) -> bool {
+    reply.source == Source::Store && !reply.verdict.decision.allowed()
+}
+
+/// The folded product of two words, one of which is secret.
+fn mixed(a: u64, b: u64) -> u64 {
+    let (a, b) = (a ^ 0x9e37_79b9_7f4a_7c15, b ^ 0xd1b5_4a32_d192_ed03);
+    let high = (u128::from(a) * u128::from(b)) >> 64;
+    u64::try_from(high).unwrap_or_default() ^ a.wrapping_mul(b)
 }

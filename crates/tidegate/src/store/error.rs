@@ -1,4 +1,4 @@
-//! What goes wrong with a store, split by the one thing that matters to whoever asks again: did it run?
+//! What goes wrong with a store, split by what matters for a retry: did it run?
 
 use std::borrow::Cow;
 use std::fmt;
@@ -93,7 +93,7 @@ store_error_kinds! {
     ReadOnly = "readonly", No;
     /// The store is still loading its data.
     Loading = "loading", No;
-    /// A script of somebody else runs for too long.
+    /// A script of another program runs for too long.
     Busy = "busy", No;
     /// The store has no memory left, and may not evict.
     OutOfMemory = "oom", No;

@@ -1,6 +1,6 @@
 //! Keys as 64 bits: a keyed hash, so that nobody outside can choose keys that collide.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 
@@ -23,15 +23,35 @@ impl Fingerprints {
     }
 
     #[inline]
-    pub(crate) fn of(&self, scope: &Scope, key: &[u8]) -> u64 {
-        self.of_key(key) ^ scope.hash
+    pub(crate) fn hash(&self, scope: &Scope, key: &[u8]) -> u64 {
+        self.hash_key(key) ^ scope.hash
     }
 
-    /// Of a key that belongs to no scope.
+    /// A key that belongs to no scope.
     #[inline]
-    pub(crate) fn of_key(&self, key: &[u8]) -> u64 {
+    pub(crate) fn hash_key(&self, key: &[u8]) -> u64 {
         // rapidhash V3 is a published function that stays as it is, so that a snapshot can be read by a later
         // version. The `true`s: full avalanche, and its variant against chosen inputs.
         rapidhash_v3_nano_inline::<true, true>(key, &self.secrets)
+    }
+}
+
+/// For tables whose keys are fingerprints already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

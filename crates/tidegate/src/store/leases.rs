@@ -1,5 +1,5 @@
 //! Leases around a store: units are taken ahead, and spent in this process. Never admits more than the limit, for any
-//! number of nodes; what a lease is and why that holds is told in [`tidegate_core::LeaseHolder`].
+//! number of nodes; [`tidegate_core::LeaseHolder`] describes what a lease is and why that holds.
 //!
 //! A key that is hot asks the store once per hundred admissions or so; a cold one asks for exactly what it needs.
 
@@ -18,13 +18,12 @@ use tokio::sync::oneshot;
 
 use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{LeaseRequest, has_runtime};
-use super::fingerprint::Fingerprints;
+use super::fingerprint::{Fingerprints, IdentityHasher};
 use super::{
     KeyedLimit, LimitCharge, MultiCharge, Op, ReserveReply, ReserveRequest, Source, Store,
     StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
 };
 use crate::clock::{Clock, SystemClock};
-use crate::identity::IdentityHasher;
 use crate::reply::Reply;
 
 /// Keys with a lease at once, on this node. Those beyond are asked for one by one.
@@ -112,12 +111,12 @@ struct Shared<S, C> {
     clock: C,
     fingerprints: Fingerprints,
     shards: Box<[Mutex<Shard>]>,
-    /// Tells a reply to an entry from one to an earlier entry of the same key.
+    /// Distinguishes a reply to an entry from one to an earlier entry of the same key.
     next_generation: AtomicU64,
     sweeping: AtomicBool,
     /// Whether the store has ever answered later: then a request needs a runtime that waits for its reply.
     answers_later: AtomicBool,
-    /// The asker's time when it was told last, for what is sent without one.
+    /// The caller's time of the last request, for what is sent without one.
     last_now: AtomicU64,
     counts: Counts,
 }
@@ -522,7 +521,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         self.answers_later.load(Ordering::Relaxed) && !has_runtime()
     }
 
-    /// No reply will come. Nothing is sent now: whoever notices may be about to end.
+    /// No reply will come. Nothing is sent now: the process may be about to end.
     fn on_loss(&self, fingerprint: u64, generation: u64) {
         let mut shard = self.shard(fingerprint);
         let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation);
@@ -554,7 +553,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 
     fn fingerprint(&self, limits: &[KeyedLimit<'_>]) -> u64 {
         limits.iter().fold(0, |all: u64, keyed| {
-            all.rotate_left(5) ^ self.fingerprints.of(keyed.scope, keyed.key)
+            all.rotate_left(5) ^ self.fingerprints.hash(keyed.scope, keyed.key)
         })
     }
 
@@ -566,7 +565,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 }
 
 /// What the store keeps of a limit that is leased together with others, itself among them; `None` where they cannot be
-/// leased. Whoever asks the store past the leases has to ask for this: under the plain limit it would admit what is out
+/// leased. A request past the leases has to use this limit: under the plain limit it would admit what is out
 /// on lease, and forget it when it next sees the other.
 pub(crate) fn kept<'a>(
     own: &Limit,

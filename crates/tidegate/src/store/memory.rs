@@ -203,7 +203,7 @@ impl MemoryStore {
 
     #[inline]
     pub(crate) fn fingerprint(&self, scope: &Scope, key: &[u8]) -> u64 {
-        self.fingerprints.of(scope, key)
+        self.fingerprints.hash(scope, key)
     }
 
     /// Starts to load what a check of `fingerprint` will need, and answers where it is found soonest.
@@ -212,7 +212,7 @@ impl MemoryStore {
         self.table.hint(fingerprint)
     }
 
-    /// Inlined, so that whoever only asks whether it was allowed pays for nothing else.
+    /// Inlined, so that a caller that only asks whether it was allowed pays for nothing else.
     #[inline]
     pub(crate) fn take(
         &self,

@@ -76,7 +76,7 @@ pub trait RemoteStore: Send + Sync + fmt::Debug {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Replicas {
-    /// So many replicas have to confirm; 1.
+    /// How many replicas have to confirm; 1.
     pub wait: NonZeroU32,
     /// How long they have for it, on top of the store's deadline; 50 ms. Taken as 1 ms at least and a minute at most.
     pub timeout: Duration,

@@ -272,6 +272,7 @@ impl StoreRequest<'_> {
     /// let one_too_many = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
     /// let answer = MemoryStore::default().decide(&one_too_many, Timestamp::EPOCH).now();
     /// assert!(answer.is_err_and(|error| error.kind() == StoreErrorKind::BadRequest));
+    /// assert!(!one_too_many.is_valid());
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub const MAX_LIMITS: usize = 16;

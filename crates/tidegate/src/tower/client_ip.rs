@@ -1,14 +1,14 @@
-//! Whose request it is, when it may have come through proxies.
+//! The address of the client, whose request may have come through proxies.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use http::header::FORWARDED;
 use http::request::Parts;
-use http::{Extensions, HeaderMap};
+use http::{Extensions, HeaderMap, HeaderName};
 
-use super::error::SetupError;
-use super::forwarded::{Source, from_right};
-use super::hook::Hook;
+use super::refusal::SetupError;
+use super::service::Hook;
 use crate::cidr::Cidr;
 
 /// Finds a client's address.
@@ -37,7 +37,7 @@ use crate::cidr::Cidr;
 #[must_use = "it finds nothing until it is given to a layer"]
 pub struct ClientIp {
     trusted: Vec<Cidr>,
-    source: Source,
+    header: ForwardedHeader,
     ipv6_prefix: u8,
     peer: Hook<Extensions, Option<IpAddr>>,
 }
@@ -63,7 +63,7 @@ impl ClientIp {
     /// ```
     pub fn new() -> Self {
         let peer = Hook::new(connected);
-        Self { trusted: Vec::new(), source: Source::XForwardedFor, ipv6_prefix: 64, peer }
+        Self { trusted: Vec::new(), header: ForwardedHeader::XForwardedFor, ipv6_prefix: 64, peer }
     }
 
     /// Believes what proxies at this address or in this network write.
@@ -94,11 +94,11 @@ impl ClientIp {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn forwarded(mut self) -> Self {
-        self.source = Source::Forwarded;
+        self.header = ForwardedHeader::Forwarded;
         self
     }
 
-    /// How many bits of an IPv6 address make one client; 64 unless told, because a single customer has at least
+    /// How many bits of an IPv6 address make one client; 64 by default, because a single customer has at least
     /// that many addresses to rotate through. More than 128 are 128.
     ///
     /// ```
@@ -157,10 +157,10 @@ impl ClientIp {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn find(&self, request: &Parts) -> Option<IpAddr> {
-        Some(self.of(self.peer.ask(&request.extensions)?, &request.headers))
+        Some(self.from_peer(self.peer.call(&request.extensions)?, &request.headers))
     }
 
-    /// The client's whole address, for those who know the peer of the connection themselves.
+    /// The client's whole address, where the peer of the connection is known already.
     ///
     /// ```
     /// # use std::net::IpAddr;
@@ -170,11 +170,11 @@ impl ClientIp {
     /// let mut headers = HeaderMap::new();
     /// headers.insert("x-forwarded-for", HeaderValue::from_static("203.0.113.7"));
     /// let (proxy, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([198, 51, 100, 1]));
-    /// assert_eq!(client_ip.of(proxy, &headers), IpAddr::from([203, 0, 113, 7]));
-    /// assert_eq!(client_ip.of(other, &headers), other);
+    /// assert_eq!(client_ip.from_peer(proxy, &headers), IpAddr::from([203, 0, 113, 7]));
+    /// assert_eq!(client_ip.from_peer(other, &headers), other);
     /// # Ok::<(), tidegate::tower::SetupError>(())
     /// ```
-    pub fn of(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn from_peer(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if self.trusts(peer) { self.behind(peer, headers) } else { peer }
     }
@@ -220,10 +220,10 @@ impl ClientIp {
     /// ```
     pub fn behind(&self, proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut nearest = proxy;
-        for line in headers.get_all(self.source.header()).iter().rev() {
+        for line in headers.get_all(self.header.name()).iter().rev() {
             for entry in from_right(&text(line), ',') {
-                // An unreadable entry ends the walk: who can write one could write the next as well.
-                let Some(ip) = self.source.address(entry) else { return nearest };
+                // An unreadable entry ends the walk: a client that wrote it could have written the next as well.
+                let Some(ip) = self.header.address(entry) else { return nearest };
                 nearest = ip;
                 if !self.trusts(ip) {
                     return ip;
@@ -256,7 +256,6 @@ fn text(line: &http::HeaderValue) -> Cow<'_, str> {
 #[cfg(feature = "axum")]
 fn connected(extensions: &Extensions) -> Option<IpAddr> {
     use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
-    use std::net::SocketAddr;
     let real = extensions.get().map(|ConnectInfo::<SocketAddr>(peer)| peer.ip());
     real.or_else(|| extensions.get().map(|MockConnectInfo::<SocketAddr>(peer)| peer.ip()))
 }
@@ -264,4 +263,70 @@ fn connected(extensions: &Extensions) -> Option<IpAddr> {
 #[cfg(not(feature = "axum"))]
 fn connected(_: &Extensions) -> Option<IpAddr> {
     None
+}
+
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Which header the proxies write. Never both: the one that they do not write is the client's to fill.
+#[derive(Clone, Copy, Debug)]
+enum ForwardedHeader {
+    XForwardedFor,
+    Forwarded,
+}
+
+impl ForwardedHeader {
+    fn name(self) -> HeaderName {
+        match self {
+            Self::XForwardedFor => X_FORWARDED_FOR.clone(),
+            Self::Forwarded => FORWARDED,
+        }
+    }
+
+    /// The address in one entry, in canonical form; `None` if it is hidden, missing or malformed.
+    fn address(self, entry: &str) -> Option<IpAddr> {
+        match self {
+            Self::XForwardedFor => address(entry),
+            Self::Forwarded => forwarded_for(entry).and_then(address),
+        }
+    }
+}
+
+/// The items of a list, last first. Read from the right, because the right is what the nearest proxy wrote: a
+/// quote that the client left open further left cannot swallow it.
+fn from_right(list: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    list.rsplit(move |c| {
+        quoted ^= c == '"';
+        c == separator && !quoted
+    })
+}
+
+/// The value of the only `for=` in an element of `Forwarded`.
+fn forwarded_for(element: &str) -> Option<&str> {
+    if element.contains('\\') {
+        return None; // no address needs an escape, and an escaped quote would mislead `from_right`
+    }
+    let mut values = from_right(element, ';')
+        .filter_map(|pair| pair.split_once('='))
+        .filter(|(name, _)| name.trim().eq_ignore_ascii_case("for"))
+        .map(|(_, value)| value);
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Reads `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` and `[2001:db8::1]:80`, quoted or not.
+fn address(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let text = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+    let ip = text.parse().ok().or_else(|| with_port(text)).or_else(|| bracketed(text))?;
+    Some(ip.to_canonical())
+}
+
+fn with_port(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(|socket: SocketAddr| socket.ip())
+}
+
+fn bracketed(text: &str) -> Option<IpAddr> {
+    let inside = text.strip_prefix('[')?.strip_suffix(']')?;
+    inside.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
 }

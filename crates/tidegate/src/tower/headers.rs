@@ -1,4 +1,4 @@
-//! Tells clients what is left, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and the older ones.
+//! What is left, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and the older ones.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ static LEGACY_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 /// What [`STATE`] has besides the limit's name: two numbers of 15 digits and what they are.
 const STATE_BYTES: usize = 36;
 
-/// Which headers tell the client what is left. A refusal has `Retry-After` in any case, unless no wait would help.
+/// Which headers say what is left. A refusal has `Retry-After` in any case, unless no wait would help.
 ///
 /// The standard headers are `RateLimit-Policy: "api";q=100;w=60` (100 units in 60 seconds) and
 /// `RateLimit: "api";r=19;t=1` (19 left now, everything in 1 second). The legacy ones are `X-RateLimit-Limit`,
@@ -96,21 +96,21 @@ impl Label {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn new(name: &str, limit: &Limit) -> Self {
-        Self::of(quote(name), limit)
+        Self::from_quoted(quote(name), limit)
     }
 
     /// The label of a key that has a limit of its own.
     pub(super) fn with_limit(&self, limit: &Limit) -> Self {
-        Self::of(self.0.quoted.clone(), limit)
+        Self::from_quoted(self.0.quoted.clone(), limit)
     }
 
-    fn of(quoted: String, limit: &Limit) -> Self {
+    fn from_quoted(quoted: String, limit: &Limit) -> Self {
         let policy = policy(&quoted, limit);
         Self(Arc::new(Texts { quoted, policy }))
     }
 }
 
-/// What there is to tell about one decision, for those who write an answer by hand.
+/// What the headers say about one decision, for answers that are written by hand.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -136,7 +136,7 @@ pub struct Report {
     pub label: Label,
     /// What it decided.
     pub decision: Decision,
-    /// When it was asked: what is told in seconds since 1970 is rounded up from there.
+    /// When it was asked: resets in seconds since 1970 are rounded up from there.
     pub now: Timestamp,
 }
 
@@ -224,7 +224,7 @@ impl Report {
     }
 }
 
-/// Values that share one allocation: one for each would cost as much as the decision they tell.
+/// Values that share one allocation: one for each would cost as much as the decision.
 struct Values(BytesMut);
 
 impl Values {
@@ -247,7 +247,7 @@ impl Values {
 /// use tidegate::tower::write_retry_after;
 ///
 /// let mut headers = HeaderMap::new();
-/// write_retry_after(&mut headers, None); // never: there is no time to tell
+/// write_retry_after(&mut headers, None); // never: there is no time to wait for
 /// assert!(headers.is_empty());
 /// write_retry_after(&mut headers, Some(Duration::from_millis(300)));
 /// assert_eq!(headers["retry-after"], "1");

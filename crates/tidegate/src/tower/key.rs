@@ -6,11 +6,11 @@ use http::HeaderName;
 use http::request::Parts;
 
 use super::client_ip::ClientIp;
-use super::error::SetupError;
-use super::hook::Hook;
+use super::refusal::SetupError;
+use super::service::Hook;
 
-/// Marks an address that stands in for a missing value. No header or path can hold it, so nobody can pass for
-/// somebody else's address by sending it as a value.
+/// Marks an address that stands in for a missing value. No header or path can hold it, so no client can pass for
+/// another's address by sending it as a value.
 const STAND_IN: u8 = 0;
 
 /// Who is limited: one part of a request, or several together. Where a part is missing or empty, the client's
@@ -74,7 +74,7 @@ impl Key {
         Part::ClientIp.into()
     }
 
-    /// The value of a header. Whoever may choose the value chooses whom to be: name a header that something in
+    /// The value of a header. A client that may choose the value chooses its identity: name a header that something in
     /// front of the layer has checked.
     ///
     /// ```
@@ -181,17 +181,17 @@ impl Key {
         self
     }
 
-    pub(super) fn of<'a>(
+    pub(super) fn value<'a>(
         &self,
         request: &'a Parts,
         client_ip: &ClientIp,
     ) -> Result<Cow<'a, [u8]>, NoPeer> {
         if let [part] = &*self.parts {
-            return part.of(request, client_ip);
+            return part.value(request, client_ip);
         }
         let mut key = Vec::new();
         for part in &self.parts {
-            let value = part.of(request, client_ip)?;
+            let value = part.value(request, client_ip)?;
             key.extend_from_slice(format!("{}:", value.len()).as_bytes());
             key.extend_from_slice(&value);
             key.push(b',');
@@ -207,13 +207,13 @@ impl From<Part> for Key {
 }
 
 impl Part {
-    fn of<'a>(&self, request: &'a Parts, client_ip: &ClientIp) -> Result<Cow<'a, [u8]>, NoPeer> {
+    fn value<'a>(&self, request: &'a Parts, client_ip: &ClientIp) -> Result<Cow<'a, [u8]>, NoPeer> {
         let address = || client_ip.key(request).ok_or(NoPeer).map(String::into_bytes);
         let value = match self {
             Self::ClientIp => return address().map(Cow::Owned),
             Self::Header(name) => request.headers.get(name).map(|value| value.as_bytes().into()),
             Self::Path => Some(request.uri.path().as_bytes().into()),
-            Self::Closure(key) => key.ask(request).map(Cow::Owned),
+            Self::Closure(key) => key.call(request).map(Cow::Owned),
         };
         match value {
             Some(value) if value.first() == Some(&STAND_IN) => Ok(marked(&value)),

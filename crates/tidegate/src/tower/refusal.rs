@@ -1,9 +1,13 @@
-//! What a client gets that does not get through.
+//! What a client gets that is refused, and why a setting of the layer was not taken.
+
+use std::fmt;
 
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use tidegate_core::Decision;
+
+use crate::cidr::CidrError;
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -14,7 +18,7 @@ const INTERNAL: u8 = 13;
 
 /// In a header, because the layer cannot fill a body whose type it does not know.
 const NO_PEER: &str = "no client address: serve with \
-    into_make_service_with_connect_info::<SocketAddr>(), or tell ClientIp::peer where to find it";
+    into_make_service_with_connect_info::<SocketAddr>(), or set ClientIp::peer";
 
 /// Answers a refused request. Closures do, of the shape that
 /// [`RateLimitLayer::on_refusal`](super::RateLimitLayer::on_refusal) takes.
@@ -92,3 +96,45 @@ fn empty<B: Default>(status: StatusCode) -> Response<B> {
     *response.status_mut() = status;
     response
 }
+
+/// A setting that makes no sense.
+///
+/// ```
+/// use tidegate::Cidr;
+/// use tidegate::tower::{ClientIp, Key, SetupError};
+///
+/// let error = "10.0.0.0/33".parse::<Cidr>().err().map(SetupError::Network);
+/// assert!(error.is_some());
+/// assert_eq!(ClientIp::new().trust("10.0.0.0/33").err(), error);
+///
+/// let error = SetupError::HeaderName("x api key".to_owned());
+/// assert_eq!(error.to_string(), "`x api key` cannot be the name of a header");
+/// assert_eq!(Key::header("x api key").err(), Some(error));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// A network that is not written like `10.0.0.0/8`.
+    Network(CidrError),
+    /// A header name with characters that no header name has.
+    HeaderName(String),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(error) => error.fmt(f),
+            Self::HeaderName(name) => {
+                write!(f, "`{}` cannot be the name of a header", name.escape_debug())
+            }
+        }
+    }
+}
+
+impl From<CidrError> for SetupError {
+    fn from(error: CidrError) -> Self {
+        Self::Network(error)
+    }
+}
+
+impl std::error::Error for SetupError {}

@@ -1,19 +1,22 @@
-//! The service around a service.
+//! The service around a service, and its answer that is under way.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::request::Parts;
 use http::{Request, Response};
+use pin_project_lite::pin_project;
 use tidegate_core::Decision;
 use tower_service::Service;
 
-use super::future::ResponseFuture;
 use super::headers::Report;
 use super::key::NoPeer;
 use super::refusal::{Refuse, no_peer};
-use super::watched::Watched;
 use super::{RateLimitLayer, TooManyRequests};
+#[cfg(feature = "adaptive")]
+use crate::adaptive::{Observation, Priority, Target};
 use crate::clock::{Clock, SystemClock};
 
 /// A service behind a limit; made by [`RateLimitLayer`]. Clones share one state.
@@ -47,7 +50,7 @@ pub struct RateLimit<S, C = SystemClock, R = TooManyRequests> {
 enum Fate {
     /// It is not counted.
     Skip,
-    Admit(Report, Watched),
+    Admit(Report, WatchedRequest),
     Refuse(Report),
 }
 
@@ -78,12 +81,12 @@ where
         self.inner.poll_ready(context)
     }
 
-    // The decision takes no waiting, so the service that was polled ready is the one that is called; after a
+    // The decision does not wait, so the service that was polled ready is the one that is called; after a
     // refusal it is still ready.
     fn call(&mut self, request: Request<A>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let (report, watched) = match self.layer.decide(&parts) {
-            Ok(Fate::Skip) => (None, Watched::default()),
+            Ok(Fate::Skip) => (None, WatchedRequest::default()),
             Ok(Fate::Admit(report, watched)) => (Some(report), watched),
             Ok(Fate::Refuse(report)) => {
                 return ResponseFuture::now(self.layer.refuse(&parts, &report));
@@ -95,7 +98,7 @@ where
     }
 }
 
-/// As many are under way as may be. When one of them ends nobody knows: a second is as good a guess as any.
+/// The target has no place left. When a request ends is not known: a second is as good a guess as any.
 fn no_place(left: &Decision) -> Decision {
     let wait_us = 1_000_000;
     Decision::refused(left.limit(), left.remaining(), Some(wait_us), left.reset_after_us())
@@ -104,12 +107,12 @@ fn no_place(left: &Decision) -> Decision {
 impl<C: Clock, R> RateLimitLayer<C, R> {
     fn decide(&self, request: &Parts) -> Result<Fate, NoPeer> {
         let rules = &self.rules;
-        if rules.skip.as_ref().is_some_and(|skip| skip.ask(request)) {
+        if rules.skip.as_ref().is_some_and(|skip| skip.call(request)) {
             return Ok(Fate::Skip);
         }
-        let key = rules.key.of(request, &rules.client_ip)?;
-        let cost = rules.cost.as_ref().map_or(1, |cost| cost.ask(request));
-        // Before anything is charged: who finds no place has cost nothing.
+        let key = rules.key.value(request, &rules.client_ip)?;
+        let cost = rules.cost.as_ref().map_or(1, |cost| cost.call(request));
+        // Before anything is charged: a request without a place costs nothing.
         let Some(watched) = rules.watch.enter() else {
             let report = self.report(&key, || no_place(&self.limiter.peek(&key, 0)));
             return Ok(Fate::Refuse(report));
@@ -123,8 +126,8 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     }
 
     fn report(&self, key: &[u8], decide: impl FnOnce() -> Decision) -> Report {
-        // The clock is read before it is decided: or the end of a window would seem to be just after its edge, and be
-        // told as a second later.
+        // The clock is read before the decision. Otherwise the end of a window could seem to be just after its edge, and
+        // be reported a second late.
         let (label, now) = self.limiter.with_limit(key, |limit, now| {
             // The usual limit is the very one that the label was made for.
             let usual = std::ptr::eq(limit, self.limiter.limit());
@@ -141,5 +144,175 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         let mut response = self.refusal.refuse(request, &report.decision);
         report.write(response.headers_mut());
         response
+    }
+}
+
+pin_project! {
+    /// The answer of a [`RateLimit`](super::RateLimit): the service's, with headers added, or a refusal.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use http::{Request, Response};
+    /// use tidegate::{Limiter, tower::{Key, RateLimitLayer, ResponseFuture}};
+    /// use tower::{Layer, Service, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).key(Key::path());
+    /// let mut service = limit.layer(service_fn(async |_: Request<()>| {
+    ///     Ok::<_, Infallible>(Response::new(String::from("hello")))
+    /// }));
+    /// let future: ResponseFuture<_, String> = service.ready().await?.call(Request::new(()));
+    /// assert_eq!(future.await?.headers()["x-ratelimit-remaining"], "4");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F, B> {
+        #[pin]
+        state: ResponseState<F, B>,
+    }
+}
+
+pin_project! {
+    #[project = ResponseStatePinned]
+    #[derive(Debug)]
+    enum ResponseState<F, B> {
+        Later { #[pin] inner: F, report: Option<Report>, watched: WatchedRequest },
+        Now { response: Option<Response<B>> },
+    }
+}
+
+impl<F, B> ResponseFuture<F, B> {
+    fn later(inner: F, report: Option<Report>, watched: WatchedRequest) -> Self {
+        Self { state: ResponseState::Later { inner, report, watched } }
+    }
+
+    fn now(response: Response<B>) -> Self {
+        Self { state: ResponseState::Now { response: Some(response) } }
+    }
+}
+
+impl<F, B, E> Future for ResponseFuture<F, B>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (inner, report, watched) = match self.project().state.project() {
+            ResponseStatePinned::Later { inner, report, watched } => (inner, report, watched),
+            // Polled again after its answer, it has none to give.
+            ResponseStatePinned::Now { response } => {
+                return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
+            }
+        };
+        let answer = inner.poll(context).map_ok(|mut response| {
+            if let Some(report) = report {
+                report.write(response.headers_mut());
+            }
+            response
+        });
+        if let Poll::Ready(answer) = &answer {
+            watched.done(answer.as_ref().is_ok_and(|it| !it.status().is_server_error()));
+        }
+        answer
+    }
+}
+
+/// The target that a layer reports the requests to that it lets through, if it has one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watch {
+    #[cfg(feature = "adaptive")]
+    pub(super) target: Option<Target>,
+    #[cfg(feature = "adaptive")]
+    pub(super) priority: Option<Priority>,
+    #[cfg(feature = "adaptive")]
+    pub(super) by_url: bool,
+}
+
+/// A request that is watched, if it is.
+#[derive(Debug, Default)]
+struct WatchedRequest {
+    #[cfg(feature = "adaptive")]
+    observation: Option<Observation>,
+}
+
+impl Watch {
+    /// A place for a request; `None` if there is none left.
+    #[cfg(feature = "adaptive")]
+    fn enter(&self) -> Option<WatchedRequest> {
+        let Some(target) = &self.target else { return Some(WatchedRequest::default()) };
+        target.enter(self.priority).map(|it| WatchedRequest { observation: Some(it) })
+    }
+
+    /// A place for a request; `None` if there is none left.
+    #[cfg(not(feature = "adaptive"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "there is no target")]
+    const fn enter(&self) -> Option<WatchedRequest> {
+        Some(WatchedRequest {})
+    }
+
+    /// The request was admitted, and is on its way.
+    #[cfg_attr(
+        not(feature = "adaptive"),
+        expect(clippy::unused_self, reason = "there is no target")
+    )]
+    fn admit(&self, watched: WatchedRequest, path: &str) -> WatchedRequest {
+        #[cfg(feature = "adaptive")]
+        if self.by_url {
+            return WatchedRequest { observation: watched.observation.map(|it| it.of_url(path)) };
+        }
+        let _ = path;
+        watched
+    }
+}
+
+impl WatchedRequest {
+    /// It has an answer; `ok` unless that is a 5xx or an error.
+    fn done(&mut self, ok: bool) {
+        #[cfg(feature = "adaptive")]
+        if let Some(observation) = self.observation.take() {
+            observation.done(ok);
+        }
+        let _ = (self, ok);
+    }
+
+    /// It was refused, and never reached the service.
+    #[cfg_attr(
+        not(feature = "adaptive"),
+        expect(clippy::unused_self, reason = "there is no target")
+    )]
+    fn refused(self) {
+        #[cfg(feature = "adaptive")]
+        if let Some(observation) = self.observation {
+            observation.refused();
+        }
+    }
+}
+
+/// A closure of the user's, shared by the clones of a layer.
+pub(super) struct Hook<A, R>(Arc<dyn Fn(&A) -> R + Send + Sync>);
+
+impl<A, R> Hook<A, R> {
+    pub(super) fn new(call: impl Fn(&A) -> R + Send + Sync + 'static) -> Self {
+        Self(Arc::new(call))
+    }
+
+    pub(super) fn call(&self, about: &A) -> R {
+        (self.0)(about)
+    }
+}
+
+impl<A, R> Clone for Hook<A, R> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<A, R> fmt::Debug for Hook<A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("closure")
     }
 }

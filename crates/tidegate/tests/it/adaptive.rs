@@ -18,7 +18,7 @@ fn adaptive() -> (Adaptive, ManualClock) {
 }
 
 fn by_pressure(adaptive: &Adaptive) -> Rule {
-    Rule::of([(Chain::pressure("db"), Source::Pushed(adaptive.target("db")))]).unwrap()
+    Rule::from_chains([(Chain::pressure("db"), Source::Pushed(adaptive.target("db")))]).unwrap()
 }
 
 async fn next_tick(adaptive: &Adaptive, clock: &ManualClock) {

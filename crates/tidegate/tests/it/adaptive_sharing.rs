@@ -100,7 +100,8 @@ async fn nodes_with_other_settings_do_not_meddle() {
     let (store, clock) = (memory(), ManualClock::default());
     let node = || Adaptive::shared_over(store.clone(), clock.clone());
     let (one, other) = (governed(node()), node());
-    let rule = Rule::of([(Chain::pressure("db"), Source::Pushed(other.target("db")))]).unwrap();
+    let rule =
+        Rule::from_chains([(Chain::pressure("db"), Source::Pushed(other.target("db")))]).unwrap();
     let rule = rule.settings(|it| it.floor(100)).unwrap();
     other.govern("search", 1000, rule).unwrap();
     for _ in 0..30 {

@@ -8,13 +8,15 @@ use tidegate_testkit::store_behaviours;
 mod memory {
     use super::*;
 
-    store_behaviours!(((), Arc::new(MemoryStore::default())));
+    store_behaviours!(((), |_| Arc::new(MemoryStore::default())));
 }
 
 mod deny_cache {
     use super::*;
 
-    store_behaviours!(((), Arc::new(DenyCache::new(MemoryStore::default()))));
+    store_behaviours!(((), |clock| {
+        Arc::new(DenyCache::with_clock(MemoryStore::default(), clock))
+    }));
 }
 
 #[cfg(feature = "breaker")]
@@ -22,8 +24,8 @@ mod breaker {
     use super::*;
     use tidegate::{Breaker, BreakerOptions};
 
-    store_behaviours!((
-        (),
-        Arc::new(Breaker::around(MemoryStore::default(), BreakerOptions::default()))
-    ));
+    store_behaviours!(((), |_| Arc::new(Breaker::around(
+        MemoryStore::default(),
+        BreakerOptions::default()
+    ))));
 }

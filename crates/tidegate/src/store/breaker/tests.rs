@@ -123,7 +123,7 @@ fn bad_probes_come_more_rarely_but_a_recovery_is_found_within_100_ms() {
 }
 
 #[test]
-fn whoever_opens_again_soon_waits_twice_as_long() {
+fn a_breaker_that_opens_again_soon_waits_twice_as_long() {
     let mut machine = machine();
     let mut now_us = 0;
     let mut wait_after = |closed_for_us| {
@@ -173,7 +173,7 @@ proptest! {
                 Some(_) | None => {}
             }
         }
-        // Eight doublings to two seconds; from then on three probes at a second each, at the least. Whoever stays
+        // Eight doublings to two seconds; from then on three probes at a second each, at the least. A breaker that stays
         // closed for ten seconds starts over, which nobody does here who is closed for three at a time.
         prop_assert!(machine.opened() <= 9 + 60 / 3, "opened {} times", machine.opened());
     }

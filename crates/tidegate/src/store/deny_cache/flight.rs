@@ -1,5 +1,5 @@
-//! One request that several wait for. Whoever of them is polled drives it, so that nobody depends on another who was
-//! cancelled, or who does not look at his reply yet.
+//! One request that several callers wait for. Each of them drives it when it is polled, so that none depends on another
+//! that was cancelled or is not polled yet.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::reply::{Later, Reply};
 use crate::store::{StoreError, StoreErrorKind, StoreReply};
 
-type Answer = Result<StoreReply, StoreError>;
+type Outcome = Result<StoreReply, StoreError>;
 
 pub(super) struct Flight {
     /// When the request left.
@@ -28,7 +28,7 @@ enum Course {
     Starting,
     UnderWay(Later<'static, StoreReply, StoreError>),
     /// `None` if it was never asked.
-    Over(Option<Answer>),
+    Over(Option<Outcome>),
 }
 
 /// Wakes all who are aboard.
@@ -37,7 +37,7 @@ struct Bell(Mutex<Seats>);
 
 #[derive(Default)]
 struct Seats {
-    /// How often it has rung: whoever has a seat of an earlier round needs a new one.
+    /// How often it has rung: a seat of an earlier round is void.
     round: u64,
     wakers: Vec<Waker>,
 }
@@ -148,7 +148,7 @@ impl Aboard {
 }
 
 impl Future for Aboard {
-    type Output = Option<Answer>;
+    type Output = Option<Outcome>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         self.take_seat(task.waker());

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{Decision, Limit, Verdict};
 
 use super::flight::Flight;
-use crate::identity::IdentityHasher;
 use crate::store::KeyedLimit;
+use crate::store::fingerprint::IdentityHasher;
 
 /// How long a refusal is believed at most, since units may have been given back elsewhere; and how long after it has
 /// run out its key still counts as blocked.
@@ -19,9 +20,9 @@ const SHARDS: u64 = 64;
 /// How often a shard is searched for what has run out, which takes it some microseconds.
 const SWEEP_EVERY_US: u64 = 10_000;
 
-/// A request, as far as refusals go.
+/// What identifies a request among refusals.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct Lookup {
     /// Of scopes, keys, cost and mode.
     pub(super) fingerprint: u64,
     /// What had been given back to these keys before it left.
@@ -38,7 +39,7 @@ pub(super) enum Found {
     Refused(Verdict),
     /// Its refusal has just run out: ask, and let others wait for the answer.
     RunOut(Arc<Flight>),
-    /// Its refusal has run out, and somebody asks already.
+    /// Its refusal has run out, and another caller asks already.
     Asking(Arc<Flight>),
 }
 
@@ -72,13 +73,13 @@ impl Refusals {
         self.shards.iter().map(|shard| lock(shard).refusals.len()).sum()
     }
 
-    pub(super) fn find(&self, asked: &Asked, limits: &[KeyedLimit<'_>]) -> Found {
-        let mut shard = self.shard(asked.fingerprint);
-        let Some(refusal) = shard.refusals.get_mut(&asked.fingerprint) else {
+    pub(super) fn find(&self, lookup: &Lookup, limits: &[KeyedLimit<'_>]) -> Found {
+        let mut shard = self.shard(lookup.fingerprint);
+        let Some(refusal) = shard.refusals.get_mut(&lookup.fingerprint) else {
             return Found::Nothing;
         };
-        let now_us = asked.left_us;
-        if !refusal.is_about(asked, limits) {
+        let now_us = lookup.left_us;
+        if !refusal.is_about(lookup, limits) {
             return Found::Nothing;
         }
         if now_us < refusal.until_us {
@@ -89,7 +90,7 @@ impl Refusals {
                 return Found::Asking(flight.clone());
             }
             None if is_over(refusal.until_us, now_us) => return Found::Nothing,
-            // A request without an answer for so long is given up by those who come now.
+            // A request without an answer for that long is given up.
             Some(_) | None => {}
         }
         let flight = Arc::new(Flight::new(now_us));
@@ -100,13 +101,13 @@ impl Refusals {
     /// Remembers a refusal, if there is room.
     pub(super) fn refused(
         &self,
-        asked: &Asked,
+        lookup: &Lookup,
         limits: Box<[Limit]>,
         verdict: Verdict,
         now_us: u64,
     ) {
-        let until_us = asked.left_us.saturating_add(hold_us(&verdict.decision));
-        let Asked { fingerprint, returns, left_us } = *asked;
+        let until_us = lookup.left_us.saturating_add(hold_us(&verdict.decision));
+        let Lookup { fingerprint, returns, left_us } = *lookup;
         let refusal = Refusal { limits, verdict, returns, left_us, until_us, asking: None };
         let mut shard = self.shard(fingerprint);
         if let Some(known) = shard.refusals.get_mut(&fingerprint) {
@@ -120,19 +121,19 @@ impl Refusals {
     }
 
     /// Forgets what an admission has disproved.
-    pub(super) fn admitted(&self, asked: &Asked) {
-        let mut shard = self.shard(asked.fingerprint);
-        let known = shard.refusals.get(&asked.fingerprint);
-        if known.is_some_and(|refusal| refusal.left_us <= asked.left_us) {
-            shard.refusals.remove(&asked.fingerprint);
+    pub(super) fn admitted(&self, lookup: &Lookup) {
+        let mut shard = self.shard(lookup.fingerprint);
+        let known = shard.refusals.get(&lookup.fingerprint);
+        if known.is_some_and(|refusal| refusal.left_us <= lookup.left_us) {
+            shard.refusals.remove(&lookup.fingerprint);
         }
     }
 
-    /// Lets the next one request again.
-    pub(super) fn failed(&self, asked: &Asked) {
-        let mut shard = self.shard(asked.fingerprint);
-        if let Some(refusal) = shard.refusals.get_mut(&asked.fingerprint) {
-            refusal.asking.take_if(|flight| flight.left_us == asked.left_us);
+    /// The request failed: the next caller asks again.
+    pub(super) fn failed(&self, lookup: &Lookup) {
+        let mut shard = self.shard(lookup.fingerprint);
+        if let Some(refusal) = shard.refusals.get_mut(&lookup.fingerprint) {
+            refusal.asking.take_if(|flight| flight.left_us == lookup.left_us);
         }
     }
 
@@ -157,9 +158,9 @@ impl Shard {
 
 impl Refusal {
     /// Whether it speaks of the same limits, asked later, with nothing given back in between.
-    fn is_about(&self, asked: &Asked, limits: &[KeyedLimit<'_>]) -> bool {
-        self.returns == asked.returns
-            && self.left_us <= asked.left_us
+    fn is_about(&self, lookup: &Lookup, limits: &[KeyedLimit<'_>]) -> bool {
+        self.returns == lookup.returns
+            && self.left_us <= lookup.left_us
             && self.limits.len() == limits.len()
             && self.limits.iter().zip(limits).all(|(limit, keyed)| limit == keyed.limit)
     }
@@ -191,4 +192,31 @@ pub(super) fn aged(verdict: &Verdict, passed_us: u64) -> Verdict {
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keys that share a counter forget each other's refusals, which costs one request each.
+const COUNTERS: u64 = 4096;
+
+/// Counts what was given back through this node: a refusal from before it is not believed any more.
+pub(super) struct Returns(Box<[AtomicU64]>);
+
+impl Returns {
+    pub(super) fn new() -> Self {
+        Self((0..COUNTERS).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// How often something was given back to a key. Never goes down.
+    pub(super) fn count_of(&self, fingerprint: u64) -> u64 {
+        self.counter(fingerprint).load(Ordering::Acquire)
+    }
+
+    pub(super) fn record(&self, fingerprints: &[u64]) {
+        for fingerprint in fingerprints {
+            self.counter(*fingerprint).fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn counter(&self, fingerprint: u64) -> &AtomicU64 {
+        &self.0[usize::try_from(fingerprint % COUNTERS).unwrap_or_default()]
+    }
 }

@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, MODELLED, Ordering, fence, spin_loop, yield_now};
 pub(super) const ENTRIES: usize = 3;
 
 /// How often a reader looks again before it lets another thread run. A line is locked for a few stores, so
-/// whoever holds it longer has been put off the processor.
+/// a thread that holds it longer has been put off the processor.
 const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// A line: 64 bytes, aligned so.
@@ -125,7 +125,7 @@ impl Bucket {
         self.version
             .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Acquire)
             .ok()?;
-        // Whoever sees one of the stores to come also sees the odd version.
+        // A thread that sees one of the stores to come also sees the odd version.
         fence(Ordering::Release);
         Some(Locked { bucket: self, version })
     }

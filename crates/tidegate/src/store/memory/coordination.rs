@@ -17,7 +17,7 @@ pub(super) struct MemoryReadings(Mutex<HashMap<Box<str>, Scope>>);
 
 #[derive(Debug, Default)]
 struct Scope {
-    /// By node: what it told last, and in the tick before that, which is what a step is made of.
+    /// By node: what it reported last, and in the tick before that, which is what a step is made of.
     readings: BTreeMap<u64, Heard>,
     kept: Option<KeptState>,
 }
@@ -75,14 +75,14 @@ impl Scope {
         }
     }
 
-    /// What was told in the tick before this one; who is long gone is forgotten.
+    /// What was reported in the tick before this one; nodes that are long gone are forgotten.
     fn gather(&mut self, tick: u64) -> Vec<Reading> {
         let kept = tick.saturating_sub(TICKS_KEPT)..=tick;
         self.readings.retain(|_, heard| kept.contains(&heard.last.0));
-        let told = |heard: &Heard| {
+        let reported = |heard: &Heard| {
             let mut both = [Some(&heard.last), heard.before.as_ref()].into_iter().flatten();
-            both.find(|(told, _)| told + 1 == tick).map(|(_, reading)| reading.clone())
+            both.find(|(reported, _)| reported + 1 == tick).map(|(_, reading)| reading.clone())
         };
-        self.readings.iter().filter_map(|(node, heard)| Some((*node, told(heard)?))).collect()
+        self.readings.iter().filter_map(|(node, heard)| Some((*node, reported(heard)?))).collect()
     }
 }

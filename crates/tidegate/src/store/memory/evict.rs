@@ -55,7 +55,7 @@ impl MemoryStore {
             let Some(number) = word::to_wide(word) else {
                 return word::idle_from_us(word) > since.as_micros();
             };
-            // One lock for the look and the drop: in between, somebody could spend from it.
+            // One lock for the look and the drop: in between, another thread could spend from it.
             match self.wide.try_lock(number) {
                 Some(mut wide)
                     if wide.owner == Some(fingerprint) && wide.state.idle_from() <= since =>

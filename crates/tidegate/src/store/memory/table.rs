@@ -3,7 +3,7 @@
 //! It grows one line at a time, so that no insertion ever pays for all keys: line `n` takes over its share
 //! of line `n − 2^k`. A key's line follows from its fingerprint and the number of lines. A reader may hold an
 //! outdated number; the line it then looks into was locked after its share had moved on, so that its version
-//! tells.
+//! shows it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +30,7 @@ pub(super) struct Table {
     /// The smallest 2^k − 1 that is no less than `lines − 1`.
     mask: AtomicU64,
     keys: OwnLine<AtomicU64>,
-    /// Held by whoever adds a line; nobody waits for it.
+    /// Held by the thread that adds a line; no thread waits for it.
     growing: Mutex<()>,
 }
 
@@ -148,7 +148,7 @@ impl Table {
     #[inline]
     pub(super) fn line_of(&self, fingerprint: u64) -> u64 {
         // Read apart, the two may be of different moments. Then the line is one that the fingerprint belonged to
-        // a moment ago, which its version tells.
+        // a moment ago, which its version shows.
         let lines = self.lines.load(Ordering::Acquire);
         let mask = self.mask.load(Ordering::Acquire);
         let index = fingerprint & mask;

@@ -10,7 +10,7 @@ use super::budget::{Budget, Use};
 const CHUNK: usize = 1024;
 const CHUNK_BYTES: usize = CHUNK * size_of::<Mutex<Wide>>();
 
-/// When a look all over has found none but spent states, so many are given up before the next one. A flood of keys that
+/// When a look all over has found only spent states, this many are given up before the next look. A flood of keys that
 /// are spent at once would pay for it every time.
 const NEAR_ONLY: u64 = 32;
 
@@ -38,7 +38,7 @@ pub(super) struct Wide {
     counted_bytes: usize,
 }
 
-/// A state that no line names yet. Its lock is held until one does: somebody who still has its number from an
+/// A state that no line names yet. Its lock is held until one does: a thread that still has its number from an
 /// earlier owner must not charge it before it is known to stay.
 pub(super) struct Unpublished<'a> {
     pub(super) number: u32,

@@ -140,7 +140,7 @@ fn written(text: &str) -> Result<Config, Problem> {
 
 /// Without the names that we have put around it.
 fn at_its_place(problem: &tidegate_config::Problem) -> String {
-    let tidegate_config::Problem { place, message } = problem;
+    let tidegate_config::Problem { position: place, message } = problem;
     let around = format!("policies.{TRIED}");
     let message = message.strip_prefix(&around).unwrap_or(message);
     let message = message.trim_start_matches(['.', ':', ' ']);

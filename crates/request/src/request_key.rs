@@ -1,22 +1,24 @@
-//! What requests are counted by: one key, or one for each identifier that the limits of a policy name.
+//! The key of a request: one value, or one for each identifier that the limits of a policy name.
 
 use tidegate::Key;
 
-use super::{KeyParts, Seen};
+use crate::{ClientRequest, KeyParts};
 
 /// What requests are counted by.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CountedBy {
-    /// All limits by the same.
+    /// All limits count by the same key.
     One(KeyParts),
-    /// Each limit by the identifier that it names.
+    /// Each limit counts by the identifier that it names.
     Each(Vec<(String, KeyParts)>),
 }
 
-/// What that is of one request.
+/// The key of one request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Counted<'a> {
+pub enum RequestKey<'a> {
+    /// One value for all limits.
     One(Vec<u8>),
+    /// Values by identifier.
     Each(Vec<(&'a str, Vec<u8>)>),
 }
 
@@ -28,28 +30,35 @@ impl Default for CountedBy {
 }
 
 impl CountedBy {
-    pub fn of(&self, request: &Seen<'_>, route: Option<&str>) -> Counted<'_> {
+    /// The key of a request on a route.
+    pub fn key_for(&self, request: &ClientRequest<'_>, route: Option<&str>) -> RequestKey<'_> {
         match self {
-            Self::One(parts) => Counted::One(parts.of(request, route)),
+            Self::One(parts) => RequestKey::One(parts.key_for(request, route)),
             Self::Each(named) => {
-                let value = |parts: &KeyParts| parts.of(request, route);
+                let value = |parts: &KeyParts| parts.key_for(request, route);
                 let each = named.iter().map(|(name, parts)| (name.as_str(), value(parts)));
-                Counted::Each(each.collect())
+                RequestKey::Each(each.collect())
             }
         }
     }
 
-    /// Whether it reads any header.
+    /// The same under its former name.
+    #[doc(hidden)]
+    pub fn of(&self, request: &ClientRequest<'_>, route: Option<&str>) -> RequestKey<'_> {
+        self.key_for(request, route)
+    }
+
+    /// Whether a key depends on a header.
     pub fn reads_headers(&self) -> bool {
         self.parts().any(KeyParts::reads_headers)
     }
 
-    /// Whether it reads headers that an access log usually leaves out.
+    /// Whether a key depends on a header that access logs usually lack.
     pub fn reads_unlogged_headers(&self) -> bool {
         self.parts().any(KeyParts::reads_unlogged_headers)
     }
 
-    /// The identifiers, where limits name them.
+    /// The identifiers that limits name.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.each().iter().map(|(name, _)| name.as_str())
     }
@@ -70,8 +79,8 @@ impl CountedBy {
     }
 }
 
-impl Counted<'_> {
-    /// Identifiers by name, for [`Counted::key`]; none where there is only one.
+impl RequestKey<'_> {
+    /// The values by identifier, for [`RequestKey::key`]; empty for one value.
     pub fn named(&self) -> Vec<(&str, &[u8])> {
         match self {
             Self::One(_) => Vec::new(),
@@ -79,7 +88,7 @@ impl Counted<'_> {
         }
     }
 
-    /// As the engine is asked.
+    /// The key for the engine.
     pub fn key<'k>(&'k self, named: &'k [(&'k str, &'k [u8])]) -> Key<'k> {
         match self {
             Self::One(key) => Key::One(key),
@@ -87,12 +96,18 @@ impl Counted<'_> {
         }
     }
 
-    /// For people: several as `name=value`.
+    /// The same under its former name.
+    #[doc(hidden)]
     pub fn shown(self) -> Vec<u8> {
-        let shown = |(name, value): (&str, Vec<u8>)| [name.as_bytes(), b"=", &value].concat();
+        self.into_label()
+    }
+
+    /// The key for logs and pages: several values as `name=value`.
+    pub fn into_label(self) -> Vec<u8> {
+        let pair = |(name, value): (&str, Vec<u8>)| [name.as_bytes(), b"=", &value].concat();
         match self {
             Self::One(key) => key,
-            Self::Each(named) => named.into_iter().map(shown).collect::<Vec<_>>().join(&b", "[..]),
+            Self::Each(named) => named.into_iter().map(pair).collect::<Vec<_>>().join(&b", "[..]),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One question, one ask, one answer; and what a failure of the store means, which only the engine decides.
+//! One question to the store and its answer; and what a failure of the store means, which only the engine decides.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 use super::in_force::InForce;
 use super::{Answer, BindingLimit, CheckError, Engine, Key, Queued};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Instead, Member, OnStoreError};
+use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, OverrideInForce};
 use crate::reply::Reply;
 use crate::store::{
     KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind,
@@ -33,7 +33,7 @@ pub(super) struct Limits<'e> {
 }
 
 impl<C: Clock + 'static> Engine<C> {
-    /// Asks the store, once, and settles what it answers.
+    /// Asks the store once, and makes an answer of its reply.
     pub(super) fn decide<'e>(
         &'e self,
         policy: &'e Compiled,
@@ -41,20 +41,20 @@ impl<C: Clock + 'static> Engine<C> {
         cost: u64,
         op: Op,
     ) -> Reply<'e, Decided<'e>, CheckError> {
-        let settled = |decision| {
+        let answered = |decision| {
             let answer = without_limit(policy, decision);
             Reply::ready(Ok(Decided { answer, permits: vec![] }))
         };
         let CompiledKind::Limits { mode, members, adaptive } = &policy.kind else {
             return Reply::ready(Err(CheckError::Shapes(policy.name())));
         };
-        let own = match policy.instead_for(key, &self.shared.clock) {
+        let own = match policy.override_for(key, &self.state.clock) {
             None => None,
-            Some(Instead::Limit(limit)) => Some(limit),
-            Some(Instead::Allow) => return settled(Decision::unlimited()),
-            Some(Instead::Block) => return settled(Decision::blocked()),
+            Some(OverrideInForce::Limit(limit)) => Some(limit),
+            Some(OverrideInForce::Allow) => return answered(Decision::unlimited()),
+            Some(OverrideInForce::Block) => return answered(Decision::blocked()),
         };
-        let in_force = InForce::of(*adaptive, members, key, own.as_deref());
+        let in_force = InForce::find(*adaptive, members, key, own.as_deref());
         let limits = Limits { policy, mode: *mode, members, own, in_force };
         let mut keys = [&[][..]; StoreRequest::MAX_LIMITS];
         for (slot, (_, member)) in keys.iter_mut().zip(members) {
@@ -64,7 +64,7 @@ impl<C: Clock + 'static> Engine<C> {
             }
         }
         let keys = &keys[..members.len().min(StoreRequest::MAX_LIMITS)];
-        let now = self.shared.clock.now();
+        let now = self.state.clock.now();
         if op == Op::Refund && !limits.in_force.is_whole() {
             return self.refund_whole(limits, keys, cost, now);
         }
@@ -72,14 +72,14 @@ impl<C: Clock + 'static> Engine<C> {
             return Reply::ready(Err(CheckError::UnknownPolicy(policy.name())));
         };
         match reply.split() {
-            Ok(Ok(settled)) => Reply::ready(limits.answer(settled)),
+            Ok(Ok(reply)) => Reply::ready(limits.answer(reply)),
             Ok(Err(error)) => Reply::ready(self.stand_in(&limits, keys, cost, op, now, error)),
             Err(later) => {
-                // Kept only for the case that the store fails.
+                // Only needed if the store fails.
                 let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
                 Reply::later(async move {
                     match later.await {
-                        Ok(settled) => limits.answer(settled),
+                        Ok(reply) => limits.answer(reply),
                         Err(error) => self.stand_in(&limits, &keys, cost, op, now, error),
                     }
                 })
@@ -96,7 +96,7 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
         now: Timestamp,
     ) -> Option<Reply<'static, StoreReply, StoreError>> {
-        let store = self.shared.stores.of(limits.policy).asked_by(limits.policy);
+        let store = self.state.stores.for_policy(limits.policy).store_for(limits.policy);
         let (mode, all) = (limits.mode, 0..limits.members.len());
         let own_limits = all.map(|index| limits.limit_of(index));
         limits.with(keys, own_limits, |limits| {
@@ -104,7 +104,51 @@ impl<C: Clock + 'static> Engine<C> {
         })
     }
 
-    /// What the policy says when the store does not.
+    /// Gives back by the whole limits, and answers for what is in force of them. At a lower rate a unit is a longer time
+    /// than it was when it was spent: to give that back would create units as soon as the rate is up again.
+    pub(super) fn refund_whole<'e>(
+        &'e self,
+        limits: Limits<'e>,
+        keys: &[&[u8]],
+        cost: u64,
+        now: Timestamp,
+    ) -> Reply<'e, Decided<'e>, CheckError> {
+        let whole = Limits { in_force: InForce::Whole, ..limits.clone() };
+        let Some(refund) = self.put(&whole, keys, cost, Op::Refund, now) else {
+            return Reply::ready(Err(CheckError::UnknownPolicy(limits.policy.name())));
+        };
+        match refund.split() {
+            Ok(Ok(refunded)) => self.left_in_force(limits, whole, keys, refunded, now),
+            Ok(Err(error)) => Reply::ready(Err(CheckError::Store(error))),
+            Err(later) => {
+                let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
+                Reply::later(async move {
+                    let refunded = later.await.map_err(CheckError::Store)?;
+                    self.left_in_force(limits, whole, &keys, refunded, now).await
+                })
+            }
+        }
+    }
+
+    fn left_in_force<'e>(
+        &'e self,
+        limits: Limits<'e>,
+        whole: Limits<'e>,
+        keys: &[impl AsRef<[u8]>],
+        refunded: StoreReply,
+        now: Timestamp,
+    ) -> Reply<'e, Decided<'e>, CheckError> {
+        let Some(peek) = self.put(&limits, keys, 0, Op::Peek, now) else {
+            return Reply::ready(whole.answer(refunded));
+        };
+        peek.then(move |left| match left {
+            Ok(left) => limits.answer(left),
+            // It was given back: an error would have it given back again.
+            Err(_) => whole.answer(refunded),
+        })
+    }
+
+    /// What the policy answers when the store does not.
     fn stand_in<'e>(
         &'e self,
         limits: &Limits<'e>,
@@ -120,37 +164,38 @@ impl<C: Clock + 'static> Engine<C> {
             answer: Answer { store_error, ..decided.answer },
             ..decided
         };
-        if let Some(settled) = limits.assume(limits.policy.on_failure(&error)) {
-            return limits.answer(settled).map(in_trouble);
+        if let Some(reply) = limits.assume(limits.policy.on_failure(&error)) {
+            return limits.answer(reply).map(in_trouble);
         }
         let nodes = self.nodes();
         let shares = (0..limits.members.len()).map(|index| limits.share_of(index, nodes));
         let shares: Vec<Limit> = shares.collect();
         let mode = limits.mode;
         let reply = limits.with(keys, shares.iter(), |limits| {
-            self.shared.local.decide(&StoreRequest { mode, limits, cost, op }, now)
+            self.state.local.decide(&StoreRequest { mode, limits, cost, op }, now)
         });
-        let settled = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
-        limits.answer(StoreReply { source: Source::Local, ..settled }).map(in_trouble)
+        let reply = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
+        limits.answer(StoreReply { source: Source::Local, ..reply }).map(in_trouble)
     }
 
-    /// Asks the store for a place in a queue, and settles what it answers.
+    /// Asks the store for a place in a queue.
     pub(super) fn shape<'e>(
         &'e self,
         policy: &'e Compiled,
-        turn: &ReserveRequest<'_>,
+        request: &ReserveRequest<'_>,
     ) -> Reply<'e, Queued, CheckError> {
-        let store = &self.shared.stores.of(policy).store;
-        let now = self.shared.clock.now();
-        let shaper = *turn.shaper;
-        let (scope, key, cost) = (turn.scope.clone(), Box::<[u8]>::from(turn.key), turn.cost);
-        store.reserve(turn, now).then(move |place| {
+        let store = &self.state.stores.for_policy(policy).store;
+        let now = self.state.clock.now();
+        let shaper = *request.shaper;
+        let (scope, key, cost) =
+            (request.scope.clone(), Box::<[u8]>::from(request.key), request.cost);
+        store.reserve(request, now).then(move |reply| {
             let (scope, key) = (&scope, &*key);
-            let turn = ReserveRequest { scope, key, shaper: &shaper, cost, cancel: None };
-            let queued = match place {
-                Ok(place) => self.queued(place, &turn, store.clone()),
+            let request = ReserveRequest { scope, key, shaper: &shaper, cost, cancel: None };
+            let queued = match reply {
+                Ok(reply) => self.queued(reply, &request, store.clone()),
                 Err(error) => {
-                    self.stand_in_queue(policy, &turn, now, stand_in_for(Op::Take, error)?)?
+                    self.stand_in_queue(policy, &request, now, stand_in_for(Op::Take, error)?)?
                 }
             };
             Ok(if policy.shadow { queued.in_shadow() } else { queued })
@@ -161,7 +206,7 @@ impl<C: Clock + 'static> Engine<C> {
     fn stand_in_queue(
         &self,
         policy: &Compiled,
-        turn: &ReserveRequest<'_>,
+        request: &ReserveRequest<'_>,
         now: Timestamp,
         error: StoreError,
     ) -> Result<Queued, CheckError> {
@@ -171,10 +216,11 @@ impl<C: Clock + 'static> Engine<C> {
                 (Queued::without_turn(Reservation::unlimited(), open), open)
             }
             OnStoreError::Local => {
-                let turn = ReserveRequest { shaper: &turn.shaper.share(self.nodes()), ..*turn };
-                let place = self.shared.local.reserve(&turn, now).now();
-                let place = place.map_err(CheckError::Store)?;
-                (self.queued(place, &turn, self.shared.local.clone()), Source::Local)
+                let request =
+                    ReserveRequest { shaper: &request.shaper.share(self.nodes()), ..*request };
+                let reply = self.state.local.reserve(&request, now).now();
+                let reply = reply.map_err(CheckError::Store)?;
+                (self.queued(reply, &request, self.state.local.clone()), Source::Local)
             }
             OnStoreError::Deny { .. } if policy.shadow => {
                 let closed = Source::FailClosed;
@@ -188,19 +234,19 @@ impl<C: Clock + 'static> Engine<C> {
 
     fn queued(
         &self,
-        place: ReserveReply,
-        turn: &ReserveRequest<'_>,
+        reply: ReserveReply,
+        request: &ReserveRequest<'_>,
         store: Arc<dyn Store>,
     ) -> Queued {
-        Queued::of(place, turn, store, self.shared.clock.clone())
+        Queued::from_reply(reply, request, store, self.state.clock.clone())
     }
 }
 
 impl<'e> Limits<'e> {
     /// What is answered without a decision while the store fails; `None` where this node decides.
-    pub(super) fn assume(&self, instead: OnStoreError) -> Option<StoreReply> {
+    pub(super) fn assume(&self, on_error: OnStoreError) -> Option<StoreReply> {
         let ceiling = self.members.first().map_or(0, |_| self.limit_of(0).ceiling());
-        let (decision, source) = match instead {
+        let (decision, source) = match on_error {
             OnStoreError::Allow => (Decision::admitted(ceiling, ceiling, 0), Source::FailOpen),
             OnStoreError::Deny { retry_after } => {
                 let us = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX - 1);
@@ -234,8 +280,8 @@ impl<'e> Limits<'e> {
         Some(then(&all[..count]))
     }
 
-    pub(super) fn answer(&self, settled: StoreReply) -> Result<Decided<'e>, CheckError> {
-        let StoreReply { verdict, source, permits, .. } = settled;
+    pub(super) fn answer(&self, reply: StoreReply) -> Result<Decided<'e>, CheckError> {
+        let StoreReply { verdict, source, permits, .. } = reply;
         let missing = || CheckError::UnknownPolicy(self.policy.name());
         let (_, member) = self.members.get(verdict.binding).ok_or_else(missing)?;
         let (decision, shadow_denied) = self.policy.shadowed(verdict.decision);
@@ -268,8 +314,8 @@ pub(super) fn without_limit(policy: &Compiled, decision: Decision) -> Answer<'_>
     }
 }
 
-/// The failure, where somebody can stand in for the store; otherwise the error that the caller gets. Only a check can be
-/// stood in for: a reset or a refund that did not happen is an error.
+/// The failure, where something else can answer instead of the store; otherwise the error that the caller gets. That is
+/// only so for checks: a reset or a refund that did not happen is an error.
 pub(super) fn stand_in_for(op: Op, error: StoreError) -> Result<StoreError, CheckError> {
     match error.kind() {
         StoreErrorKind::Apart => Err(CheckError::Apart),

@@ -8,11 +8,15 @@ const PROXY: &str = "10.0.0.1";
 const STRANGER: &str = "198.51.100.9";
 
 /// What is seen of a request from `peer`, as `client method host path query`.
-fn seen(peer: &str, headers: &[(&str, &str)]) -> Result<String, Doubtful> {
+fn seen(peer: &str, headers: &[(&str, &str)]) -> Result<String, AmbiguousRequest> {
     seen_by(&ClientIp::new(), peer, headers)
 }
 
-fn seen_by(client_ip: &ClientIp, peer: &str, headers: &[(&str, &str)]) -> Result<String, Doubtful> {
+fn seen_by(
+    client_ip: &ClientIp,
+    peer: &str,
+    headers: &[(&str, &str)],
+) -> Result<String, AmbiguousRequest> {
     let client_ip = client_ip.clone().trust("10.0.0.0/8").unwrap();
     let mut request = Request::get("/v1/auth?own=1").header("host", "tidegate");
     for (name, value) in headers {
@@ -23,8 +27,8 @@ fn seen_by(client_ip: &ClientIp, peer: &str, headers: &[(&str, &str)]) -> Result
         "unix" => Peer::Unix,
         ip => Peer::Ip(ip.parse().unwrap()),
     };
-    Seen::forwarded(&client_ip, peer, &parts).map(|seen| {
-        let Seen { client, method, host, path, query, .. } = &seen;
+    ClientRequest::forwarded(&client_ip, peer, &parts).map(|seen| {
+        let ClientRequest { client, method, host, path, query, .. } = &seen;
         format!("{client} {method} {host} {} {query}", path.as_str())
     })
 }
@@ -64,9 +68,10 @@ fn a_method_has_one_spelling() {
         let (parts, ()) = Request::builder().method(sent).body(()).unwrap().into_parts();
         for peer in [PROXY, STRANGER] {
             let peer = Peer::Ip(peer.parse().unwrap());
-            for seen in
-                [Seen::direct(&client_ip, peer, &parts), Seen::forwarded(&client_ip, peer, &parts)]
-            {
+            for seen in [
+                ClientRequest::direct(&client_ip, peer, &parts),
+                ClientRequest::forwarded(&client_ip, peer, &parts),
+            ] {
                 assert_eq!(seen.unwrap().method, expected, "{sent} from {peer:?}");
             }
         }
@@ -113,16 +118,16 @@ fn two_tales_are_no_tale() {
     let tales = |one, other| [("x-forwarded-uri", one), ("x-original-uri", other)];
     check(PROXY, &tales("/a", "/a"), "10.0.0.1 GET tidegate /a ");
     let doubt = seen(PROXY, &tales("/cheap", "/dear"));
-    assert_eq!(doubt, Err(Doubtful::TwoTales("x-forwarded-uri", "x-original-uri")));
+    assert_eq!(doubt, Err(AmbiguousRequest::Conflict("x-forwarded-uri", "x-original-uri")));
     let methods = [("x-forwarded-method", "GET"), ("x-original-method", "POST")];
-    assert!(matches!(seen(PROXY, &methods), Err(Doubtful::TwoTales(..))));
+    assert!(matches!(seen(PROXY, &methods), Err(AmbiguousRequest::Conflict(..))));
 }
 
 #[test]
 fn a_path_without_one_meaning_is_doubtful() {
     for uri in ["/a%00", "/a%2F..%2Fb", "relative"] {
         let doubt = seen(PROXY, &[("x-forwarded-uri", uri)]);
-        assert!(matches!(doubt, Err(Doubtful::Path(_))), "{uri}: {doubt:?}");
+        assert!(matches!(doubt, Err(AmbiguousRequest::Path(_))), "{uri}: {doubt:?}");
     }
 }
 
@@ -215,4 +220,15 @@ proptest! {
             prop_assert!(["", "203.0.113.7", PROXY].contains(&client), "{name}: {value}: {client}");
         }
     }
+}
+
+#[test]
+fn what_connection_names_is_gone() {
+    let header = |(name, value): (&'static str, &'static str)| {
+        (HeaderName::from_static(name), value.parse().unwrap())
+    };
+    let sent = [("connection", "close, X-User ,te"), ("x-user", "ann"), ("x-other", "ben")];
+    let headers: HeaderMap = sent.into_iter().map(header).collect();
+    let kept = without_named(&headers);
+    assert!(!kept.contains_key("x-user") && kept.contains_key("x-other"), "{kept:?}");
 }

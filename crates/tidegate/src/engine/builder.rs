@@ -1,0 +1,229 @@
+//! Builds an engine: the first one, or the successor of one that runs.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use tidegate_core::LimitError;
+
+use super::overrides::{LoadedOverrides, LoadedTable};
+use super::policies::Policies;
+use super::stores::{StoreVariants, Stores};
+use super::{BuildError, Engine, EngineState};
+use crate::clock::{Clock, SystemClock};
+use crate::policy::{Policy, PolicyProblem};
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+
+/// Builds an [`Engine`].
+///
+/// ```
+/// use tidegate::{Engine, ManualClock, MemoryStore};
+///
+/// let engine = Engine::builder()
+///     .store(MemoryStore::with_max_bytes(16 << 20))
+///     .clock(ManualClock::default())
+///     .policy("api", "100/min burst 20")
+///     .policy("login", "sliding-log 5/h")
+///     .build()?;
+/// assert_eq!(engine.check("login", "user-42").now()?.decision.remaining(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder builds nothing by itself"]
+pub struct EngineBuilder<C = SystemClock> {
+    store: Option<Arc<dyn Store>>,
+    /// What the previous engine had besides its store; empty for the first.
+    inherited: Inherited,
+    nodes: Option<NonZeroU32>,
+    clock: Arc<C>,
+    policies: Vec<(String, Result<Policy, LimitError>)>,
+}
+
+impl Engine {
+    /// An engine to be filled with policies.
+    ///
+    /// ```
+    /// # use tidegate::{CheckError, Engine};
+    /// let empty = Engine::builder().build()?;
+    /// let unknown = CheckError::UnknownPolicy("api".into());
+    /// assert_eq!(empty.check("api", "user-42").now(), Err(unknown));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub fn builder() -> EngineBuilder {
+        let (inherited, clock) = (Inherited::default(), Arc::new(SystemClock));
+        EngineBuilder { store: None, inherited, nodes: None, clock, policies: Vec::new() }
+    }
+}
+
+impl<C: Clock> EngineBuilder<C> {
+    /// Keeps state in a store that others may share; by default in memory.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Engine, MemoryStore};
+    /// let store = Arc::new(MemoryStore::default());
+    /// let before = Engine::builder().store(store.clone()).policy("api", "1/h").build()?;
+    /// assert!(before.check("api", "user-42").now()?.decision.allowed());
+    /// // Built anew with other policies, as on a reload: what was spent stays spent.
+    /// let after = Engine::builder().store(store).policy("api", "1/day").build()?;
+    /// assert!(!after.check("api", "user-42").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn store(mut self, store: impl Store + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self.inherited = Inherited::default(); // of another store
+        self
+    }
+
+    /// How many nodes share the store: what part of each limit this one may grant by itself while the store fails.
+    /// By default as many as the [store](Store::nodes) last knew of, and one where it knows of none.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Source};
+    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
+    /// # #[derive(Debug)]
+    /// # struct Down;
+    /// # impl Store for Down {
+    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
+    /// #     }
+    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+    /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
+    /// #     }
+    /// # }
+    /// let engine = Engine::builder()
+    ///     .store(Down) // one that never answers
+    ///     .nodes("4".parse()?)
+    ///     .policy("api", "fixed-window 100/h")
+    ///     .build()?;
+    /// let answer = engine.check("api", "user-42").now()?;
+    /// assert_eq!((answer.source, answer.decision.limit()), (Source::Local, 25));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn nodes(mut self, nodes: NonZeroU32) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Takes time from another clock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let engine = Engine::builder().clock(clock.clone()).policy("api", "1/h").build()?;
+    /// assert!(engine.check("api", "user-42").now()?.decision.allowed());
+    /// clock.advance(Duration::from_secs(3600)); // a test need not wait
+    /// assert!(engine.check("api", "user-42").now()?.decision.allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
+        let Self { store, inherited, nodes, policies, .. } = self;
+        // Lives were measured by the other clock: the table is loaded anew.
+        let inherited = Inherited { table: LoadedTable::default(), ..inherited };
+        EngineBuilder { store, inherited, nodes, clock: Arc::new(clock), policies }
+    }
+
+    /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Limit, Policy};
+    /// let limit: Limit = "5/h".parse()?;
+    /// let engine = Engine::builder()
+    ///     .policy("text", "5/h")
+    ///     .policy("limit", limit)
+    ///     .policy("policy", Policy::any().limit("hour", "5/h").limit("day", "20/day"))
+    ///     .build()?;
+    /// assert!(engine.policies().map(|policy| policy.name()).eq(["limit", "policy", "text"]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn policy(
+        mut self,
+        name: impl Into<String>,
+        policy: impl TryInto<Policy, Error: Into<LimitError>>,
+    ) -> Self {
+        self.policies.push((name.into(), policy.try_into().map_err(Into::into)));
+        self
+    }
+
+    /// The engine; an error for the first policy that makes no sense.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let built = Engine::builder().policy("api", "100/fortnight").build();
+    /// assert!(built.is_err_and(|error| error.policy == "api"));
+    /// ```
+    pub fn build(self) -> Result<Engine<C>, BuildError>
+    where
+        C: 'static,
+    {
+        let mut policies = BTreeMap::new();
+        for (name, policy) in self.policies {
+            let compiled =
+                policy.map_err(PolicyProblem::Limit).and_then(|policy| policy.compile(&name));
+            let compiled =
+                compiled.map_err(|problem| BuildError { policy: name.clone(), problem })?;
+            policies.insert(name, compiled);
+        }
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
+        let Inherited { local, variants, table } = self.inherited;
+        let local = local.unwrap_or_default();
+        let (nodes, clock) = (self.nodes, self.clock);
+        let policies = Policies::new(policies);
+        let stores = Stores::new(store, variants, &clock, policies.iter());
+        let overrides = LoadedOverrides::from_table(table, &policies);
+        let state = EngineState { stores, local, nodes, clock, policies, overrides };
+        Ok(Engine { state: Arc::new(state) })
+    }
+}
+
+/// What an engine leaves to its successor besides its store.
+#[derive(Debug, Default)]
+struct Inherited {
+    /// What was counted while the store failed.
+    local: Option<Arc<MemoryStore>>,
+    /// The store by the settings that policies asked for.
+    variants: StoreVariants,
+    /// The overrides of run time.
+    table: LoadedTable,
+}
+
+impl<C: Clock + 'static> Engine<C> {
+    /// A builder of the engine that is to take this one's place, as on a reload: with the same store, clock and number
+    /// of nodes, with what this one counted while the store failed, and with the [overrides](Engine::overrides) of run time; without
+    /// policies.
+    ///
+    /// What was spent stays spent wherever a policy and its limit keep their names, also under another limit. Remembered
+    /// refusals stay behind. So do leases: call `release_leases` on this engine once the next one is in place, or what it
+    /// has taken ahead is lost until it is refilled.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let mut engine = Engine::builder().policy("api", "5/h").policy("old", "1/s").build()?;
+    /// assert_eq!(engine.check("api", "user-42").now()?.decision.remaining(), 4);
+    ///
+    /// let next = engine.successor().policy("api", "3/h").policy("new", "1/s").build()?;
+    /// let before = std::mem::replace(&mut engine, next);
+    /// # #[cfg(feature = "leases")]
+    /// before.release_leases();
+    /// # drop(before);
+    /// assert!(engine.check("api", "user-42").now()?.decision.remaining() < 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn successor(&self) -> EngineBuilder<C> {
+        let state = &*self.state;
+        let (stores, local) = (&state.stores, Some(state.local.clone()));
+        EngineBuilder {
+            store: Some(stores.plain.store.clone()),
+            inherited: Inherited {
+                local,
+                variants: stores.variants(),
+                table: state.overrides.table().clone(),
+            },
+            nodes: state.nodes,
+            clock: state.clock.clone(),
+            policies: Vec::new(),
+        }
+    }
+}
