@@ -1,9 +1,8 @@
-//! The page at `/` and what it lives on.
+//! The page at `/` and its data.
 //!
-//! The page is plain files of `web/`, in the binary as they are: no build step, nothing from elsewhere. It lives on one
-//! stream of events, `GET /v1/live`, told in docs/http-api.md: a [`Sampler`] input at the counters once a second, makes
-//! one text of it and hands that to all who watch. A decision costs nothing more for it; a refusal leaves its key, if
-//! it is one of those that are looked at.
+//! The page consists of the files in `web/`, embedded in the binary: no build step, nothing loaded from elsewhere. Its data
+//! come from one event stream, `GET /v1/live` (docs/http-api.md): a [`Sampler`] reads the counters once a second and
+//! sends the same text to all watchers. A decision costs nothing more for it.
 
 mod assets;
 mod feed;

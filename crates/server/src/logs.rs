@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 pub(crate) use self::events::Events;
 pub use self::lines::Lines;
 
-/// Starts logging. `RUST_LOG` says what is logged, `info` unless set. Nothing is logged where no thread can be had.
+/// Starts logging. `RUST_LOG` sets the level; the default is `info`. Returns `None` if the writer thread cannot start.
 pub fn start(with_color: bool) -> Option<Lines> {
     let writer = Lines::start().ok()?;
     let lines = fmt::layer().with_writer(writer.clone()).with_target(false);
@@ -24,7 +24,7 @@ pub fn start(with_color: bool) -> Option<Lines> {
     } else {
         lines.json().flatten_event(true).boxed()
     };
-    // Fails only where a logger runs already, and then that one is as good.
+    // Fails only if a logger runs already.
     let _ = tracing_subscriber::registry().with(layer.with_filter(filter())).try_init();
     Some(writer)
 }

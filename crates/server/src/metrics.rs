@@ -1,12 +1,12 @@
 //! Counters and histograms for Prometheus: `GET /metrics`, described in docs/metrics.md.
 //!
-//! A registry of our own, because a door may decide two million times a second: to record is a few additions to
+//! The registry is our own, because a door may decide two million times a second: recording is a few additions to
 //! counters that threads do not share, without a lock, an allocation or a string. The common exporters keep every
 //! sample of a histogram until the next scrape, which at such rates is tens of megabytes a second; ours have fixed
-//! buckets. Labels are bounded: the policies of the configuration, and never a key.
+//! buckets. Labels are bounded: the policies of the configuration, never a key.
 //!
-//! The [service](crate::service) records every question here: only what spends is counted, since a peek, a refund or a
-//! reset decides nothing.
+//! The [service](crate::service) records every check that spends. A peek, a refund or a reset decides nothing and is not
+//! counted.
 
 mod catalog;
 mod histogram;
@@ -44,21 +44,21 @@ pub(crate) use tidegate_config::DoorName;
 
 use tidegate::driver::OpenStore;
 
-/// Why the proxy turned somebody away whom no limit has refused.
+/// Why the proxy refused a request that no limit refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shed {
-    /// As many are under way as the pool behind can bear.
+    /// The pools of the upstreams are full.
     InFlight,
-    /// As many are under way as there may be at all.
+    /// Too many requests in flight.
     Requests,
-    /// As many wait in leaky buckets as may.
+    /// Too many requests wait in leaky buckets.
     Waiting,
 }
 
 impl Shed {
     const ALL: [Self; 3] = [Self::InFlight, Self::Requests, Self::Waiting];
 
-    /// As the setting is called that bounds it.
+    /// The setting that bounds it.
     const fn as_str(self) -> &'static str {
         match self {
             Self::InFlight => "in_flight",
@@ -68,7 +68,7 @@ impl Shed {
     }
 }
 
-/// All that is counted. It outlives reloads of the configuration.
+/// All counters. They outlive reloads of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     policies: Policies,
@@ -95,22 +95,20 @@ struct Reloads {
 }
 
 impl Metrics {
-    /// Which policies there are now, with their counters.
-    pub(crate) fn policies_are(&self, named: impl Iterator<Item = (Box<str>, Arc<Counters>)>) {
+    /// Replaces the policies and their counters after a reload.
+    pub(crate) fn set_policies(&self, named: impl Iterator<Item = (Box<str>, Arc<Counters>)>) {
         self.policies.replace(named);
     }
 
-    /// Which store is asked now.
-    pub(crate) fn watches(&self, store: OpenStore) {
+    pub(crate) fn set_store(&self, store: OpenStore) {
         self.store.store(Some(Arc::new(store)));
     }
 
-    /// The store that is asked now.
     pub(crate) fn store(&self) -> Option<Arc<OpenStore>> {
         self.store.load_full()
     }
 
-    /// Counts how a question ended.
+    /// Counts the outcome of a check.
     #[inline]
     pub(crate) fn record(&self, counters: &Counters, outcome: &Outcome<'_>) {
         if let Some(kind) = outcome.store_error {
@@ -119,33 +117,31 @@ impl Metrics {
         counters.add(outcome);
     }
 
-    /// Counts a failure of the store.
     pub(crate) fn store_failed(&self, kind: StoreErrorKind) {
         self.store_errors.add(kind as usize, 1);
     }
 
-    /// Where questions about policies that there are none of are counted.
+    /// The counters of checks that name an unknown policy.
     pub(crate) const fn unknown(&self) -> &Counters {
         &self.policies.unknown
     }
 
-    /// Where questions are counted whose limit came with them.
+    /// The counters of checks whose limit came with the request.
     pub(crate) const fn by_request(&self) -> &Counters {
         &self.policies.by_request
     }
 
-    /// The proxy turned somebody away.
     pub(crate) fn shed(&self, why: Shed) {
         self.shed.add(why as usize, 1);
     }
 
-    /// `count` checks have been answered since `since_us` of the [steady clock](Clock::steady_us): each counts with
-    /// the time that all of them took, for its client has waited that long.
+    /// Records `count` checks that began at `since_us` of the [steady clock](Clock::steady_us). Each counts with the time of
+    /// all of them, because its client has waited that long.
     pub(crate) fn door_took(&self, door: DoorName, since_us: u64, count: u64) {
         self.doors[door as usize].times.add(ns_since(since_us), count);
     }
 
-    /// A check was answered that began at `since_us`; at a door whose times are counted by themselves it is `None`.
+    /// Records a check that began at `since_us`. `door` is `None` if [`door_took`](Self::door_took) records its time.
     pub(crate) fn took(&self, door: Option<DoorName>, counters: &Counters, since_us: u64) {
         let ns = ns_since(since_us);
         if let Some(door) = door {
@@ -154,13 +150,13 @@ impl Metrics {
         counters.took(ns);
     }
 
-    /// A connection came; it is open until what is returned is dropped.
+    /// Counts a connection, which is open until the returned value is dropped.
     pub(crate) fn connected(self: &Arc<Self>, door: DoorName) -> Connected {
         self.doors[door as usize].accepted.fetch_add(1, Relaxed);
         Connected { metrics: self.clone(), door }
     }
 
-    /// The configuration was read again: taken, or refused whole.
+    /// Counts a reload: the new configuration was accepted or refused.
     pub(crate) fn reloaded(&self, taken: bool) {
         let Reloads { ok, error, refused } = &self.reloads;
         if taken { ok } else { error }.fetch_add(1, Relaxed);
@@ -172,7 +168,7 @@ fn ns_since(since_us: u64) -> u64 {
     SystemClock.steady_us().saturating_sub(since_us).saturating_mul(1000)
 }
 
-/// Counts a connection for as long as it is open.
+/// An open connection.
 #[derive(Debug)]
 pub(crate) struct Connected {
     metrics: Arc<Metrics>,

@@ -106,7 +106,7 @@ async fn until_stopped(
     // Of all secrets the token alone can be taken away while its door is open.
     let exposed = bound.iter().find(|(door, _)| *door == Door::Http && !insecure_bind);
     let exposed = exposed.map(|(door, bound)| bound.exposure(*door)).transpose()?;
-    app.metrics().watches(store.opened.clone());
+    app.metrics().set_store(store.opened.clone());
     #[cfg(feature = "otlp")]
     let telemetry = config.collector.as_ref().map(|url| {
         let counted = app.clone();

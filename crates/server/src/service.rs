@@ -1,7 +1,7 @@
-//! The one way from a question to an answer. A door decodes, makes a [`Call`], and encodes what that answers.
+//! The one way from a question to an answer. A door decodes, makes a [`Call`], and encodes its answer.
 //!
-//! A [`Call`] asks the engine, which applies the failure policy, and records how the question ended: counters, a line of
-//! the log, a span, the table of refusals. What is in force is an [`InForce`], built as a [`Draft`] and swapped whole.
+//! A [`Call`] asks the engine, which applies the failure policy, and records the outcome: counters, log line, span, refused
+//! keys. The configuration in force is an [`InForce`], built as a [`Draft`] and swapped whole.
 
 mod app;
 mod call;
@@ -29,7 +29,7 @@ pub(crate) use self::unanswered::Unanswered;
 use crate::logs::Events;
 use crate::metrics::{Counters, DoorName, Metrics, Outcome, Refusals, Status};
 
-/// Answers questions by the configuration in force, and records how they ended.
+/// Answers questions with the configuration in force, and records the outcomes.
 #[derive(Debug)]
 pub(crate) struct CheckService {
     in_force: ArcSwap<InForce>,
@@ -54,7 +54,7 @@ impl CheckService {
         service
     }
 
-    /// Puts another configuration in force, which cannot fail. What the old engine has taken ahead goes back to the store.
+    /// Puts another configuration in force, which cannot fail. The leases of the old engine go back to the store.
     pub(crate) fn install(&self, draft: Draft) {
         let Draft { next, prepared, warnings } = draft;
         let next = Arc::new(next);
@@ -66,16 +66,16 @@ impl CheckService {
     }
 
     fn installed(&self, next: &InForce) {
-        self.metrics.policies_are(next.counters());
+        self.metrics.set_policies(next.counters());
         self.refusals.show_keys(next.rules.shows_keys);
     }
 
-    /// What is in force. Cheap; not to be held across a wait longer than one request.
+    /// The configuration in force. Cheap; must not be held for longer than one request.
     pub(crate) fn in_force(&self) -> Guard<Arc<InForce>> {
         self.in_force.load()
     }
 
-    /// A request that was read at a door. How long it took to arrive is its sender's doing.
+    /// Begins a request that a door has read; the time to read it does not count.
     pub(crate) fn call<'s>(&'s self, in_force: &'s InForce, door: DoorName) -> Call<'s> {
         Call::begin(self, in_force, door)
     }
@@ -84,17 +84,17 @@ impl CheckService {
         &self.metrics
     }
 
-    /// Who was refused, for the dashboard.
+    /// The refused keys, for the dashboard.
     pub(crate) const fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// How many lines of the log were left out, by event.
+    /// Log lines that were not written, by event.
     pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 2] {
         self.events.dropped_lines()
     }
 
-    /// Records how a question ended: every question that spends comes through here.
+    /// Records an outcome. Every check that spends passes here.
     #[inline]
     fn record(&self, asked: &Asked<'_, '_>, outcome: &Outcome<'_>) {
         self.metrics.record(asked.counters, outcome);
@@ -105,7 +105,7 @@ impl CheckService {
         }
     }
 
-    /// A refusal, a stand-in or a failure.
+    /// A refusal, a decision without the store, or a failure.
     #[cold]
     fn record_notable(&self, asked: &Asked<'_, '_>, outcome: &Outcome<'_>) {
         self.events.record(asked.name, asked.key, outcome);
@@ -118,13 +118,13 @@ impl CheckService {
     }
 }
 
-/// What was asked, as it is recorded.
+/// A question, as it is recorded.
 #[derive(Clone, Copy)]
 struct Asked<'s, 'q> {
     name: &'s str,
     counters: &'s Counters,
     key: Key<'q>,
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans tell it"))]
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans have it"))]
     cost: u64,
 }
 

@@ -1,9 +1,7 @@
-//! What a collector of OpenTelemetry is sent, over OTLP: a span for each check of a request that is traced, and the
-//! figures of `/metrics`.
+//! OpenTelemetry export over OTLP: a span for each check of a traced request, and the metrics of `/metrics`.
 //!
-//! Who traces is the caller: a check has a span if its request came with a `traceparent` that is sampled, and others
-//! cost a look at their headers. Finished spans wait in a queue of two thousand; what does not fit is dropped, so that
-//! a collector that hangs costs spans and no decision.
+//! The caller decides what is traced: a check has a span if its request has a sampled `traceparent`. Finished spans wait in
+//! a queue of two thousand; further spans are dropped, so a stalled collector never delays a decision.
 
 mod spans;
 
@@ -23,10 +21,9 @@ pub(crate) use self::spans::{Parent, record};
 use crate::metrics::{self, Metrics, WithFigures};
 
 const NAME: &str = "tidegate";
-/// How long what is left may take to be sent, in the end.
+/// For the last export at shutdown.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
-/// What sends, until it is closed.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     spans: SdkTracerProvider,
@@ -34,7 +31,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Begins to send to a collector, whether it is there or not. Has to be called where tokio runs.
+    /// Starts the export; the collector need not be up. Needs a tokio runtime.
     pub(crate) fn start(
         endpoint: &str,
         metrics: &Arc<Metrics>,
@@ -55,10 +52,10 @@ impl Telemetry {
         Ok(Self { spans, figures })
     }
 
-    /// Sends what is left, for a while at most.
+    /// Sends what is left, within [`FLUSH_MAX`].
     pub(crate) async fn close(self) {
         let (done, is_done) = oneshot::channel();
-        // A thread that nobody waits for: one that the runtime has started would hold up the end of the process.
+        // A detached thread: the runtime would wait for a blocking task of its own.
         let flush = move || {
             let Self { spans, figures } = self;
             let _ =
@@ -68,19 +65,19 @@ impl Telemetry {
         if std::thread::Builder::new().spawn(flush).is_ok()
             && tokio::time::timeout(FLUSH_MAX, is_done).await.is_err()
         {
-            tracing::warn!("the collector did not take the last spans and figures in time");
+            tracing::warn!("the collector did not accept the last spans and metrics in time");
         }
     }
 }
 
-/// Who sends. What the standard variables say comes first.
+/// The service name and version. The standard `OTEL_` variables take precedence.
 fn resource() -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let resource = Resource::builder().with_attribute(version);
-    let says = |variable, part| {
+    let is_set = |variable, part| {
         std::env::var(variable).is_ok_and(|it| !it.is_empty() && it.contains(part))
     };
     let is_named =
-        says("OTEL_SERVICE_NAME", "") || says("OTEL_RESOURCE_ATTRIBUTES", "service.name=");
+        is_set("OTEL_SERVICE_NAME", "") || is_set("OTEL_RESOURCE_ATTRIBUTES", "service.name=");
     if is_named { resource.build() } else { resource.with_service_name(NAME).build() }
 }

@@ -1,9 +1,10 @@
-//! All that are behind the proxy: who gets a request, and how many there may be at once.
+//! The upstreams of the proxy: balancing, and bounds on requests in flight.
 //!
-//! - An [`upstream`] has connections in a [`pool`], a [`health`] and counters; [`keeper`] looks after it.
-//! - A [`connection`] is one connection, driven by the request that uses it: no task stands between a request and its answer.
-//!   A connection of HTTP/2 is shared: [`http2`].
-//! - [`upload`] is a request body on its way. [`hops`] are the headers that end here, [`forwarded`] those that are written.
+//! - An [`upstream`] has a [`pool`] of connections, a [`health`] and counters; [`keeper`] closes idle connections and checks
+//!   health.
+//! - A [`connection`] is driven by the request that uses it, without a task in between. HTTP/2 connections are shared:
+//!   [`http2`].
+//! - [`upload`] is a request body in transit. [`hops`] removes hop-by-hop headers, [`forwarded`] writes `Forwarded` headers.
 
 pub(crate) mod connection;
 pub(crate) mod failure;
@@ -29,24 +30,23 @@ use self::upstream::{Load, Upstream};
 use crate::stats::TargetStats;
 use tidegate_config::proxy::{Balance, Settings};
 
-/// The proxy's part of a configuration, built.
+/// The upstreams of one configuration.
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     pub(crate) settings: Settings,
     upstreams: Vec<Arc<Upstream>>,
     next: AtomicUsize,
-    /// Counted across configurations.
     counts: Arc<RequestCounts>,
 }
 
-/// How many there are.
+/// Requests of all configurations.
 #[derive(Debug, Default)]
 struct RequestCounts {
     under_way: AtomicUsize,
     waiting: AtomicUsize,
 }
 
-/// A place among those under way, or among those who wait, until dropped.
+/// One request counted as in flight or as waiting, until dropped.
 #[derive(Debug)]
 pub(crate) struct RequestSlot {
     counts: Arc<RequestCounts>,
@@ -54,14 +54,14 @@ pub(crate) struct RequestSlot {
 }
 
 impl Upstreams {
-    /// Upstreams that were there before keep their connections and their counts.
+    /// Upstreams of the configuration before keep their connections and counters.
     pub(crate) fn build(settings: &Settings, before: Option<&Self>) -> Result<Self, String> {
         let has_tls = settings.upstreams.iter().any(tidegate_config::proxy::Target::is_tls);
         let tls = has_tls.then(|| Tls::new(settings.ca_file.as_deref())).transpose()?;
         let upstream = |target: &tidegate_config::proxy::Target| {
             let tls = tls.clone().filter(|_| target.is_tls());
             let mut known = before.iter().flat_map(|before| &before.upstreams);
-            // Connections that other authorities vouched for are not kept.
+            // Not with other certificate authorities: its connections were verified with the old ones.
             let known = known.find(|known| known.target == *target && known.tls == tls);
             known.cloned().unwrap_or_else(|| Arc::new(Upstream::new(target.clone(), tls)))
         };
@@ -77,29 +77,29 @@ impl Upstreams {
         &self.upstreams
     }
 
-    /// A place for a request, unless there are too many.
+    /// Counts a request in flight; `None` if there are too many.
     pub(crate) fn enter(&self) -> Option<RequestSlot> {
         self.slot(|counts| &counts.under_way, self.settings.requests_max)
     }
 
-    /// A place for a request that has to wait for its turn.
+    /// Counts a request that waits in a leaky bucket; `None` if there are too many.
     pub(crate) fn queue(&self) -> Option<RequestSlot> {
         self.slot(|counts| &counts.waiting, self.settings.waiting_max)
     }
 
     fn slot(&self, counter: fn(&RequestCounts) -> &AtomicUsize, max: usize) -> Option<RequestSlot> {
-        let place = RequestSlot { counts: self.counts.clone(), counter };
-        // What is one too many is dropped, and so uncounted, at once.
-        (counter(&self.counts).fetch_add(1, Relaxed) < max).then_some(place)
+        let slot = RequestSlot { counts: self.counts.clone(), counter };
+        // Above the bound the slot is dropped, which undoes the count.
+        (counter(&self.counts).fetch_add(1, Relaxed) < max).then_some(slot)
     }
 
-    /// Whether any of them has room for a request, as far as is known of their pools.
-    pub(crate) fn has_place(&self, observed: &TargetStats, priority: Option<Priority>) -> bool {
-        self.upstreams.iter().any(|upstream| observed.has_place(&upstream.name, priority))
+    /// Whether the pool of any upstream has room.
+    pub(crate) fn has_place(&self, stats: &TargetStats, priority: Option<Priority>) -> bool {
+        self.upstreams.iter().any(|upstream| stats.has_place(&upstream.name, priority))
     }
 
-    /// Who gets the next request, of those with whom it was not tried yet. If nobody is up, whoever is next to be tried
-    /// again: to try is the only way to know.
+    /// The upstream for the next attempt, among those not tried yet. If none is up, the one whose ejection ends first:
+    /// only an attempt can show that it is back.
     pub(crate) fn choose(&self, tried: &[Arc<Upstream>], now_us: u64) -> Option<Load> {
         let count = self.upstreams.len();
         let start = match tried {
@@ -113,11 +113,11 @@ impl Upstreams {
             let mut up = in_turn().filter(|upstream| upstream.health.is_up(now_us));
             match self.settings.balance {
                 Balance::RoundRobin => up.next(),
-                // Of several the first in turn.
+                // The first in turn, if several are equal.
                 Balance::LeastLoaded => up.min_by_key(|upstream| upstream.under_way()),
             }
         };
-        // One that is not up any more, because another was faster to try it, is not the best again.
+        // Repeats the search if another request has taken the probe of the best one.
         let chosen = std::iter::from_fn(best).take(count).find(|upstream| upstream.admits(now_us));
         let last_resort = || in_turn().min_by_key(|upstream| upstream.health.next_try_us());
         chosen.or_else(last_resort).map(Upstream::load)
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_fewest_gets_the_next() {
+    fn the_least_loaded_upstream_is_chosen() {
         let proxy = proxy(Balance::LeastLoaded);
         let loads: Vec<_> = (0..6).map(|_| proxy.choose(&[], 0)).collect();
         for upstream in proxy.upstreams() {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn in_turn_means_in_turn_past_those_that_are_down() {
+    fn round_robin_skips_upstreams_that_are_down() {
         let proxy = proxy(Balance::RoundRobin);
         let turns = || -> String {
             (0..6).map(|_| name(proxy.choose(&[], 0).as_ref()).to_owned()).collect()
@@ -183,10 +183,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_chosen_twice_for_the_same_request() {
+    fn no_upstream_is_chosen_twice_for_a_request() {
         for balance in [Balance::LeastLoaded, Balance::RoundRobin] {
             let proxy = proxy(balance);
-            // One is down, and comes last.
+            // The upstream that is down comes last.
             proxy.upstreams()[1].health.checked(false);
             proxy.upstreams()[1].health.checked(false);
             let mut tried = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_left_alone_gets_one_request_until_it_is_back() {
+    fn an_ejected_upstream_gets_one_probe_until_it_is_back() {
         for balance in [Balance::LeastLoaded, Balance::RoundRobin] {
             let proxy = proxy(balance);
             let gone = &proxy.upstreams()[0].health;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_let_in_than_there_are_places() {
+    fn requests_in_flight_are_bounded() {
         let proxy = proxy(Balance::LeastLoaded);
         let (first, second) = (proxy.enter(), proxy.enter());
         assert!(first.is_some() && second.is_some() && proxy.enter().is_none());
@@ -226,7 +226,7 @@ mod tests {
         let next = Upstreams::build(&proxy.settings, Some(&proxy)).unwrap();
         assert!(next.enter().is_some() && second.is_some());
         let (held, more) = (next.enter(), next.enter());
-        assert!(held.is_some() && more.is_none(), "those of before are still there");
+        assert!(held.is_some() && more.is_none(), "requests of the old configuration still count");
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(next.upstreams().len(), 2);
     }
 
-    /// Upstreams with and without TLS, known by a new authority in this file.
+    /// Upstreams with and without TLS, with a new authority in the file.
     fn renewed(ca_file: &Path, before: Option<&Upstreams>) -> Upstreams {
         let ca = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
         std::fs::write(ca_file, ca.cert.pem()).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn other_authorities_in_the_same_file_are_taken() {
+    fn a_changed_authority_file_is_read_again() {
         let name = format!("tidegate-ca-{}.pem", std::process::id());
         let ca_file = std::env::temp_dir().join(name);
         let first = renewed(&ca_file, None);

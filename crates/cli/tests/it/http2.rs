@@ -147,6 +147,6 @@ fn who_is_not_believed_to_name_the_client_is_told_of_in_the_log_once() {
     }
     assert_eq!(server.stop("TERM").code(), Some(0));
     let log = std::fs::read_to_string(log).unwrap();
-    let told = log.matches("only those in client_ip.trusted_proxies may connect").count();
+    let told = log.matches("only peers in client_ip.trusted_proxies may connect").count();
     assert_eq!(told, 1, "{log}");
 }

@@ -1,11 +1,10 @@
-//! The files of the page, as they are in the binary.
+//! The files of the page, embedded in the binary.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use rapidhash::v3::rapidhash_v3;
 
-/// A file of the page.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Asset {
     path: &'static str,
@@ -20,7 +19,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 macro_rules! assets {
     ($($kind:ident $path:literal;)*) => {
-        /// Every file but the page itself. A new one is a line here.
+        /// Every file but the page itself. A new file is a line here.
         static ALL: LazyLock<Vec<Asset>> = LazyLock::new(|| vec![$(Asset {
             path: $path,
             kind: $kind,
@@ -52,8 +51,7 @@ assets! {
     TEXT "vendor/uPlot.LICENSE";
 }
 
-/// A script of ours without what only its readers need: comments on lines of their own, and indentation. No literal of
-/// ours has several lines.
+/// Removes comment lines and indentation from a script. Our scripts have no multi-line literals.
 fn lean(kind: &str, whole: &'static str) -> Cow<'static, str> {
     if kind != JS {
         return whole.into();
@@ -69,12 +67,11 @@ fn lean(kind: &str, whole: &'static str) -> Cow<'static, str> {
     lean.into()
 }
 
-/// What the page says where its files are.
+/// Replaced in the page by the path of its files.
 const PLACEHOLDER: &str = "ASSETS";
-/// Under which all files are, behind a name of their build.
 const FILES: &str = "/assets";
 
-/// The page, and a name for exactly these files: they may be kept for ever under it, and are others under the next.
+/// The page, and a hash of its files. The hash is part of their path, so browsers may cache them for ever.
 static BUILT: LazyLock<(String, String)> = LazyLock::new(|| {
     let page = include_str!("../../web/index.html");
     let all: String = ALL.iter().map(|asset| &*asset.content).collect();
@@ -82,13 +79,13 @@ static BUILT: LazyLock<(String, String)> = LazyLock::new(|| {
     (page.replace(PLACEHOLDER, &format!("{FILES}/{build}")), build)
 });
 
-/// The page, and the name of its build.
+/// The page, and the hash of its files.
 pub(crate) fn page() -> (&'static str, &'static str) {
     let (page, build) = &*BUILT;
     (page, build)
 }
 
-/// A file by its name; folders are for those who keep them in order.
+/// A file by its name, without its folder.
 pub(crate) fn asset(name: &str) -> Option<&'static Asset> {
     ALL.iter().find(|asset| asset.path.rsplit('/').next() == Some(name))
 }
@@ -100,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// What somebody with a slow line loads, all views and the licence included.
+    /// All views and the licence, over a slow connection.
     const BYTES_MAX: usize = 150_000;
 
     fn our_scripts() -> impl Iterator<Item = &'static Asset> {
@@ -108,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_sent_without_comments_and_with_all_else() {
+    fn scripts_lose_comments_only() {
         let whole =
             "// why\n/** What.\n * It is. */\nlet a = 2\n  * 3; // so\n\n/** It. */\n  a();\n";
         assert_eq!(lean(JS, whole), "let a = 2\n* 3; // so\na();\n");
@@ -116,7 +113,7 @@ mod tests {
         for asset in our_scripts() {
             let code = &asset.content;
             assert!(!code.contains("/**"), "{}", asset.path);
-            // What is in several lines would be sent as another text.
+            // A multi-line literal would lose its indentation.
             let is_whole =
                 |line: &str| line.matches('`').count().is_multiple_of(2) || line.contains("\"`\"");
             assert!(code.lines().all(is_whole), "{}", asset.path);
@@ -124,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_small() {
+    fn the_page_is_small() {
         let size = ALL.iter().map(|asset| asset.content.len()).sum::<usize>() + page().0.len();
         assert!(size <= BYTES_MAX, "{size} bytes");
     }
@@ -148,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_markup_of_what_it_is_given_and_nothing_is_inline() {
+    fn scripts_write_no_markup_and_nothing_is_inline() {
         for asset in our_scripts() {
             for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
             {

@@ -1,7 +1,6 @@
-//! Who watches, and what they are sent: written once, whoever they are.
+//! Sends events to all watchers of the dashboard. Each event is encoded once.
 //!
-//! A watcher first gets all that is remembered, then each tick as it comes. One that does not take what it is sent is
-//! dropped, and so are those who left; there is room for so many.
+//! A watcher first gets the history, then each tick. A watcher that does not read is dropped. Their number is bounded.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -13,14 +12,11 @@ use axum::body::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 
-/// How many may watch at once.
 pub(crate) const WATCHERS_MAX: usize = 64;
-/// How many seconds are remembered.
 pub(crate) const HISTORY_SECONDS: usize = 300;
-/// How many ticks may wait for a watcher, besides what its connection holds.
+/// Ticks queued for a watcher, besides the buffers of its connection.
 const WAITING_MAX: usize = 8;
 
-/// The watchers, and what is remembered for the next.
 #[derive(Debug, Default)]
 pub(crate) struct Feed(Mutex<FeedState>);
 
@@ -32,11 +28,11 @@ struct FeedState {
     is_over: bool,
 }
 
-/// There is no room, or nothing to see any more.
+/// There are too many watchers, or the server is not ready or shuts down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WatchRefused;
 
-/// The answer to a watcher: events until one of both goes.
+/// The response body of a watcher.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     first: Option<Bytes>,
@@ -44,7 +40,7 @@ pub(crate) struct EventStream {
 }
 
 impl Feed {
-    /// Another second, as JSON: what is to be remembered of it, and what is only so now.
+    /// Publishes a second as JSON: `tick` is kept in the history, `state` is replaced.
     pub(crate) fn publish(&self, tick: String, state: String) {
         let mut kept = self.lock();
         if !kept.watchers.is_empty() {
@@ -58,11 +54,11 @@ impl Feed {
         kept.state = state;
     }
 
-    /// A place for another watcher, who is told these policies, as JSON, at the beginning.
+    /// Adds a watcher. The snapshot at its start contains `policies`, as JSON.
     pub(crate) fn watch(&self, policies: &str) -> Result<EventStream, WatchRefused> {
         let mut kept = self.lock();
         kept.watchers.retain(|watcher| !watcher.is_closed());
-        // Before the first second is over there is nothing to begin with.
+        // Without a first state there is no snapshot.
         if kept.watchers.len() == WATCHERS_MAX || kept.is_over || kept.state.is_empty() {
             return Err(WatchRefused);
         }
@@ -76,12 +72,11 @@ impl Feed {
         Ok(EventStream { first: Some(event("snapshot", &snapshot)), next })
     }
 
-    /// How many watch.
     pub(crate) fn watchers(&self) -> usize {
         self.lock().watchers.iter().filter(|watcher| !watcher.is_closed()).count()
     }
 
-    /// Lets everybody go, and nobody in: a server that ends waits for its answers.
+    /// Ends all streams and refuses new ones, because a shutdown waits for open responses.
     pub(crate) fn close(&self) {
         let mut kept = self.lock();
         kept.is_over = true;
@@ -93,7 +88,7 @@ impl Feed {
     }
 }
 
-/// An event, as a browser reads it. JSON has no line breaks of its own.
+/// A server-sent event. `data` has no line breaks.
 fn event(name: &str, data: &str) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
 }
@@ -121,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn fed(seconds: usize) -> Feed {
+    fn feed(seconds: usize) -> Feed {
         let feed = Feed::default();
         (0..seconds).for_each(|t| feed.publish(format!(r#"{{"t":{t}}}"#), r#"{"a":1}"#.to_owned()));
         feed
@@ -143,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_sees_what_was_and_then_each_second_once() {
-        let feed = fed(3);
+    fn a_watcher_gets_the_history_and_then_each_second_once() {
+        let feed = feed(3);
         let mut watching = feed.watch("{}").unwrap();
         let (name, snapshot) = next(&mut watching).0.unwrap();
         assert_eq!(name, "snapshot");
@@ -158,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn five_minutes_are_remembered_and_no_more() {
-        let feed = fed(HISTORY_SECONDS + 50);
+    fn five_minutes_are_kept() {
+        let feed = feed(HISTORY_SECONDS + 50);
         let (_, snapshot) = next(&mut feed.watch("{}").unwrap()).0.unwrap();
         let history = snapshot["history"].as_array().unwrap();
         assert_eq!((history.len(), &history[0]["t"]), (HISTORY_SECONDS, &Value::from(50)));
     }
 
     #[test]
-    fn who_takes_nothing_is_dropped_and_the_others_are_not() {
-        let feed = fed(1);
+    fn a_watcher_that_does_not_read_is_dropped() {
+        let feed = feed(1);
         let (mut slow, mut quick) = (feed.watch("{}").unwrap(), feed.watch("{}").unwrap());
         next(&mut quick);
         for t in 0..=WAITING_MAX {
@@ -175,7 +170,7 @@ mod tests {
             assert!(next(&mut quick).0.is_some());
         }
         assert_eq!(feed.watchers(), 1);
-        // It gets what waited for it, and then the end.
+        // It gets the queued events, then the end.
         for _ in 0..=WAITING_MAX {
             assert!(next(&mut slow).0.is_some());
         }
@@ -183,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded_and_come_back() {
-        let feed = fed(1);
+    fn watchers_are_bounded() {
+        let feed = feed(1);
         let mut all: Vec<_> = (0..WATCHERS_MAX).map(|_| feed.watch("{}").unwrap()).collect();
         assert_eq!(feed.watch("{}").unwrap_err(), WatchRefused);
         all.pop();
@@ -192,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_for_nobody() {
-        let feed = fed(HISTORY_SECONDS);
+    fn without_watchers_no_event_is_encoded() {
+        let feed = feed(HISTORY_SECONDS);
         assert_eq!(feed.watchers(), 0);
         drop(feed.watch("{}").unwrap());
         feed.publish("{}".to_owned(), "{}".to_owned());
@@ -201,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_the_end() {
-        let feed = fed(1);
+    fn a_closed_feed_stays_closed() {
+        let feed = feed(1);
         let mut watching = feed.watch("{}").unwrap();
         next(&mut watching);
         feed.close();

@@ -1,4 +1,4 @@
-//! One second: what happened in it. These are remembered, and make the charts.
+//! What happened in one second. The history of these makes the charts.
 
 use std::collections::BTreeMap;
 
@@ -8,38 +8,36 @@ use tidegate::driver::CallTimes;
 use crate::adaptive::AdaptiveLimitView;
 use crate::metrics::{Durations, MetricsSnapshot};
 
-/// More policies than that are told as one: a page cannot show them, and a history of all of them is large.
+/// Further policies are summed up: a page cannot show them, and their history would be large.
 pub(super) const POLICIES_MAX: usize = 100;
-/// What is left of the policies.
 const OTHERS: &str = "(others)";
-/// Limits that follow the load, and targets.
+/// Adaptive limits, and targets.
 const LIMITS_MAX: usize = 32;
 
-/// What happened since the tick before.
 #[derive(Debug, Serialize)]
 pub(super) struct SecondStats {
-    /// When it ended, in milliseconds since 1970.
+    /// The end, in milliseconds since 1970.
     t: u64,
-    /// How long it was.
+    /// The duration.
     ms: u64,
-    /// Those that were asked.
+    /// Policies with checks.
     policies: BTreeMap<String, PolicyStats>,
-    /// Those that answered.
+    /// Doors with answers.
     doors: BTreeMap<&'static str, LatencyStats>,
-    /// All of them together.
+    /// All doors together.
     all: LatencyStats,
-    /// What is in force of limits that follow the load.
+    /// The units in force of adaptive limits.
     limits: BTreeMap<String, u64>,
-    /// From 0, well, to 1, by target.
+    /// By target: 0 healthy, 1 overloaded.
     pressure: BTreeMap<String, f64>,
-    /// Checks that the store should have decided and did not.
+    /// Checks that the store failed to decide.
     store_errors: u64,
-    /// Calls of the store over a network.
+    /// Calls of a network store.
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<LatencyStats>,
 }
 
-/// How checks of a policy ended.
+/// The outcomes of a policy.
 #[derive(Debug, Default, Serialize)]
 struct PolicyStats {
     allowed: u64,
@@ -54,7 +52,6 @@ struct PolicyStats {
     p99_us: Option<f64>,
 }
 
-/// How many there were, and how long they took.
 #[derive(Debug, Serialize)]
 struct LatencyStats {
     count: u64,
@@ -62,13 +59,13 @@ struct LatencyStats {
     p99_us: Option<f64>,
 }
 
-/// What a tick is made of: two input, and what is so now.
+/// Two snapshots, and the current state of adaptive limits.
 #[derive(Debug)]
 pub(super) struct SecondInput<'a> {
     pub(super) before: &'a MetricsSnapshot,
     pub(super) now: &'a MetricsSnapshot,
     pub(super) calls: Option<(&'a CallTimes, &'a CallTimes)>,
-    pub(super) moving: &'a [AdaptiveLimitView],
+    pub(super) limits: &'a [AdaptiveLimitView],
     pub(super) pressure: BTreeMap<String, f64>,
 }
 
@@ -79,8 +76,8 @@ const fn is_zero(count: &u64) -> bool {
 
 impl SecondStats {
     pub(super) fn between(input: SecondInput<'_>, t: u64, ms: u64) -> Self {
-        let SecondInput { before, now, calls, moving, pressure } = input;
-        let limits = moving.iter().take(LIMITS_MAX);
+        let SecondInput { before, now, calls, limits, pressure } = input;
+        let limits = limits.iter().take(LIMITS_MAX);
         let pressure = pressure.into_iter().take(LIMITS_MAX);
         let mut all = Durations::default();
         let mut doors = BTreeMap::new();
@@ -94,25 +91,24 @@ impl SecondStats {
         Self {
             t,
             ms,
-            policies: bounded(asked(before, now)),
+            policies: bounded(changed(before, now)),
             doors,
             all: LatencyStats::from_times(&all),
-            limits: limits.map(|moving| (moving.label(), moving.in_force())).collect(),
+            limits: limits.map(|limit| (limit.label(), limit.in_force())).collect(),
             pressure: pressure.map(|(target, it)| (target, rounded(it))).collect(),
             store_errors: now.store_errors.saturating_sub(before.store_errors),
             calls: calls.map(|(before, now)| LatencyStats::from_calls(before, now)),
         }
     }
 
-    /// How many checks were refused.
     pub(super) fn refused(&self) -> u64 {
         self.policies.values().map(|asked| asked.denied + asked.shadow_denied).sum()
     }
 }
 
-/// What was asked since; who was not asked is left out.
-fn asked(before: &MetricsSnapshot, now: &MetricsSnapshot) -> Vec<(String, PolicyStats)> {
-    // Both are in the order of names.
+/// The policies with checks between two snapshots.
+fn changed(before: &MetricsSnapshot, now: &MetricsSnapshot) -> Vec<(String, PolicyStats)> {
+    // Both are sorted by name.
     let mut then = before.policies.iter().peekable();
     let mut asked = Vec::new();
     for policy in &now.policies {
@@ -137,7 +133,7 @@ fn asked(before: &MetricsSnapshot, now: &MetricsSnapshot) -> Vec<(String, Policy
     asked
 }
 
-/// The busiest by name, and one for all others.
+/// The busiest policies, and one entry for all others.
 fn bounded(mut asked: Vec<(String, PolicyStats)>) -> BTreeMap<String, PolicyStats> {
     if asked.len() > POLICIES_MAX {
         asked.sort_by_key(|(_, it)| std::cmp::Reverse(it.allowed + it.denied));
@@ -159,7 +155,7 @@ impl LatencyStats {
         Self { count: times.count(), p50_us, p99_us }
     }
 
-    /// The upper edge of the bucket: how a store does is seen by its coarse steps.
+    /// Percentiles are the upper bound of their bucket.
     #[expect(clippy::cast_precision_loss, reason = "edges are round numbers")]
     fn from_calls(before: &CallTimes, now: &CallTimes) -> Self {
         let counts: Vec<_> = now
@@ -182,7 +178,7 @@ impl LatencyStats {
     }
 }
 
-/// As exact as a chart is.
+/// Three digits are enough for a chart.
 fn rounded(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
@@ -207,12 +203,12 @@ mod tests {
 
     fn between(before: &MetricsSnapshot, now: &MetricsSnapshot) -> serde_json::Value {
         let input =
-            SecondInput { before, now, calls: None, moving: &[], pressure: BTreeMap::new() };
+            SecondInput { before, now, calls: None, limits: &[], pressure: BTreeMap::new() };
         serde_json::to_value(SecondStats::between(input, 2000, 1000)).unwrap()
     }
 
     #[test]
-    fn a_tick_is_what_came_since_and_names_only_those_who_were_asked() {
+    fn only_policies_with_checks_are_named() {
         let before = snapshot(&[("api", 5, 1), ("gone", 3, 0), ("login", 2, 2)]);
         let now = snapshot(&[("api", 9, 2), ("login", 2, 2), ("new", 1, 0)]);
         let tick = between(&before, &now);
@@ -225,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_policies_are_the_busiest_and_the_others() {
+    fn policies_beyond_the_bound_are_summed_up() {
         let names: Vec<_> = (0..1000).map(|number| format!("{number:04}")).collect();
         let now: Vec<_> = names.iter().zip(1..).map(|(name, n)| (name.as_str(), n, 0)).collect();
         let tick = between(&MetricsSnapshot::default(), &snapshot(&now));

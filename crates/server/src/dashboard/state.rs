@@ -1,4 +1,4 @@
-//! What is so now: told with every tick, and not remembered.
+//! The current state, sent with every tick and not kept in the history.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,22 @@ use crate::service::AppState;
 pub(super) struct DashboardState {
     version: &'static str,
     started_ms: u64,
-    /// Another one with every configuration.
+    /// Changes with every configuration.
     generation: u64,
     /// `shown` or `hashed`.
     keys: &'static str,
-    /// How many are told this.
     watchers: usize,
-    /// How many nodes share the store, as far as is known.
+    /// Known nodes that share the store.
     nodes: u32,
     policies: BTreeMap<String, PolicyTotals>,
     /// Open connections by door.
     connections: BTreeMap<&'static str, u64>,
     store: StoreState,
     leases: LeaseState,
-    /// The limits that follow the load.
     adaptive: Vec<AdaptiveLimitView>,
 }
 
-/// What a policy has done since the start, and whom it refuses.
+/// The outcomes of a policy since the start, and its refused keys.
 #[derive(Debug, Serialize)]
 struct PolicyTotals {
     allowed: u64,
@@ -47,7 +45,7 @@ struct StoreState {
     kind: &'static str,
     /// `ok`, `not-connected` or `left-alone`.
     condition: &'static str,
-    /// `closed`, `probing` or `open`; `null` where there is none.
+    /// `closed`, `probing` or `open`; `null` without a breaker.
     breaker: Option<&'static str>,
     breaker_opened: u64,
     errors: u64,
@@ -99,7 +97,7 @@ impl DashboardState {
     }
 }
 
-/// The busiest of those that were ever asked.
+/// The busiest policies with any check.
 fn policies(now: &MetricsSnapshot, app: &AppState) -> BTreeMap<String, PolicyTotals> {
     let mut refused = app.service().refusals().report();
     let mut busiest: Vec<_> = now.policies.iter().filter(|policy| policy.total() > 0).collect();

@@ -1,8 +1,8 @@
-//! What is worth a line about decisions: refusals, and checks that the store should have decided and did not.
+//! Log lines about decisions: refusals, and checks that the store failed to decide.
 //!
-//! An attack is millions of them, and a log that an attacker can fill is a second attack: ten lines a second are written,
-//! the others are counted, and the next line says how many those were. A key is never written, only a hash of it that
-//! means nothing outside this process: lines about one caller have the same hash.
+//! An attack causes millions of them and must not fill the log: ten lines a second of each kind are written, the others
+//! are counted, and the next line has the count. The key itself is never logged, only a hash that is valid for this
+//! process: lines about one client have the same hash.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,10 +12,9 @@ use tidegate::{Key, LimitError, Limiter, SystemClock};
 use crate::metrics::{Outcome, Status};
 use tidegate_core::text::printable;
 
-/// Lines of each kind.
+/// Per kind of line.
 const RATE: &str = "10/s burst 20";
 
-/// Writes lines about decisions.
 #[derive(Debug)]
 pub(crate) struct Events {
     hasher: RandomState,
@@ -23,12 +22,12 @@ pub(crate) struct Events {
     without_store: LineLimiter,
 }
 
-/// One kind of line.
+/// The rate limit of one kind of line.
 #[derive(Debug)]
 struct LineLimiter {
     limiter: Option<Limiter<SystemClock>>,
-    /// Since the last line.
-    unsaid: AtomicU64,
+    /// Dropped since the last line that was written.
+    dropped: AtomicU64,
     dropped_total: AtomicU64,
 }
 
@@ -41,16 +40,16 @@ impl Events {
         }
     }
 
-    /// Writes what is worth a line about a question of a policy.
+    /// Logs a notable outcome of a check.
     #[cold]
     pub(crate) fn record(&self, policy: &str, key: Key<'_>, outcome: &Outcome<'_>) {
-        if let (Some(source), Some(trouble)) = (outcome.source, outcome.store_error)
+        if let (Some(source), Some(kind)) = (outcome.source, outcome.store_error)
             && let Some(unsaid) = self.without_store.permit()
         {
             tracing::warn!(
                 policy = printable(policy),
                 source = source.as_str(),
-                trouble = trouble.as_str(),
+                trouble = kind.as_str(),
                 allowed = matches!(outcome.status, Status::Allowed | Status::ShadowDenied),
                 unsaid,
                 "decided without the store"
@@ -69,13 +68,13 @@ impl Events {
         }
     }
 
-    /// How many lines were not written so far: of refusals, and of stand-ins.
+    /// All lines dropped so far, by kind.
     pub(crate) fn dropped_lines(&self) -> [(&'static str, u64); 2] {
         let total = |limiter: &LineLimiter| limiter.dropped_total.load(Relaxed);
         [("refused", total(&self.refusals)), ("without-store", total(&self.without_store))]
     }
 
-    /// 64 bits of a hash under a key that was drawn when the process began.
+    /// Keyed with a random seed of this process.
     pub(crate) fn hash(&self, key: Key<'_>) -> u64 {
         match key {
             Key::One(key) => self.hasher.hash_one(key),
@@ -91,15 +90,15 @@ impl Events {
 impl LineLimiter {
     fn new(rate: &str) -> Self {
         let limiter: Result<_, LimitError> = Limiter::new(rate);
-        Self { limiter: limiter.ok(), unsaid: AtomicU64::new(0), dropped_total: AtomicU64::new(0) }
+        Self { limiter: limiter.ok(), dropped: AtomicU64::new(0), dropped_total: AtomicU64::new(0) }
     }
 
-    /// Whether to say it, and how much was left unsaid before.
+    /// Whether to write a line; if so, how many were dropped before it.
     fn permit(&self) -> Option<u64> {
         if self.limiter.as_ref().is_none_or(|limiter| limiter.check("").allowed()) {
-            return Some(self.unsaid.swap(0, Relaxed));
+            return Some(self.dropped.swap(0, Relaxed));
         }
-        self.unsaid.fetch_add(1, Relaxed);
+        self.dropped.fetch_add(1, Relaxed);
         self.dropped_total.fetch_add(1, Relaxed);
         None
     }
@@ -110,15 +109,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_a_few_lines_and_a_count() {
+    fn a_flood_writes_a_few_lines_and_counts_the_rest() {
         let limiter = LineLimiter::new("1/h burst 20");
         assert_eq!((0..1000).filter_map(|_| limiter.permit()).collect::<Vec<_>>(), [0; 20]);
-        assert_eq!(limiter.unsaid.load(Relaxed), 980);
+        assert_eq!(limiter.dropped.load(Relaxed), 980);
         assert_eq!(limiter.dropped_total.load(Relaxed), 980);
     }
 
     #[test]
-    fn a_hash_tells_keys_apart_and_is_another_in_another_process() {
+    fn hashes_differ_by_key_and_by_process() {
         let (here, there) = (Events::new(), Events::new());
         let ann = || Key::One(b"ann");
         assert_eq!(here.hashed(ann()), here.hashed(ann()));

@@ -1,5 +1,5 @@
-//! Lines on their way to stderr. A thread of their own writes them: a disk that is full or a reader that has stopped
-//! reading costs lines, and never a decision.
+//! Writes log lines to stderr in a separate thread: a full disk or a stalled reader loses lines and never delays a
+//! decision.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// So many lines wait at most; what comes then is dropped.
+/// Further lines are dropped.
 const WAITING_MAX: usize = 1024;
 
-/// How long the last lines have at the end of the process.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// The wait for the last lines at the end of the process.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 enum Next {
     Line(Vec<u8>),
-    /// Answered once all before it is written.
+    /// Answered when all lines before it are written.
     Flush(SyncSender<()>),
 }
 
-/// Where lines are handed in.
+/// The writer for `tracing`.
 #[derive(Clone)]
 pub struct Lines(SyncSender<Next>);
 
@@ -30,7 +30,7 @@ impl Lines {
         thread::Builder::new().name("log".to_owned()).spawn(move || {
             for next in waiting {
                 match next {
-                    // Nobody is left to be told that it failed.
+                    // An error cannot be reported anywhere.
                     Next::Line(line) => drop(io::stderr().write_all(&line)),
                     Next::Flush(done) => drop(done.try_send(())),
                 }
@@ -39,11 +39,11 @@ impl Lines {
         Ok(Self(lines))
     }
 
-    /// Waits until what was logged is written, but not for long.
+    /// Waits for pending lines, 500 ms at most.
     pub fn flush(&self) {
         let (done, flushed) = sync_channel(1);
         if self.0.try_send(Next::Flush(done)).is_ok() {
-            let _ = flushed.recv_timeout(LAST_WORDS);
+            let _ = flushed.recv_timeout(FLUSH_TIMEOUT);
         }
     }
 }

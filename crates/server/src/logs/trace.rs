@@ -1,4 +1,4 @@
-//! W3C trace context: the trace that a request belongs to, so that what is logged of it can be found from there.
+//! W3C trace context: log lines and spans of a request carry the trace id of its caller.
 
 use axum::http::HeaderMap;
 use tracing::{Instrument, Span};
@@ -6,7 +6,6 @@ use tracing::{Instrument, Span};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Parent;
 
-/// The trace that a request says it is part of.
 #[derive(Debug)]
 pub(crate) struct Trace {
     span: Span,
@@ -15,7 +14,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// None for a request that names none: it costs nothing.
+    /// `None` without a valid `traceparent`.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let context = context(headers.get("traceparent")?.as_bytes())?;
         Some(Self {
@@ -25,7 +24,7 @@ impl Trace {
         })
     }
 
-    /// What is logged and decided meanwhile belongs to the trace.
+    /// Runs `work` as part of the trace.
     pub(crate) async fn around<T>(self, work: impl Future<Output = T>) -> T {
         let work = work.instrument(self.span);
         #[cfg(feature = "otlp")]
@@ -36,7 +35,7 @@ impl Trace {
     }
 }
 
-/// What a `traceparent` says.
+/// The fields of a `traceparent`.
 struct Context<'a> {
     trace: &'a str,
     #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans are sent below it"))]
@@ -45,8 +44,8 @@ struct Context<'a> {
     flags: &'a str,
 }
 
-/// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`: a version, the trace, its parent and flags. Later versions
-/// may say more behind that. Nothing else comes in: what is written down is 32 digits and no user's bytes.
+/// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`: version, trace, parent and flags; later versions may append
+/// more. Only hex digits pass, so no other bytes of a client get into the log.
 fn context(header: &[u8]) -> Option<Context<'_>> {
     let text = std::str::from_utf8(header).ok()?;
     let mut parts = text.split('-');
@@ -56,10 +55,10 @@ fn context(header: &[u8]) -> Option<Context<'_>> {
         text.len() == length && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
     };
     let is_zero = |text: &str| text.bytes().all(|it| it == b'0');
-    let is_sound =
+    let is_valid =
         is_hex(version, 2) && is_hex(trace, 32) && is_hex(parent, 16) && is_hex(flags, 2);
     let is_known = version != "ff" && (version != "00" || parts.next().is_none());
-    (is_sound && is_known && !is_zero(trace) && !is_zero(parent)).then_some(Context {
+    (is_valid && is_known && !is_zero(trace) && !is_zero(parent)).then_some(Context {
         trace,
         parent,
         flags,
@@ -71,10 +70,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_sound_header_names_a_trace() {
+    fn only_a_valid_header_names_a_trace() {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         let zeros = "0".repeat(32);
-        for (header, is_sound) in [
+        for (header, is_valid) in [
             (format!("00-{trace}-00f067aa0ba902b7-01"), true),
             (format!("cc-{trace}-00f067aa0ba902b7-01-what-may-come"), true),
             (format!("00-{trace}-00f067aa0ba902b7-01-more"), false),
@@ -87,7 +86,7 @@ mod tests {
             (String::new(), false),
         ] {
             let found = context(header.as_bytes()).map(|it| it.trace);
-            assert_eq!(found, is_sound.then_some(trace), "{header}");
+            assert_eq!(found, is_valid.then_some(trace), "{header}");
         }
     }
 }

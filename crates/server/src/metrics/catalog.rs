@@ -1,7 +1,6 @@
-//! Every metric there is, once: its name, what kind it is, its labels and what it says. The page and docs/metrics.md are
-//! both written from here.
+//! The list of all metrics: name, kind, labels and help. The page and docs/metrics.md are generated from it.
 
-/// Samples of one name.
+/// The samples of one name.
 #[derive(Debug)]
 pub(super) struct Family {
     pub(super) name: &'static str,
@@ -39,97 +38,97 @@ macro_rules! families {
 
 families! {
     REQUESTS: Counter "rate_limit_requests_total" ["policy", "status"]
-        "Checks by policy and how they ended: allowed, denied, shadow_denied (allowed, because the policy is only tried out) or error (no answer, or the store failed and the policy then admits nothing).";
+        "Checks by policy and outcome: allowed, denied, shadow_denied (over the limit, allowed because the policy is in shadow mode) or error (no decision, or the store failed and the policy denies then).";
     DECISIONS: Counter "tidegate_decisions_total" ["policy", "source"]
-        "Checks by policy and who decided: store, lease, deny-cache, or while the store fails local, fail-open, fail-closed.";
+        "Checks by policy and what decided: store, lease, deny-cache; local, fail-open or fail-closed while the store fails.";
     CHECK_DURATION: Histogram "tidegate_check_duration_seconds" ["door"]
-        "Time from a request that was read to its answer, by door.";
+        "Time from reading a request to its answer, by door.";
     CONNECTIONS: Gauge "tidegate_connections" ["door"]
-        "Connections that are open, by door.";
+        "Open connections, by door.";
     CONNECTIONS_TOTAL: Counter "tidegate_connections_total" ["door"]
-        "Connections that were accepted, by door.";
+        "Accepted connections, by door.";
     STORE_ERRORS: Counter "tidegate_store_errors_total" ["kind"]
-        "Checks that the store should have decided and did not, by what was wrong.";
+        "Checks that the store failed to decide, by kind of error.";
     UPSTREAM_REQUESTS: Counter "tidegate_upstream_requests_total" ["upstream", "status"]
-        "Requests that the proxy passed on, by upstream and how they ended: 1xx to 5xx, or without an answer unreached, timeout, broken, or abandoned by the client.";
+        "Requests forwarded by the proxy, by upstream and outcome: status class 1xx to 5xx; without a response unreached (no connection), timeout, broken (connection or response), or abandoned (client disconnected).";
     UPSTREAM_DURATION: Histogram "tidegate_upstream_duration_seconds" ["upstream"]
-        "Time from a request that was passed on to the head of its answer, by upstream.";
+        "Time from forwarding a request to the head of its response, by upstream.";
     UPSTREAM_UP: Gauge "tidegate_upstream_up" ["upstream"]
-        "Whether an upstream gets requests: 0 while it is left alone.";
+        "1 if the upstream gets requests, 0 while it is ejected.";
     UPSTREAM_UNDER_WAY: Gauge "tidegate_upstream_under_way" ["upstream"]
-        "Requests that an upstream has not finished.";
+        "Requests in flight to an upstream.";
     UPSTREAM_IDLE: Gauge "tidegate_upstream_idle_connections" ["upstream"]
-        "Connections to an upstream that are kept for later.";
+        "Idle connections to an upstream.";
     SHED: Counter "tidegate_proxy_shed_total" ["reason"]
-        "Requests that the proxy turned away because there was too much to do, by the setting that bounds it: in_flight, max_requests or max_waiting.";
+        "Requests refused by the proxy because of overload, by the bound that was reached: in_flight, max_requests or max_waiting.";
     URL_COUNT: Gauge "request_count_by_url" ["url"]
-        "Requests that the proxy passed on in the last minute, by path, for the hundred that were asked for most; paths beyond ten thousand are other.";
+        "Requests forwarded by the proxy in the last minute, by path, for the 100 busiest paths; paths beyond 10,000 count as other.";
     URL_MEAN: Gauge "request_resp_avg_by_url" ["url"]
-        "Mean time in milliseconds from such a request to the head of its answer; those that still wait count with their age.";
+        "Mean time in milliseconds from such a request to the head of its response; requests still waiting count with their age.";
     BREAKER_STATE: Gauge "tidegate_breaker_state" []
-        "Whether the store is asked: 0 closed (as ever), 1 probing, 2 open (left alone).";
+        "State of the store's circuit breaker: 0 closed (normal), 1 probing, 2 open (the store is not called).";
     BREAKER_OPENED: Counter "tidegate_breaker_opened_total" []
-        "How often the breaker has opened.";
+        "Times that the breaker opened.";
     LUA_DURATION: Histogram "redis_lua_duration_seconds" []
-        "Time of a script call, from when it left until its reply was read. Several checks may share a call.";
+        "Time of a Redis script call, from sending it to reading its reply. Several checks may share a call.";
     NOSCRIPT: Counter "tidegate_noscript_total" []
-        "Script calls that found the script gone from Redis, and went again with its source.";
+        "Script calls repeated with the source, because Redis no longer had the script.";
     UNREPLICATED: Counter "tidegate_unreplicated_total" []
-        "Charges that too few replicas had confirmed in time.";
+        "Charges that too few replicas confirmed in time.";
     REDIS_QUESTIONS: Counter "tidegate_redis_questions_total" []
-        "Questions that were written to Redis.";
+        "Store requests written to Redis.";
     REDIS_CALLS: Counter "tidegate_redis_calls_total" []
-        "Script calls that they left in.";
+        "Script calls that carried those requests.";
     REDIS_RETRIES: Counter "tidegate_redis_retries_total" []
-        "Questions that went again, because they had certainly not run.";
+        "Store requests retried because they certainly had not run.";
     REDIS_TIMEOUTS: Counter "tidegate_redis_timeouts_total" []
-        "Questions whose deadline passed: after they were written, or before.";
+        "Store requests whose deadline passed, before or after they were written.";
     REDIS_CONNECTS: Counter "tidegate_redis_connects_total" ["result"]
         "Attempts to connect to Redis.";
     REDIS_DISCONNECTS: Counter "tidegate_redis_disconnects_total" []
-        "Connections to Redis that were lost or given up.";
+        "Connections to Redis that were lost or closed after a failure.";
     REDIS_REFRESHES: Counter "tidegate_redis_refreshes_total" []
-        "Times that a cluster or a sentinel was asked who serves.";
+        "Topology refreshes from a cluster or a sentinel.";
     KEYS: Gauge "tidegate_keys" []
-        "Keys with a state in memory, one per limit. Only where the store is in memory.";
+        "Keys in the memory store, one per limit. Only with the memory store.";
     MEMORY_BYTES: Gauge "tidegate_memory_bytes" []
-        "Memory that those keys take.";
+        "Memory used by those keys.";
     GIVEN_UP: Counter "tidegate_keys_given_up_total" []
-        "Keys dropped before they were idle, because the byte cap left no other choice.";
+        "Keys evicted before they were idle, because the byte cap was reached.";
     LEASES_KEYS: Gauge "tidegate_leases_keys" []
-        "Keys that units are taken ahead for.";
+        "Keys with a lease.";
     LEASES_REQUESTS: Counter "tidegate_leases_requests_total" []
-        "Requests for units.";
+        "Lease requests to the store.";
     LEASES_GRANTED: Counter "tidegate_leases_granted_units_total" []
-        "Units that the store has granted.";
+        "Units granted to leases.";
     LEASES_RETURNED: Counter "tidegate_leases_returned_units_total" []
-        "Units that were given back.";
+        "Units returned from leases.";
     LEASES_DECIDED: Counter "tidegate_leases_decided_total" []
-        "Checks decided by what was taken ahead.";
+        "Checks decided from a lease.";
     PRESSURE: Gauge "rate_limit_pressure_factor" ["target"]
-        "How much too much it is for what limits follow, from 0 (well) to 1; or what an operator has said. At most 900 targets of the configuration, and 256 of operators.";
+        "Load pressure of each target: 0 healthy, 1 overloaded; or the value set by an operator. At most 900 targets of the configuration and 256 of operators.";
     EFFECTIVE: Gauge "rate_limit_effective_limit" ["policy"]
-        "What is in force of limits that follow the load, in their own unit; of those that follow URLs, for the slowest one. One of several limits of a policy is told as policy/limit.";
+        "Units in force of each adaptive limit; for limits by URL, of the slowest URL. The label is policy/limit if the policy has several limits.";
     DOWNSTREAM_P99: Gauge "downstream_latency_p99" ["target"]
-        "Seconds within which 99 of 100 responses of a target came in the last minute, at most a quarter too much. At most 256 targets.";
+        "99th percentile latency of a target over the last minute in seconds, at most a quarter too high. At most 256 targets.";
     RELOADS: Counter "tidegate_config_reload_total" ["result"]
-        "Times that the configuration was read again: ok if it is in force, error if it was refused whole.";
+        "Configuration reloads: ok if the new configuration is in force, error if it was refused.";
     RELOAD_REFUSED: Gauge "tidegate_config_refused" []
-        "1 while the file is one that was refused, and an older configuration is in force; else 0.";
+        "1 while the configuration file was refused and an older configuration is in force, otherwise 0.";
     LOG_LINES_DROPPED: Counter "tidegate_log_unsaid_total" ["event"]
-        "Lines that were not written, because there were too many of their kind: refused, or decided without the store.";
+        "Log lines dropped by the rate limit of their kind: refused, or without-store (decided without the store).";
     BUILD: Gauge "tidegate_build_info" ["version"]
-        "Always 1; the label says what runs.";
+        "Always 1; the label is the running version.";
     CPU: Counter "process_cpu_seconds_total" []
-        "Processor time of user and system.";
+        "User and system CPU time.";
     RESIDENT: Gauge "process_resident_memory_bytes" []
-        "Memory that is in use.";
+        "Resident memory.";
     OPEN_FDS: Gauge "process_open_fds" []
-        "File descriptors that are open.";
+        "Open file descriptors.";
     MAX_FDS: Gauge "process_max_fds" []
-        "File descriptors that may be open.";
+        "Limit of open file descriptors.";
     START: Gauge "process_start_time_seconds" []
-        "When the process started, since 1970.";
+        "Start time of the process, in seconds since 1970.";
     THREADS: Gauge "process_threads" []
         "Threads of the process.";
 }
@@ -141,18 +140,18 @@ mod tests {
 
     use super::*;
 
-    /// Set to write the page anew instead of comparing it.
+    /// If set, the page is written instead of compared.
     const UPDATE: &str = "UPDATE_DOCS";
 
     fn page() -> String {
         let mut page = String::from(
             "# Metrics\n\n\
-             What `GET /metrics` tells Prometheus. This page is written from the code: \
+             The metrics of `GET /metrics`. This page is generated from the code: \
              `UPDATE_DOCS=1 cargo test -p tidegate-server docs`.\n\n\
-             Labels are bounded: `policy` is a name of the configuration, `(unknown)` for all that are none, \
-             `(request)` where the limit came with a command of the Redis protocol, or `DOMAIN//override` where Envoy \
-             sent it; never a key. Peeks, refunds and resets decide nothing, and are not counted; but for a descriptor \
-             of Envoy that only looks, and refuses the whole request.\n\n\
+             Labels are bounded and never contain a key: `policy` is a name of the configuration, `(unknown)` for all \
+             other names, `(request)` if the limit came with a command of the Redis protocol, or `DOMAIN//override` if \
+             Envoy sent it. Peeks, refunds and resets are not counted, except a peek of an Envoy descriptor that \
+             refuses the whole request.\n\n\
              | name | kind | labels | |\n|---|---|---|---|\n",
         );
         for Family { name, kind, labels, help } in ALL {
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_in_docs_is_what_the_code_says() {
+    fn the_docs_page_matches_the_code() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
         if std::env::var_os(UPDATE).is_some() {
             std::fs::write(&path, page()).unwrap();
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_as_prometheus_wants_them() {
+    fn names_follow_prometheus_conventions() {
         for Family { name, kind, help, .. } in ALL {
             assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
             assert!(help.ends_with('.') && !help.contains(['\n', '\\', '|']), "{help}");

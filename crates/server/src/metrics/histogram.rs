@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_found_among_what_came_since() {
+    fn percentiles_are_of_what_was_counted_since() {
         let times = DurationHistogram::default();
         times.add(900_000_000, 50);
         let before = times.read();

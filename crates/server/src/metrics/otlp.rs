@@ -1,7 +1,7 @@
-//! The same figures for OpenTelemetry: every family is an instrument that is looked at when figures are sent.
+//! The same metrics for OpenTelemetry: every family is an observable instrument.
 //!
-//! A histogram is three counters, by the names that Prometheus gives them: OpenTelemetry's own would want every single
-//! duration as it happens, and a door has no time for that.
+//! A histogram becomes three counters with Prometheus' names: OpenTelemetry's own would have to record every duration
+//! when it happens, which costs a door too much.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,10 +13,10 @@ use super::catalog::{ALL, Family, Kind};
 use super::sink::{Figure, Sink};
 use super::{Metrics, WithFigures};
 
-/// Each instrument is asked by itself, and all of them within a moment: so long they share what was gathered.
+/// An export observes each instrument separately, within a moment. Meanwhile they share what was gathered.
 const SHARED_US: u64 = 500_000;
 
-/// Makes every family known to a meter.
+/// Registers every family with a meter.
 pub(crate) fn observe(meter: &Meter, metrics: &Arc<Metrics>, figures: &WithFigures) {
     let gathered = Arc::new(Mutex::new(Gathered::default()));
     for family in ALL {
@@ -27,24 +27,24 @@ pub(crate) fn observe(meter: &Meter, metrics: &Arc<Metrics>, figures: &WithFigur
         for suffix in suffixes {
             let (metrics, figures) = (metrics.clone(), figures.clone());
             let gathered = gathered.clone();
-            let tell = move |to: &dyn AsyncInstrument<f64>| {
+            let observe = move |to: &dyn AsyncInstrument<f64>| {
                 let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
                 gathered.refresh(&metrics, &figures);
-                gathered.tell(family.name, suffix, to);
+                gathered.observe(family.name, suffix, to);
             };
             let name = format!("{}{suffix}", family.name);
             if family.kind == Kind::Gauge {
                 let gauge = meter.f64_observable_gauge(name).with_description(family.help);
-                gauge.with_callback(tell).build();
+                gauge.with_callback(observe).build();
             } else {
                 let counter = meter.f64_observable_counter(name).with_description(family.help);
-                counter.with_callback(tell).build();
+                counter.with_callback(observe).build();
             }
         }
     }
 }
 
-/// All samples, of one moment.
+/// All samples of one instant.
 #[derive(Debug, Default)]
 struct Gathered {
     at_us: u64,
@@ -68,7 +68,7 @@ impl Gathered {
         }
     }
 
-    fn tell(&self, name: &str, suffix: &str, to: &dyn AsyncInstrument<f64>) {
+    fn observe(&self, name: &str, suffix: &str, to: &dyn AsyncInstrument<f64>) {
         let samples = self.samples.iter();
         for sample in samples.filter(|it| it.name == name && it.suffix == suffix) {
             to.observe(sample.value, &sample.labels);

@@ -1,4 +1,4 @@
-//! What was decided, by policy. One counter per check: how it ended is one view of it, who decided another.
+//! Outcomes of checks by policy. Each check raises one counter, which is read by status and by source.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::striped::StripedCounters;
 pub(crate) enum Status {
     Allowed,
     Denied,
-    /// Allowed, because the policy is only tried out.
+    /// Over the limit, and allowed because the policy is in shadow mode.
     ShadowDenied,
     Error,
 }
@@ -38,29 +38,28 @@ impl Status {
     }
 }
 
-/// How a question ended, for those who record it.
+/// How a check ended, for metrics, logs and spans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome<'a> {
     pub(crate) status: Status,
-    /// Who decided, where anybody did.
+    /// What decided; `None` without a decision.
     pub(crate) source: Option<Source>,
-    /// What was wrong with the store, where it should have decided and did not.
+    /// The error of the store, if it failed to decide.
     pub(crate) store_error: Option<StoreErrorKind>,
     /// The limit that decided.
     pub(crate) binding: &'a str,
-    /// What is left, where that is known.
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans tell it"))]
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans have it"))]
     pub(crate) remaining: Option<u64>,
     pub(crate) retry_after_us: Option<u64>,
 }
 
 impl Outcome<'_> {
-    /// Whether nobody has decided, and the policy turns everybody away then. It must not look like a refusal.
+    /// Whether the store failed and the policy denies then. Such a check must not look like a refusal.
     pub(crate) fn is_closed(&self) -> bool {
         self.status == Status::Error && self.source == Some(Source::FailClosed)
     }
 
-    /// Whether it is more than an admission by a store that works.
+    /// Anything but an admission by a healthy store.
     pub(crate) const fn is_notable(&self) -> bool {
         !matches!(self.status, Status::Allowed) || self.store_error.is_some()
     }
@@ -92,17 +91,17 @@ impl<'a> From<&'a Answer<'_>> for Outcome<'a> {
     }
 }
 
-/// Every source, and none.
+/// One more than there are sources: for checks without a decision.
 const SOURCES: usize = Source::ALL.len() + 1;
 
-/// The counts of one policy, and how long its answers took. They outlive reloads.
+/// The outcomes and latencies of one policy. They outlive reloads.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     ended: StripedCounters<{ Status::ALL.len() * SOURCES }>,
     times: DurationHistogram,
 }
 
-/// The counts of one policy, as they were at one instant.
+/// The outcomes of one policy at one instant.
 pub(super) struct Counts([u64; Status::ALL.len() * SOURCES]);
 
 impl Counters {
@@ -136,7 +135,7 @@ impl Counts {
 
 type Named = BTreeMap<Box<str>, Arc<Counters>>;
 
-/// The counts of all policies. To be read: a check finds its counters with its policy.
+/// The counters of all policies, for reading. A check finds its own through the policy handle.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     named: ArcSwap<Named>,
@@ -149,14 +148,14 @@ impl Policies {
         self.named.store(Arc::new(named.collect()));
     }
 
-    /// Every policy in the order of names, and then what has no name.
+    /// Every policy in the order of names, then the reserved names.
     pub(super) fn each(&self, mut show: impl FnMut(&str, &Counters)) {
-        self.named.load().iter().for_each(|(name, tally)| show(name, tally));
+        self.named.load().iter().for_each(|(name, counters)| show(name, counters));
         show(BY_REQUEST, &self.by_request);
         show(UNKNOWN, &self.unknown);
     }
 
-    /// By name, in order; what has no name comes last, once there is any.
+    /// The outcomes by name; reserved names come last, and only with a count.
     pub(super) fn read(&self) -> Vec<(String, Counts)> {
         let mut all = Vec::new();
         self.each(|name, counters| all.push((name.to_owned(), counters.read())));
@@ -172,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_count_answers_how_it_ended_and_who_decided() {
+    fn one_count_gives_status_and_source() {
         let counters = Counters::default();
         for (status, source, count) in [
             (Status::Allowed, Some(Source::Store), 3),

@@ -1,11 +1,10 @@
-//! The process itself, as `/proc` has it, under the names that every exporter uses. Nothing where there is no `/proc`.
+//! Metrics of the process from `/proc`, under the names that all exporters use. None without `/proc`.
 
 use std::fs;
 
-/// What the kernel counts in `/proc/PID/stat`, per second: fixed for all that programs are told, on every machine.
+/// The clock ticks of `/proc/PID/stat`: Linux reports 100 per second on every machine.
 const TICKS_PER_S: f64 = 100.0;
 
-/// The process, now.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Process {
     pub(super) cpu_s: f64,
@@ -21,14 +20,14 @@ impl Process {
         let read = |path: &str| fs::read_to_string(path).ok();
         let (stat, status) = (read("/proc/self/stat")?, read("/proc/self/status")?);
         let (machine, limits) = (read("/proc/stat")?, read("/proc/self/limits")?);
-        // Counted from behind the name, which may hold anything.
+        // Behind the process name, which may contain anything.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
         let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
         let boot_s: f64 = after(&machine, "btime ")?.parse().ok()?;
         Some(Self {
             cpu_s: (ticks(11)? + ticks(12)?) / TICKS_PER_S,
             resident_bytes: after(&status, "VmRSS:")?.parse::<u64>().ok()? * 1024,
-            // One of them is the folder itself.
+            // One of them is the open directory itself.
             open_fds: fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1),
             max_fds: after(&limits, "Max open files").and_then(|max| max.parse().ok()),
             start_s: boot_s + ticks(19)? / TICKS_PER_S,
@@ -37,7 +36,7 @@ impl Process {
     }
 }
 
-/// The first word after `name`, which begins a line.
+/// The first word after `name` at the start of a line.
 fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()
 }

@@ -1,9 +1,9 @@
-//! Who is refused most, and by which limit: bounded, and only touched by refusals.
+//! The keys that are refused most, and the limits that refuse them: bounded, and touched by refusals only.
 //!
-//! An attack is millions of refusals, and to look at who makes it must not cost more than to refuse it. So from some
-//! rate on only one of many is looked at, drawn by lot, and counts for all of them. Each policy has a few places for
-//! keys: a new one takes the key of the least, and begins with its count (the space-saving way), so that a
-//! key that is refused often is never missed. Shown are the last five to ten minutes.
+//! An attack causes millions of refusals, and recording them must not cost more than refusing. So above some rate a
+//! random sample is recorded, and each sampled refusal counts for all that it stands for. Each policy has a fixed number
+//! of entries: a new key replaces the one with the lowest count and inherits that count (the space-saving algorithm), so
+//! a key that is refused often is never missed. The report covers the last five to ten minutes.
 
 mod table;
 
@@ -18,28 +18,25 @@ pub(crate) use self::table::RefusalReport;
 use self::table::{PolicyRefusals, Refusal};
 use tidegate_core::text::printable;
 
-/// How many refusals a second are looked at, roughly: enough to find who makes one in a hundred within a second, and
-/// nothing beside what it takes to refuse thousands.
+/// Enough to find a key with one refusal in a hundred within a second, at a negligible cost.
 const SAMPLED_PER_SECOND: u64 = 500;
-/// Policies come from the configuration; there is no use in more.
 const POLICIES_MAX: usize = 1_000;
-/// How much of a key is kept where keys are text.
+/// Longer keys are cut.
 const KEY_CHARS_MAX: usize = 64;
-/// How many looks make one turn: what is older than two turns is forgotten.
+/// Counts are dropped after two periods.
 const PERIOD_SECONDS: u64 = 300;
 
-/// What is known of refusals, by policy.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     policies: Mutex<RapidHashMap<Box<str>, PolicyRefusals>>,
-    /// One of how many is looked at.
+    /// One refusal of this many is recorded.
     stride: AtomicU64,
     seconds: AtomicU64,
     shows_keys: AtomicBool,
 }
 
 impl Refusals {
-    /// A check was refused. `hash` is what the key is known by.
+    /// Records a refused check. `hash` identifies the key.
     pub(crate) fn note(
         &self,
         policy: &str,
@@ -57,7 +54,7 @@ impl Refusals {
         let policies = if weight == 1 {
             Some(self.lock())
         } else {
-            // Who draws lots can go without one.
+            // A sample may be dropped instead of waiting for the lock.
             self.policies.try_lock().ok()
         };
         let Some(mut policies) = policies else { return };
@@ -68,7 +65,7 @@ impl Refusals {
         }
     }
 
-    /// Once a second, with how many were refused in it: decides how many are looked at in the next, and forgets the old.
+    /// Called once a second with the number of refusals in it: sets the sampling rate, and drops old periods.
     pub(crate) fn tick(&self, refused: u64) {
         self.stride.store(refused / SAMPLED_PER_SECOND, Relaxed);
         if (self.seconds.fetch_add(1, Relaxed) + 1).is_multiple_of(PERIOD_SECONDS) {
@@ -76,7 +73,7 @@ impl Refusals {
         }
     }
 
-    /// Whether keys are text as they are, or only as hashes. A change forgets what is known.
+    /// Shows keys in plain text, or only hashes. A change clears all counts.
     pub(crate) fn show_keys(&self, shows: bool) {
         if self.shows_keys.swap(shows, Relaxed) != shows {
             self.lock().clear();
@@ -87,7 +84,7 @@ impl Refusals {
         self.shows_keys.load(Relaxed)
     }
 
-    /// What is known of each policy that has refused somebody.
+    /// The report of each policy with refusals.
     pub(crate) fn report(&self) -> RapidHashMap<Box<str>, RefusalReport> {
         self.lock().iter().map(|(name, policy)| (name.clone(), policy.report())).collect()
     }
@@ -97,7 +94,7 @@ impl Refusals {
     }
 }
 
-/// True for one of `many`, at random: an attack could match a fixed pattern.
+/// True once in `many` calls, at random: an attack could match a fixed pattern.
 fn is_drawn(many: u64) -> bool {
     thread_local!(static SEED: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) });
     SEED.with(|seed| {
@@ -110,7 +107,7 @@ fn is_drawn(many: u64) -> bool {
     })
 }
 
-/// A key as people may read it: one line, and not a long one.
+/// A key as one short printable line.
 fn readable(key: Key<'_>) -> Box<str> {
     let text = |bytes: &[u8]| {
         let most = &bytes[..bytes.len().min(4 * KEY_CHARS_MAX)];
@@ -149,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_hashes_unless_they_are_to_be_shown() {
+    fn keys_are_hashes_unless_configured_otherwise() {
         let refusals = Refusals::default();
         note(&refusals, "ann");
         assert!(top(&refusals)[0].0.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -162,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_refused_often_is_found_among_many_and_a_flood_is_looked_at_in_part() {
+    fn a_frequently_refused_key_is_found_also_in_a_sampled_flood() {
         let refusals = Refusals::default();
         refusals.show_keys(true);
         refusals.tick(64 * SAMPLED_PER_SECOND);
@@ -176,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten() {
+    fn old_periods_are_dropped() {
         let refusals = Refusals::default();
         note(&refusals, "ann");
         (0..PERIOD_SECONDS).for_each(|_| refusals.tick(0));

@@ -1,4 +1,4 @@
-//! The page of a scrape: everything that is counted.
+//! Gathers all metrics for a scrape.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::text::Text;
 use super::upstreams;
 use super::{DoorName, Metrics, Relaxed, Shed, UpstreamView};
 
-/// What others count, at one instant.
+/// What other modules count, at one instant.
 #[derive(Debug)]
 pub(crate) struct Figures<'a> {
     pub(crate) upstreams: Vec<UpstreamView<'a>>,
@@ -23,16 +23,16 @@ pub(crate) struct Figures<'a> {
     pub(crate) pressures: BTreeMap<String, f64>,
     /// The units in force of each limit that follows the load.
     pub(crate) effective: Vec<(String, u64)>,
-    /// How long each target took, in microseconds.
+    /// The 99th percentile latency of each target.
     pub(crate) p99_us: Vec<(String, u64)>,
     /// The busiest URLs; `None` stands for all others.
     pub(crate) urls: Vec<(Option<String>, UrlSummary)>,
     pub(crate) leases: LeaseStats,
-    /// How many lines of the log were left out, by event.
+    /// Log lines that were not written, by event.
     pub(crate) dropped_log_lines: [(&'static str, u64); 2],
 }
 
-/// Hands over the figures of now.
+/// Calls a function with the current figures.
 #[cfg(feature = "otlp")]
 pub(crate) type WithFigures =
     std::sync::Arc<dyn Fn(&mut dyn FnMut(&Figures<'_>)) + Send + Sync + 'static>;
@@ -45,7 +45,6 @@ impl Metrics {
         text.finish()
     }
 
-    /// Everything there is.
     pub(super) fn gather(&self, figures: &Figures<'_>, to: &mut impl Sink) {
         self.checks(to);
         self.doors(to);
@@ -79,7 +78,8 @@ impl Metrics {
         }
     }
 
-    /// All that can be of a known policy, also what has never been: a rate of a series that just began is lost.
+    /// Writes every status and source of a policy, also with count 0: Prometheus cannot compute the rate of a series that
+    /// has just begun.
     fn checks(&self, to: &mut impl Sink) {
         let policies = self.policies.read();
         to.family(&catalog::REQUESTS);
@@ -112,7 +112,7 @@ impl Metrics {
         }
         to.family(&catalog::CONNECTIONS);
         for (label, door) in doors() {
-            // In this order: one that closes in between must not be subtracted twice.
+            // `closed` first: a connection that closes in between must not be subtracted.
             let closed = door.closed.load(Relaxed);
             let open = door.accepted.load(Relaxed).saturating_sub(closed);
             to.sample(&catalog::CONNECTIONS, &label, open);
@@ -132,13 +132,13 @@ impl Metrics {
 
     fn store_errors(&self, to: &mut impl Sink) {
         to.family(&catalog::STORE_ERRORS);
-        for (trouble, count) in StoreErrorKind::ALL.iter().zip(self.store_errors.read()) {
-            to.sample(&catalog::STORE_ERRORS, &[trouble.as_str()], count);
+        for (kind, count) in StoreErrorKind::ALL.iter().zip(self.store_errors.read()) {
+            to.sample(&catalog::STORE_ERRORS, &[kind.as_str()], count);
         }
     }
 }
 
-/// What limits follow, and how much of them is in force.
+/// The pressure of targets, and the units in force of the limits that follow it.
 fn load(to: &mut impl Sink, figures: &Figures<'_>) {
     to.family(&catalog::PRESSURE);
     for (target, pressure) in &figures.pressures {
@@ -213,7 +213,7 @@ fn process(to: &mut impl Sink, now: &Process) {
     to.single(&catalog::THREADS, now.threads);
 }
 
-/// Exact up to 2^53, which is a century of nanoseconds for one request a second.
+/// Exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "a sum of durations is read as a float anyway")]
 pub(super) fn seconds(count: u64, per_second: f64) -> f64 {
     count as f64 / per_second

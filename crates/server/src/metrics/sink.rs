@@ -1,10 +1,9 @@
-//! Where figures go when they are gathered: onto Prometheus' page, or into a message.
+//! Where gathered metrics go: the Prometheus page, or an OpenTelemetry export.
 
 use std::fmt;
 
 use super::catalog::Family;
 
-/// One figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Figure {
     Whole(u64),
@@ -13,10 +12,10 @@ pub(super) enum Figure {
 
 /// Takes families one after another, each followed by its samples.
 pub(super) trait Sink {
-    /// What a family is; its samples follow.
+    /// Begins a family; its samples follow.
     fn family(&mut self, family: &Family);
 
-    /// One sample of the family; those of a histogram have a suffix.
+    /// One sample. Samples of a histogram have a suffix.
     fn line<'a>(
         &mut self,
         family: &Family,
@@ -36,7 +35,7 @@ pub(super) trait Sink {
         self.sample(family, &[], value);
     }
 
-    /// The samples of one histogram: counts by bucket, of which the last has no bound.
+    /// The samples of one histogram; the last bucket has no bound.
     fn histogram(
         &mut self,
         family: &Family,

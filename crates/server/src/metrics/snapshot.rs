@@ -1,21 +1,20 @@
-//! What moves, at one instant: for those who look once a second and compare.
+//! The counters at one instant. The dashboard compares two snapshots a second apart.
 
 use super::histogram::Durations;
 use super::policies::Status;
 use super::{DoorName, Metrics, Relaxed};
 
-/// All counters that a look at the whole needs.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct MetricsSnapshot {
     pub(crate) policies: Vec<PolicySnapshot>,
     pub(crate) doors: Vec<DoorSnapshot>,
-    /// Checks that the store should have decided and did not.
+    /// Checks that the store failed to decide.
     pub(crate) store_errors: u64,
-    /// How often another configuration was put in force.
+    /// Successful reloads.
     pub(crate) reloads: u64,
 }
 
-/// What has become of the checks of a policy.
+/// The checks of a policy by outcome.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct PolicySnapshot {
     pub(crate) name: String,
@@ -40,15 +39,15 @@ impl PolicySnapshot {
 }
 
 impl Metrics {
-    /// A look at it. Policies that there are none of are left out until somebody asks for one.
+    /// The reserved names `(unknown)` and `(request)` are left out until they have a count.
     pub(crate) fn snapshot(&self) -> MetricsSnapshot {
         let mut policies = Vec::new();
-        self.policies.each(|name, tally| {
-            let counts = tally.read();
+        self.policies.each(|name, counters| {
+            let counts = counters.read();
             let [allowed, denied, shadow_denied, error] =
                 Status::ALL.map(|status| counts.ended(status));
             let name = name.to_owned();
-            let times = tally.times();
+            let times = counters.times();
             policies.push(PolicySnapshot { name, allowed, denied, shadow_denied, error, times });
         });
         policies.retain(|policy| !policy.name.starts_with('(') || policy.total() > 0);

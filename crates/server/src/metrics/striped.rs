@@ -1,4 +1,4 @@
-//! Counters that many threads raise at once without waiting for each other.
+//! Counters that many threads raise at once without contention.
 
 use std::array;
 use std::cell::Cell;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// More threads than that share stripes, which costs them a little and nobody a count.
+/// With more threads some share a stripe, which costs a little contention and no count.
 const STRIPES_MAX: usize = 16;
 
 /// One per processor, as a power of two.
@@ -18,7 +18,7 @@ static STRIPES: LazyLock<usize> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(super) struct StripedCounters<const N: usize>(Box<[Stripe<N>]>);
 
-/// On cache lines of its own; processors fetch them in pairs.
+/// On its own pair of cache lines: processors prefetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Stripe<const N: usize>([AtomicU64; N]);
@@ -32,7 +32,7 @@ impl<const N: usize> Default for StripedCounters<N> {
 
 impl<const N: usize> StripedCounters<N> {
     pub(super) fn add(&self, index: usize, count: u64) {
-        // The length is a power of two, and no thread's number leads outside.
+        // The length is a power of two.
         let stripe = self.0.get(thread_number() & (self.0.len() - 1));
         if let Some(counter) = stripe.and_then(|stripe| stripe.0.get(index)) {
             counter.fetch_add(count, Relaxed);
@@ -44,7 +44,7 @@ impl<const N: usize> StripedCounters<N> {
     }
 }
 
-/// Threads are numbered as they first count something.
+/// Numbers threads in the order of their first count.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static NUMBER: Cell<Option<usize>> = const { Cell::new(None) });

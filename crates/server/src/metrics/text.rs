@@ -5,10 +5,9 @@ use std::fmt::Write;
 use super::catalog::Family;
 use super::sink::{Figure, Sink};
 
-/// What a scrape is told its body is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A page that is being written. Writing to memory does not fail.
+/// The page being written. Writing to memory does not fail.
 #[derive(Debug, Default)]
 pub(super) struct Text(String);
 
@@ -42,7 +41,7 @@ impl Sink for Text {
     }
 }
 
-/// A label's value may hold anything, with these three escaped.
+/// Escapes the three characters that a label value may not contain.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
 }
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_buckets_of_a_histogram_add_up() {
+    fn histogram_buckets_are_cumulative() {
         let mut text = Text::default();
         let kind = Kind::Histogram;
         let family = Family { name: "t_seconds", kind, labels: &["door"], help: "Help." };

@@ -1,4 +1,4 @@
-//! What is counted of those behind the proxy.
+//! Metrics of the upstreams of the proxy.
 
 use axum::http::StatusCode;
 use tidegate_core::adaptive::UrlSummary;
@@ -12,15 +12,14 @@ use super::striped::StripedCounters;
 /// Classes of statuses, `1xx` to `5xx`.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Why no answer came.
+/// Why an upstream gave no response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum UpstreamError {
-    /// It could not be connected to.
     Unreached,
     Timeout,
-    /// The connection broke, or what came was no answer.
+    /// The connection broke, or the response was invalid.
     Broken,
-    /// Nobody waited for it any more.
+    /// The client disconnected.
     Abandoned,
 }
 
@@ -67,20 +66,19 @@ impl UpstreamCounts {
         self.times.add(took_us.saturating_mul(1000), 1);
     }
 
-    pub(crate) fn failed(&self, trouble: UpstreamError) {
-        self.ended.add(CLASSES.len() + trouble as usize, 1);
+    pub(crate) fn failed(&self, error: UpstreamError) {
+        self.ended.add(CLASSES.len() + error as usize, 1);
     }
 }
 
-/// How many URLs are told: each is a series.
+/// Each URL is a series.
 pub(crate) const URLS_MAX: usize = 100;
 
-/// Writes what is known of URLs, the busiest first.
 pub(super) fn render_urls(to: &mut impl Sink, urls: &[(Option<String>, UrlSummary)]) {
     if urls.is_empty() {
         return;
     }
-    // No path is called that: paths begin with a slash.
+    // No path has this name: paths begin with a slash.
     let name = |url: &Option<String>| url.clone().unwrap_or_else(|| "other".to_owned());
     to.family(&catalog::URL_COUNT);
     for (url, summary) in urls {
@@ -92,7 +90,6 @@ pub(super) fn render_urls(to: &mut impl Sink, urls: &[(Option<String>, UrlSummar
     }
 }
 
-/// Writes all of it.
 pub(super) fn render(to: &mut impl Sink, upstreams: &[UpstreamView<'_>]) {
     if upstreams.is_empty() {
         return;

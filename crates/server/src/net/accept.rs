@@ -1,7 +1,7 @@
-//! The accept loop: connections in, each to its door, and an orderly end.
+//! The accept loop: takes connections, passes each to its door, and shuts down in order.
 //!
-//! How many connections there may be and how long the last requests have at the end is here; what one connection may do
-//! is its door's business. The listener, the door and the stop signal are parameters.
+//! It bounds the number of connections and the time of a shutdown; the door bounds what one connection may do. The
+//! listener, the door and the stop signal are parameters.
 
 use std::io;
 use std::pin::pin;
@@ -15,18 +15,18 @@ use tokio::task::JoinSet;
 use crate::net::{Listener, Stream};
 use tidegate_request::Peer;
 
-/// How long those who were at the door when it closed have to come in: a round trip, and to be accepted.
+/// How long clients that were connecting when the listener stopped have to finish: one round trip, and the accept.
 const HANDSHAKE: Duration = Duration::from_millis(100);
 
 /// The bounds of a listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcceptBounds {
-    /// How many connections are served at once; the next one waits to be accepted.
+    /// Further connections wait to be accepted.
     pub(crate) connections_max: usize,
-    /// How long those who are connected have, once the server is told to stop, to get an answer that says that it
-    /// is the last; and as long again once nobody can connect any more.
+    /// How long after the stop signal connected clients may receive a response that says it is the last; and as long
+    /// again after the listener is closed.
     pub(crate) notice: Duration,
-    /// How long requests in flight have after that.
+    /// How long requests in flight may take after that.
     pub(crate) drain: Duration,
 }
 
@@ -40,9 +40,9 @@ impl Default for AcceptBounds {
     }
 }
 
-/// What the outside speaks to, one connection at a time.
+/// Serves one connection at a time: a door, or a layer in front of one.
 pub(crate) trait ConnectionHandler: Clone + Send + 'static {
-    /// Serves a connection to its end, or until `shutdown` says so.
+    /// Serves a connection until it ends or `shutdown` closes it.
     fn serve(
         self,
         stream: Stream,
@@ -51,11 +51,11 @@ pub(crate) trait ConnectionHandler: Clone + Send + 'static {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// How far the end of the server has come, for those who serve a connection.
+/// The phase of the shutdown, as connections see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Shutdown {
     phase: watch::Receiver<Phase>,
-    /// The same for those who ask with every answer, and have no time for a lock.
+    /// The same without a lock, because it is read with every response.
     is_draining: Arc<AtomicBool>,
 }
 
@@ -67,27 +67,27 @@ enum Phase {
 }
 
 impl Shutdown {
-    /// Whether clients are to be told, where the protocol can, that they should connect elsewhere.
+    /// Whether responses should ask clients to connect elsewhere, where the protocol can.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// Ready when that begins.
+    /// Ready when draining begins.
     pub(crate) async fn draining(&self) {
         self.reaches(Phase::Draining).await;
     }
 
-    /// Ready when a connection is to be closed: at once if nothing is under way on it, else after that.
+    /// Ready when a connection has to close: at once if it is idle, otherwise after its requests.
     pub(crate) async fn closing(&self) {
         self.reaches(Phase::Closing).await;
     }
 
     async fn reaches(&self, wanted: Phase) {
-        // An error means that the server itself is gone.
+        // An error means that the accept loop has ended.
         let _ = self.phase.clone().wait_for(|phase| *phase >= wanted).await;
     }
 
-    /// One that does not come, for connections that no server accepted.
+    /// A shutdown that never comes.
     #[cfg(test)]
     pub(crate) fn never() -> Self {
         let (phase, shutdown) = watch::channel(Phase::Serving);
@@ -96,13 +96,13 @@ impl Shutdown {
     }
 }
 
-/// Serves until `stop` is ready, then ends without failing anybody. What `stop` says is how long newcomers are served at
-/// least from then on, also while nobody is connected: who looks at the server only now and then, such as a balancer,
-/// has to find one that says that it ends, or goes on sending clients to a closed door.
+/// Serves until `stop` is ready, then shuts down without failing a request. `stop` returns how long new connections are
+/// still served, even if no client is connected: a load balancer that polls rarely has to see that the server drains, or it
+/// keeps sending clients to a closed port.
 ///
-/// A connection that is kept alive cannot simply be closed: its next request may be on its way. So first every
-/// answer says that it is the last, and new connections are still served; then nobody new is let in, and the listener
-/// goes once those who were at the door are inside; then what is left is idle, and is closed.
+/// A kept-alive connection cannot simply be closed, because its next request may be on its way. So there are three phases:
+/// every response says that it is the last, and new connections are still served; the listener stops, and closes after
+/// the handshakes in progress; the remaining connections are idle and are closed.
 pub(crate) async fn accept(
     mut listener: Listener,
     door: impl ConnectionHandler,
@@ -123,7 +123,7 @@ pub(crate) async fn accept(
     };
     is_draining.store(true, Ordering::Relaxed);
     phase.send_replace(Phase::Draining);
-    // Whoever connects now is served, and told to go elsewhere.
+    // New connections are served, and their responses say `close`.
     connections.serve_for(&listener, notice).await;
     connections.serve_until_empty(&listener, bounds.notice.saturating_sub(notice)).await;
     listener.stop_accepting();
@@ -133,11 +133,10 @@ pub(crate) async fn accept(
     phase.send_replace(Phase::Closing);
     connections.emptied(bounds.drain).await;
     if !connections.tasks.is_empty() {
-        tracing::warn!(in_flight = connections.tasks.len(), "stopped with requests unfinished");
+        tracing::warn!(in_flight = connections.tasks.len(), "stopped with unfinished requests");
     }
 }
 
-/// Those who are connected.
 struct Connections<D> {
     door: D,
     slots: Arc<Semaphore>,
@@ -146,11 +145,11 @@ struct Connections<D> {
 }
 
 impl<D: ConnectionHandler> Connections<D> {
-    /// Lets one more in, or sees one off. Cancelled, it has done neither.
+    /// Accepts one connection or reaps a finished one. Cancel-safe.
     async fn next(&mut self, listener: &Listener) {
         let slots = self.slots.clone();
         let accepted = async {
-            // Closed only when the semaphore is, and nobody closes it.
+            // Nothing closes the semaphore.
             let slot = slots.acquire_owned().await.ok();
             (slot, listener.accept().await)
         };
@@ -169,7 +168,7 @@ impl<D: ConnectionHandler> Connections<D> {
         }
     }
 
-    /// Serves whoever is there and whoever comes, until nobody is left, or for `at_most`.
+    /// Serves until no connection is left, or for `at_most`.
     async fn serve_until_empty(&mut self, listener: &Listener, at_most: Duration) {
         let served = async {
             while !self.tasks.is_empty() {
@@ -188,15 +187,15 @@ impl<D: ConnectionHandler> Connections<D> {
         let _: Result<(), _> = tokio::time::timeout(span, served).await;
     }
 
-    /// Ready when nobody is left, or after `at_most`.
+    /// Waits until no connection is left, or for `at_most`; accepts none.
     async fn emptied(&mut self, at_most: Duration) {
         let empty = async { while self.tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(at_most, empty).await;
     }
 }
 
-/// A connection that died before it was accepted says nothing about the next one. Anything else, such as no
-/// file descriptors left, does not pass at once: trying again without a pause would only burn a core.
+/// A connection that died before it was accepted does not affect the next one. Other errors, such as too few file
+/// descriptors, last a while: retrying without a pause would burn a core.
 async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {

@@ -1,4 +1,4 @@
-//! Bodies of requests, read whole: within a bound for each, and one for all together.
+//! Reads request bodies whole, within a bound per body and one for all bodies together.
 
 use std::ops::Deref;
 
@@ -7,31 +7,27 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// What nearly all bodies keep within, and what each may have without asking for room: the head of a request may be
-/// larger.
+/// Nearly all bodies are smaller. Up to this size a body needs no permits: a request head may be larger.
 const SMALL_BYTES: usize = 4 << 10;
-/// How many bytes all bodies may take together beyond that: many streams fit into a connection, and many connections
-/// into the server.
+/// The bytes of all larger bodies together, beyond [`SMALL_BYTES`] each.
 static ROOM: Semaphore = Semaphore::const_new(64 << 20);
 
-/// A body that is there, and the room it takes until it is dropped.
+/// A whole body, and the memory permits that it holds until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Collected<'r> {
     pub(crate) bytes: Bytes,
     pub(crate) room: Option<SemaphorePermit<'r>>,
 }
 
-/// Why there is no body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BodyReadError {
-    /// It ended early, or was not well framed.
+    /// The body ended early or was not well framed.
     Broken,
     TooLarge,
-    /// All together take too much.
+    /// All bodies together take too much memory.
     NoRoom,
 }
 
-/// Reads a body whole.
 pub(crate) async fn collect<B>(
     body: &mut B,
     bytes_max: usize,
@@ -61,8 +57,8 @@ where
         if length > SMALL_BYTES {
             extend(&mut room, all, length - SMALL_BYTES)?;
         }
-        // Nearly all bodies are one frame, which nobody has to copy. Others are, since the least part of a frame
-        // would keep all that was read with it.
+        // Nearly all bodies are one frame, which needs no copy. Others are copied, because a small slice would keep
+        // its whole read buffer alive.
         if bytes.is_empty() && body.is_end_stream() {
             return Ok(Collected { bytes: data, room });
         }
@@ -71,7 +67,7 @@ where
     Ok(Collected { bytes: bytes.into(), room })
 }
 
-/// Takes what is missing to `size`. Nobody waits for it, since who has it may be in no hurry.
+/// Acquires the permits missing to `size`. Does not wait: their holders may be slow clients.
 fn extend<'r>(
     room: &mut Option<SemaphorePermit<'r>>,
     all: &'r Semaphore,
@@ -119,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_takes_room_for_what_came_of_it_and_gives_it_back() {
+    async fn a_body_holds_room_for_what_was_read_until_it_is_dropped() {
         let all = Semaphore::new(ALL);
         for (sizes, expected) in [
             (&[][..], 0),
@@ -146,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_finds_no_room_is_told_at_once_and_small_bodies_need_none() {
+    async fn without_room_a_large_body_fails_at_once_and_a_small_one_is_read() {
         let all = Semaphore::new(ALL);
         let begin = async |sizes: &[usize]| {
             let mut body = StreamBody::new(pieces(sizes).chain(pending()));
@@ -158,7 +154,7 @@ mod tests {
         let mut large = StreamBody::new(pieces(&[BYTES_MAX]));
         let held = collect_into(&all, &mut large, BYTES_MAX).await.unwrap();
         assert_eq!(begin(&[20 << 10, 20 << 10]).await, Poll::Ready(Err(BodyReadError::NoRoom)));
-        assert_eq!(begin(&[20 << 10]).await, Poll::Pending, "who is refused holds nothing");
+        assert_eq!(begin(&[20 << 10]).await, Poll::Pending, "a refused body holds no room");
         assert_eq!(begin(&[2000, 2000]).await, Poll::Pending);
         drop(held);
         assert_eq!(begin(&[20 << 10, 20 << 10]).await, Poll::Pending);

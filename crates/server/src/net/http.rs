@@ -1,5 +1,4 @@
-//! One HTTP connection, of version 1.1 or 2: how much and how slowly it may send, and how it ends. What its requests are
-//! answered by is the door's.
+//! One HTTP/1.1 or HTTP/2 connection: its bounds, timeouts and shutdown. The door answers its requests.
 
 mod activity;
 mod timed_stream;
@@ -28,19 +27,19 @@ use crate::net::Stream;
 use crate::net::WriteCoalescer;
 use tidegate_request::Peer;
 
-/// What one connection may do.
+/// The bounds of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpBounds {
-    /// How long a request head may take; the first one from when the connection is there.
+    /// For a request head; for the first one, from the start of the connection.
     pub(crate) head_timeout: Duration,
-    /// How long a connection may stay without a request, at least; at most twice that.
+    /// A connection without requests is closed after this time, at the latest after twice that.
     pub(crate) idle_timeout: Duration,
-    /// How long a client may take none of its answer; of one among several of HTTP/2, at most twice that.
+    /// A client that reads nothing of a response is disconnected after this time; on HTTP/2, at the latest after twice
+    /// that.
     pub(crate) write_timeout: Duration,
-    /// How large a request head may be. How many headers it has, at most 100, is hyper's default: a number of
-    /// our own would cost an allocation per request.
+    /// The number of headers is bounded by hyper's default of 100: any other bound costs an allocation per request.
     pub(crate) head_bytes_max: usize,
-    /// How many requests of HTTP/2 may be under way at once.
+    /// Concurrent requests on one HTTP/2 connection.
     pub(crate) streams_max: u32,
 }
 
@@ -56,22 +55,22 @@ impl Default for HttpBounds {
     }
 }
 
-/// How many requests of HTTP/2 may have been taken back before we knew of them: who opens and resets streams by the
-/// hundred wants work done that nobody timeouts for.
+/// HTTP/2 streams that may be reset before they are accepted: a client that opens and resets hundreds causes work without
+/// waiting for it (rapid reset).
 const RESETS_MAX: usize = 20;
-/// How often, and for how long, a peer of HTTP/2 is asked whether it is still there.
+/// Interval and timeout of HTTP/2 pings.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
-/// Whose connection it is.
+/// The client of a connection.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) peer: Peer,
     pub(crate) is_tls: bool,
-    /// What happens on the connection, for answers that outlive their head.
+    /// For responses that go on after their head.
     pub(crate) activity: Arc<Activity>,
 }
 
-/// What answers the requests of a connection.
+/// Answers the requests of a connection.
 pub(crate) trait Answers: Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>
         + Unpin
@@ -84,19 +83,18 @@ pub(crate) trait Answers: Send + Sync + 'static {
         caller: &Caller,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 
-    /// What is left to do once no more HTTP is spoken.
+    /// Runs after the last HTTP request, such as a tunnel.
     fn afterwards(&self, _: Shutdown) -> impl Future<Output = ()> + Send {
         async {}
     }
 }
 
-/// How HTTP is spoken within bounds.
 pub(crate) fn builder(bounds: HttpBounds) -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1()
         // hyper's timeout would end idle connections as well, and cost a timer per request: see `TimedStream`.
         .header_read_timeout(None)
-        // The buffer bounds the head, also one that never ends; hyper's `max_header_size` looks at whole heads only.
+        // The buffer also bounds a head that never ends; hyper's `max_header_size` only checks complete heads.
         .max_buf_size(bounds.head_bytes_max);
     http.http2()
         .timer(TokioTimer::new())
@@ -122,9 +120,9 @@ pub(crate) async fn serve<A: Answers>(
     let caller = Caller { peer, is_tls: stream.is_tls(), activity: activity.clone() };
     let timeouts = Timeouts { head: bounds.head_timeout, write: bounds.write_timeout };
     let timed = TimedStream::new(stream, activity.clone(), timeouts);
-    // HTTP/1.1 has one answer at a time.
+    // HTTP/1.1 has one response at a time: there is nothing to coalesce.
     let stream = WriteCoalescer::only_if(timed, TimedStream::is_http2);
-    // One count of references per request, not one for each of these.
+    // One `Arc` for all three: one reference count per request.
     let session = Arc::new(Session { answers, caller, shutdown: shutdown.clone() });
     let lasting = session.clone();
     let service = service_fn(move |request| {
@@ -150,7 +148,7 @@ pub(crate) async fn serve<A: Answers>(
             biased;
             ended = stream.drive(connection.as_mut()) => break ended,
             () = stop, if !is_closing => {
-                // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
+                // HTTP/2 has GOAWAY; HTTP/1.1 can only say `close` with a response.
                 if is_draining || activity.is_http2() {
                     connection.as_mut().graceful_shutdown();
                 }
@@ -164,7 +162,7 @@ pub(crate) async fn serve<A: Answers>(
                 let deadline = tokio::time::Instant::now() + bounds.idle_timeout;
                 idle.as_mut().reset(deadline);
             }
-            () = stalled.as_mut() => break Err("an answer was not taken".into()),
+            () = stalled.as_mut() => break Err("the client stopped reading a response".into()),
         }
     };
     if let Err(error) = ended {
@@ -190,7 +188,7 @@ impl<A: Answers> Session<A> {
         if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        // HTTP/1.1 has one answer at a time, and the stream knows how it goes.
+        // On HTTP/1.1 the stream itself notices a stalled response.
         let activity = is_http2.then(|| self.caller.activity.clone());
         response.map(|body| WatchedBody::new(body, activity))
     }

@@ -1,4 +1,4 @@
-//! Where connections come from: a listener on an address, and the streams that it gives.
+//! Listeners and their streams, over TCP, Unix sockets and TLS.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -16,13 +16,12 @@ pub(crate) use tidegate_request::Peer;
 
 use crate::net::timeout::within;
 
-/// Gives connections.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    /// Bound by whoever started us, who goes on listening.
+    /// Bound by the parent process, which keeps listening.
     InheritedTcp(TcpListener),
-    /// With the file that is to be removed in the end.
+    /// With the socket file, which is removed at the end.
     Unix(UnixListener, SocketFile),
 }
 
@@ -33,7 +32,7 @@ pub(crate) enum Inherited {
     Unix(std::os::unix::net::UnixListener),
 }
 
-/// The file of a Unix socket, removed once: by then another server may have bound its own under the same name.
+/// The file of a Unix socket. Removed only once, because another server may bind the same name afterwards.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -67,7 +66,7 @@ impl Listener {
         }
     }
 
-    /// Takes over a socket that others keep: in the end nothing is done to it.
+    /// Uses a socket of the parent process, and does not remove it at the end.
     pub(crate) fn inherited(socket: Inherited) -> io::Result<Self> {
         match socket {
             Inherited::Tcp(listener) => {
@@ -83,7 +82,7 @@ impl Listener {
         }
     }
 
-    /// Where it really listens: port 0 has become a port.
+    /// The bound address: port 0 has become a real port.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) | Self::InheritedTcp(listener) => {
@@ -93,13 +92,13 @@ impl Listener {
         }
     }
 
-    /// Lets nobody begin to connect any more, while those who have begun can still be accepted: to close a listener
-    /// resets whoever is in its queue, and they would have to guess whether they were heard.
+    /// Refuses new handshakes; those in progress can still be accepted. Closing the listener would reset the connections
+    /// in its queue, and their clients could not know whether a request was processed.
     pub(crate) fn stop_accepting(&mut self) {
         match self {
-            // Whoever knocks now hears nothing, knocks again a second later, and is refused.
+            // A client gets no reply, retries after a second, and is refused.
             Self::Tcp(listener) => drop_new_handshakes(listener),
-            // Who is not accepted waits for whoever comes after us.
+            // Connections that are not accepted wait for the next process.
             Self::InheritedTcp(_) => {}
             Self::Unix(_, file) => file.remove(),
         }
@@ -109,7 +108,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) | Self::InheritedTcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // An answer is one small write: waiting for more would only delay it.
+                // A response is one small write: Nagle's algorithm would only delay it.
                 let _ = stream.set_nodelay(true);
                 Ok((Stream::Tcp(stream), Peer::Ip(peer.ip().to_canonical())))
             }
@@ -121,12 +120,12 @@ impl Listener {
     }
 }
 
-/// Has the kernel drop every `SYN`; all else passes, such as the end of a handshake. Where it cannot, a handshake at the
-/// wrong instant is reset.
+/// Lets the kernel drop every `SYN` and pass everything else, such as the end of a handshake. If that fails, a handshake
+/// at the wrong instant is reset.
 #[cfg(target_os = "linux")]
 fn drop_new_handshakes(listener: &TcpListener) {
     use socket2::{SockFilter, SockRef};
-    // A filter sees a segment from its TCP header on: the flags are in byte 13, and SYN is 2.
+    // A filter sees a segment from its TCP header on: byte 13 has the flags, and SYN is 2.
     let filter = [
         SockFilter::new(0x30, 0, 0, 13),     // load the byte
         SockFilter::new(0x45, 0, 1, 2),      // without the bit, skip one
@@ -139,8 +138,8 @@ fn drop_new_handshakes(listener: &TcpListener) {
 #[cfg(not(target_os = "linux"))]
 fn drop_new_handshakes(_: &TcpListener) {}
 
-/// A process that was killed leaves its socket's file behind, and nobody can bind it again. One that somebody answers
-/// at is left alone, and so is a file that is no socket.
+/// Removes the socket file of a killed process, which would block the bind. Keeps a socket that accepts connections, and
+/// a file that is no socket.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
@@ -150,12 +149,10 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// Any of the others, encrypted.
     Tls(Box<TlsStream<Stream>>),
 }
 
@@ -164,24 +161,24 @@ impl Stream {
         matches!(self, Self::Tls(_))
     }
 
-    /// Ready when there is something to read, or nothing more will come. For those who take no buffer before that.
+    /// Ready when there is something to read or the stream has ended. Needs no buffer.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Unix(stream) => stream.readable().await,
             Self::Tls(stream) => match stream.get_ref() {
-                // What was read with the record before is there already.
+                // Decrypted bytes are already there.
                 (_, session) if !session.wants_read() => Ok(()),
                 (inner, _) => Box::pin(inner.readable()).await,
             },
         }
     }
 
-    /// Writes all of it: at once if the other end takes it, and otherwise for at most so long.
+    /// Writes all bytes within `at_most`.
     pub(crate) async fn send(&mut self, bytes: &[u8], at_most: Duration) -> io::Result<()> {
         let sent = async {
             self.write_all(bytes).await?;
-            // TLS takes more than the kernel does, and keeps the rest until somebody asks. Nothing to do for the others.
+            // TLS buffers what the kernel does not take. The other streams have nothing to flush.
             self.flush().await
         };
         let late = || Err(io::ErrorKind::TimedOut.into());
@@ -189,7 +186,6 @@ impl Stream {
     }
 }
 
-/// Calls the same method of whichever stream it is.
 macro_rules! either {
     ($stream:expr, $inner:ident => $call:expr) => {
         match $stream.get_mut() {
@@ -254,7 +250,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_file_left_behind_is_taken_over_and_one_in_use_is_not() {
+    async fn a_stale_socket_file_is_replaced_and_one_in_use_is_not() {
         let path = std::env::temp_dir().join(format!("tidegate-{}.sock", std::process::id()));
         let address = Address::Unix(path.clone());
         let left_behind = std::os::unix::net::UnixListener::bind(&path).unwrap();

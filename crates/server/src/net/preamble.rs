@@ -1,5 +1,5 @@
-//! What a connection passes before its door: a proxy's word on where it comes from, and TLS. Both take as long as the
-//! other end does, so that there is a bound, and both in the connection's own task.
+//! What happens on a connection before its door: the PROXY protocol and TLS. Both wait for the client, so they share a
+//! timeout and run in the task of the connection.
 
 mod proxy_protocol;
 
@@ -14,10 +14,9 @@ use crate::net::tls;
 use crate::net::{ConnectionHandler, Shutdown};
 use tidegate_request::Peer;
 
-/// How long all of it may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// From which peers the PROXY protocol is believed. Asked for each connection, since a reload may change it.
+/// The peers whose PROXY protocol header is trusted. Called for each connection, because a reload may change them.
 #[derive(Clone)]
 pub(crate) struct TrustedPeers(pub(crate) Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 
@@ -27,10 +26,9 @@ impl fmt::Debug for TrustedPeers {
     }
 }
 
-/// A door, and what is in front of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Preamble<D> {
-    /// Who knows from whom the PROXY protocol is believed, if connections begin with it. Where they do, all have to.
+    /// If set, every connection has to begin with a PROXY protocol header.
     pub(crate) proxy_protocol: Option<TrustedPeers>,
     pub(crate) tls: Option<Arc<tls::Acceptor>>,
     pub(crate) door: D,
@@ -49,7 +47,7 @@ impl<D: ConnectionHandler + Sync> ConnectionHandler for Preamble<D> {
         match read {
             Ok(Ok((stream, peer))) => door.serve(stream, peer, shutdown).await,
             Ok(Err(error)) => tracing::debug!(%error, "connection refused"),
-            Err(_) => tracing::debug!("connection refused: it took too long to begin"),
+            Err(_) => tracing::debug!("connection refused: PROXY protocol or TLS took too long"),
         }
     }
 }

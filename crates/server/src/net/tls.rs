@@ -1,4 +1,4 @@
-//! TLS in front of any door: a certificate and its key from files, read again when the files change.
+//! TLS in front of any door. Certificate and key come from files, and are reloaded when the files change.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -21,10 +21,9 @@ use tidegate_config::TlsFiles;
 
 use crate::net::Stream;
 
-/// How long to go without looking at the files.
+/// How often the files are checked for changes.
 const CHECK_INTERVAL_US: u64 = 2_000_000;
 
-/// Shakes hands.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     files: TlsFiles,
@@ -33,14 +32,14 @@ pub(crate) struct Acceptor {
     next_check_us: AtomicU64,
 }
 
-/// What was last read, good or bad: bad files are not read again until they change.
+/// The configuration in use, and the stamps of the files last read. Bad files are not read again until they change.
 #[derive(Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
     stamps: [Option<Stamp>; 3],
 }
 
-/// What changes with a file's content, also where a link is moved to another file.
+/// Changes with the content of a file, also if a symlink is pointed at another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     changed: (i64, i64),
@@ -49,7 +48,7 @@ struct Stamp {
 }
 
 impl Acceptor {
-    /// Reads the files; an error says which one, and what is wrong with it.
+    /// Reads the files; an error names the file and its problem.
     pub(crate) fn new(
         files: TlsFiles,
         protocols: &'static [&'static [u8]],
@@ -61,7 +60,7 @@ impl Acceptor {
         Ok(Arc::new(Self { files, protocols, current, next_check_us }))
     }
 
-    /// Shakes hands with a client. Takes as long as the client does.
+    /// Does the handshake. The caller has to bound the time.
     pub(crate) async fn accept(&self, stream: Stream) -> io::Result<Stream> {
         self.reload_if_due(SystemClock.steady_us());
         let config = self.current.load().config.clone();
@@ -69,7 +68,7 @@ impl Acceptor {
         Ok(Stream::Tls(Box::new(stream.into())))
     }
 
-    /// Reads the files again if they have changed, but not with every connection.
+    /// Reloads changed files; checks at most once per interval.
     fn reload_if_due(&self, now_us: u64) {
         let next_us = self.next_check_us.load(Relaxed);
         let mine = now_us >= next_us
@@ -82,7 +81,7 @@ impl Acceptor {
         }
     }
 
-    /// What cannot be used leaves the old certificate in force: a half-written file must not close the door.
+    /// Keeps the old certificate if the new files are bad: a half-written file must not stop the door.
     fn reload(&self) {
         let before = self.current.load();
         let stamps = stamps(&self.files);
@@ -91,7 +90,7 @@ impl Acceptor {
         }
         let config = match load(&self.files, self.protocols) {
             Ok(config) => {
-                tracing::info!(cert = %self.files.cert.display(), "took a new certificate");
+                tracing::info!(cert = %self.files.cert.display(), "loaded a new certificate");
                 Arc::new(config)
             }
             Err(error) => {
@@ -115,7 +114,7 @@ fn stamps(files: &TlsFiles) -> [Option<Stamp>; 3] {
 
 fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
     let certs = certificates(&files.cert)?;
-    // What the error of a key says is left out: nothing of the file is to be repeated.
+    // Without the parser's error, which could repeat parts of the key.
     let key = PrivateKeyDer::from_pem_file(&files.key);
     let key = key.map_err(|_| file_error(&files.key, "no private key: expected PEM"))?;
     let provider = Arc::new(ring::default_provider());
@@ -135,7 +134,7 @@ fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
     };
     let mut config = builder
         .with_single_cert(certs, key)
-        .map_err(|error| file_error(&files.cert, &format!("not with this key: {error}")))?;
+        .map_err(|error| file_error(&files.cert, &format!("does not match the key: {error}")))?;
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(config)
 }

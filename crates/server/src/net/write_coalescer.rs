@@ -1,8 +1,7 @@
-//! The writes of one turn, coalesced into one.
+//! Coalesces the writes of one poll into one.
 //!
-//! HTTP/2 flushes what it has whenever it looks for the next request. Sixty requests that came in one read would be
-//! answered by sixty writes, and a write costs more than a decision. So a flush only means that there is something to
-//! send, and it is sent when the connection has nothing more to do.
+//! HTTP/2 flushes whenever it looks for the next request. Sixty requests from one read would cause sixty writes, and a
+//! write costs more than a decision. So a flush only marks bytes as ready, and they are sent after the poll.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,22 +11,22 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is coalesced at most. More than that goes out at once, as fast as the other end takes it.
+/// Larger writes go out at once.
 const COALESCED_BYTES_MAX: usize = 8 << 10;
 
-/// A stream whose writes wait for the end of their [turn](WriteCoalescer::drive).
+/// A stream that sends its writes after each poll of [`drive`](WriteCoalescer::drive).
 #[derive(Debug)]
 pub(crate) struct WriteCoalescer<S>(Arc<Mutex<Coalesced<S>>>);
 
 #[derive(Debug)]
 struct Coalesced<S> {
     stream: S,
-    /// What was written, from `sent` on.
+    /// Not sent yet, from `sent` on.
     waiting: Vec<u8>,
     sent: usize,
-    /// Why it could not be sent, until somebody asks.
+    /// The error of a send, for the next read or write.
     failed: Option<io::Error>,
-    /// Whether there is anything to gain.
+    /// Whether coalescing helps on this stream.
     coalesces: fn(&S) -> bool,
 }
 
@@ -42,35 +41,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WriteCoalescer<S> {
         Self::only_if(stream, |_| true)
     }
 
-    /// A stream that coalesces nothing until it turns out to be one where that is worth it.
+    /// Coalesces only while `coalesces` is true for the stream.
     pub(crate) fn only_if(stream: S, coalesces: fn(&S) -> bool) -> Self {
         let (waiting, sent, failed) = (Vec::new(), 0, None);
         Self(Arc::new(Mutex::new(Coalesced { stream, waiting, sent, failed, coalesces })))
     }
 
-    /// Drives a connection over this stream, and sends after every turn what it has written.
+    /// Polls a connection over this stream, and sends after every poll what it has written.
     pub(crate) async fn drive<C: Future>(&self, mut connection: Pin<&mut C>) -> C::Output {
         poll_fn(|cx| {
-            let turn = connection.as_mut().poll(cx);
+            let polled = connection.as_mut().poll(cx);
             let mut coalesced = self.coalesced();
             if let Poll::Ready(Err(error)) = coalesced.send(cx) {
-                // The connection has to hear of it, and might never write or read again by itself.
+                // Wake the connection so that it sees the error: it might never read or write again.
                 coalesced.failed = Some(error);
                 cx.waker().wake_by_ref();
             }
-            turn
+            polled
         })
         .await
     }
 
-    /// Held for one call only, and never by two: the connection and its turns are one task.
+    /// Never contended: the connection and `drive` are one task.
     fn coalesced(&self) -> MutexGuard<'_, Coalesced<S>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<S: AsyncWrite + Unpin> Coalesced<S> {
-    /// Sends all that waits.
     fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {
             return Poll::Ready(Ok(()));
@@ -127,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteCoalescer<S> {
         coalesced.write(cx, buf)
     }
 
-    /// At the end of the turn, if it was coalesced.
+    /// Coalesced bytes are sent after the poll.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut coalesced = self.coalesced();
         coalesced.has_failed()?;
@@ -154,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Says nothing, takes as much as it has room for, and remembers each write.
+    /// Never readable; accepts up to `room` bytes and records each write.
     #[derive(Default)]
     struct Wire {
         room: usize,
@@ -203,7 +201,7 @@ mod tests {
         Wire { room, ..Wire::default() }
     }
 
-    /// Writes so many answers of a hundred bytes, then waits for more to do.
+    /// Writes `count` responses of 100 bytes, then reads.
     async fn answers(mut stream: WriteCoalescer<Wire>, count: usize) -> io::Result<usize> {
         for _ in 0..count {
             stream.write_all(&[b'.'; 100]).await?;
@@ -212,33 +210,32 @@ mod tests {
         stream.read(&mut [0]).await
     }
 
-    /// What a turn of a connection comes to.
-    fn turn<C: Future>(stream: &WriteCoalescer<Wire>, connection: Pin<&mut C>) -> Poll<C::Output> {
+    fn poll<C: Future>(stream: &WriteCoalescer<Wire>, connection: Pin<&mut C>) -> Poll<C::Output> {
         pin!(stream.drive(connection)).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
-    fn the_answers_of_a_turn_leave_in_one_write() {
+    fn responses_of_one_poll_are_one_write() {
         for (stream, expected) in [
             (WriteCoalescer::new(wire(usize::MAX)), vec![300]),
             (WriteCoalescer::only_if(wire(usize::MAX), |_| false), vec![100; 3]),
         ] {
             let mut connection = pin!(answers(stream.clone(), 3));
-            assert!(turn(&stream, connection.as_mut()).is_pending());
+            assert!(poll(&stream, connection.as_mut()).is_pending());
             assert_eq!(stream.coalesced().stream.writes, expected);
         }
     }
 
     #[test]
-    fn who_takes_nothing_has_little_kept_for_it() {
+    fn little_is_buffered_for_a_client_that_does_not_read() {
         let stream = WriteCoalescer::new(wire(50));
         let mut connection = pin!(answers(stream.clone(), 1000));
         for _ in 0..3 {
-            assert!(turn(&stream, connection.as_mut()).is_pending());
+            assert!(poll(&stream, connection.as_mut()).is_pending());
         }
         assert!(stream.coalesced().waiting.len() <= COALESCED_BYTES_MAX);
         stream.coalesced().stream.room = usize::MAX;
-        assert!(turn(&stream, connection.as_mut()).is_pending());
+        assert!(poll(&stream, connection.as_mut()).is_pending());
         assert_eq!(stream.coalesced().stream.writes.iter().sum::<usize>(), 100_000);
     }
 
@@ -246,9 +243,9 @@ mod tests {
     fn a_write_that_fails_ends_the_connection() {
         let stream = WriteCoalescer::new(Wire { is_broken: true, ..wire(0) });
         let mut connection = pin!(answers(stream.clone(), 1));
-        assert!(turn(&stream, connection.as_mut()).is_pending());
-        let Poll::Ready(Err(error)) = turn(&stream, connection.as_mut()) else {
-            panic!("nobody has told it");
+        assert!(poll(&stream, connection.as_mut()).is_pending());
+        let Poll::Ready(Err(error)) = poll(&stream, connection.as_mut()) else {
+            panic!("the connection must see the error");
         };
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }

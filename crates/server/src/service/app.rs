@@ -1,4 +1,4 @@
-//! What all doors share: the service that answers, and what is known besides.
+//! What all doors share: the service and the statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,6 @@ pub(crate) struct AppState {
 }
 
 impl AppState {
-    /// With a first configuration.
     pub(crate) fn new(draft: Draft) -> Arc<Self> {
         let target_stats = draft.target_stats().clone();
         let (service, urls) = (CheckService::new(draft), UrlStats::default());
@@ -33,12 +32,12 @@ impl AppState {
         &self.service
     }
 
-    /// What is in force. Cheap; not to be held across a wait longer than one request.
+    /// See [`CheckService::in_force`].
     pub(crate) fn in_force(&self) -> Guard<Arc<InForce>> {
         self.service.in_force()
     }
 
-    /// A request that was read at a door.
+    /// Begins a request that a door has read.
     pub(crate) fn call<'s>(&'s self, in_force: &'s InForce, door: DoorName) -> Call<'s> {
         self.service.call(in_force, door)
     }
@@ -47,17 +46,15 @@ impl AppState {
         self.service.metrics()
     }
 
-    /// What is known of the services behind.
     pub(crate) const fn target_stats(&self) -> &Arc<TargetStats> {
         &self.target_stats
     }
 
-    /// What is known of every URL that requests were passed on for.
     pub(crate) const fn urls(&self) -> &UrlStats {
         &self.urls
     }
 
-    /// Hands over what others than the metrics count, at this instant.
+    /// Calls `then` with what is counted outside the metrics.
     pub(crate) fn with_figures(&self, then: &mut dyn FnMut(&Figures<'_>)) {
         let in_force = self.in_force();
         let adaptive = &in_force.adaptive;
@@ -66,7 +63,7 @@ impl AppState {
         then(&Figures {
             upstreams: in_force.upstreams().collect(),
             pressures: adaptive.pressures(),
-            effective: limits.map(|moving| (moving.label(), moving.in_force())).collect(),
+            effective: limits.map(|limit| (limit.label(), limit.in_force())).collect(),
             p99_us: seen.map(|(target, summary)| (target, summary.p99_us)).collect(),
             urls: self.urls.busiest(URLS_MAX),
             leases: in_force.engine.lease_stats(),
@@ -74,7 +71,7 @@ impl AppState {
         });
     }
 
-    /// Says from now on that the server is about to end. It serves on.
+    /// Reports from now on that the server drains. It keeps serving.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! One request at a door, and the questions that it asks.
+//! One request at a door, and its questions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::metrics::{DoorName, Outcome, Status};
 use tidegate_config::BY_REQUEST;
 use tidegate_request::Found;
 
-/// One request at one door: one configuration, one start. A copy, so that late answers can take it along.
+/// One request at one door: one configuration, one start time. `Copy`, so that late answers can move it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'s> {
     pub(super) service: &'s CheckService,
@@ -24,12 +24,12 @@ pub(crate) struct Call<'s> {
     pub(super) is_shadow: bool,
 }
 
-/// When the clock is read.
+/// What is timed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Timing {
-    /// For each answer, at this door.
+    /// Each answer, for the door and the policy.
     Each(DoorName),
-    /// For the policy alone: the door is timed by [the pipeline](super::Pipeline).
+    /// The policy only: the [pipeline](super::Pipeline) times the door.
     OnlyPolicy,
     Nothing,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Question<'s, 'q> {
     pub(crate) key: Key<'q>,
     pub(crate) cost: u64,
     pub(crate) op: Op,
-    /// A limit instead of the only one of the policy; for [`Call::check_together`].
+    /// Replaces the only limit of the policy, in [`Call::check_together`].
     pub(crate) limit: Option<&'s Limit>,
     pub(crate) record: Record,
 }
@@ -55,7 +55,7 @@ pub(crate) enum Record {
 }
 
 impl<'s, 'q> Question<'s, 'q> {
-    /// Only what spends is recorded: a peek, a refund or a reset decides nothing.
+    /// Only a take is recorded: a peek, a refund or a reset decides nothing.
     pub(crate) const fn new(policy: Handle<'s>, key: Key<'q>, cost: u64, op: Op) -> Self {
         let record = if matches!(op, Op::Take) { Record::Always } else { Record::Never };
         Self { policy, key, cost, op, limit: None, record }
@@ -79,17 +79,17 @@ impl<'s> Call<'s> {
         Self { service, in_force, timing, since_us, began, timeout: None, is_shadow: false }
     }
 
-    /// The same for a caller who waits only so long.
+    /// Sets the timeout of the caller.
     pub(crate) const fn within(self, timeout: Option<Duration>) -> Self {
         Self { timeout, ..self }
     }
 
-    /// The same, where refusals are recorded as those of a shadow.
+    /// In shadow mode refusals are recorded as `shadow_denied`.
     pub(crate) const fn in_shadow(self, is_shadow: bool) -> Self {
         Self { is_shadow, ..self }
     }
 
-    /// When it began: from before it was decided, so that the end of a window does not seem to be just after its edge.
+    /// The time before the decision. With a later time the end of a window could seem to lie in the next window.
     pub(crate) const fn began(&self) -> Timestamp {
         self.began
     }
@@ -98,23 +98,23 @@ impl<'s> Call<'s> {
         self.in_force
     }
 
-    /// The only lookup by name. A policy that there is none of is counted as an error, if it was to spend.
+    /// The only lookup by name. An unknown policy counts as an error if `op` is a take.
     #[inline]
     pub(crate) fn policy(self, name: &str, op: Op) -> Result<Handle<'s>, Unanswered> {
         self.in_force.policy(name).ok_or_else(|| self.unknown(name, op))
     }
 
-    /// The policy that a route counts by.
+    /// The policy of a route.
     pub(crate) fn routed(self, found: &Found<'_>) -> Result<Handle<'s>, Unanswered> {
         self.in_force.routed(found).ok_or_else(|| self.unknown(found.policy, Op::Take))
     }
 
-    /// The same for a question that is one of several, none of which is asked if one makes no sense: nothing is counted.
+    /// Like [`policy`](Self::policy), without counting: for one of several questions, none of which is asked if one is bad.
     pub(crate) fn lookup(self, name: &str) -> Result<Handle<'s>, Unanswered> {
         self.in_force.policy(name).ok_or_else(|| Unanswered::unknown(self.in_force, name))
     }
 
-    /// Whether a question has an answer, without asking it.
+    /// Checks a question without asking it.
     pub(crate) fn validate(self, question: &Question<'s, '_>) -> Result<(), Unanswered> {
         let valid = question.policy.validate(question.key, question.op);
         valid.map_err(|error| Unanswered::new(self.in_force, error))
@@ -130,7 +130,7 @@ impl<'s> Call<'s> {
         Unanswered::unknown(self.in_force, name)
     }
 
-    /// Takes, peeks, refunds or resets. An answer that is known now is given now, without a future.
+    /// Takes, peeks, refunds or resets. An answer that is known now is returned without a future.
     #[inline]
     pub(crate) fn check(self, question: &Question<'s, '_>) -> Reply<'s, Answer<'s>, Unanswered> {
         let Question { policy, key, cost, op, .. } = *question;
@@ -149,7 +149,7 @@ impl<'s> Call<'s> {
         }
     }
 
-    /// Takes or peeks all in one atomic step: all are charged, or none is. Each has an answer of its own.
+    /// Takes or peeks all in one atomic step: all are charged, or none. Returns one answer per question.
     pub(crate) async fn check_together(
         self,
         questions: &[Question<'s, '_>],
@@ -179,7 +179,7 @@ impl<'s> Call<'s> {
         together.map(|it| it.answers).map_err(|error| Unanswered::new(self.in_force, error))
     }
 
-    /// Takes places of a concurrency limit.
+    /// Acquires permits of a concurrency limit.
     pub(crate) fn acquire(
         self,
         question: &Question<'s, '_>,
@@ -209,7 +209,7 @@ impl<'s> Call<'s> {
         Ok(Acquired { answer, permit })
     }
 
-    /// Gives places back. That decides nothing: only a failure of the store is counted.
+    /// Releases permits. Only a failure of the store is counted.
     pub(crate) async fn release(
         self,
         policy: Handle<'s>,
@@ -224,17 +224,17 @@ impl<'s> Call<'s> {
         })
     }
 
-    /// Takes a place in the queue of a shaper. It comes back unless it is kept.
+    /// Reserves a place in the queue of a shaper. It is returned unless it is kept.
     pub(crate) async fn reserve(self, question: &Question<'s, '_>) -> Result<Queued, Unanswered> {
         let policy = &question.policy;
         let queued = policy.queue(question.key, question.cost).await;
         let outcome = match &queued {
             Ok(queued) => {
-                let place = queued.reservation();
-                let status = if place.shadow_denied() {
+                let reservation = queued.reservation();
+                let status = if reservation.shadow_denied() {
                     Status::ShadowDenied
                 } else {
-                    Status::from_allowed(place.accepted())
+                    Status::from_allowed(reservation.accepted())
                 };
                 Outcome {
                     status,
@@ -242,7 +242,7 @@ impl<'s> Call<'s> {
                     store_error: queued.store_error(),
                     binding: policy.name(),
                     remaining: None,
-                    retry_after_us: place.retry_after_us(),
+                    retry_after_us: reservation.retry_after_us(),
                 }
             }
             Err(error) => {
@@ -251,10 +251,10 @@ impl<'s> Call<'s> {
             }
         };
         self.record(question.record, &question.asked(), outcome);
-        queued.map_err(|error| Unanswered::of_queue(self.in_force, policy, error))
+        queued.map_err(|error| Unanswered::from_queue(self.in_force, policy, error))
     }
 
-    /// Takes, peeks or refunds by a limit that came with the request.
+    /// Takes, peeks or refunds with a limit that came with the request.
     #[inline]
     pub(crate) fn check_given(
         self,
@@ -280,7 +280,7 @@ impl<'s> Call<'s> {
         }
     }
 
-    /// Records a refusal that nobody had to be asked about: a rule that admits nothing.
+    /// Records a refusal by a rule that blocks everything: no store is asked.
     pub(crate) fn refuse(self, name: &'s str, key: Key<'_>, cost: u64, is_shadow: bool) {
         let unknown = || self.service.metrics.unknown();
         let counters = self.in_force.counters_of(name).map_or_else(unknown, |it| &**it);
@@ -295,14 +295,14 @@ impl<'s> Call<'s> {
         self.record(Record::Always, &Asked { name, counters, key, cost }, outcome);
     }
 
-    /// The answer, unless the caller's time is up before it comes.
+    /// The answer, or `None` after the timeout of the caller.
     async fn in_time<T, E>(self, later: Later<'_, T, E>) -> Option<Result<T, E>> {
         let Some(timeout) = self.timeout else { return Some(later.await) };
         let spent = Duration::from_micros(steady_us().saturating_sub(self.since_us));
         tokio::time::timeout(timeout.saturating_sub(spent), later).await.ok()
     }
 
-    /// What the policy says when the caller's time is up.
+    /// The decision of the failure policy after the timeout of the caller.
     fn without_store(self, question: &Question<'s, '_>) -> Result<Answer<'s>, CheckError> {
         let asked = [question.to_library()];
         let mut together = self.in_force.engine.decide_without_store(&asked, question.op)?;
@@ -366,7 +366,6 @@ impl<'s> Call<'s> {
     }
 }
 
-/// A question without an answer.
 fn outcome_of(error: &CheckError) -> Outcome<'static> {
     let store_error = match error {
         CheckError::Store(error) => Some(error.kind()),
@@ -383,7 +382,7 @@ const fn failed(
     Outcome { status, source, store_error, binding, remaining: None, retry_after_us: None }
 }
 
-/// A question that outlives its request's buffers.
+/// A question that outlives the buffers of its request.
 struct OwnedQuestion<'s> {
     question: Question<'s, 'static>,
     key: OwnedKey,

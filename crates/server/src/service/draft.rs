@@ -1,4 +1,4 @@
-//! A configuration that is built and not yet in force.
+//! Builds a configuration before it is put in force.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ use crate::upstreams::Upstreams;
 use tidegate_config::Config;
 use tidegate_config::Exposure;
 
-/// A configuration that is built and not yet in force. Dropped, it has changed nothing.
+/// A configuration that is built and not yet in force. Dropping it changes nothing.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(super) next: InForce,
     pub(super) prepared: Prepared,
-    /// What is logged once it is in force.
+    /// Logged when it is in force.
     pub(super) warnings: Vec<Warning>,
 }
 
-/// A line of the log about a configuration that was taken.
+/// A log line about an accepted configuration.
 #[derive(Debug)]
 pub(super) enum Warning {
     Config(String),
-    /// A policy runs without the leases that it asks for.
+    /// A policy cannot use the leases that it configures.
     NoLeases(String, LeaseError),
-    /// A key has changed that is only read at the start.
+    /// A changed key that is only read at the start.
     NeedsRestart(&'static str),
 }
 
 impl Draft {
-    /// Builds what a configuration says, over the store of a builder, and changes nothing. What the one before has
-    /// counted stays, and so do its connections to what is behind the proxy.
+    /// Builds a configuration over the store of `builder`. Keeps the counters and upstream connections of the configuration
+    /// before.
     pub(crate) fn build(
         config: &Config,
         builder: EngineBuilder,
@@ -45,9 +45,9 @@ impl Draft {
     ) -> Result<Self, String> {
         let (rules, rls) = (config.doors.clone(), config.rls.clone());
         let http = Settings::from_rules(&rules)?;
-        let of_envoy = rls.policies();
-        for (name, _) in &of_envoy {
-            // Or one would silently replace the other.
+        let envoy_policies = rls.policies();
+        for (name, _) in &envoy_policies {
+            // One would silently replace the other.
             if config.policies.contains_key(*name) {
                 let name = tidegate_core::text::printable(name);
                 return Err(format!(
@@ -60,22 +60,22 @@ impl Draft {
             Some(settings) => {
                 Some(Upstreams::build(settings, proxy_before.map(|it| &**it))?.into())
             }
-            // The door stays open until the next start, and needs somewhere to pass requests on to.
+            // The door stays open until a restart, and still needs its upstreams.
             None => proxy_before.cloned(),
         };
         let prepared = adaptive.prepare(&config.plans)?;
         let mut written = config.policies.clone();
-        written.extend(of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
+        written.extend(envoy_policies.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
         let builder = written.iter().fold(builder, |builder, (name, policy)| {
             builder.policy(name.clone(), prepared.adapt(name, policy.clone()))
         });
         let engine = builder.build().map_err(|error| error.to_string())?;
-        let of_file =
+        let from_file =
             config.warnings.iter().map(|warning| Warning::Config(warning.message.clone()));
         let without_leases = engine.policies().filter_map(|policy| {
             Some(Warning::NoLeases(policy.name().to_owned(), policy.lease_problem()?))
         });
-        let warnings = of_file.chain(without_leases).collect();
+        let warnings = from_file.chain(without_leases).collect();
         let counters = |name: &str| -> Arc<Counters> {
             before.and_then(|before| before.counters_of(name)).cloned().unwrap_or_default()
         };
@@ -111,17 +111,16 @@ impl Draft {
         Ok(Self { next, prepared, warnings })
     }
 
-    /// Refuses to take the token away from a door that others can reach: no server would start so.
+    /// Refuses to remove the admin token while a door is reachable from outside: a server would not start like that.
     pub(crate) fn check(&self, exposed: Option<&Exposure>) -> Result<(), String> {
         exposed.map_or(Ok(()), |door| door.allow(self.next.http.admin.is_set()))
     }
 
-    /// Has the log say, once this is in force, which keys wait for a restart.
+    /// Adds a warning for each changed key that needs a restart.
     pub(crate) fn needs_restart(&mut self, keys: impl Iterator<Item = &'static str>) {
         self.warnings.extend(keys.map(Warning::NeedsRestart));
     }
 
-    /// What doors report about the services behind them.
     pub(crate) fn target_stats(&self) -> &Arc<TargetStats> {
         self.next.adaptive.target_stats()
     }
@@ -132,10 +131,10 @@ impl Warning {
         match self {
             Self::Config(message) => tracing::warn!("{message}"),
             Self::NoLeases(policy, problem) => {
-                tracing::warn!(policy, %problem, "runs without leases");
+                tracing::warn!(policy, %problem, "policy runs without leases");
             }
             Self::NeedsRestart(field) => {
-                tracing::warn!(field, "has changed, and needs a restart to take effect");
+                tracing::warn!(field, "changed setting needs a restart to take effect");
             }
         }
     }

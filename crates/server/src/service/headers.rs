@@ -7,11 +7,11 @@ use axum::http::HeaderMap;
 use tidegate::tower::{Headers, Label, Report};
 use tidegate::{Answer, Limit, PolicyView, Timestamp};
 
-/// The labels of a policy's limits. A label takes longer to write than a check takes to decide, and hardly ever changes.
+/// The labels of a policy's limits, cached: writing a label takes longer than a decision, and labels rarely change.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
     declared: Vec<Labelled>,
-    /// The last one of another limit: what an override or the load has made of a declared one.
+    /// The last one of a changed limit: by an override or by the load.
     other: ArcSwapOption<Labelled>,
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_tells_the_rate_and_what_is_left() {
+    fn headers_have_the_rate_and_the_remaining_units() {
         check(
             "100/min burst 20",
             &[
@@ -130,17 +130,17 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_limit_decided_on_is_told_nothing() {
+    fn without_a_deciding_limit_there_are_no_headers() {
         let limited = || Policy::all().limit("", "1/s");
         check(limited().with_override("k", Override::Allow), &[]);
         check(limited().with_override("k", Override::Block), &[]);
     }
 
     #[test]
-    fn a_label_follows_what_the_load_leaves_of_a_limit() {
+    fn a_label_shows_the_units_in_force() {
         let effective = tidegate::Effective::default();
-        let moving = Policy::all().limit("", "fixed-window 100/h").adaptive("", &effective);
-        let engine = Engine::builder().policy("api", moving).build().unwrap();
+        let policy = Policy::all().limit("", "fixed-window 100/h").adaptive("", &effective);
+        let engine = Engine::builder().policy("api", policy).build().unwrap();
         let policy = engine.policy("api").unwrap();
         let labels = Labels::new(*policy);
         for (units, expected) in [(u64::MAX, 100), (50, 50), (50, 50), (20, 20), (u64::MAX, 100)] {
@@ -148,8 +148,8 @@ mod tests {
             let mut headers = HeaderMap::new();
             let answer = policy.check("k").now().unwrap();
             add(&mut headers, Headers::Standard, &answer, &labels, Timestamp::EPOCH);
-            let told = headers["ratelimit-policy"].to_str().unwrap();
-            assert_eq!(told, format!("\"api\";q={expected};w=3600"));
+            let written = headers["ratelimit-policy"].to_str().unwrap();
+            assert_eq!(written, format!("\"api\";q={expected};w=3600"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Many questions that one read has brought.
+//! Many questions from one read.
 
 use tidegate::{Op, Timestamp};
 
@@ -6,22 +6,22 @@ use super::call::Timing;
 use super::{Call, CheckService, InForce, steady_us};
 use crate::metrics::DoorName;
 
-/// A clock read per question would cost as much as the decision: one question of this many is timed.
+/// Reading the clock costs as much as a decision: one question of this many is timed.
 const TIMED_ONE_OF: u64 = 64;
 
-/// Questions that were read together: the clock is read once for all of them.
+/// Questions that were read together. The clock is read once for all of them.
 pub(crate) struct Pipeline<'s> {
     service: &'s CheckService,
     in_force: &'s InForce,
     door: DoorName,
     since_us: u64,
-    /// How many there were before on this connection.
+    /// Earlier questions of the connection.
     before: u64,
     asked: u64,
 }
 
 impl<'s> Pipeline<'s> {
-    /// `before` is how many questions the connection has asked so far.
+    /// `before` is the number of earlier questions of the connection.
     pub(crate) fn begin(
         service: &'s CheckService,
         in_force: &'s InForce,
@@ -54,7 +54,7 @@ impl<'s> Pipeline<'s> {
         self.in_force
     }
 
-    /// All are answered. How many the connection has asked by now.
+    /// Records the time. Returns the number of questions of the connection.
     pub(crate) fn finish(self) -> u64 {
         if self.asked > 0 {
             self.service.metrics.door_took(self.door, self.since_us, self.asked);

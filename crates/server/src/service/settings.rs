@@ -1,4 +1,4 @@
-//! What a configuration says to the HTTP doors.
+//! The settings of the HTTP doors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use tidegate_config::{DoorRules, SecretSource, checked_token};
 use tidegate_request::ClientIp;
 use tidegate_request::Routes;
 
-/// All of it, checked. By default nobody is trusted, nothing is routed, and only this machine may administer.
+/// The default trusts no proxy, has no routes, and allows admin calls from this machine only.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Settings {
-    /// How clients are told apart, behind which proxies.
+    /// The client address, and the trusted proxies.
     pub(crate) client_ip: ClientIp,
-    /// What forward-auth limits.
+    /// The routes of forward-auth.
     pub(crate) routes: Routes,
-    /// Who may make the calls that change things.
+    /// For calls that change something.
     pub(crate) admin: AdminToken,
-    /// Which headers tell a client about its limit.
+    /// The dialect of the rate limit headers.
     pub(crate) headers: Headers,
 }
 
 impl Settings {
-    /// What a configuration says. The token is read now, so that a file that is missing is noticed.
+    /// Reads the token now, so that a missing file is an error.
     pub(crate) fn from_rules(rules: &DoorRules) -> Result<Self, String> {
         let admin = rules.admin_token.as_ref().map_or(Ok(AdminToken::default()), admin);
         Ok(Self {
@@ -36,17 +36,16 @@ impl Settings {
     }
 }
 
-/// Whoever has the token. One that the configuration itself gives was looked at with it.
 fn admin(source: &SecretSource) -> Result<AdminToken, String> {
     AdminToken::new(&source.read()?.0).map_err(|why| format!("{source} {why}"))
 }
 
-/// The token that admin calls have to show. Without one they are answered on this machine only.
+/// The token of admin calls. Without one they are allowed from this machine only.
 #[derive(Clone, Default)]
 pub(crate) struct AdminToken(Option<Arc<[u8]>>);
 
 impl AdminToken {
-    /// An error says what is wrong with the token, and repeats nothing of it.
+    /// The error does not contain the token.
     pub(crate) fn new(token: &str) -> Result<Self, &'static str> {
         checked_token(token).map(|token| Self(Some(token.as_bytes().into())))
     }
@@ -55,15 +54,14 @@ impl AdminToken {
         self.0.is_some()
     }
 
-    /// Whether it is the one that was given, in constant time: how long it takes must not tell how much of a guess was
-    /// right.
+    /// Compares in constant time: the time must not reveal how much of a guess is right.
     pub(crate) fn is(&self, given: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|token| bool::from(given.ct_eq(token)))
     }
 }
 
 impl fmt::Debug for AdminToken {
-    /// Never the token.
+    /// Does not print the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_set() { "AdminToken(…)" } else { "AdminToken(none)" })
     }

@@ -1,4 +1,4 @@
-//! What every door gets from the service: one record of each question, whichever way it was asked.
+//! The service records each question once, whichever way it is asked.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn check(service: &CheckService, name: &str) -> Result<bool, Unanswered> {
 }
 
 #[test]
-fn counters_stay_with_their_policy_over_reloads() {
+fn counters_stay_with_their_policy_across_reloads() {
     let service = CheckService::new(draft("api: fixed-window 2/day, login: 5/h", None));
     assert_eq!([(); 3].map(|()| check(&service, "api")), [Ok(true), Ok(true), Ok(false)]);
     assert_eq!(check(&service, "login"), Ok(true));
@@ -77,7 +77,7 @@ fn counters_stay_with_their_policy_over_reloads() {
 }
 
 #[test]
-fn a_policy_that_there_is_none_of_is_an_error_under_one_name() {
+fn unknown_policies_are_errors_under_one_name() {
     let service = CheckService::new(draft("login: 5/h", None));
     for number in 0..50 {
         assert!(check(&service, &format!("made-up-{number}")).is_err());
@@ -90,7 +90,7 @@ fn a_policy_that_there_is_none_of_is_an_error_under_one_name() {
 }
 
 #[tokio::test]
-async fn every_kind_of_question_says_who_decided_while_the_store_fails() {
+async fn every_kind_of_question_has_a_source_while_the_store_fails() {
     let policies = "api: 5/h, export: { algorithm: leaky-bucket, limit: 2/s, max_wait: 5s }, \
                     closed: { algorithm: leaky-bucket, limit: 2/s, max_wait: 5s, on_store_error: deny }, \
                     job: { algorithm: concurrency, limit: 1 }";
@@ -123,7 +123,7 @@ async fn every_kind_of_question_says_who_decided_while_the_store_fails() {
 }
 
 #[test]
-fn what_spends_nothing_is_not_recorded() {
+fn only_takes_are_recorded() {
     let service = CheckService::new(draft("api: fixed-window 1/day", None));
     let in_force = service.in_force();
     let call = service.call(&in_force, DoorName::Http);
@@ -133,10 +133,10 @@ fn what_spends_nothing_is_not_recorded() {
         assert!(call.check(&question).split().is_ok_and(|answer| answer.is_ok()));
     }
     assert_eq!(ended(&service, "api"), Some([0; 3]));
-    let looks = Question {
+    let peek = Question {
         record: Record::IfRefused,
         ..Question::new(policy, Key::One(b"ann"), 9, Op::Peek)
     };
-    assert!(call.in_shadow(true).check(&looks).split().is_ok());
+    assert!(call.in_shadow(true).check(&peek).split().is_ok());
     assert_eq!(service.metrics().snapshot().policies[0].shadow_denied, 1);
 }

@@ -1,4 +1,4 @@
-//! Why a question has no answer.
+//! Failed questions.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use tidegate::{Answer, CheckError, StoreErrorKind};
 use super::{Handle, InForce};
 use tidegate_core::text::printable;
 
-/// Why a question has no answer. A refusal is none of these.
+/// Why a question has no answer. A refusal is an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Unanswered {
-    /// There is no policy of this name; perhaps another was meant.
+    /// With the most similar name, if there is one.
     UnknownPolicy { name: String, closest: Option<String> },
-    /// The question makes no sense: asked again it fails again.
+    /// The question is invalid: a retry fails again.
     BadQuestion(CheckError),
-    /// The store failed, and nothing can stand in for it. Where the store is, is nothing to callers.
+    /// The store failed, and there is no fallback. Without the address of the store, which callers must not see.
     StoreFailed(StoreErrorKind),
-    /// The store failed, and the policy turns everybody away then.
+    /// The store failed, and the policy denies then.
     FailedClosed { policy: String, retry_after: Option<Duration> },
 }
 
@@ -36,8 +36,8 @@ impl Unanswered {
         }
     }
 
-    /// The same of a place in a queue: a shaper has no refusal that would say so.
-    pub(super) fn of_queue(in_force: &InForce, policy: &Handle<'_>, error: CheckError) -> Self {
+    /// For a shaper, which has no refusal that could carry a failure.
+    pub(super) fn from_queue(in_force: &InForce, policy: &Handle<'_>, error: CheckError) -> Self {
         match policy.fails_closed(&error) {
             Some(wait) => {
                 Self::FailedClosed { policy: policy.name().to_owned(), retry_after: Some(wait) }
@@ -46,7 +46,7 @@ impl Unanswered {
         }
     }
 
-    /// The answer, unless nobody has decided and the policy turns everybody away then.
+    /// The answer, unless the store failed and the policy denies then.
     pub(crate) fn unless_decided(answer: Answer<'_>) -> Result<Answer<'_>, Self> {
         if !answer.fails_closed() {
             return Ok(answer);
@@ -55,7 +55,7 @@ impl Unanswered {
         Err(Self::FailedClosed { policy, retry_after })
     }
 
-    /// What is wrong, as a line of text.
+    /// One line of text.
     pub(crate) fn detail(&self) -> String {
         match self {
             Self::UnknownPolicy { name, closest } => {

@@ -81,10 +81,10 @@ impl TargetStats {
     ) -> Option<Vec<Observation>> {
         let (mut entered, mut is_full) = (Vec::new(), false);
         self.listening(target, |_, listener| match listener.enter(priority) {
-            Some(place) if !is_full => entered.push(place.of_url(url)),
-            place => {
+            Some(observation) if !is_full => entered.push(observation.of_url(url)),
+            refused => {
                 is_full = true;
-                place.into_iter().for_each(Observation::refused);
+                refused.into_iter().for_each(Observation::refused);
             }
         });
         if is_full {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_is_summed_up_and_then_forgotten() {
+    fn a_summary_covers_the_last_minute() {
         let stats = TargetStats::default();
         for latency_ms in 1..=100 {
             stats.note("db", latency_ms * 1000, latency_ms != 7, at(latency_ms / 2)).unwrap();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_told_apart_and_long_ones_by_how_they_begin() {
+    fn long_urls_are_known_by_their_beginning() {
         let urls = UrlStats::default();
         let long = format!("/{}", "x".repeat(10 * URL_BYTES_MAX));
         for url in ["/a", "/a", "/b", &long, &format!("{long}y"), &long] {

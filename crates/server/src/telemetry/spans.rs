@@ -1,4 +1,4 @@
-//! A span for each check of a request that is traced, below the caller's own.
+//! A span for each check of a traced request, as a child of the caller's span.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -14,24 +14,24 @@ use tidegate::{Clock, SystemClock};
 use crate::metrics;
 use tidegate_core::text::printable;
 
-/// Where spans go. One for the process, as there is one log.
+/// One per process.
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();
 
 /// When the request of a check came in.
 #[derive(Clone, Copy, Debug)]
 struct Began(SystemTime);
 
-/// The caller's span, if it is wanted that we have spans below it.
+/// The caller's span, if it is sampled.
 #[derive(Clone, Debug)]
 pub(crate) struct Parent(Context);
 
 pub(super) fn send_to(tracer: SdkTracer) {
-    // The first one stays: there is one collector.
+    // A second call changes nothing: there is one collector.
     let _ = TRACER.set(tracer);
 }
 
 impl Parent {
-    /// By what a `traceparent` says, which is known to be sound; `None` if it is not sampled, or nobody collects.
+    /// From the fields of a valid `traceparent`; `None` if it is not sampled or there is no collector.
     pub(crate) fn new(trace: &str, span: &str, flags: &str) -> Option<Self> {
         TRACER.get()?;
         let flags = TraceFlags::new(u8::from_str_radix(flags, 16).ok()?);
@@ -41,13 +41,13 @@ impl Parent {
         flags.is_sampled().then(|| Self(context()))
     }
 
-    /// What is decided meanwhile is part of the trace.
+    /// Runs `work` as part of the trace.
     pub(crate) async fn around<T>(self, work: impl Future<Output = T>) -> T {
         work.with_context(self.0).await
     }
 }
 
-/// Makes a span of a question of a policy. Where nobody collects, it is a look at a variable.
+/// Records the span of a check. Without a collector this reads one variable.
 pub(crate) fn record(policy: &str, cost: u64, outcome: &metrics::Outcome<'_>) {
     let Some(tracer) = TRACER.get() else { return };
     let context =
@@ -64,14 +64,14 @@ pub(crate) fn record(policy: &str, cost: u64, outcome: &metrics::Outcome<'_>) {
         .with_attributes(attributes(policy, cost, outcome))
         .start_with_context(tracer, &context);
     if outcome.is_closed() {
-        span.set_status(Status::error("the store failed, and the policy admits nothing then"));
+        span.set_status(Status::error("the store failed, and the policy denies then"));
     } else if outcome.status == metrics::Status::Error {
-        span.set_status(Status::error("there was no answer"));
+        span.set_status(Status::error("no decision"));
     }
     span.end_with_timestamp(now());
 }
 
-/// Never the key: it may be a name or an address.
+/// Without the key, which may be a name or an address.
 fn attributes(policy: &str, cost: u64, outcome: &metrics::Outcome<'_>) -> Vec<KeyValue> {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let mut attributes = vec![
@@ -89,8 +89,8 @@ fn attributes(policy: &str, cost: u64, outcome: &metrics::Outcome<'_>) -> Vec<Ke
         if let Some(us) = outcome.retry_after_us {
             attributes.push(KeyValue::new("tidegate.retry_after_ms", number(us.div_ceil(1000))));
         }
-        if let Some(trouble) = outcome.store_error {
-            attributes.push(KeyValue::new("tidegate.trouble", trouble.as_str()));
+        if let Some(kind) = outcome.store_error {
+            attributes.push(KeyValue::new("tidegate.trouble", kind.as_str()));
         }
     }
     attributes

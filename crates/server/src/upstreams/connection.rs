@@ -1,8 +1,8 @@
-//! One connection to an upstream.
+//! One HTTP/1.1 connection to an upstream.
 //!
-//! hyper's connections want to be driven, commonly by a task of their own; then every request goes through two more
-//! task switches, one there and one back. Here whoever waits for something drives the connection itself. Only where a
-//! body is still on its way when the answer comes, both have to go on by themselves, and a task is made.
+//! hyper's connections are commonly driven by their own task, which costs every request two task switches. Here the
+//! request that uses the connection drives it. A task is spawned only if the response arrives while the request body is
+//! still being sent, because both have to go on.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -20,17 +20,16 @@ use super::failure::Failure;
 use super::upload::{Flow, Upload};
 use crate::net::Stream;
 
-/// How large an answer's head may be, and how much of a body is read ahead.
+/// The head of a response, and the read-ahead of its body.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// A connection, and what is needed to drive it.
 pub(crate) struct UpstreamConnection {
     sender: http1::SendRequest<Upload>,
     driver: http1::Connection<TokioIo<Stream>, Upload>,
     is_over: bool,
 }
 
-/// Why there is no answer, and the request if nobody can have looked at it.
+/// Why there is no response, and the request if the upstream cannot have seen it.
 #[derive(Debug)]
 pub(crate) struct SendError {
     pub(crate) why: Failure,
@@ -38,28 +37,28 @@ pub(crate) struct SendError {
 }
 
 impl UpstreamConnection {
-    pub(crate) async fn over(stream: Stream) -> Result<Box<Self>, Failure> {
+    pub(crate) async fn handshake(stream: Stream) -> Result<Box<Self>, Failure> {
         let mut http = http1::Builder::new();
         http.max_buf_size(BUFFER_BYTES_MAX);
-        let shaken = http.handshake(TokioIo::new(stream)).await;
-        let (sender, driver) = shaken.map_err(Failure::broken)?;
+        let handshake = http.handshake(TokioIo::new(stream)).await;
+        let (sender, driver) = handshake.map_err(Failure::broken)?;
         Ok(Box::new(Self { sender, driver, is_over: false }))
     }
 
-    /// Reads and writes what can be; whoever waits for something to come of it calls this again when woken.
+    /// Reads and writes without blocking. The caller calls this again when woken.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         if !self.is_over {
             self.is_over = self.driver.poll_without_shutdown(cx).is_ready();
         }
     }
 
-    /// Whether another request can be sent. Looks at the connection: one that was closed meanwhile is noticed.
+    /// Whether another request can be sent. Polls the connection to notice a close.
     pub(crate) fn is_idle(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
         !self.is_over && self.sender.is_ready()
     }
 
-    /// Sends a request and waits for the head of its answer, for `timeout` once the request has left.
+    /// Sends a request and waits for the head of its response; `timeout` begins when the request is sent.
     pub(crate) async fn exchange(
         &mut self,
         request: Request<Upload>,
@@ -73,7 +72,7 @@ impl UpstreamConnection {
                 *is_over = driver.poll_without_shutdown(cx).is_ready();
             }
             match answer.as_mut().poll(cx) {
-                // It would have said why.
+                // hyper had no error to report.
                 Poll::Pending if *is_over => Poll::Ready(None),
                 polled => polled.map(Some),
             }
@@ -88,7 +87,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Goes on in a task of its own, until it is done, or for `timeout` once what is returned was dropped.
+    /// Drives the connection in a task until it is done, or for `timeout` after the returned sender is dropped.
     pub(crate) fn detach(mut self: Box<Self>, timeout: Duration) -> oneshot::Sender<()> {
         let (guard, dropped) = oneshot::channel();
         tokio::spawn(async move {
@@ -96,19 +95,19 @@ impl UpstreamConnection {
                 self.drive(cx);
                 if self.is_over { Poll::Ready(()) } else { Poll::Pending }
             });
-            let given_up = async {
+            let abandoned = async {
                 let _: Result<(), _> = dropped.await;
                 tokio::time::sleep(timeout).await;
             };
             tokio::select! {
                 () = done => {}
-                () = given_up => {}
+                () = abandoned => {}
             }
         });
         guard
     }
 
-    /// The bare connection once both sides have agreed to speak something else, and what of that has come already.
+    /// The raw stream after an upgrade, and the bytes already read from it.
     pub(crate) async fn upgraded(mut self: Box<Self>) -> Option<(Stream, Bytes)> {
         if !self.is_over {
             poll_fn(|cx| self.driver.poll_without_shutdown(cx)).await.ok()?;
@@ -118,7 +117,7 @@ impl UpstreamConnection {
     }
 }
 
-/// What comes of an exchange within `timeout`; a long body that goes on is no silence.
+/// The outcome of an exchange within `timeout`, which restarts while the request body makes progress.
 pub(crate) async fn in_time<T>(
     answered: impl Future<Output = T>,
     flow: Option<&Flow>,

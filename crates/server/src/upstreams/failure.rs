@@ -1,4 +1,4 @@
-//! Why a request that was to be passed on has no answer.
+//! Why a forwarded request has no response.
 
 use std::error::Error;
 use std::io;
@@ -8,21 +8,18 @@ use crate::metrics::UpstreamError;
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Nobody was there to connect to.
     ConnectFailed(io::Error),
-    /// To connect took too long.
     ConnectTimeout,
-    /// No answer came in time.
     ResponseTimeout,
-    /// The connection ended without an answer.
+    /// The upstream closed the connection without a response.
     Closed,
-    /// What came was no answer, or the connection broke.
+    /// An invalid response, or a broken connection.
     Broken(hyper::Error),
-    /// The answer is in a transfer coding that was not asked for.
+    /// The response has a transfer coding that was not asked for.
     UnknownCoding,
-    /// The client did not go on with its body.
+    /// The client stopped sending its body.
     ClientPaused,
-    /// The client broke off.
+    /// The client disconnected.
     ClientGone,
 }
 
@@ -36,13 +33,13 @@ impl Failure {
         }
     }
 
-    /// Whether nothing was said to anybody, so that somebody else can be asked.
+    /// Whether no connection was made, so that another upstream may be tried.
     pub(crate) const fn is_unreached(&self) -> bool {
         matches!(self, Self::ConnectFailed(_) | Self::ConnectTimeout)
     }
 
-    /// What is counted, unless it was the client's doing.
-    pub(crate) const fn trouble(&self) -> Option<UpstreamError> {
+    /// How it is counted; `None` if the client caused it.
+    pub(crate) const fn upstream_error(&self) -> Option<UpstreamError> {
         match self {
             Self::ConnectFailed(_) | Self::ConnectTimeout => Some(UpstreamError::Unreached),
             Self::ResponseTimeout => Some(UpstreamError::Timeout),

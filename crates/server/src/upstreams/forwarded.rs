@@ -1,5 +1,4 @@
-//! What upstreams are told of where a request comes from. What a trusted proxy says is added to; what anybody else says
-//! is replaced.
+//! `Forwarded` and `X-Forwarded-*` headers. Values of a trusted proxy are extended; those of other clients are replaced.
 
 use std::net::IpAddr;
 
@@ -11,8 +10,8 @@ use tidegate_request::Peer;
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// What else proxies write, beside all that begins with `X-Forwarded-`: by it a request could claim to be somebody
-/// else's, or to have been for something else, to upstreams that believe it.
+/// Headers that proxies write, besides `X-Forwarded-*`. An upstream that trusts them would believe a client's claim about
+/// its address, host or path.
 const CLAIMS: [&str; 26] = [
     "cf-connecting-ip",
     "client-ip",
@@ -42,20 +41,19 @@ const CLAIMS: [&str; 26] = [
     "x-url-scheme",
 ];
 
-/// The hop before us.
+/// The previous hop of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hop<'a> {
     pub(crate) peer: Peer,
     pub(crate) is_trusted: bool,
     pub(crate) is_tls: bool,
     pub(crate) host: &'a HeaderValue,
-    /// Whether `Forwarded` is written where nobody before us has.
+    /// Whether to add `Forwarded` if the request has none.
     pub(crate) writes_forwarded: bool,
 }
 
-/// Writes all of it.
 pub(crate) fn write(headers: &mut HeaderMap, hop: Hop<'_>) {
-    forget(headers, hop.is_trusted);
+    strip_untrusted(headers, hop.is_trusted);
     if headers.contains_key(FORWARDED) || hop.writes_forwarded {
         let element = element(hop);
         add(headers, FORWARDED, &element);
@@ -68,15 +66,15 @@ pub(crate) fn write(headers: &mut HeaderMap, hop: Hop<'_>) {
     headers.entry(HOST).or_insert_with(|| hop.host.clone());
 }
 
-/// Takes out what is not to be believed. A claim with an underscore is a client's, whoever passes it on: proxies write
-/// hyphens, and CGI and what came after it cannot tell the two apart.
-pub(crate) fn forget(headers: &mut HeaderMap, is_trusted: bool) {
+/// Removes claims that are not trusted. A name with underscores always comes from a client, because proxies write hyphens;
+/// CGI and its successors treat both alike.
+pub(crate) fn strip_untrusted(headers: &mut HeaderMap, is_trusted: bool) {
     let is_claim = |name: &str| name.starts_with("x-forwarded-") || CLAIMS.contains(&name);
-    let is_doubted = |name: &&HeaderName| match name.as_str() {
+    let is_untrusted = |name: &&HeaderName| match name.as_str() {
         name if name.contains('_') => is_claim(&name.replace('_', "-")),
         name => !is_trusted && is_claim(name),
     };
-    for name in headers.keys().filter(is_doubted).cloned().collect::<Vec<_>>() {
+    for name in headers.keys().filter(is_untrusted).cloned().collect::<Vec<_>>() {
         headers.remove(name);
     }
 }
@@ -85,17 +83,17 @@ const fn scheme(hop: Hop<'_>) -> &'static str {
     if hop.is_tls { "https" } else { "http" }
 }
 
-/// Adds to a list, which becomes one line: who reads only the last would miss the rest.
+/// Appends to a list and joins it into one header line: some upstreams read only the last line.
 fn add(headers: &mut HeaderMap, name: HeaderName, word: &str) {
     let before = headers.get_all(&name).iter().map(HeaderValue::as_bytes);
     let all: Vec<&[u8]> = before.chain([word.as_bytes()]).collect();
-    // What was a value stays one.
+    // Joined header values are a valid value.
     if let Ok(line) = HeaderValue::from_bytes(&all.join(&b", "[..])) {
         headers.insert(name, line);
     }
 }
 
-/// As RFC 7239 has it. A host that cannot be quoted is left out.
+/// An element of `Forwarded` (RFC 7239). A host that cannot be quoted is left out.
 fn element(hop: Hop<'_>) -> String {
     let source = match hop.peer {
         Peer::Ip(IpAddr::V4(ip)) => ip.to_string(),
@@ -122,7 +120,7 @@ mod tests {
         ("x-forwarder", "kept"),
     ];
 
-    fn told(
+    fn forwarded_headers(
         peer: &str,
         is_trusted: bool,
         writes_forwarded: bool,
@@ -144,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_not_believed() {
-        let lines = told("192.0.2.1", false, false, &CLAIMED);
+    fn claims_of_untrusted_clients_are_replaced() {
+        let lines = forwarded_headers("192.0.2.1", false, false, &CLAIMED);
         let expected = [
             "x-forwarded-for: 192.0.2.1",
             "x-forwarded-host: shop.example",
@@ -156,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn what_trusted_proxies_say_is_added_to() {
-        let lines = told("10.0.0.1", true, false, &CLAIMED);
+    fn headers_of_trusted_proxies_are_extended() {
+        let lines = forwarded_headers("10.0.0.1", true, false, &CLAIMED);
         let expected = [
             "forwarded: for=203.0.113.9, for=10.0.0.1;host=\"shop.example\";proto=http",
             "x-forwarded-for: 203.0.113.9, 10.0.0.1",
@@ -171,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_is_written_where_it_is_wanted() {
-        let lines = told("2001:db8::1", false, true, &CLAIMED[..1]);
+    fn forwarded_is_written_if_configured() {
+        let lines = forwarded_headers("2001:db8::1", false, true, &CLAIMED[..1]);
         assert_eq!(lines[0], "forwarded: for=\"[2001:db8::1]\";host=\"shop.example\";proto=http");
     }
 }

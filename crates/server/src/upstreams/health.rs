@@ -1,13 +1,13 @@
-//! Whether an upstream gets requests: not while it was just found to be unreachable, nor while it says that it is unwell.
+//! Whether an upstream gets requests: not while it is ejected after failed connections, nor while its health check fails.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// So many connections in a row have to fail.
+/// Failed connections in a row until an upstream is ejected.
 const FAILURES_MAX: u32 = 3;
-/// How long it is then left alone, the first time; twice as long each time, up to the longest.
+/// The first ejection; each further one takes twice as long, up to the longest.
 const FIRST_BACK_OFF_US: u64 = 1_000_000;
 const LONGEST_BACK_OFF_US: u64 = 30_000_000;
-/// So many health checks in a row have to fail.
+/// Failed health checks in a row until an upstream is unhealthy.
 const BAD_CHECKS_MAX: u32 = 2;
 
 #[derive(Debug, Default)]
@@ -16,40 +16,40 @@ pub(crate) struct Health {
     ejections: AtomicU32,
     ejected_until_us: AtomicU64,
     bad_checks: AtomicU32,
-    is_unwell: AtomicBool,
+    is_unhealthy: AtomicBool,
 }
 
-/// Whose request may go to an upstream.
+/// Which requests may go to an upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admits {
-    Anybody,
-    /// This one alone, to see whether it is back.
+    All,
+    /// This request alone, to find out whether the upstream is back.
     Probe,
-    Nobody,
+    None,
 }
 
 impl Health {
     pub(crate) fn is_up(&self, now_us: u64) -> bool {
-        !self.is_unwell.load(Relaxed) && self.ejected_until_us.load(Relaxed) <= now_us
+        !self.is_unhealthy.load(Relaxed) && self.ejected_until_us.load(Relaxed) <= now_us
     }
 
-    /// Who may go there now. The first after a time of being left alone is let through to see; for the others the next,
-    /// longer one begins with it, until it has connected.
+    /// After an ejection the first request is a probe. For the others the next, longer ejection begins at once; it ends when
+    /// the probe has connected.
     pub(crate) fn admits(&self, now_us: u64) -> Admits {
         match self.ejected_until_us.load(Relaxed) {
-            _ if self.is_unwell.load(Relaxed) => Admits::Nobody,
-            0 => Admits::Anybody,
+            _ if self.is_unhealthy.load(Relaxed) => Admits::None,
+            0 => Admits::All,
             until_us if until_us <= now_us && self.eject(until_us, now_us) => Admits::Probe,
-            _ => Admits::Nobody,
+            _ => Admits::None,
         }
     }
 
-    /// When it is worth another try.
+    /// The end of the ejection.
     pub(crate) fn next_try_us(&self) -> u64 {
         self.ejected_until_us.load(Relaxed)
     }
 
-    /// It was connected to. Whether that ends a time of being left alone.
+    /// Records a connection. Returns whether that ends an ejection.
     pub(crate) fn reached(&self) -> bool {
         if self.failures.load(Relaxed) == 0 && self.ejected_until_us.load(Relaxed) == 0 {
             return false;
@@ -59,14 +59,14 @@ impl Health {
         self.ejected_until_us.swap(0, Relaxed) > 0
     }
 
-    /// It could not be connected to. Whether that was once too often.
+    /// Records a failed connection. Returns whether that ejects the upstream.
     pub(crate) fn missed(&self, now_us: u64) -> bool {
         let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
         let until_us = self.ejected_until_us.load(Relaxed);
         failures >= FAILURES_MAX && until_us <= now_us && self.eject(until_us, now_us)
     }
 
-    /// Leaves it alone from now on. Only one of many at once does.
+    /// Begins an ejection. Only one of several concurrent callers succeeds.
     fn eject(&self, until_us: u64, now_us: u64) -> bool {
         let before = self.ejections.load(Relaxed).min(16);
         let next_us = now_us + (FIRST_BACK_OFF_US << before).min(LONGEST_BACK_OFF_US);
@@ -78,14 +78,14 @@ impl Health {
         swapped
     }
 
-    /// It was asked how it does. Whether that has changed what is known.
-    pub(crate) fn checked(&self, is_well: bool) -> bool {
-        if is_well {
+    /// Records a health check. Returns whether the state has changed.
+    pub(crate) fn checked(&self, is_healthy: bool) -> bool {
+        if is_healthy {
             self.bad_checks.store(0, Relaxed);
-            return self.is_unwell.swap(false, Relaxed);
+            return self.is_unhealthy.swap(false, Relaxed);
         }
         let bad = self.bad_checks.fetch_add(1, Relaxed).saturating_add(1);
-        bad >= BAD_CHECKS_MAX && !self.is_unwell.swap(true, Relaxed)
+        bad >= BAD_CHECKS_MAX && !self.is_unhealthy.swap(true, Relaxed)
     }
 }
 
@@ -106,23 +106,23 @@ mod tests {
     }
 
     #[test]
-    fn after_a_back_off_one_goes_first_to_see() {
+    fn after_an_ejection_one_request_is_a_probe() {
         let health = Health::default();
-        assert_eq!(health.admits(0), Admits::Anybody);
+        assert_eq!(health.admits(0), Admits::All);
         (0..3).for_each(|now| _ = health.missed(now));
         let next = health.next_try_us();
         let three = |now| [now; 3].map(|now| health.admits(now));
-        assert_eq!(three(next - 1), [Admits::Nobody; 3]);
-        assert_eq!(three(next), [Admits::Probe, Admits::Nobody, Admits::Nobody]);
+        assert_eq!(three(next - 1), [Admits::None; 3]);
+        assert_eq!(three(next), [Admits::Probe, Admits::None, Admits::None]);
         assert!(!health.missed(next + 1), "it was expected to fail");
-        assert_eq!(three(next + 1_999_999), [Admits::Nobody; 3], "for longer");
+        assert_eq!(three(next + 1_999_999), [Admits::None; 3], "for longer");
         assert_eq!(three(next + 2_000_000)[0], Admits::Probe);
         assert!(health.reached() && !health.reached());
-        assert_eq!(three(next + 2_000_000), [Admits::Anybody; 3]);
+        assert_eq!(three(next + 2_000_000), [Admits::All; 3]);
     }
 
     #[test]
-    fn the_back_off_has_an_end() {
+    fn the_ejection_time_is_bounded() {
         let health = Health::default();
         let mut now = 0;
         for _ in 0..100 {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bad_checks_take_it_out_and_a_good_one_brings_it_back() {
+    fn two_failed_checks_remove_it_and_one_good_check_restores_it() {
         let health = Health::default();
         assert_eq!([false, false, false].map(|well| health.checked(well)), [false, true, false]);
         assert!(!health.is_up(u64::MAX));

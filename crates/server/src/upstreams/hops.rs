@@ -1,4 +1,4 @@
-//! Headers that are between two neighbours, and end here (RFC 9110, 7.6.1).
+//! Hop-by-hop headers, which a proxy does not forward (RFC 9110, 7.6.1).
 
 use axum::http::HeaderMap;
 use axum::http::header::{
@@ -6,7 +6,7 @@ use axum::http::header::{
     TE, TRANSFER_ENCODING, UPGRADE,
 };
 
-/// Whether `Connection` names them or not. `Trailer` is not among them: trailers are passed on, and it announces them.
+/// Removed whether `Connection` names them or not. Not `Trailer`, because trailers are forwarded.
 static ALWAYS: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -18,10 +18,9 @@ static ALWAYS: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// How many names of one message are taken out; a head holds a hundred headers.
+/// The names in `Connection` that are removed; a head has at most 100 headers.
 const NAMED_MAX: usize = 128;
 
-/// Takes out what ends here.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         let named: Vec<HeaderName> = words(headers, &CONNECTION)
@@ -29,13 +28,13 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
             .take(NAMED_MAX)
             .collect();
         for name in named {
-            // What frames the body is not for a client to take out.
+            // A client must not remove what frames the body.
             if !matches!(name.as_str(), "content-length" | "host") {
                 headers.remove(name);
             }
         }
     }
-    // Where a body came in chunks, they are its length, whatever else is said (RFC 9112, 6.3).
+    // A chunked body overrides `Content-Length` (RFC 9112, 6.3).
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -44,9 +43,9 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Takes out of a request what clients say to proxies. CGI and what came after it would hand `Proxy` on as `HTTP_PROXY`, and
-/// programs send their own requests through whomever that names; a hyphen is an underscore there. An answer may have
-/// such headers: `Proxy-Status` is for the client.
+/// Removes `Proxy` and `Proxy-*` from a request. CGI and its successors expose `Proxy` as `HTTP_PROXY`, and programs send
+/// their own requests through that address (httpoxy); they treat hyphens as underscores. Responses may have such headers:
+/// `Proxy-Status` is for the client.
 pub(crate) fn strip_proxy(headers: &mut HeaderMap) {
     let is_for_proxies = |name: &&HeaderName| {
         let rest = name.as_str().strip_prefix("proxy");
@@ -58,8 +57,7 @@ pub(crate) fn strip_proxy(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a body is coded in more than chunks. Nobody was told that we understand more, and what is taken out of the
-/// head has to be taken off the body.
+/// Whether a body has a transfer coding other than chunked. The proxy does not offer others, and cannot decode them.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
     let is_chunked = |line: &HeaderValue| line.as_bytes().eq_ignore_ascii_case(b"chunked");
@@ -71,8 +69,7 @@ pub(crate) fn wants_trailers(headers: &HeaderMap) -> bool {
     words(headers, &TE).any(|word| word.eq_ignore_ascii_case("trailers"))
 }
 
-/// The protocol that the sender would rather speak, if it may be passed on. HTTP/2 is not: behind it would be requests
-/// that nobody has looked at.
+/// The protocol of an upgrade, if it may be forwarded. HTTP/2 may not: its requests would pass unchecked.
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let upgrade = headers.get(UPGRADE)?;
     let is_named = words(headers, &CONNECTION).any(|word| word.eq_ignore_ascii_case("upgrade"));
@@ -84,7 +81,7 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     (is_named && is_one && !is_http).then(|| upgrade.clone())
 }
 
-/// The words of a header that is a list.
+/// The elements of a list header.
 fn words<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)
@@ -102,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_between_neighbours_ends_here() {
+    fn hop_by_hop_headers_are_removed() {
         let mut sent = headers(&[
             ("connection", "close, X-User ,content-length"),
             ("x-user", "ann"),
@@ -123,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_to_proxies_ends_here() {
+    fn proxy_headers_are_removed() {
         let mut sent = headers(&[
             ("proxy", "http://evil.example"),
             ("proxy-foo", "1"),
@@ -140,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_names_the_length_of_a_body_away() {
+    fn connection_cannot_remove_the_framing() {
         let mut sent = headers(&[
             ("connection", "content-length, host"),
             ("content-length", "3"),
@@ -151,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_upgrades_that_are_meant_and_harmless_are_passed_on() {
+    fn only_safe_upgrades_are_forwarded() {
         for (pairs, expected) in [
             (&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")][..], true),
             (&[("upgrade", "websocket")], false),
@@ -165,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_wanted_by_whoever_says_so() {
+    fn te_trailers_asks_for_trailers() {
         assert!(wants_trailers(&headers(&[("te", "gzip, Trailers")])));
         assert!(!wants_trailers(&headers(&[("te", "gzip")])));
     }

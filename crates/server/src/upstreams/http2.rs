@@ -1,5 +1,4 @@
-//! A connection of HTTP/2 to an upstream: one for all requests, for as long as it lasts. It has a task of its own, since
-//! nobody alone waits for it.
+//! The HTTP/2 connection to an upstream, shared by all requests. It has its own task, because no single request drives it.
 
 use std::error::Error;
 use std::time::Duration;
@@ -17,21 +16,21 @@ use super::failure::Failure;
 use super::upload::Upload;
 use crate::net::Stream;
 
-/// How often, and for how long, the upstream is asked whether it is still there.
+/// Interval and timeout of pings.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
-/// How large an answer's head may be.
+/// The head of a response.
 const HEAD_BYTES_MAX: u32 = 64 << 10;
 
 type Sender = http2::SendRequest<Upload>;
 
 #[derive(Debug, Default)]
 pub(crate) struct SharedConnection {
-    /// Locked while somebody connects: the others wait for the same connection.
+    /// Locked while a request connects; the others wait for the same connection.
     sender: Mutex<Option<Sender>>,
 }
 
 impl SharedConnection {
-    /// The connection that there is, or another one if that has ended.
+    /// The open connection, or a new one.
     pub(crate) async fn sender(
         &self,
         connecting: impl Future<Output = Result<Stream, Failure>>,
@@ -45,15 +44,15 @@ impl SharedConnection {
             .max_header_list_size(HEAD_BYTES_MAX)
             .keep_alive_interval(PING.0)
             .keep_alive_timeout(PING.1);
-        let shaken = http.handshake(TokioIo::new(connecting.await?)).await;
-        let (sender, driver) = shaken.map_err(Failure::broken)?;
-        // Ends with the connection, or with the last who could send something over it.
+        let handshake = http.handshake(TokioIo::new(connecting.await?)).await;
+        let (sender, driver) = handshake.map_err(Failure::broken)?;
+        // Ends with the connection, or with its last sender.
         tokio::spawn(driver);
         Ok(kept.insert(sender).clone())
     }
 }
 
-/// Sends a request and waits for the head of its answer, for `timeout` once the request has left.
+/// Sends a request and waits for the head of its response; `timeout` begins when the request is sent.
 pub(crate) async fn exchange(
     mut sender: Sender,
     request: Request<Upload>,
@@ -61,7 +60,7 @@ pub(crate) async fn exchange(
 ) -> Result<Response<Incoming>, Box<SendError>> {
     let flow = request.body().flow();
     let (head, body) = request.into_parts();
-    // It may have to go over another connection, and to somebody who speaks HTTP/1.1.
+    // For a retry over another connection, or over HTTP/1.1.
     let kept = head.clone();
     let answer = sender.try_send_request(in_http2(Request::from_parts(head, body)));
     let mut error = match in_time(answer, flow.as_deref(), timeout).await? {
@@ -76,17 +75,18 @@ pub(crate) async fn exchange(
     Err(Box::new(SendError { why: Failure::broken(error), unsent }))
 }
 
-/// Whether the upstream says that it has not looked at a request. hyper says the same of one that meets the upstream's
-/// farewell just when it leaves, which may have been looked at: so only of what may be done twice.
+/// Whether the upstream reports that it has not processed the request. hyper reports the same if a GOAWAY crosses the
+/// request, which may have been processed: so only idempotent methods count.
 fn is_unseen(error: &hyper::Error, method: &Method) -> bool {
-    let said = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
-    let is_no = |said: &h2::Error| {
-        said.is_remote() && (said.is_go_away() || said.reason() == Some(h2::Reason::REFUSED_STREAM))
+    let cause = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    let is_refused = |error: &h2::Error| {
+        error.is_remote()
+            && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
     };
-    method.is_idempotent() && said.is_some_and(is_no)
+    method.is_idempotent() && cause.is_some_and(is_refused)
 }
 
-/// As HTTP/2 has it: whom it is meant for is part of the target, and nothing is said between neighbours.
+/// Rewrites a request for HTTP/2: the host becomes the authority, and there are no connection headers.
 fn in_http2(mut request: Request<Upload>) -> Request<Upload> {
     let headers = request.headers_mut();
     let host = headers.remove(HOST);

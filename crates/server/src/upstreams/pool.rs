@@ -1,4 +1,4 @@
-//! Connections that nobody uses just now, the last used on top: those below grow old and are dropped.
+//! Idle connections as a stack: the last used is reused first, so the others grow old and are closed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,12 +19,12 @@ struct Idle {
 }
 
 impl Pool {
-    /// A connection that was open a moment ago, if there is one that was used within `keep`.
+    /// An open connection that was used within `keep`.
     pub(crate) fn take(&self, keep: Duration) -> Option<Box<UpstreamConnection>> {
         loop {
             let Idle { mut connection, since_us } = self.lock().pop()?;
             if age(since_us) > keep {
-                // All below it are older still.
+                // All below it are older.
                 let old = std::mem::take(&mut *self.lock());
                 drop(old);
                 return None;
@@ -35,7 +35,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection, if it can be used again and fewer than `max` are kept.
+    /// Keeps a reusable connection, if fewer than `max` are idle.
     pub(crate) fn put(&self, mut connection: Box<UpstreamConnection>, max: usize) {
         if connection.is_idle() {
             let mut idle = self.lock();
@@ -45,12 +45,12 @@ impl Pool {
         }
     }
 
-    /// Drops what is old or closed.
+    /// Drops old and closed connections.
     pub(crate) fn sweep(&self, keep: Duration) {
         let mut kept = std::mem::take(&mut *self.lock());
         kept.retain_mut(|idle| age(idle.since_us) <= keep && idle.connection.is_idle());
         let mut idle = self.lock();
-        // Those that came meanwhile are younger.
+        // Connections returned meanwhile are younger.
         kept.append(&mut idle);
         *idle = kept;
     }

@@ -1,4 +1,4 @@
-//! TLS to upstreams: known by the system's authorities, or by those of a file.
+//! TLS to upstreams, verified with the authorities of the system or of a file.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,6 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::net::Stream;
 use crate::net::tls::certificates;
 
-/// How connections to upstreams are made secret.
 #[derive(Clone)]
 pub(crate) struct Tls {
     connector: TlsConnector,
@@ -27,14 +26,14 @@ impl Tls {
             Some(path) => {
                 roots.add_parsable_certificates(certificates(path)?);
             }
-            // Some of a system's certificates may be odd; those that are not will do.
+            // Certificates of the system that cannot be parsed are skipped.
             None => {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
         }
         if roots.is_empty() {
             return Err(
-                "no authority to know https:// upstreams by: give `proxy.ca_file`".to_owned()
+                "no certificate authority for https:// upstreams: set `proxy.ca_file`".to_owned()
             );
         }
         let roots = Arc::new(roots);
@@ -54,7 +53,7 @@ impl Tls {
 }
 
 impl PartialEq for Tls {
-    /// Whether the same authorities are believed, in whatever order they were read.
+    /// Whether the same authorities are trusted, in any order.
     fn eq(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.roots.roots, &other.roots.roots);
         ours.len() == theirs.len() && ours.iter().all(|root| theirs.contains(root))

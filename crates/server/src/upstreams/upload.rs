@@ -1,4 +1,4 @@
-//! The body of a request on its way to an upstream, and what becomes of one that nobody wants.
+//! A request body in transit to an upstream, and the draining of one that is not needed.
 
 use std::error::Error;
 use std::fmt;
@@ -15,28 +15,27 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use super::{forwarded, hops};
 use crate::net::http::Alarm;
 
-/// What is read and thrown away of a body that nobody wants, so that its sender gets to read the answer instead of a
-/// reset connection. Beyond that the connection is closed.
+/// What is read and discarded of an unneeded body, so that its sender can read the response instead of a connection reset.
+/// Beyond that the connection is closed.
 const DRAIN_BYTES_MAX: usize = 1 << 20;
-/// How long that may take.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// A body as it comes in, with a bound on how long its sender may pause.
+/// An incoming body with a timeout for pauses of its sender.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// None where there is no body, or no more of it.
+    /// `None` without a body and after its end.
     body: Option<Incoming>,
     flow: Option<Arc<Flow>>,
     pause: Alarm,
     may_drain: bool,
 }
 
-/// How far a body has come, for whoever waits for the answer.
+/// The progress of a body, for the request that waits for the response.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     frames: AtomicU64,
     is_ended: AtomicBool,
-    /// Whether it is the sender who is waited for.
+    /// Whether the client has to send the next frame.
     is_waiting: AtomicBool,
 }
 
@@ -54,7 +53,6 @@ impl Flow {
     }
 }
 
-/// Why a body broke off.
 #[derive(Debug)]
 pub(crate) enum Broken {
     Paused,
@@ -62,8 +60,8 @@ pub(crate) enum Broken {
 }
 
 impl Upload {
-    /// `may_drain`: whether the rest may be read if nobody wants it. Who waits for a word before sending must not get
-    /// that word then.
+    /// `may_drain`: whether an unneeded rest may be read. Not for a client that waits for `100 Continue`, because reading
+    /// would send it.
     pub(crate) fn new(body: Incoming, pause: Duration, may_drain: bool) -> Self {
         let body = Some(body).filter(|body| !body.is_end_stream());
         let flow = body.is_some().then(Arc::default);
@@ -74,7 +72,7 @@ impl Upload {
         Self { body: None, flow: None, pause: Alarm::after(Duration::ZERO), may_drain: false }
     }
 
-    /// None where there is no body.
+    /// `None` without a body.
     pub(crate) fn flow(&self) -> Option<Arc<Flow>> {
         self.flow.clone()
     }
@@ -104,8 +102,8 @@ impl Body for Upload {
         match polled {
             Poll::Ready(Some(Ok(mut frame))) => {
                 if let Some(trailers) = frame.trailers_mut() {
-                    // No proxy writes claims there, and some upstreams take them for headers.
-                    forwarded::forget(trailers, false);
+                    // Proxies write no such trailers, and some upstreams treat trailers as headers.
+                    forwarded::strip_untrusted(trailers, false);
                     hops::strip_proxy(trailers);
                 }
                 flow.frames.fetch_add(1, Relaxed);
@@ -136,7 +134,7 @@ impl Body for Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|_| self.may_drain) else { return };
-        // A connection has at most one such body, and loses it with its end.
+        // Bounded: a connection has at most one such body, which ends with the connection.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(tokio::time::timeout(DRAIN_TIME_MAX, drain(body)));
         }
@@ -155,7 +153,7 @@ async fn drain(mut body: Incoming) {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Paused => f.write_str("the body of the request did not go on"),
+            Self::Paused => f.write_str("the client stopped sending the request body"),
             Self::Sender(error) => error.fmt(f),
         }
     }

@@ -1,4 +1,4 @@
-//! One of those behind the proxy: where it is, its connections, how it does and what was counted of it.
+//! One upstream: its address, connections, health and counters.
 
 use std::io;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::net::Stream;
 use tidegate_config::proxy::{Endpoint, Target};
 use tidegate_config::proxy::{Settings, Times};
 
-/// The first may cross the upstream's farewell on its way, the second find the connection closed behind it.
+/// The first may cross a GOAWAY, the second may find the connection closed.
 const SHARED_TRIES_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) target: Target,
-    /// What it is called in metrics and logs.
+    /// For metrics and logs.
     pub(crate) name: Arc<str>,
     pub(crate) tls: Option<Tls>,
     pub(crate) pool: Pool,
@@ -39,11 +39,11 @@ pub(crate) struct Upstream {
     pub(crate) counts: UpstreamCounts,
 }
 
-/// A request that an upstream has to do with, until dropped.
+/// A request in flight to an upstream, until dropped.
 #[derive(Debug)]
 pub(crate) struct Load(Arc<Upstream>);
 
-/// The head of an answer, and the connection that its body comes from, unless that is for all.
+/// The head of a response and the connection of its body; `None` for a shared connection.
 pub(crate) type Answered = (Response<Incoming>, Option<Box<UpstreamConnection>>);
 
 impl Upstream {
@@ -60,13 +60,13 @@ impl Upstream {
         }
     }
 
-    /// Whether a request may go there. One that is to find out whether it can be connected to has to connect.
+    /// Whether a request may go there. A probe has to make a new connection, so the pool is emptied.
     pub(crate) fn admits(&self, now_us: u64) -> bool {
         let admits = self.health.admits(now_us);
         if admits == Admits::Probe {
             self.pool.sweep(Duration::ZERO);
         }
-        admits != Admits::Nobody
+        admits != Admits::None
     }
 
     pub(crate) fn load(self: &Arc<Self>) -> Load {
@@ -78,7 +78,6 @@ impl Upstream {
         self.under_way.load(Relaxed)
     }
 
-    /// As an operator sees it.
     pub(crate) fn view(&self) -> UpstreamView<'_> {
         UpstreamView {
             name: &self.name,
@@ -89,8 +88,8 @@ impl Upstream {
         }
     }
 
-    /// Sends a request, over a connection that was kept if there is one, and waits for the head of its answer. It is
-    /// never sent twice: only what nobody can have looked at goes over another connection.
+    /// Sends a request, over an idle connection if there is one, and waits for the head of its response. Retries only a
+    /// request that the upstream cannot have seen.
     pub(crate) async fn send(
         &self,
         mut request: Request<Upload>,
@@ -102,20 +101,19 @@ impl Upstream {
         if let Some(mut connection) = self.pool.take(times.keep) {
             match connection.exchange(request, times.response).await {
                 Ok(response) => return Ok((response, Some(connection))),
-                Err(unanswered) => request = unanswered.unsent()?,
+                Err(error) => request = error.unsent()?,
             }
         }
         let stream = match self.connect(times).await {
             Ok(stream) => stream,
             Err(why) => return Err(Box::new(SendError { why, unsent: Some(request) })),
         };
-        let mut connection = UpstreamConnection::over(stream).await?;
+        let mut connection = UpstreamConnection::handshake(stream).await?;
         let response = connection.exchange(request, times.response).await?;
         Ok((response, Some(connection)))
     }
 
-    /// Sends a request over the connection that is for all, or over the next one if the upstream has taken its leave
-    /// from that.
+    /// Sends a request over the shared connection, or over a new one after a GOAWAY.
     async fn share(
         &self,
         mut request: Request<Upload>,
@@ -124,7 +122,7 @@ impl Upstream {
         let mut tries_left = SHARED_TRIES_MAX;
         loop {
             let sender = self.shared.sender(self.connect(times));
-            // Who waits for another to connect waits no longer than for itself.
+            // Another request may be connecting: wait for that, and for our own attempt.
             let sender = tokio::time::timeout(2 * times.connect, sender).await;
             let sender = match sender.unwrap_or(Err(Failure::ConnectTimeout)) {
                 Ok(sender) => sender,
@@ -132,7 +130,7 @@ impl Upstream {
             };
             tries_left -= 1;
             match http2::exchange(sender, request, times.response).await {
-                Err(unanswered) if tries_left > 0 => request = unanswered.unsent()?,
+                Err(error) if tries_left > 0 => request = error.unsent()?,
                 answered => return answered,
             }
         }
@@ -143,7 +141,7 @@ impl Upstream {
         match tokio::time::timeout(times.connect, connecting).await {
             Ok(Ok(stream)) => {
                 if self.health.reached() {
-                    tracing::info!(upstream = &*self.name, "can be connected to again");
+                    tracing::info!(upstream = &*self.name, "upstream is reachable again");
                 }
                 Ok(stream)
             }
@@ -161,13 +159,13 @@ impl Upstream {
     fn missed(&self, error: &io::Error) {
         let upstream = &*self.name;
         if self.health.missed(SystemClock.steady_us()) {
-            tracing::warn!(upstream, %error, "cannot be connected to: left alone for a while");
+            tracing::warn!(upstream, %error, "cannot connect to upstream: ejected for a while");
         } else {
-            tracing::debug!(upstream, %error, "cannot be connected to");
+            tracing::debug!(upstream, %error, "cannot connect to upstream");
         }
     }
 
-    /// Takes a connection back.
+    /// Returns a connection to the pool.
     pub(crate) fn keep(&self, connection: Box<UpstreamConnection>, settings: &Settings) {
         self.pool.put(connection, settings.idle_connections_max);
     }
@@ -185,7 +183,7 @@ impl Drop for Load {
     }
 }
 
-/// Connects; names are looked up anew each time, and every address is tried.
+/// Resolves the name each time and tries every address.
 async fn connect(target: &Target, tls: Option<&Tls>) -> io::Result<Stream> {
     match target.endpoint() {
         Endpoint::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),

@@ -78,7 +78,7 @@ impl RequestTracker {
 
     /// Counts a failure of the upstream. Returns false if the client failed.
     fn count_failure(&mut self, why: &Failure) -> bool {
-        let Some(trouble) = why.trouble() else { return false };
+        let Some(trouble) = why.upstream_error() else { return false };
         self.upstream().counts.failed(trouble);
         self.observe(SystemClock.steady_us().saturating_sub(self.sent_us), false);
         true

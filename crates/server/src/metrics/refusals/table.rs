@@ -1,19 +1,18 @@
-//! The refusals of one policy, in a few places.
+//! The refusals of one policy, in a bounded table.
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 use tidegate::Timestamp;
 
-/// Places for keys. Whoever makes more than one of so many refusals has one.
+/// A key with more than one in 32 refusals is certainly in the table.
 const KEYS_MAX: usize = 32;
-/// How many of them are report.
 const TOP_KEYS_MAX: usize = 10;
 const RECENT_MAX: usize = 8;
-/// A policy has at most sixteen limits, and their names come from the configuration.
+/// A policy has at most this many limits.
 const LIMITS_MAX: usize = 16;
 
-/// One refusal, as it was looked at.
+/// One recorded refusal.
 #[derive(Debug)]
 pub(super) struct Refusal<'a> {
     pub(super) hash: u64,
@@ -21,11 +20,11 @@ pub(super) struct Refusal<'a> {
     pub(super) binding: &'a str,
     pub(super) retry_after_us: Option<u64>,
     pub(super) at: Timestamp,
-    /// How many it stands for.
+    /// The number of refusals that it stands for.
     pub(super) weight: u64,
 }
 
-/// This turn and the one before.
+/// The current period and the one before.
 #[derive(Debug, Default)]
 pub(super) struct PolicyRefusals {
     now: Period,
@@ -47,12 +46,12 @@ struct KeyCount {
     last: Timestamp,
 }
 
-/// What is report of a policy.
+/// The refusals of a policy, for the dashboard.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct RefusalReport {
-    /// The keys refused most, the first most of all.
+    /// The keys with the most refusals, in descending order.
     pub(crate) top: Vec<RefusedKey>,
-    /// Which of its limits refused how often.
+    /// Refusals by limit, in descending order.
     pub(crate) limits: Vec<LimitRefusals>,
     /// The newest first.
     pub(crate) recent: Vec<RecentRefusal>,
@@ -93,7 +92,7 @@ impl PolicyRefusals {
         self.now.add(refusal);
     }
 
-    /// Ends a turn. Whether anything is left.
+    /// Begins a new period. Returns whether any counts are left.
     pub(super) fn end_period(&mut self) -> bool {
         self.before = std::mem::take(&mut self.now);
         !self.before.keys.is_empty()
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded_whoever_comes() {
+    fn the_table_is_bounded() {
         let mut policy = PolicyRefusals::default();
         for number in 0..10_000 {
             policy.add(refusal(number, &format!("limit-{number}")));
@@ -181,12 +180,12 @@ mod tests {
         assert_eq!((policy.now.keys.len(), policy.now.limits.len()), (KEYS_MAX, LIMITS_MAX));
         let report = policy.report();
         assert_eq!((report.top.len(), report.recent.len()), (TOP_KEYS_MAX, RECENT_MAX));
-        // Nothing is lost in sum: a new key inherits the count of the one that it replaces.
+        // The sum is exact: a new key inherits the count of the one that it replaces.
         assert_eq!(policy.now.keys.iter().map(|key| key.count).sum::<u64>(), 10_000);
     }
 
     #[test]
-    fn limits_and_the_newest_are_told() {
+    fn the_report_has_limits_and_the_newest_refusals() {
         let mut policy = PolicyRefusals::default();
         for (hash, limit) in [(1, "second"), (1, "day"), (2, "second")] {
             policy.add(refusal(hash, limit));

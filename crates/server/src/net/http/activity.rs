@@ -1,29 +1,29 @@
-//! What happens on a connection, told to those who wait for it.
+//! Counts the requests of a connection and notices responses that stall.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How many requests there were and are, and which answers stand still. Nothing else is ordered by these: they only have
-/// to become right soon.
+/// Requests and stalled responses of one connection. Relaxed ordering is enough: the counts only have to become right
+/// soon.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     begun: AtomicU64,
     ended: AtomicU64,
     is_http2: AtomicBool,
     round: AtomicUsize,
-    /// How many pieces of answers wait for the client, by the round in which they last moved: this or the last one.
+    /// Pieces of responses that wait for the client, by the round in which they last moved: this one or the one before.
     waiting: [AtomicUsize; 2],
 }
 
-/// A request that is under way, until this is dropped.
+/// A request in flight, until dropped.
 pub(super) struct UnderWay<'a>(&'a Activity);
 
-/// The same, for answers that go on after their head: until this is dropped the connection is busy.
+/// Keeps the connection busy after the head of a response, until dropped.
 #[derive(Debug)]
 pub(crate) struct Held(Arc<Activity>);
 
-/// A piece of an answer that the client has yet to take, until this is dropped.
+/// A piece of a response that the client has not read yet, until dropped.
 #[derive(Debug)]
 pub(super) struct Waiting {
     activity: Arc<Activity>,
@@ -31,18 +31,17 @@ pub(super) struct Waiting {
 }
 
 impl Activity {
-    /// Something goes on that keeps the connection busy.
     pub(crate) fn hold(self: &Arc<Self>) -> Held {
         self.begin();
         Held(self.clone())
     }
 
-    /// A request is there. Said before anything else is read.
+    /// Has to be called before further bytes are read.
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Relaxed);
     }
 
-    /// The request that has begun.
+    /// Ends the request that has begun when dropped.
     pub(super) fn under_way(&self) -> UnderWay<'_> {
         UnderWay(self)
     }
@@ -55,7 +54,7 @@ impl Activity {
         self.begun.load(Relaxed) != self.ended.load(Relaxed)
     }
 
-    /// Whether there was no request since this was last asked, and none is under way.
+    /// Whether no request has begun since the last call, and none is in flight.
     pub(super) fn is_idle_since(&self, seen: &mut u64) -> bool {
         let begun = self.begun();
         let is_idle = begun == *seen && !self.is_busy();
@@ -71,12 +70,12 @@ impl Activity {
         self.is_http2.store(true, Relaxed);
     }
 
-    /// Ready when the client has taken nothing of some answer for so long; at most twice that.
+    /// Ready when the client has read nothing of some response for `span`, at the latest after twice that.
     pub(crate) async fn stalled(&self, span: Duration) {
         loop {
             tokio::time::sleep(span).await;
             let next = self.round.load(Relaxed).wrapping_add(1);
-            // Those of the next round's place have not moved since the one before this.
+            // These pieces have not moved since the round before this one.
             if self.waiting_of(next).load(Relaxed) > 0 {
                 return;
             }
@@ -96,7 +95,7 @@ impl Waiting {
         Self { activity, round }
     }
 
-    /// The client has taken some of it.
+    /// The client has read some of it.
     pub(super) fn moved(&mut self) {
         let round = self.activity.round.load(Relaxed);
         if round != self.round {
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_moves_once_a_round_stands_still_for_nobody() {
+    async fn a_response_that_moves_once_a_round_is_not_stalled() {
         const SPAN: Duration = Duration::from_secs(30);
         let activity = Arc::new(Activity::default());
         let (mut taken, mut stalled) =

@@ -1,7 +1,6 @@
-//! A stream that timeouts for its client, but not for ever: for the rest of a head that has begun, and for the client to
-//! take its answer.
+//! A stream with two timeouts: for the rest of a head that has begun, and for the client to read its response.
 //!
-//! No timer is touched by requests that come whole, which is nearly all of them.
+//! A request that arrives whole, as nearly all do, sets no timer.
 
 use std::io;
 use std::pin::Pin;
@@ -15,15 +14,14 @@ use tokio::time::Sleep;
 use super::activity::Activity;
 use crate::net::Stream;
 
-/// How a connection of HTTP/2 begins.
+/// The HTTP/2 connection preface.
 const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How long a client is waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// For a head, or for the beginning of HTTP/2.
+    /// For a head, or for the HTTP/2 preface.
     pub(crate) head: Duration,
-    /// For it to take something of its answer.
+    /// For the client to read some of its response.
     pub(crate) write: Duration,
 }
 
@@ -31,9 +29,9 @@ pub(crate) struct Timeouts {
 pub(crate) struct TimedStream {
     stream: Stream,
     activity: Arc<Activity>,
-    /// What has yet to come for this to be HTTP/2; nothing, once that is decided.
+    /// The rest of the preface; empty once the version is known.
     missing: &'static [u8],
-    /// How many requests had begun when bytes came that no request was made of yet.
+    /// The number of requests that had begun when the last bytes arrived, if those belong to a head.
     head_after: Option<u64>,
     head: Alarm,
     write: Alarm,
@@ -42,7 +40,7 @@ pub(crate) struct TimedStream {
 impl TimedStream {
     pub(crate) fn new(stream: Stream, activity: Arc<Activity>, timeouts: Timeouts) -> Self {
         let (head, write) = (Alarm::after(timeouts.head), Alarm::after(timeouts.write));
-        // The first head is waited for from the start: who connects and says nothing holds a place.
+        // The first head is timed from the start: a silent client occupies a connection.
         Self { stream, activity, missing: HTTP2, head_after: Some(0), head, write }
     }
 
@@ -50,15 +48,14 @@ impl TimedStream {
         self.activity.is_http2()
     }
 
-    /// Notes that bytes came.
-    fn heard(&mut self, bytes: &[u8]) {
+    fn received(&mut self, bytes: &[u8]) {
         let begun = self.activity.begun();
         self.recognise(bytes);
-        // While a request is under way they are its body, or wait behind it.
+        // During a request the bytes are its body, or a later request.
         self.head_after = (!self.activity.is_busy()).then_some(begun);
     }
 
-    /// Finds out whether this is HTTP/2, whose beginning may come in pieces.
+    /// Recognises the HTTP/2 preface, which may arrive in pieces.
     fn recognise(&mut self, bytes: &[u8]) {
         if self.missing.is_empty() {
             return;
@@ -71,9 +68,9 @@ impl TimedStream {
         self.missing = if is_expected { missing } else { &[] };
     }
 
-    /// Whether a head has begun, and no request was made of it yet.
+    /// Whether a head has begun and is incomplete.
     fn is_within_head(&self) -> bool {
-        // Pings of HTTP/2 find out whether its peer is there.
+        // On HTTP/2 pings notice a dead peer.
         self.head_after == Some(self.activity.begun())
             && !self.activity.is_busy()
             && !self.activity.is_http2()
@@ -89,7 +86,7 @@ impl TimedStream {
             return written;
         }
         ready!(self.write.ring(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the answer was not taken")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
     }
 }
 
@@ -102,7 +99,7 @@ impl AsyncRead for TimedStream {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if read.is_ready() {
-            self.heard(&buf.filled()[before..]);
+            self.received(&buf.filled()[before..]);
             return read;
         }
         if !self.is_within_head() {
@@ -110,7 +107,7 @@ impl AsyncRead for TimedStream {
             return Poll::Pending;
         }
         ready!(self.head.ring(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the head took too long")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the request head took too long")))
     }
 }
 
@@ -148,7 +145,7 @@ impl AsyncWrite for TimedStream {
     }
 }
 
-/// A timer that is made when it is first needed.
+/// A timer that is created when it is first polled.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     after: Duration,
@@ -160,7 +157,7 @@ impl Alarm {
         Self { after, sleep: None }
     }
 
-    /// Ready when it has been asked for so long without being disarmed.
+    /// Ready when the time has passed since the first poll after `disarm`.
     pub(crate) fn ring(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let after = self.after;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));

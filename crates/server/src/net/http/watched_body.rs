@@ -1,7 +1,7 @@
-//! The body of an answer, whose pieces tell for how long they wait for the client.
+//! A response body whose pieces record how long they wait for the client.
 //!
-//! A peer of HTTP/2 says how much it is willing to take of each answer. One that takes nothing of some leaves the
-//! stream itself free, so that nobody sees it there.
+//! HTTP/2 has flow control per stream. A client that stalls one response does not stall the connection, so the connection
+//! itself cannot notice it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use super::activity::{Activity, Waiting};
 #[derive(Debug)]
 pub(crate) struct WatchedBody<B> {
     body: B,
-    /// Whom the pieces tell; nobody, if they need not be watched.
+    /// `None` if the pieces need not be watched.
     activity: Option<Arc<Activity>>,
 }
 
-/// What was read of a body, until it is sent.
 #[derive(Debug)]
 pub(crate) struct Piece {
     bytes: Bytes,

@@ -1,4 +1,4 @@
-//! The PROXY protocol, versions 1 and 2: a load balancer that speaks no HTTP says first whom it forwards for.
+//! The PROXY protocol, versions 1 and 2: a TCP load balancer sends the address of the client first.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,15 +8,14 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use tidegate_request::Peer;
 
-/// How version 2 begins.
+/// The signature of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// How long a line of version 1 may be, with its end.
+/// A line of version 1, with its line end.
 const LINE_BYTES_MAX: usize = 107;
-/// What is read and thrown away behind the addresses of version 2, at most.
+/// Everything behind the fixed part of version 2.
 const REST_BYTES_MAX: usize = 4096;
 
-/// Reads what stands before the connection's own bytes, and not one byte more. It is believed from peers in these
-/// networks, and over Unix sockets; all others are turned away.
+/// Reads the header and not one byte more. Refuses peers that are not trusted; Unix sockets are.
 pub(super) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     peer: Peer,
@@ -25,8 +24,8 @@ pub(super) async fn read(
     if let Peer::Ip(ip) = peer
         && !trusts(ip)
     {
-        warn_of_stranger(ip);
-        return Err(bad("the PROXY protocol is not believed from this peer"));
+        warn_once(ip);
+        return Err(bad("PROXY protocol from an untrusted peer"));
     }
     Ok(match header(stream).await? {
         Source::Proxy => peer,
@@ -34,22 +33,21 @@ pub(super) async fn read(
     })
 }
 
-/// Says once that somebody is turned away for this: who sets a load balancer up would look for the reason in vain, and
-/// who knocks at every port must not fill the log.
-fn warn_of_stranger(peer: IpAddr) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Relaxed) {
+/// Once, so that an operator who sets up a load balancer finds the reason and a port scan does not fill the log.
+fn warn_once(peer: IpAddr) {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    if !HAS_WARNED.swap(true, Relaxed) {
         tracing::warn!(
             %peer,
-            "connection refused: with `proxy_protocol` only those in client_ip.trusted_proxies may connect"
+            "connection refused: with `proxy_protocol` only peers in client_ip.trusted_proxies may connect"
         );
     }
 }
 
-/// Whom a proxy speaks for.
+/// The address in a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
-    /// Itself, or somebody who has no address.
+    /// None: the proxy's own connection, or a client without an IP address.
     Proxy,
     Client(IpAddr),
 }
@@ -73,7 +71,7 @@ async fn header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Source> {
         return Err(bad("no PROXY header"));
     }
     let mut line = start.to_vec();
-    // Byte by byte: whatever follows the line is not ours to take.
+    // Byte by byte, because the bytes after the line belong to the door.
     while !line.ends_with(b"\r\n") {
         if line.len() == LINE_BYTES_MAX {
             return Err(bad("the PROXY line is too long"));
@@ -113,7 +111,7 @@ fn version_2(command: u8, family: u8, rest: &[u8]) -> Option<Source> {
             let ip: [u8; 16] = rest.get(..36)?.first_chunk().copied()?;
             Some(Source::Client(Ipv6Addr::from(ip).into()))
         }
-        // A health check of the proxy's own; of a Unix socket, or of nothing that is known.
+        // A health check of the proxy, a Unix socket, or an unknown family.
         (0x20, _) | (0x21, 0x00 | 0x31 | 0x32) => Some(Source::Proxy),
         _ => None,
     }

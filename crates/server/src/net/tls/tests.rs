@@ -7,7 +7,7 @@ use tidegate_config::Door;
 
 use super::*;
 
-/// A folder of our own, gone with the test.
+/// Removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -35,7 +35,7 @@ fn pair() -> (String, String) {
 }
 
 #[test]
-fn files_that_do_not_fit_are_told_apart() {
+fn errors_name_the_bad_file() {
     let folder = Folder::new("tls-files");
     let files = folder.files();
     let ((cert, key), (_, other_key)) = (pair(), pair());
@@ -46,7 +46,7 @@ fn files_that_do_not_fit_are_told_apart() {
         (Some(&cert), None, "key.pem: no private key"),
         (Some(&cert), Some("nonsense"), "key.pem: no private key"),
         (Some(&cert), Some(&cert), "key.pem: no private key"),
-        (Some(&cert), Some(&other_key), "not with this key"),
+        (Some(&cert), Some(&other_key), "does not match the key"),
     ] {
         for (path, text) in [(&files.cert, cert), (&files.key, key)] {
             match text {
@@ -60,7 +60,7 @@ fn files_that_do_not_fit_are_told_apart() {
 }
 
 #[test]
-fn a_bad_pair_leaves_the_old_one_in_force_and_a_good_one_replaces_it() {
+fn a_bad_pair_keeps_the_old_one_and_a_good_one_replaces_it() {
     let folder = Folder::new("tls-reload");
     let files = folder.files();
     let write = |cert: &str, key: &str| {
@@ -83,10 +83,10 @@ fn a_bad_pair_leaves_the_old_one_in_force_and_a_good_one_replaces_it() {
 }
 
 #[test]
-fn files_are_looked_at_by_a_clock_that_nobody_sets() {
+fn files_are_checked_by_the_steady_clock() {
     let folder = Folder::new("tls-look");
     let files = folder.files();
-    // Also the length of a file changes, however short a time has passed.
+    // The length changes too, in case the time stamp does not.
     let write = |(cert, key): (String, String), end: &str| {
         fs::write(&files.cert, cert + end).unwrap();
         fs::write(&files.key, key + end).unwrap();

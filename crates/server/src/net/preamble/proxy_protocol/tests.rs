@@ -6,7 +6,7 @@ use super::*;
 
 const PROXY: &str = "10.0.0.1";
 
-/// Reads from `sent`: the peer, and what is left for the door.
+/// The peer, and the bytes left for the door.
 fn read(peer: &str, sent: &[u8]) -> Result<(Peer, Vec<u8>), String> {
     let trusted: Cidr = "10.0.0.0/8".parse().unwrap();
     let peer = Peer::Ip(peer.parse().unwrap());
@@ -31,7 +31,7 @@ fn check(sent: &[u8], expected: &str) {
 }
 
 #[test]
-fn what_is_forwarded_for_is_the_peer() {
+fn the_forwarded_address_is_the_peer() {
     check(b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n", "192.0.2.7");
     check(b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n", "2001:db8::7");
     check(b"PROXY TCP6 ::ffff:192.0.2.7 ::1 4711 443\r\n", "192.0.2.7");
@@ -47,13 +47,13 @@ fn what_is_forwarded_for_is_the_peer() {
 }
 
 #[test]
-fn whoever_is_not_trusted_is_turned_away() {
+fn untrusted_peers_are_refused() {
     let line = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n";
-    assert!(read("198.51.100.9", line).unwrap_err().contains("not believed"));
+    assert!(read("198.51.100.9", line).unwrap_err().contains("untrusted peer"));
 }
 
 #[test]
-fn what_is_not_well_formed_is_turned_away() {
+fn malformed_headers_are_refused() {
     let long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(200));
     for sent in [
         &b""[..],
@@ -79,7 +79,7 @@ fn what_is_not_well_formed_is_turned_away() {
 
 proptest! {
     #[test]
-    fn nothing_that_is_sent_makes_it_panic_or_read_far(
+    fn no_input_panics_or_reads_too_far(
         start in prop_oneof![Just(&b"PROXY TCP4 "[..]), Just(&SIGNATURE[..]), Just(&b""[..])],
         rest in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn both_versions_say_the_same(ip in any::<[u8; 4]>(), port in any::<u16>()) {
+    fn both_versions_give_the_same_peer(ip in any::<[u8; 4]>(), port in any::<u16>()) {
         let from = Ipv4Addr::from(ip);
         let line = format!("PROXY TCP4 {from} 198.51.100.1 {port} 443\r\n");
         let bytes = [&ip[..], &[198, 51, 100, 1], &port.to_be_bytes(), &[1, 187]].concat();
