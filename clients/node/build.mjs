@@ -1,4 +1,4 @@
-// Builds the package twice, for `import` and for `require`, each with types of its own. The licences are the project's.
+// Builds the package for `import` and for `require`, each with its own types, and copies the project's licences.
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -17,7 +17,7 @@ for (const { folder, type, module } of formats) {
   const options = ['--module', module, '--moduleResolution', 'bundler', '--outDir', folder];
   execFileSync(process.execPath, [tsc, '-p', '.', ...options], { stdio: 'inherit' });
   mkdirSync(folder, { recursive: true });
-  // Tells Node what the .js files of this folder are.
+  // The module type of this folder's .js files.
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify({ type })}\n`);
 }
 for (const licence of ['LICENSE-APACHE', 'LICENSE-MIT']) {

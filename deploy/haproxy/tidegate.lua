@@ -1,7 +1,7 @@
--- Asks tidegate whether a request may pass, and leaves the answer in variables of the transaction.
--- txn.tidegate_status is 0 where it cannot be reached.
+-- Checks a request with tidegate, and stores the answer in transaction variables.
+-- txn.tidegate_status is 0 if tidegate cannot be reached.
 
--- What belongs to this hop or to the body, and what only we may say.
+-- Headers of this hop, headers of the body, and headers that only this proxy may set.
 local kept_back = {
   ["connection"] = true, ["content-length"] = true, ["transfer-encoding"] = true, ["expect"] = true, ["host"] = true,
   ["upgrade"] = true, ["te"] = true, ["trailer"] = true, ["keep-alive"] = true,
@@ -25,11 +25,11 @@ core.register_action("tidegate", { "http-req" }, function(txn)
 
   local answer = core.httpclient():get{ url = "http://127.0.0.1:8080/v1/auth", headers = headers, timeout = 250 }
   txn:set_var("txn.tidegate_status", answer and answer.status or 0)
-  local function told(name, variable)
+  local function copy_header(name, variable)
     local values = answer and answer.headers and answer.headers[name]
     if values and values[0] then txn:set_var("txn." .. variable, values[0]) end
   end
-  told("retry-after", "retry_after")
-  told("ratelimit", "ratelimit")
-  told("ratelimit-policy", "ratelimit_policy")
+  copy_header("retry-after", "retry_after")
+  copy_header("ratelimit", "ratelimit")
+  copy_header("ratelimit-policy", "ratelimit_policy")
 end, 0)

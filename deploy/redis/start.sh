@@ -1,7 +1,7 @@
 #!/bin/sh
-# Starts Redis with redis.conf and users.acl beside this file. Passwords are not in users.acl: Redis is given their hashes,
-# of what REDIS_PASSWORD (user tidegate) and REDIS_ADMIN_PASSWORD (user admin) say. RUN is where the list is written to, DATA
-# where Redis keeps its own; what follows goes to redis-server, such as --port 6380.
+# Starts Redis with the redis.conf and users.acl in this folder. Adds the hashes of REDIS_PASSWORD (user tidegate) and
+# REDIS_ADMIN_PASSWORD (user admin) to a copy of users.acl in RUN. Redis keeps its data in DATA. Arguments are passed to
+# redis-server, e.g. --port 6380.
 set -eu
 : "${REDIS_PASSWORD:?the password of user tidegate}" "${REDIS_ADMIN_PASSWORD:?the password of user admin}"
 here=$(dirname "$0")

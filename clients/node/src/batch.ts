@@ -1,30 +1,30 @@
-// Many checks in as few calls as the server takes them.
+// Splits many checks into as few batch calls as the server accepts.
 
-import { question } from './arguments.js';
-import { BATCH_BYTES_MAX, BATCH_MAX, type Question } from './desk.js';
+import { checkBody } from './arguments.js';
+import { BATCH_BYTES_MAX, BATCH_MAX, type Call } from './dispatcher.js';
 import { badInput, TidegateError } from './error.js';
 import type { Check, Decision } from './types.js';
 import * as wire from './wire.js';
 
-/** What goes into one call. */
+/** The checks of one call. */
 export interface Part {
-  /** How many checks are in the parts before it. */
+  /** The number of checks in earlier parts. */
   readonly begin: number;
   readonly checks: readonly Check[];
-  readonly question: Question<Decision[]>;
+  readonly call: Call<Decision[]>;
 }
 
-/** All of it is checked before any of it is sent. */
+/** Validates every check before the first is sent. */
 export function parts(checks: readonly Check[], atomic: boolean): Part[] {
   if (!Array.isArray(checks)) {
     throw badInput('checks', 'a list like [{ policy, key }]', checks);
   }
-  const bodies = checks.map((check, index) => question(check, {}, `checks[${index}].`));
+  const bodies = checks.map((check, index) => checkBody(check, {}, `checks[${index}].`));
   const parts: Part[] = [];
   for (let begin = 0; begin < bodies.length;) {
     const end = endOfPart(bodies, begin);
     if (atomic && end - begin < bodies.length) {
-      throw badInput('checks', `at most ${BATCH_MAX} checks in one step, of 1 MB`, `${bodies.length} checks`);
+      throw badInput('checks', `at most ${BATCH_MAX} checks and 1 MB in an atomic call`, `${bodies.length} checks`);
     }
     parts.push(part(checks, bodies, begin, end, atomic));
     begin = end;
@@ -48,7 +48,7 @@ function part(checks: readonly Check[], bodies: string[], begin: number, end: nu
   return {
     begin,
     checks: checks.slice(begin, end),
-    question: {
+    call: {
       path: '/v1/check/batch',
       body: `{"checks":[${all}]${atomic ? ',"atomic":true' : ''}}`,
       decode: (json) => wire.decisions(json, end - begin).map(wire.decision),
@@ -57,13 +57,13 @@ function part(checks: readonly Check[], bodies: string[], begin: number, end: nu
   };
 }
 
-/** The server counts from the first check of its call, the caller from the first of all. */
-export function asCounted(error: unknown, { begin }: Part): unknown {
+/** Renumbers `checks[i]` in an error: the server counts within one call, the caller over all. */
+export function renumbered(error: unknown, { begin }: Part): unknown {
   if (!(error instanceof TidegateError) || error.transient || begin === 0) {
     return error;
   }
-  const count = (text: string): string =>
+  const renumber = (text: string): string =>
     text.replace(/checks\[(\d+)\]/g, (_, index) => `checks[${Number(index) + begin}]`);
   const { code, detail, status, field } = error;
-  return new TidegateError(code, count(detail), { status, field: field && count(field), cause: error });
+  return new TidegateError(code, renumber(detail), { status, field: field && renumber(field), cause: error });
 }

@@ -1,10 +1,10 @@
-// Leaves a server alone that does not answer, so that not every caller waits for the timeout.
+// A circuit breaker: while the server does not answer, callers do not wait for the timeout.
 
-/** So many failures in a row are no accident. */
+/** The circuit opens after as many failures in a row. */
 const FAILURES_MAX = 5;
-/** So long nobody asks at most; then one does, and the others go by what it finds. */
+/** The longest pause between probes. */
 export const PAUSE_MS = 1000;
-/** So many times as long as it took to fail: to be refused at once costs little, and the server may be back soon. */
+/** The pause is this multiple of the time that the failure took: a refused connection is cheap to probe again soon. */
 const PAUSE_FACTOR = 10;
 
 export class Circuit {
@@ -17,12 +17,12 @@ export class Circuit {
     this.#now = now;
   }
 
-  /** Whether whoever comes now would not be let through. */
+  /** Whether a call now would be rejected. */
   get open(): boolean {
     return this.#failures >= FAILURES_MAX && (this.#probing || this.#now() < this.#pausedUntil);
   }
 
-  /** Whether to ask the server now. Whoever is let through says afterwards how it went. */
+  /** Whether to call the server now. If true, the caller must report the outcome. */
   enter(): boolean {
     if (this.open) {
       return false;
@@ -36,7 +36,7 @@ export class Circuit {
     this.#probing = false;
   }
 
-  /** It went some way that tells nothing: the next one finds out. */
+  /** The outcome says nothing about the server: the next call is the probe. */
   undecided(): void {
     this.#probing = false;
   }

@@ -1,95 +1,94 @@
 // The client: one method per call of the server's API.
 
-import { object, observation, onErrorWord, question, shape, text, timeout } from './arguments.js';
-import { asCounted, parts, type Part } from './batch.js';
-import { Desk, type Question } from './desk.js';
+import { checkBody, object, observationBody, onErrorValue, shape, text, timeout } from './arguments.js';
+import { parts, renumbered, type Part } from './batch.js';
+import { Dispatcher, type Call } from './dispatcher.js';
 import { badInput, TidegateError } from './error.js';
 import * as fallback from './fallback.js';
 import { settings, type Settings, type TidegateOptions } from './options.js';
-import { sleep } from './sleep.js';
+import { sleep } from './timers.js';
 import type {
   AskOptions, CallOptions, Check, CheckManyOptions, CheckOptions, Decision, Key, Observation, OnError, Permit,
   Permitted, Reservation,
 } from './types.js';
 import * as wire from './wire.js';
 
-/** What every call can be told. */
+/** The options of every call, and of calls that ask for permission. */
 const CALL = ['signal', 'timeoutMs'];
 const ASK = [...CALL, 'cost', 'onError'];
 
 /**
- * Asks a tidegate server.
+ * A client of a tidegate server.
  *
- * Whatever asks for permission (`check`, `checkMany`, `peek`, `reserve`, `schedule`, `acquire`, `withPermit`) is
- * answered as `onError` says if the server cannot be asked. Everything else throws then.
- * A question that makes no sense always throws.
+ * If the server does not answer, calls that ask for permission (`check`, `checkMany`, `peek`, `reserve`, `schedule`,
+ * `acquire`, `withPermit`) follow `onError`; all others throw. Invalid arguments always throw.
  */
 export class Tidegate {
   readonly #settings: Settings;
-  readonly #desk: Desk;
+  readonly #dispatcher: Dispatcher;
 
   constructor(options: TidegateOptions = {}) {
     this.#settings = settings(options);
-    this.#desk = new Desk(this.#settings);
+    this.#dispatcher = new Dispatcher(this.#settings);
   }
 
-  /** Spends, if allowed. */
+  /** Checks a key against a policy, and charges the cost if allowed. */
   async check(policy: string, key: Key, options: CheckOptions = {}): Promise<Decision> {
     checkOptions(options, [...ASK, 'headers']);
     const { headers = false, cost } = options;
-    const asked: Question<Decision> = {
+    const call: Call<Decision> = {
       path: '/v1/check',
-      body: question({ policy, key, cost }),
-      decode: (json, answer) => {
+      body: checkBody({ policy, key, cost }),
+      decode: (json, reply) => {
         const decision = wire.decision(json);
         if (!headers) {
           return decision;
         }
-        // A call of its own has them where all answers have theirs.
-        return { ...decision, headers: wire.limitHeaders(answer?.headers ?? wire.toldHeaders(json)) };
+        // A single check has real headers; in a batch they are part of the JSON.
+        return { ...decision, headers: wire.limitHeaders(reply?.headers ?? wire.batchedHeaders(json)) };
       },
       shape: shape(policy, key),
       headers,
       repeatable: true,
     };
-    return this.#permission(asked, options, (instead) => fallback.decision(policy, instead));
+    return this.#withFallback(call, options, (outcome) => fallback.decision(policy, outcome));
   }
 
   /**
-   * Many checks, answered in order; each on its own, or with `atomic` all of them or none. More than 1000 are
-   * several calls: if one of these is refused for what it says, the others may have been charged.
+   * Many checks, with decisions in the same order. With `atomic`, all are charged or none. More than 1000 checks are
+   * sent as several calls: if the server rejects one call, the others may be charged.
    */
   async checkMany(checks: readonly Check[], options: CheckManyOptions = {}): Promise<Decision[]> {
     checkOptions(options, [...CALL, 'onError', 'atomic']);
-    const ask = async (part: Part): Promise<Decision[]> => {
+    const send = async (part: Part): Promise<Decision[]> => {
       try {
-        return await this.#permission(part.question, options, (instead) =>
-          part.checks.map(({ policy }) => fallback.decision(policy, instead)));
+        return await this.#withFallback(part.call, options, (outcome) =>
+          part.checks.map(({ policy }) => fallback.decision(policy, outcome)));
       } catch (error) {
-        throw asCounted(error, part);
+        throw renumbered(error, part);
       }
     };
-    const answers = await Promise.all(parts(checks, options.atomic ?? false).map(ask));
-    return answers.flat();
+    const decisions = await Promise.all(parts(checks, options.atomic ?? false).map(send));
+    return decisions.flat();
   }
 
-  /** Answers what a check would, and spends nothing. With `cost: 0` it tells what is left now. */
+  /** Returns what a check would, and charges nothing. With `cost: 0` it returns what is left. */
   async peek(policy: string, key: Key, options: AskOptions = {}): Promise<Decision> {
     checkOptions(options, ASK);
-    const asked = this.#on('/v1/peek', { policy, key, cost: options.cost }, wire.decision);
-    return this.#permission(asked, options, (instead) => fallback.decision(policy, instead));
+    const call = this.#callOn('/v1/peek', { policy, key, cost: options.cost }, wire.decision);
+    return this.#withFallback(call, options, (outcome) => fallback.decision(policy, outcome));
   }
 
-  /** Takes a place in a leaky bucket's queue: wait `delayMs`, then go ahead. */
+  /** Reserves a slot in a leaky bucket. Wait `delayMs`, then start. */
   async reserve(policy: string, key: Key, options: AskOptions = {}): Promise<Reservation> {
     checkOptions(options, ASK);
-    const asked = this.#on('/v1/reserve', { policy, key, cost: options.cost }, wire.reservation);
-    return this.#permission(asked, options, fallback.reservation);
+    const call = this.#callOn('/v1/reserve', { policy, key, cost: options.cost }, wire.reservation);
+    return this.#withFallback(call, options, fallback.reservation);
   }
 
   /**
-   * Reserves, and waits until it is time. Not accepted, it answers at once. `signal` also ends the wait; the
-   * place in the queue stays taken.
+   * Reserves, and waits until the slot begins. Returns at once if not accepted. `signal` ends the wait; the slot stays
+   * reserved.
    */
   async schedule(policy: string, key: Key, options: AskOptions = {}): Promise<Reservation> {
     const reservation = await this.reserve(policy, key, options);
@@ -97,25 +96,25 @@ export class Tidegate {
     return reservation;
   }
 
-  /** Takes a place of a limit on concurrency. Give `permit` back when the work is done. */
+  /** Acquires a permit of a concurrency limit. Release it when the work is done. */
   async acquire(policy: string, key: Key, options: AskOptions = {}): Promise<Permit> {
     checkOptions(options, ASK);
-    const asked: Question<Permit> = {
-      ...this.#on('/v1/acquire', { policy, key, cost: options.cost }, wire.permit),
-      // Who has left cannot give it back.
-      late: ({ permit }) => void this.#giveBack(policy, key, permit),
+    const call: Call<Permit> = {
+      ...this.#callOn('/v1/acquire', { policy, key, cost: options.cost }, wire.permit),
+      // The caller has left and cannot release it.
+      onLate: ({ permit }) => void this.#releaseQuietly(policy, key, permit),
     };
-    return this.#permission(asked, options, (instead) => fallback.permit(policy, instead));
+    return this.#withFallback(call, options, (outcome) => fallback.permit(policy, outcome));
   }
 
-  /** Gives a place back. To do so twice does no harm. */
+  /** Releases a permit. Releasing twice is safe. */
   async release(policy: string, key: Key, permit: string, options: CallOptions = {}): Promise<boolean> {
     checkOptions(options, CALL);
     text('permit', permit);
-    return this.#desk.ask(this.#on('/v1/release', { policy, key }, wire.released, { permit }), options);
+    return this.#dispatcher.send(this.#callOn('/v1/release', { policy, key }, wire.released, { permit }), options);
   }
 
-  /** Does the work if there is a place for it, and gives the place back however the work ends. */
+  /** Runs `work` if a permit is free, and releases the permit however the work ends. */
   async withPermit<T>(
     policy: string, key: Key, work: (permit: Permit) => T | PromiseLike<T>, options: AskOptions = {},
   ): Promise<Permitted<T>> {
@@ -129,54 +128,54 @@ export class Tidegate {
     try {
       return { allowed: true, value: await work(decision), decision };
     } finally {
-      await this.#giveBack(policy, key, decision.permit);
+      await this.#releaseQuietly(policy, key, decision.permit);
     }
   }
 
-  /** Gives back up to `cost` of what was used, and answers what is left now. */
+  /** Returns up to `cost` units, and reports what is left. */
   async refund(policy: string, key: Key, options: CallOptions & { readonly cost?: number } = {}): Promise<Decision> {
     checkOptions(options, [...CALL, 'cost']);
-    const asked = this.#on('/v1/refund', { policy, key, cost: options.cost }, wire.decision);
-    // Done twice it would give back too much.
-    return this.#desk.ask({ ...asked, repeatable: false }, options);
+    const call = this.#callOn('/v1/refund', { policy, key, cost: options.cost }, wire.decision);
+    // A retry could return the units twice.
+    return this.#dispatcher.send({ ...call, repeatable: false }, options);
   }
 
-  /** Forgets what a key has used. An admin call: it needs the `token`, or the server on the same machine. */
+  /** Resets a key. An admin call: needs the `token`, or a server on the same machine. */
   async reset(policy: string, key: Key, options: CallOptions = {}): Promise<Decision> {
     checkOptions(options, CALL);
-    return this.#desk.ask(this.#on('/v1/reset', { policy, key }, wire.decision), options);
+    return this.#dispatcher.send(this.#callOn('/v1/reset', { policy, key }, wire.decision), options);
   }
 
-  /** Says how long a service took, for limits that follow its load. */
-  async observe(target: string, seen: Observation, options: CallOptions = {}): Promise<void> {
+  /** Reports the latency and load of a service, for adaptive limits. */
+  async observe(target: string, observation: Observation, options: CallOptions = {}): Promise<void> {
     checkOptions(options, CALL);
-    const body = observation(target, seen);
-    await this.#desk.ask({ path: '/v1/observe', body, decode: () => {}, repeatable: true }, options);
+    const body = observationBody(target, observation);
+    await this.#dispatcher.send({ path: '/v1/observe', body, decode: () => {}, repeatable: true }, options);
   }
 
-  /** Takes no more calls, waits for those under way, and closes the connections. */
+  /** Rejects new calls, waits for pending ones, and closes the connections. */
   async close(): Promise<void> {
-    await this.#desk.close();
+    await this.#dispatcher.close();
   }
 
-  #on<T>(path: string, check: Check, decode: (json: unknown) => T, more = {}): Question<T> {
-    return { path, body: question(check, more), decode: (json) => decode(json), repeatable: true };
+  #callOn<T>(path: string, check: Check, decode: (json: unknown) => T, more = {}): Call<T> {
+    return { path, body: checkBody(check, more), decode: (json) => decode(json), repeatable: true };
   }
 
-  async #permission<T>(
-    asked: Question<T>, options: CallOptions & { readonly onError?: OnError | undefined },
-    answerOf: (instead: fallback.StandIn) => T,
+  async #withFallback<T>(
+    call: Call<T>, options: CallOptions & { readonly onError?: OnError | undefined },
+    toResult: (outcome: fallback.Fallback) => T,
   ): Promise<T> {
     try {
-      return await this.#desk.ask(asked, options);
+      return await this.#dispatcher.send(call, options);
     } catch (error) {
       const { onError, onTrouble } = this.#settings;
-      return answerOf(fallback.standIn(error, options.onError ?? onError, onTrouble));
+      return toResult(fallback.fallback(error, options.onError ?? onError, onTrouble));
     }
   }
 
-  /** A place that cannot be given back comes back when its time is over: no reason to lose what was done. */
-  async #giveBack(policy: string, key: Key, permit: string | null): Promise<void> {
+  /** Never throws: a permit that is not released expires, and the work's result must not be lost. */
+  async #releaseQuietly(policy: string, key: Key, permit: string | null): Promise<void> {
     if (permit === null) {
       return;
     }
@@ -198,7 +197,7 @@ function checkOptions(options: CheckOptions & CheckManyOptions, names: readonly 
     timeout(timeoutMs);
   }
   if (onError !== undefined) {
-    onErrorWord(onError);
+    onErrorValue(onError);
   }
   for (const [name, value] of Object.entries({ headers, atomic })) {
     if (value !== undefined && typeof value !== 'boolean') {

@@ -1,53 +1,50 @@
-// Trouble, as one kind of error.
+// The one error type of the client.
 
-/** What is known of a trouble beside its message. */
-export interface Trouble {
-  /** The status of the server's answer, if there was one. */
+export interface ErrorDetails {
+  /** The HTTP status, if the server answered. */
   readonly status?: number | undefined;
-  /** Which argument, option or field is wrong. */
+  /** The invalid argument, option or field. */
   readonly field?: string | undefined;
-  /** How long to wait before asking again, if the server said so. */
+  /** The server's Retry-After, if it sent one. */
   readonly retryAfterMs?: number | undefined;
-  /** Whether it may pass by itself. Then a check is answered as `onError` says. */
+  /** Whether a retry may succeed. A check then follows `onError`. */
   readonly transient?: boolean;
   readonly cause?: unknown;
 }
 
 /**
- * Something went wrong. A refusal is not an error but a value, `allowed: false`.
+ * A call failed. A denial is not an error: it is a value with `allowed: false`.
  *
- * `code` is `timeout`, `unreachable`, `bad-answer`, `overloaded`, `circuit-open` or `closed`, or what the server
- * calls it: `bad-input`, `unknown-policy`, `unauthorized`, `not-local`, `store-unavailable` and so on.
- * What is wrong with an argument is a `bad-input` as well, and told before anything is sent.
+ * `code` is `timeout`, `unreachable`, `bad-answer`, `overloaded`, `circuit-open` or `closed`, or a code of the server:
+ * `bad-input`, `unknown-policy`, `unauthorized`, `not-local`, `store-unavailable` and others. The client also throws
+ * `bad-input` for an invalid argument, before it sends anything.
  */
 export class TidegateError extends Error {
   override readonly name = 'TidegateError';
   readonly code: string;
-  /** What is wrong, in a sentence. */
   readonly detail: string;
   readonly status: number | undefined;
   readonly field: string | undefined;
   readonly retryAfterMs: number | undefined;
   readonly transient: boolean;
 
-  constructor(code: string, detail: string, trouble: Trouble = {}) {
-    super(`${code}: ${detail}`, 'cause' in trouble ? { cause: trouble.cause } : undefined);
+  constructor(code: string, detail: string, details: ErrorDetails = {}) {
+    super(`${code}: ${detail}`, 'cause' in details ? { cause: details.cause } : undefined);
     this.code = code;
     this.detail = detail;
-    this.status = trouble.status;
-    this.field = trouble.field;
-    this.retryAfterMs = trouble.retryAfterMs;
-    this.transient = trouble.transient ?? false;
+    this.status = details.status;
+    this.field = details.field;
+    this.retryAfterMs = details.retryAfterMs;
+    this.transient = details.transient ?? false;
   }
 }
 
-/** An argument that makes no sense: which one, what was expected, and what came. */
 export function badInput(field: string, expected: string, got: unknown): TidegateError {
-  return new TidegateError('bad-input', `\`${field}\`: expected ${expected}, got ${shown(got)}`, { field });
+  return new TidegateError('bad-input', `\`${field}\`: expected ${expected}, got ${preview(got)}`, { field });
 }
 
-/** Short enough for a log line, whatever was given. */
-function shown(value: unknown): string {
+/** Short enough for a log line. */
+function preview(value: unknown): string {
   if (typeof value === 'string') {
     return value.length > 40 ? `a string of ${value.length} characters` : JSON.stringify(value);
   }

@@ -1,25 +1,25 @@
-// What stands in for an answer that the server did not give.
+// Decisions made by this client when the server did not answer.
 
 import { PAUSE_MS } from './circuit.js';
 import { TidegateError } from './error.js';
 import type { Decision, OnError, Permit, Reservation } from './types.js';
 
-/** Whether to go ahead without the server's answer, and on whose word. */
-export interface StandIn {
+/** The outcome without an answer, and its source. */
+export interface Fallback {
   readonly allowed: boolean;
   readonly source: 'fail-closed' | 'fallback';
   readonly retryAfterMs: number;
   readonly error: TidegateError;
 }
 
-/** Throws what cannot be answered otherwise: a question that makes no sense now makes none later. */
-export function standIn(error: unknown, onError: OnError, onTrouble: (error: TidegateError) => void): StandIn {
+/** Rethrows errors that are not transient, such as invalid arguments. */
+export function fallback(error: unknown, onError: OnError, onTrouble: (error: TidegateError) => void): Fallback {
   if (!(error instanceof TidegateError) || !error.transient) {
     throw error;
   }
   const { retryAfterMs = PAUSE_MS } = error;
   if (error.code === 'store-unavailable') {
-    // The server has decided that nobody is admitted: we do not know better.
+    // The server answered, and its policy denies when the store fails.
     return { allowed: false, source: 'fail-closed', retryAfterMs, error };
   }
   onTrouble(error);
@@ -30,15 +30,15 @@ export function standIn(error: unknown, onError: OnError, onTrouble: (error: Tid
   return { allowed, source: 'fallback', retryAfterMs: allowed ? 0 : retryAfterMs, error };
 }
 
-export function decision(policy: string, { allowed, source, retryAfterMs, error }: StandIn): Decision {
+export function decision(policy: string, { allowed, source, retryAfterMs, error }: Fallback): Decision {
   const numbers = { limit: 0, remaining: 0, retryAfterMs, resetAfterMs: 0 };
   return { allowed, ...numbers, policy, binding: policy, source, error };
 }
 
-export function permit(policy: string, instead: StandIn): Permit {
-  return { ...decision(policy, instead), permit: null };
+export function permit(policy: string, outcome: Fallback): Permit {
+  return { ...decision(policy, outcome), permit: null };
 }
 
-export function reservation({ allowed, source, retryAfterMs, error }: StandIn): Reservation {
+export function reservation({ allowed, source, retryAfterMs, error }: Fallback): Reservation {
   return { accepted: allowed, delayMs: 0, retryAfterMs, source, error };
 }

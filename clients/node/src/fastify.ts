@@ -5,31 +5,31 @@ import type {
 } from 'fastify';
 import { object } from './arguments.js';
 import { badInput } from './error.js';
-import { checkRule, clientOf, judge, RULE_NAMES, type Client, type Rule } from './middleware.js';
+import { checkRule, clientOf, decide, RULE_NAMES, type Client, type Rule } from './middleware.js';
 
 export type FastifyRateLimitRule = Rule<FastifyRequest, FastifyReply>;
 
 export type FastifyRateLimitOptions = Partial<FastifyRateLimitRule> & {
-  /** A client, or its options. */
+  /** A client or its options. */
   readonly client?: Client | undefined;
-  /** When to ask; `onRequest` unless given. `preHandler` is after the body was read. */
+  /** When to check; default `onRequest`. `preHandler` runs after the body was read. */
   readonly hook?: 'onRequest' | 'preHandler' | undefined;
 };
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What is different for this route, or false: not limited. */
+    /** Options that differ for this route, or false for no limit. */
     rateLimit?: Partial<FastifyRateLimitRule> | false;
   }
 }
 
-/** Which registration is in force: instances of inner contexts inherit it, and an inner one hides the outer. */
-const IN_FORCE = Symbol.for('tidegate.in-force');
-type Marked = FastifyInstance & { [IN_FORCE]?: object };
+/** Marks the registration that applies: inner contexts inherit it, and may replace it. */
+const ACTIVE_RULE = Symbol.for('tidegate.active-rule');
+type Marked = FastifyInstance & { [ACTIVE_RULE]?: object };
 
 /**
- * Limits all routes of the context that it is registered in, and of those inside. Registered again further in, it
- * replaces what was registered outside. Without a `policy` only routes with one in their `config.rateLimit` are.
+ * Limits all routes of the context that registers it, and of its inner contexts. An inner registration replaces the
+ * outer one. Without a `policy`, only routes with one in their `config.rateLimit` are limited.
  */
 export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (instance, options) => {
   object('options', options, [...RULE_NAMES, 'client', 'hook', 'prefix', 'logLevel', 'logSerializers']);
@@ -39,13 +39,13 @@ export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (ins
   if (hook !== 'onRequest' && hook !== 'preHandler') {
     throw badInput('options.hook', "'onRequest' or 'preHandler'", hook);
   }
-  if (Object.hasOwn(instance, IN_FORCE)) {
-    throw badInput('rateLimit', 'one registration in a context', 'a second one');
+  if (Object.hasOwn(instance, ACTIVE_RULE)) {
+    throw badInput('rateLimit', 'one registration per context', 'a second one');
   }
-  Object.defineProperty(instance, IN_FORCE, { value: rule });
+  Object.defineProperty(instance, ACTIVE_RULE, { value: rule });
 
-  const { client, ours } = clientOf(given);
-  if (ours) {
+  const { client, isOwned } = clientOf(given);
+  if (isOwned) {
     instance.addHook('onClose', () => client.close());
   }
   instance.addHook('onRoute', ({ config, url }) => checkRoute(url, config?.rateLimit));
@@ -53,12 +53,12 @@ export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (ins
   const limit: onRequestAsyncHookHandler = async (request, reply) => {
     const route = request.routeOptions.config?.rateLimit;
     const applied = { ...rule, ...route };
-    if (route === false || applied.policy === undefined || (request.server as Marked)[IN_FORCE] !== rule) {
+    if (route === false || applied.policy === undefined || (request.server as Marked)[ACTIVE_RULE] !== rule) {
       return;
     }
-    const { headers, refusal } = await judge(client, applied as FastifyRateLimitRule, request);
+    const { headers, refusal } = await decide(client, applied as FastifyRateLimitRule, request);
     if (reply.sent) {
-      // Somebody else has answered meanwhile, as those do who limit the time.
+      // Another plugin, such as a timeout, has answered in the meantime.
       return reply;
     }
     reply.headers(headers);
@@ -75,14 +75,14 @@ export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (ins
   instance.addHook(hook, limit);
 };
 
-/** A mistake in a route's config is told when the route is made. */
+/** Reports an invalid route config when the route is added. */
 function checkRoute(url: string, route: unknown): void {
   if (route !== undefined && route !== false) {
     checkRule(`config.rateLimit of ${url}`, route as object);
   }
 }
 
-// What Fastify looks for: it is for the context that registers it, not for one of its own.
+// Applies the plugin to the context that registers it instead of a new one.
 Object.assign(rateLimit, {
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'tidegate',

@@ -1,4 +1,4 @@
-// What `import 'tidegate'` gives.
+// The exports of `tidegate`.
 
 export { Tidegate } from './client.js';
 export { TidegateError } from './error.js';

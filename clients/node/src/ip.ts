@@ -1,14 +1,14 @@
-// What a client is counted by if nothing but its address is known: named as the server names it.
+// The key for a client's IP address, in the same form as the server's.
 
 import { isIPv4, isIPv6 } from 'node:net';
 import { badInput } from './error.js';
 
-/** ::ffff:192.0.2.7, as URLs write it: how sockets for both families spell an IPv4 address. */
+/** ::ffff:192.0.2.7 as URLs write it: an IPv4 address on a dual-stack socket. */
 const MAPPED = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
 
 /**
- * The key for an address: an IPv4 address itself, of an IPv6 address its /64 network, because a single customer
- * has at least that many addresses to rotate through.
+ * The key for an address: an IPv4 address itself; for IPv6 its /64 network, because a single customer can rotate through
+ * all addresses of one.
  */
 export function ipKey(address: string): string {
   const plain = typeof address === 'string' ? address.replace(/%.*$/, '') : '';
@@ -23,7 +23,7 @@ export function ipKey(address: string): string {
   return mapped ? ipv4(mapped[1] ?? '', mapped[2] ?? '') : network64(short);
 }
 
-/** Lower case, the longest run of zeros as `::`, and no dots: whatever the spelling, one name. */
+/** One spelling per address: lower case, the longest run of zeros as `::`, no dots. */
 function canonical(address: string): string {
   return new URL(`http://[${address}]`).hostname.slice(1, -1);
 }

@@ -1,35 +1,35 @@
-// What a client can be told, checked once.
+// The options of a client, and their validation.
 
 import type { SecureContextOptions } from 'node:tls';
-import { object, onErrorWord, text, timeout, wholeNumber } from './arguments.js';
+import { object, onErrorValue, text, timeout, wholeNumber } from './arguments.js';
 import { badInput, type TidegateError } from './error.js';
-import { harmless, warner } from './trouble.js';
+import { guarded, processWarnings } from './warnings.js';
 import type { OnError } from './types.js';
 
 export interface TidegateOptions {
-  /** Where the server listens; `http://127.0.0.1:8080` unless given. A path is put before every route. */
+  /** The server's URL; default `http://127.0.0.1:8080`. A path in it becomes a prefix of every route. */
   readonly url?: string | URL | undefined;
-  /** Instead of `url`: the server's Unix socket. */
+  /** The server's Unix socket, instead of `url`. */
   readonly socketPath?: string | undefined;
-  /** How long a call may take as a whole, waiting for its turn included; 1000 unless given. */
+  /** Timeout of a whole call, including the wait for a connection; default 1000. */
   readonly timeoutMs?: number | undefined;
-  /** What to answer when the server cannot be asked; `allow` unless given. */
+  /** The decision when the server does not answer; default `allow`. */
   readonly onError?: OnError | undefined;
-  /** Told of every answer that the server did not give: count it or log it. A warning of the process unless given. */
+  /** Called for every decision made without the server. By default, the process emits a warning. */
   readonly onTrouble?: ((error: TidegateError) => void) | undefined;
-  /** The bearer token that admin calls need. */
+  /** The bearer token for admin calls. */
   readonly token?: string | undefined;
-  /** The most connections at once; 32 unless given. */
+  /** Maximum number of connections; default 32. */
   readonly maxSockets?: number | undefined;
-  /** The most calls that wait for a connection; 20,000 unless given. The next one is `overloaded`. */
+  /** Maximum number of calls that wait for a connection; default 20,000. Further calls fail with `overloaded`. */
   readonly maxWaiting?: number | undefined;
-  /** Whether checks that are asked at the same time are sent together; true unless given. */
+  /** Whether concurrent checks share a batch call; default true. */
   readonly batch?: boolean | undefined;
-  /** For `https:`: certificates of your own. */
+  /** Certificates for `https:`. */
   readonly tls?: Pick<SecureContextOptions, 'ca' | 'cert' | 'key' | 'passphrase'> | undefined;
 }
 
-/** Where the server is, as node:http wants to be told. */
+/** The server's address, as node:http takes it. */
 export interface Target {
   readonly secure: boolean;
   readonly connection: { readonly socketPath: string } | { readonly host: string; readonly port: string };
@@ -54,10 +54,10 @@ const NAMES = [
 
 export function settings(options: TidegateOptions): Settings {
   object('options', options, NAMES);
-  const { timeoutMs = 1000, onError = 'allow', onTrouble = warner(), token } = options;
+  const { timeoutMs = 1000, onError = 'allow', onTrouble = processWarnings(), token } = options;
   const { maxSockets = 32, maxWaiting = 20_000, batch = true, tls } = options;
   timeout(timeoutMs);
-  onErrorWord(onError);
+  onErrorValue(onError);
   wholeNumber('maxSockets', maxSockets, 1, 10_000);
   wholeNumber('maxWaiting', maxWaiting, 0, 1_000_000);
   if (typeof onTrouble !== 'function') {
@@ -67,10 +67,10 @@ export function settings(options: TidegateOptions): Settings {
     throw badInput('batch', 'true or false', batch);
   }
   if (token !== undefined && !(typeof token === 'string' && /^[\x21-\x7e]+$/.test(token))) {
-    throw badInput('token', 'visible ASCII characters', 'something else');
+    throw badInput('token', 'visible ASCII characters', 'other characters');
   }
-  const told = harmless(onTrouble);
-  return { target: target(options), timeoutMs, onError, onTrouble: told, token, maxSockets, maxWaiting, batch, tls };
+  const hook = guarded(onTrouble);
+  return { target: target(options), timeoutMs, onError, onTrouble: hook, token, maxSockets, maxWaiting, batch, tls };
 }
 
 function target({ url, socketPath }: TidegateOptions): Target {
@@ -91,10 +91,10 @@ function targetOfUrl(given: string | URL): Target {
     throw badInput('url', expected, given instanceof URL ? given.href : given);
   }
   if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
-    throw badInput('url', `${expected}, without a user, query or fragment`, 'one that has such');
+    throw badInput('url', `${expected}, without a user, query or fragment`, 'a URL with one of these');
   }
   const secure = url.protocol === 'https:';
-  // Brackets are the URL's way to write an IPv6 address, not part of it.
+  // A URL writes an IPv6 address in brackets; node:http wants it without.
   const host = url.hostname.replace(/^\[|\]$/g, '');
   const port = url.port === '' ? (secure ? '443' : '80') : url.port;
   return { secure, connection: { host, port }, prefix: url.pathname.replace(/\/+$/, '') };

@@ -1,25 +1,25 @@
-// One question over HTTP: a deadline, a bound on the answer, and connections that are kept.
+// One HTTP request: with a deadline, a size limit for the reply, and keep-alive connections.
 
 import * as http from 'node:http';
 import * as https from 'node:https';
 import { TidegateError } from './error.js';
 import type { Settings } from './options.js';
-import { Timer, timedOut } from './timer.js';
+import { Timer, timedOut } from './timers.js';
 
-/** A batch of 1000 decisions has some 200 kB; names in them can be long. */
-const ANSWER_BYTES_MAX = 4 * 1024 * 1024;
-/** Shorter than the 75 s after which the server closes a connection that nobody uses. */
+/** 1000 decisions take about 200 kB, more with long names. */
+const REPLY_BYTES_MAX = 4 * 1024 * 1024;
+/** Shorter than the 75 s after which the server closes an idle connection. */
 const IDLE_MS_MAX = 30_000;
 
 export interface Request {
   readonly path: string;
   readonly body: string;
   readonly timeoutMs: number;
-  /** Whether it does no harm if the server does it twice. */
+  /** Whether the server may safely process it twice. */
   readonly repeatable: boolean;
 }
 
-export interface Answer {
+export interface Reply {
   readonly status: number;
   readonly headers: http.IncomingHttpHeaders;
   readonly body: string;
@@ -32,8 +32,8 @@ export class Transport {
   readonly #prefix: string;
 
   constructor({ target, token, maxSockets, tls = {} }: Settings) {
-    const kept = { keepAlive: true, maxSockets, timeout: IDLE_MS_MAX };
-    this.#agent = target.secure ? new https.Agent({ ...kept, ...tls }) : new http.Agent(kept);
+    const options = { keepAlive: true, maxSockets, timeout: IDLE_MS_MAX };
+    this.#agent = target.secure ? new https.Agent({ ...options, ...tls }) : new http.Agent(options);
     this.#request = target.secure ? https.request : http.request;
     const headers = {
       'content-type': 'application/json',
@@ -43,8 +43,8 @@ export class Transport {
     this.#prefix = target.prefix;
   }
 
-  /** Rejects with a `TidegateError`, and within the time that the request has. */
-  post(request: Request): Promise<Answer> {
+  /** Rejects only with a `TidegateError`, and within the timeout. */
+  post(request: Request): Promise<Reply> {
     const deadline = performance.now() + request.timeoutMs;
     return this.#attempt(request, deadline, request.repeatable);
   }
@@ -53,25 +53,25 @@ export class Transport {
     this.#agent.destroy();
   }
 
-  #attempt(request: Request, deadline: number, again: boolean): Promise<Answer> {
+  #attempt(request: Request, deadline: number, mayRetry: boolean): Promise<Reply> {
     return new Promise((resolve, reject) => {
-      // The second attempt has a connection of its own: others that were kept may be as dead as the first.
-      const agent = again || !request.repeatable ? this.#agent : false;
+      // The retry opens a new connection: other idle ones may be closed as well.
+      const agent = mayRetry || !request.repeatable ? this.#agent : false;
       const call = this.#request({ ...this.#options, path: this.#prefix + request.path, agent });
       let answered = false;
       const timer = new Timer(deadline - performance.now(), () => call.destroy(timedOut(request.timeoutMs)));
       const fail = (error: Error): void => {
         timer.cancel();
-        if (again && call.reusedSocket && !answered && isLost(error)) {
+        if (mayRetry && call.reusedSocket && !answered && isLost(error)) {
           resolve(this.#attempt(request, deadline, false));
         } else {
-          reject(asTrouble(error));
+          reject(toTidegateError(error));
         }
       };
       call.on('error', fail);
       call.on('close', () => {
         if (!answered) {
-          fail(new Error('the connection was closed without an answer'));
+          fail(new Error('the server closed the connection without an answer'));
         }
       });
       call.on('response', (response) => {
@@ -89,32 +89,32 @@ export class Transport {
   }
 }
 
-/** The whole body, unless it is too large or breaks off. */
+/** Reads the whole body. Rejects if it is too large or incomplete. */
 async function read(response: http.IncomingMessage): Promise<string> {
-  const pieces: Buffer[] = [];
+  const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const piece of response as AsyncIterable<Buffer>) {
-    bytes += piece.length;
-    if (bytes > ANSWER_BYTES_MAX) {
-      throw new TidegateError('bad-answer', `an answer of more than ${ANSWER_BYTES_MAX} bytes`, {
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > REPLY_BYTES_MAX) {
+      throw new TidegateError('bad-answer', `the answer has more than ${REPLY_BYTES_MAX} bytes`, {
         status: response.statusCode, transient: true,
       });
     }
-    pieces.push(piece);
+    chunks.push(chunk);
   }
-  return Buffer.concat(pieces).toString();
+  return Buffer.concat(chunks).toString();
 }
 
-/** What becomes of a connection that the server has closed while we wrote to it. */
+/** The server closed the connection while the client wrote to it. */
 function isLost(error: Error): boolean {
   return 'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
 }
 
-function asTrouble(error: Error): TidegateError {
+function toTidegateError(error: Error): TidegateError {
   if (error instanceof TidegateError) {
     return error;
   }
-  // The parser's errors are about what the server wrote, all others about reaching it.
+  // HPE_ errors come from the HTTP parser: the server's reply is malformed. Others mean that it was not reached.
   const code = 'code' in error && String(error.code).startsWith('HPE_') ? 'bad-answer' : 'unreachable';
   return new TidegateError(code, error.message || String(error), { cause: error, transient: true });
 }

@@ -1,86 +1,83 @@
-// What is asked, and what is answered.
+// The types of calls and results.
 
 import type { TidegateError } from './error.js';
 
-/** Who is asking: one identifier, or several by name for a policy that counts by several. */
+/** The key to count by: a string, or several by name for a policy with several keys. */
 export type Key = string | Readonly<Record<string, string>>;
 
-/** What to answer when the server cannot be asked: go ahead, do not, or an error. */
+/** The outcome when the server does not answer. */
 export type OnError = 'allow' | 'deny' | 'throw';
 
 /**
- * Who decided: the server's store, or what stood in for it (see docs/redis.md of the project); `fail-closed`,
- * a server whose store fails; `fallback`, this client, because the server could not be asked.
+ * Where the decision was made: by the server (see the project's docs/redis.md); `fail-closed`: denied by a server whose
+ * store fails; `fallback`: by this client, because the server did not answer.
  */
 export type Source =
   | 'store' | 'lease' | 'deny-cache' | 'local' | 'fail-open' | 'fail-closed' | 'fallback'
   | (string & {});
 
-/** The answer to a check. Of a `fallback` all numbers but `retryAfterMs` are 0: nobody knows them. */
+/** The result of a check. In a `fallback`, all numbers but `retryAfterMs` are unknown and 0. */
 export interface Decision {
-  /** Whether to go ahead. */
   readonly allowed: boolean;
-  /** The ceiling: the burst, or the limit. */
+  /** The burst, or the limit if there is none. */
   readonly limit: number;
   /** Whole units left. */
   readonly remaining: number;
-  /** 0 if allowed; null if this cost will never be allowed. */
+  /** 0 if allowed; null if this cost can never be allowed. */
   readonly retryAfterMs: number | null;
-  /** Until everything is available again. */
+  /** Time until the limit is fully available again. */
   readonly resetAfterMs: number;
   readonly policy: string;
-  /** Which limit of the policy the answer speaks of. */
+  /** The limit of the policy that the numbers belong to. */
   readonly binding: string;
   readonly source: Source;
-  /** The rate limit headers to pass on, by lower-case name, if they were asked for with `headers: true`. */
+  /** With `headers: true`: the rate limit headers to pass on, by lower-case name. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Why it is a `fallback` or `fail-closed`. */
+  /** The reason for a `fallback` or `fail-closed`. */
   readonly error?: TidegateError;
 }
 
-/** A place in a queue, or none. */
 export interface Reservation {
   readonly accepted: boolean;
-  /** Wait so long, then go ahead. */
+  /** Wait this long, then start. */
   readonly delayMs: number;
-  /** 0 if accepted; null if this cost will never be accepted. */
+  /** 0 if accepted; null if this cost can never be accepted. */
   readonly retryAfterMs: number | null;
   readonly source: 'server' | 'fail-closed' | 'fallback';
-  /** Why it is a `fallback` or `fail-closed`. */
+  /** The reason for a `fallback` or `fail-closed`. */
   readonly error?: TidegateError;
 }
 
-/** A place of a limit on concurrency: give `permit` back with `release`. */
+/** A permit of a concurrency limit. Release it with `release`. */
 export interface Permit extends Decision {
-  /** null if refused, and for a `fallback`, which has nothing to give back. */
+  /** null if denied, and in a `fallback`, which has nothing to release. */
   readonly permit: string | null;
 }
 
-/** What `withPermit` answers: what the work returned, or that there was no place for it. */
+/** The result of `withPermit`: the value of the work, or a denial. */
 export type Permitted<T> =
   | { readonly allowed: true; readonly value: T; readonly decision: Permit }
   | { readonly allowed: false; readonly decision: Permit };
 
-/** How one call differs from what the client was made with. */
+/** Options of one call; they override the client's. */
 export interface CallOptions {
-  /** Rejects with the signal's reason. What was sent already may still be charged. */
+  /** Rejects with the signal's reason. A call that was already sent may still be charged. */
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs?: number | undefined;
 }
 
-/** The same for calls that ask for permission. */
+/** Options of calls that ask for permission. */
 export interface AskOptions extends CallOptions {
-  /** A whole number from 0 to 2⁵³ − 1; 1 unless given. */
+  /** A whole number from 0 to 2⁵³ − 1; default 1. */
   readonly cost?: number | undefined;
   readonly onError?: OnError | undefined;
 }
 
 export interface CheckOptions extends AskOptions {
-  /** Ask for the rate limit headers as well. */
+  /** Whether to return the rate limit headers. */
   readonly headers?: boolean | undefined;
 }
 
-/** One check of several. */
 export interface Check {
   readonly policy: string;
   readonly key: Key;
@@ -89,19 +86,19 @@ export interface Check {
 
 export interface CheckManyOptions extends CallOptions {
   readonly onError?: OnError | undefined;
-  /** Charge all or none, in one step. */
+  /** Charge all or none, atomically. */
   readonly atomic?: boolean | undefined;
 }
 
-/** How a service did. */
+/** One observation of a service. */
 export interface Observation {
   readonly latencyMs?: number | undefined;
-  /** Whether it answered; true unless given. */
+  /** Whether the request succeeded; default true. */
   readonly ok?: boolean | undefined;
-  /** How long the request waited there. */
+  /** How long the request waited in the service's queue. */
   readonly queueMs?: number | undefined;
-  /** How full its pool is, from 0 to 1. */
+  /** How full the service's pool is, from 0 to 1. */
   readonly saturation?: number | undefined;
-  /** What was asked for: a normalised path without its query. */
+  /** The normalised path of the request, without its query. */
   readonly url?: string | undefined;
 }

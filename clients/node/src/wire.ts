@@ -1,8 +1,8 @@
-// From what came over the wire to answers. Only this file knows the wire's names.
+// Decodes replies. Only this file knows the names on the wire.
 
 import type { IncomingHttpHeaders } from 'node:http';
 import { TidegateError } from './error.js';
-import type { Answer } from './transport.js';
+import type { Reply } from './transport.js';
 import type { Decision, Permit, Reservation } from './types.js';
 
 type Fields = Record<string, unknown>;
@@ -11,18 +11,18 @@ const PROBLEM_TYPE = 'urn:tidegate:';
 const VISIBLE = /^[\x20-\x7e]+$/;
 const LIMIT_HEADER = /^(ratelimit|ratelimit-policy|x-ratelimit-[a-z]+|retry-after)$/;
 
-/** The JSON of an answer, undefined if it has none to tell. What is not tidegate's answer is trouble. */
-export function body(answer: Answer): unknown {
-  if (answer.status === 204) {
+/** The JSON of a reply; undefined for a 204. Throws if the reply is an error or not from tidegate. */
+export function body(reply: Reply): unknown {
+  if (reply.status === 204) {
     return undefined;
   }
-  const json = parsed(answer);
-  if (answer.status === 200) {
+  const json = parsed(reply);
+  if (reply.status === 200) {
     return json;
   }
   throw isFields(json) && typeof json.type === 'string' && json.type.startsWith(PROBLEM_TYPE)
-    ? problem(answer, json, json.type.slice(PROBLEM_TYPE.length))
-    : badAnswer(`status ${answer.status}, and not from tidegate`, answer.status);
+    ? problem(reply, json, json.type.slice(PROBLEM_TYPE.length))
+    : badAnswer(`status ${reply.status}, not from tidegate`, reply.status);
 }
 
 export function decision(json: unknown): Decision {
@@ -31,7 +31,7 @@ export function decision(json: unknown): Decision {
     allowed: flag(fields, 'allowed'),
     limit: number(fields, 'limit'),
     remaining: number(fields, 'remaining'),
-    retryAfterMs: numberOrNever(fields, 'retry_after_ms'),
+    retryAfterMs: numberOrNull(fields, 'retry_after_ms'),
     resetAfterMs: number(fields, 'reset_after_ms'),
     policy: string(fields, 'policy'),
     binding: string(fields, 'binding'),
@@ -52,7 +52,7 @@ export function reservation(json: unknown): Reservation {
   return {
     accepted: flag(fields, 'accepted'),
     delayMs: number(fields, 'delay_ms'),
-    retryAfterMs: numberOrNever(fields, 'retry_after_ms'),
+    retryAfterMs: numberOrNull(fields, 'retry_after_ms'),
     source: 'server',
   };
 }
@@ -61,7 +61,7 @@ export function released(json: unknown): boolean {
   return flag(object(json, 'an object'), 'released');
 }
 
-/** As many decisions as there were checks, still as JSON. */
+/** The decisions of a batch as JSON, one per check. */
 export function decisions(json: unknown, count: number): unknown[] {
   const { decisions } = object(json, 'an object');
   if (!Array.isArray(decisions) || decisions.length !== count) {
@@ -70,30 +70,30 @@ export function decisions(json: unknown, count: number): unknown[] {
   return decisions;
 }
 
-/** The headers that a decision of a batch brings along. */
-export function toldHeaders(json: unknown): Fields {
+/** The headers inside a decision of a batch. */
+export function batchedHeaders(json: unknown): Fields {
   return object(object(json, 'a decision').headers, 'headers in a decision');
 }
 
-/** The headers that clients of ours may see, and that can be written. */
+/** The rate limit headers that are safe to pass on. */
 export function limitHeaders(headers: IncomingHttpHeaders | Fields): Record<string, string> {
-  const told = Object.entries(headers).map(([name, value]) => [name, String(value)] as const);
-  return Object.fromEntries(told.filter(([name, value]) => LIMIT_HEADER.test(name) && VISIBLE.test(value)));
+  const all = Object.entries(headers).map(([name, value]) => [name, String(value)] as const);
+  return Object.fromEntries(all.filter(([name, value]) => LIMIT_HEADER.test(name) && VISIBLE.test(value)));
 }
 
 export function badAnswer(detail: string, status?: number): TidegateError {
   return new TidegateError('bad-answer', detail, { status, transient: true });
 }
 
-function parsed({ status, body }: Answer): unknown {
+function parsed({ status, body }: Reply): unknown {
   try {
     return JSON.parse(body);
   } catch {
-    throw badAnswer(`status ${status}, and a body that is not JSON`, status);
+    throw badAnswer(`status ${status}, body is not JSON`, status);
   }
 }
 
-function problem({ status, headers }: Answer, fields: Fields, code: string): TidegateError {
+function problem({ status, headers }: Reply, fields: Fields, code: string): TidegateError {
   const { detail, title, field } = fields;
   const seconds = Number(headers['retry-after']);
   return new TidegateError(code, String(detail ?? title ?? `status ${status}`), {
@@ -139,6 +139,6 @@ function number(fields: Fields, name: string): number {
   return value;
 }
 
-function numberOrNever(fields: Fields, name: string): number | null {
+function numberOrNull(fields: Fields, name: string): number | null {
   return fields[name] === null ? null : number(fields, name);
 }

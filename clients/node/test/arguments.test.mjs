@@ -1,4 +1,4 @@
-// What makes no sense is told before anything is sent: here nobody listens.
+// Invalid arguments throw before anything is sent: no server listens here.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Tidegate, TidegateError, ipKey } from 'tidegate';
@@ -16,16 +16,16 @@ function isBadInput(field, said) {
   };
 }
 
-test('bad arguments are told with their name and what was expected', async () => {
+test('an error names the invalid argument and what was expected', async () => {
   const rows = [
-    [() => client.check(), 'policy', 'expected a string that is not empty, got undefined'],
+    [() => client.check(), 'policy', 'expected a non-empty string, got undefined'],
     [() => client.check('', 'k'), 'policy', 'got ""'],
-    [() => client.check('p', ''), 'key', 'a string that is not empty'],
+    [() => client.check('p', ''), 'key', 'a non-empty string'],
     [() => client.check('p', 42), 'key', "an object like { ip: '192.0.2.7' }, got 42"],
     [() => client.check('p', null), 'key', 'got null'],
     [() => client.check('p', ['a']), 'key', 'got a list'],
-    [() => client.check('p', {}), 'key', '1 to 32 identifiers'],
-    [() => client.check('p', many(33)), 'key', '33 of them'],
+    [() => client.check('p', {}), 'key', '1 to 32 keys'],
+    [() => client.check('p', many(33)), 'key', '33 keys'],
     [() => client.check('p', { ip: 7 }), 'key.ip', 'got 7'],
     [() => client.check('p', 'a\ud800'), 'key', 'well-formed'],
     [() => client.check('p', 'a'.repeat(70_000)), 'key', 'at most 65536 bytes'],
@@ -49,7 +49,7 @@ test('bad arguments are told with their name and what was expected', async () =>
     [() => client.refund('p', 'k', { onError: 'allow' }), 'options', 'only signal, timeoutMs, cost'],
     [() => client.release('p', 'k'), 'permit', 'got undefined'],
     [() => client.withPermit('p', 'k'), 'work', 'a function'],
-    [() => client.observe('', {}), 'target', 'not empty'],
+    [() => client.observe('', {}), 'target', 'non-empty'],
     [() => client.observe('db'), 'observation', 'an object'],
     [() => client.observe('db', { latency: 3 }), 'observation', 'got "latency"'],
     [() => client.observe('db', { latencyMs: NaN }), 'latencyMs', 'a number of milliseconds'],
@@ -60,7 +60,7 @@ test('bad arguments are told with their name and what was expected', async () =>
     [async () => new Tidegate({ url: 'nonsense' }), 'url', 'got "nonsense"'],
     [async () => new Tidegate({ url: 'http://a:b@host' }), 'url', 'without a user'],
     [async () => new Tidegate({ url: 'http://host', socketPath: '/s' }), 'socketPath', 'both'],
-    [async () => new Tidegate({ socketPath: '' }), 'socketPath', 'not empty'],
+    [async () => new Tidegate({ socketPath: '' }), 'socketPath', 'non-empty'],
     [async () => new Tidegate({ failOpen: true }), 'options', 'got "failOpen"'],
     [async () => new Tidegate({ timeoutMs: Infinity }), 'timeoutMs', 'a whole number'],
     [async () => new Tidegate({ maxSockets: 0 }), 'maxSockets', 'from 1 to 10000'],
@@ -69,13 +69,13 @@ test('bad arguments are told with their name and what was expected', async () =>
     [async () => new Tidegate({ onTrouble: true }), 'onTrouble', 'a function'],
     [async () => new Tidegate({ batch: 'no' }), 'batch', 'true or false'],
     [async () => new Tidegate({ token: 'a\r\nb' }), 'token', 'visible ASCII'],
-    [async () => rateLimit({}), 'options.policy', 'the name of a policy'],
+    [async () => rateLimit({}), 'options.policy', 'a policy name'],
     [async () => rateLimit({ policy: 'p', keys: () => 'k' }), 'options', 'got "keys"'],
     [async () => rateLimit({ policy: 'p', key: 'ip' }), 'options.key', 'a function'],
     [async () => rateLimit({ policy: 'p', cost: -1 }), 'options.cost', 'a whole number'],
     [async () => rateLimit({ policy: 'p', onError: 'open' }), 'onError', "'allow'"],
     [async () => rateLimit({ policy: 'p', client: { uri: 'x' } }), 'options', 'got "uri"'],
-    [async () => rateLimit({ policy: 'p', client: 'http://host' }), 'options.client', 'a Tidegate, or options like'],
+    [async () => rateLimit({ policy: 'p', client: 'http://host' }), 'options.client', 'a Tidegate or options like'],
     [async () => rateLimit({ policy: 'p', client: null }), 'options.client', 'got null'],
   ];
   for (const [call, field, said] of rows) {
@@ -87,7 +87,7 @@ test('a secret is not repeated in an error', async () => {
   assert.throws(() => new Tidegate({ token: 'geheim\n' }), (error) => !String(error).includes('geheim'));
 });
 
-test('addresses are named as the server names them', () => {
+test('addresses have the same form as on the server', () => {
   const rows = [
     ['203.0.113.7', '203.0.113.7'],
     ['::ffff:203.0.113.7', '203.0.113.7'],

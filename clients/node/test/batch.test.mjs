@@ -1,4 +1,4 @@
-// Many checks at once: exactly as many admitted as the limit says, none lost, and as few calls as possible.
+// Many concurrent checks: exactly the limit is admitted, none is lost, in as few calls as possible.
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { Tidegate } from 'tidegate';
@@ -29,7 +29,7 @@ for (const batch of [true, false]) {
   });
 }
 
-test('checks go together while others are under way, and alone where they do not have to wait', async () => {
+test('waiting checks share a call, and a check that need not wait is sent alone', async () => {
   const asked = [];
   const fault = await faultyServer(after, (socket, request) => {
     const { checks, headers = false } = JSON.parse(request.split('\r\n\r\n')[1]);
@@ -53,7 +53,7 @@ test('checks go together while others are under way, and alone where they do not
   }
 });
 
-test('of 10,000 at once that ask for headers each gets its own', async () => {
+test('each of 10,000 concurrent checks gets its own headers', async () => {
   const one = new Tidegate({ ...server.options, timeoutMs: 60_000, onError: 'throw' });
   const decisions = await times(10_000, () => one.check('plenty', 'headers', { headers: true }));
   assert.equal(new Set(decisions.map(({ headers }) => headers['x-ratelimit-remaining'])).size, 10_000);
@@ -61,7 +61,7 @@ test('of 10,000 at once that ask for headers each gets its own', async () => {
   await one.close();
 });
 
-test('headers that could not be written are not passed on', async () => {
+test('headers with invalid characters are not passed on', async () => {
   const told = {
     ratelimit: '"p";r=8;t=1', 'x-ratelimit-limit': '9\r\nset-cookie: a=b', 'set-cookie': 'a=b', 'retry-after': '',
   };
@@ -77,7 +77,7 @@ test('headers that could not be written are not passed on', async () => {
   await one.close();
 });
 
-test('one bad check among those that go together spoils only itself', async () => {
+test('an invalid check in a batch fails alone', async () => {
   const narrow = new Tidegate({ ...server.options, maxSockets: 1, timeoutMs: 60_000, onError: 'throw' });
   const outcomes = await Promise.allSettled([
     narrow.check('hundred', 'spoilt'), narrow.check('hundred', 'spoilt'), narrow.check('nope', 'spoilt'),
@@ -90,7 +90,7 @@ test('one bad check among those that go together spoils only itself', async () =
   await narrow.close();
 });
 
-test('checks that the server dislikes keep no others from going together', async () => {
+test('rejected checks do not keep others from sharing a call', async () => {
   const asked = [];
   const problem = JSON.stringify({ type: 'urn:tidegate:unknown-policy', status: 404, detail: 'no such policy' });
   const fault = await faultyServer(after, (socket, request) => {
@@ -108,7 +108,7 @@ test('checks that the server dislikes keep no others from going together', async
   await one.close();
 });
 
-test('checkMany answers in order, and takes more than one call can', async () => {
+test('checkMany keeps the order, and splits long lists', async () => {
   const checks = Array.from({ length: 2500 }, (_, index) => ({
     policy: index % 2 ? 'hundred' : 'plenty', key: 'many', cost: index % 2,
   }));
@@ -118,14 +118,14 @@ test('checkMany answers in order, and takes more than one call can', async () =>
   assert.deepEqual(await client.checkMany([]), []);
 });
 
-test('checkMany takes long keys, which fill a call before a thousand do', async () => {
+test('checkMany splits calls by size as well', async () => {
   const key = 'long'.repeat(10_000);
   const decisions = await client.checkMany(Array.from({ length: 100 }, () => ({ policy: 'plenty', key })));
   assert.equal(admitted(decisions), 100);
   assert.equal(decisions.at(-1).limit, 1_000_000);
 });
 
-test('an error names the check by where it stands in the whole list', async () => {
+test('an error names the index in the whole list', async () => {
   const checks = Array.from({ length: 1500 }, () => ({ policy: 'plenty', key: 'named' }));
   checks[1234] = { policy: 'nope', key: 'named' };
   await assert.rejects(client.checkMany(checks), (error) => {

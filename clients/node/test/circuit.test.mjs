@@ -1,9 +1,9 @@
-// When a server is left alone, and when it is asked again.
+// When the circuit opens, and when it closes again.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Circuit, PAUSE_MS } from '../dist/esm/circuit.js';
 
-test('after five failures in a row one asks per second, until an answer comes', () => {
+test('after five failures in a row one call per second probes the server', () => {
   let now = 0;
   const circuit = new Circuit(() => now);
   for (let failure = 0; failure < 5; failure += 1) {
@@ -12,7 +12,7 @@ test('after five failures in a row one asks per second, until an answer comes', 
   }
   assert.deepEqual([circuit.open, circuit.enter()], [true, false]);
   now += PAUSE_MS;
-  assert.deepEqual([circuit.enter(), circuit.enter()], [true, false], 'only one finds out');
+  assert.deepEqual([circuit.enter(), circuit.enter()], [true, false], 'only one probes');
   circuit.failed(PAUSE_MS);
   assert.equal(circuit.enter(), false);
   now += PAUSE_MS;
@@ -23,7 +23,7 @@ test('after five failures in a row one asks per second, until an answer comes', 
   assert.deepEqual([circuit.enter(), circuit.enter()], [true, true]);
 });
 
-test('who fails at once asks again soon, who has to wait for it once a second', () => {
+test('the pause is ten times the duration of the failure, at most a second', () => {
   for (const [tookMs, pauseMs] of [[2, 20], [99, 990], [100, 1000], [60_000, 1000]]) {
     let now = 0;
     const circuit = new Circuit(() => now);
@@ -38,7 +38,7 @@ test('who fails at once asks again soon, who has to wait for it once a second', 
   }
 });
 
-test('failures with an answer between them are no reason', () => {
+test('failures with an answer between them do not open the circuit', () => {
   const circuit = new Circuit(() => 0);
   for (let round = 0; round < 20; round += 1) {
     circuit.enter();

@@ -1,4 +1,4 @@
-// Servers that are configured in other ways: with TLS, with an admin token, without their store.
+// Other server configurations: TLS, an admin token, a failing store.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
@@ -20,7 +20,7 @@ async function start(config) {
   return server;
 }
 
-test('over TLS a server is asked if its certificate is trusted, and only then', async () => {
+test('TLS needs a trusted certificate', async () => {
   const { url } = await start(`
 listen: { http: { address: "127.0.0.1:0", tls: { cert: "${tlsFile('cert')}", key: "${tlsFile('key')}" } } }
 policies: { api: { limit: 100/day } }
@@ -48,14 +48,14 @@ test('an admin call needs the token', async () => {
   await admin.close();
 });
 
-test('a path in the URL is put before every route', async () => {
+test('a path in the URL is a prefix of every route', async () => {
   const { url } = await start('policies: { api: { limit: 100/day } }\n');
   const client = new Tidegate({ ...patient, url: `${url}/limits/` });
   await assert.rejects(client.check('api', 'k'), { code: 'unknown-path', detail: /\/limits\/v1\/check/ });
   await client.close();
 });
 
-test('a server without its store: what the policy says holds, whatever onError says', async () => {
+test('when the store fails, the policy decides, not onError', async () => {
   const store = (await deadUrl()).replace('http:', 'redis:');
   const { url } = await start(`
 store: ${store}

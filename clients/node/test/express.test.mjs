@@ -13,7 +13,7 @@ const { client } = await serve(after, Tidegate);
 const hello = (_, response) => response.send('hello');
 const left = async (key, policy = 'three') => (await client.peek(policy, key, { cost: 0 })).remaining;
 
-/** An app with whatever `build` gives it, and its URL. */
+/** Starts an app that `build` sets up, and returns its URL. */
 async function app(build, host = '127.0.0.1') {
   const made = express();
   build(made);
@@ -34,7 +34,7 @@ async function statuses(count, url, headers) {
   return all;
 }
 
-test('an address is limited: headers on every answer, and the body of a 429', async () => {
+test('an address is limited: headers on every response, and the body of a 429', async () => {
   await client.reset('three', '127.0.0.1');
   const url = await app((it) => it.use(rateLimit({ client, policy: 'three' })).get('/', hello));
   for (const remaining of ['2', '1', '0']) {
@@ -59,7 +59,7 @@ test('the key is the user if there is one', async () => {
   assert.deepEqual([await left('ann'), await left('127.0.0.1')], [0, 2]);
 });
 
-test('of 200 requests at once exactly the limit of 100 is let through', async () => {
+test('of 200 concurrent requests exactly 100 pass', async () => {
   const url = await app((it) =>
     it.use(rateLimit({ client, policy: 'hundred', key: () => 'express-exact' })).get('/', hello));
   const all = await Promise.all(Array.from({ length: 200 }, () => get(url)));
@@ -80,7 +80,7 @@ test('X-Forwarded-For counts only where the proxy is trusted', async () => {
   assert.equal(await left('2001:db8:0:1::/64'), 1);
 });
 
-test('IPv6, and IPv4 through a socket for both, are named as everywhere', async () => {
+test('IPv6 and mapped IPv4 addresses have the same keys as on the server', async () => {
   const build = (it) => it.use(rateLimit({ client, policy: 'three' })).get('/', hello);
   await client.reset('three', '127.0.0.1');
   await get(await app(build, '::1'));
@@ -88,7 +88,7 @@ test('IPv6, and IPv4 through a socket for both, are named as everywhere', async 
   assert.deepEqual([await left('::/64'), await left('127.0.0.1')], [2, 2]);
 });
 
-test('routes have their own rules', async () => {
+test('routes have their own options', async () => {
   const limit = (rule) => rateLimit({ client, policy: 'three', key: ({ path }) => `express-${path}`, ...rule });
   const url = await app((it) => it
     .get('/free', hello)
@@ -104,7 +104,7 @@ test('routes have their own rules', async () => {
   assert.deepEqual(await statuses(4, `${url}/skip`), [200, 200, 200, 429]);
 });
 
-test('onDenied answers what it likes, with status and headers set', async () => {
+test('onDenied sends its own response, with status and headers set', async () => {
   const rows = [
     ['an object', () => ({ sorry: true }), 429, '{"sorry":true}'],
     ['a text', async () => 'sorry', 429, 'sorry'],
@@ -120,7 +120,7 @@ test('onDenied answers what it likes, with status and headers set', async () => 
   }
 });
 
-test('a server that is gone: through, 503, or the app\'s own error handler', async () => {
+test('a server that is down: pass, 503, or the app\'s error handler', async () => {
   const gone = { url: await deadUrl() };
   const seen = [];
   const url = await app((it) => it
@@ -138,7 +138,7 @@ test('a server that is gone: through, 503, or the app\'s own error handler', asy
   assert.deepEqual(seen, [['Rate limiter unavailable', 'unreachable']]);
 });
 
-test('a policy that is not there is our mistake, not the visitor\'s, and the log says which', async (t) => {
+test('an unknown policy is a server error, and the log names it', async (t) => {
   const log = t.mock.method(console, 'error', () => {});
   const url = await app((it) => it
     .set('env', 'production')
@@ -149,7 +149,7 @@ test('a policy that is not there is our mistake, not the visitor\'s, and the log
   assert.match(inspect(log.mock.calls[0].arguments[0]), /Rate limiter misused[^]*no policy is called `nope`/);
 });
 
-test('a visitor who sends no key is counted by address', async () => {
+test('a visitor without a key is limited by address', async () => {
   const key = (request) => request.get('x-key');
   const url = await app((it) => it.use(rateLimit({ client, policy: 'three', key })).get('/', hello));
   await client.reset('three', '127.0.0.1');
@@ -158,7 +158,7 @@ test('a visitor who sends no key is counted by address', async () => {
   assert.equal(await left('127.0.0.1'), 1);
 });
 
-test('a request that was answered meanwhile is left as it is', async () => {
+test('a request that was already answered is left alone', async () => {
   const errors = [];
   const url = await app((it) => it
     .use((_, response, next) => {

@@ -10,7 +10,7 @@ import { deadUrl, get, isRefusal, isUnavailable } from './support/web.mjs';
 
 const { client } = await serve(after, Tidegate);
 
-/** An app with whatever `build` gives it, and its URL. */
+/** Starts an app that `build` sets up, and returns its URL. */
 async function app(build, options = {}, host = '127.0.0.1') {
   const fastify = Fastify(options);
   after(() => fastify.close());
@@ -29,7 +29,7 @@ const statuses = async (count, url, headers) => {
   return all;
 };
 
-test('an address is limited: headers on every answer, and the body of a 429', async () => {
+test('an address is limited: headers on every response, and the body of a 429', async () => {
   await client.reset('three', '127.0.0.1');
   const url = await app(async (it) => {
     it.register(rateLimit, { client, policy: 'three' });
@@ -48,7 +48,7 @@ test('an address is limited: headers on every answer, and the body of a 429', as
   isRefusal(await get(`${url}/not-a-route`));
 });
 
-test('the key is the user if there is one, whoever is registered first', async () => {
+test('the key is the user if there is one, regardless of registration order', async () => {
   for (const hook of ['onRequest', 'preHandler']) {
     const url = await app(async (it) => {
       const user = async (request) => {
@@ -67,7 +67,7 @@ test('the key is the user if there is one, whoever is registered first', async (
   }
 });
 
-test('of 200 requests at once exactly the limit of 100 is let through', async () => {
+test('of 200 concurrent requests exactly 100 pass', async () => {
   const url = await app(async (it) => {
     it.register(rateLimit, { client, policy: 'hundred', key: () => 'fastify-exact' });
     it.get('/', hello);
@@ -94,7 +94,7 @@ test('X-Forwarded-For counts only where the proxy is trusted', async () => {
   assert.equal(await left('2001:db8:0:1::/64'), 1);
 });
 
-test('IPv6, and IPv4 through a socket for both, are named as everywhere', async () => {
+test('IPv6 and mapped IPv4 addresses have the same keys as on the server', async () => {
   const build = async (it) => {
     it.register(rateLimit, { client, policy: 'three' });
     it.get('/', hello);
@@ -105,7 +105,7 @@ test('IPv6, and IPv4 through a socket for both, are named as everywhere', async 
   assert.deepEqual([await left('::/64'), await left('127.0.0.1')], [2, 2]);
 });
 
-test('routes have their own rules, or none', async () => {
+test('routes have their own options, or no limit', async () => {
   const key = ({ url }) => `route-${url}`;
   const url = await app(async (it) => {
     // A route that was there before the plugin is limited as well.
@@ -131,7 +131,7 @@ test('routes have their own rules, or none', async () => {
   assert.equal(JSON.parse(never.text).retryAfter, null);
 });
 
-test('contexts keep their rules to themselves, and the innermost is in force', async () => {
+test('each context has its own options, and the innermost applies', async () => {
   const url = await app(async (it) => {
     it.get('/outside', hello);
     it.register(async (inner) => {
@@ -164,7 +164,7 @@ test('without a policy only the routes that name one are limited', async () => {
   assert.deepEqual(await statuses(4, `${url}/named`), [200, 200, 200, 429]);
 });
 
-test('onDenied answers what it likes, with status and headers set', async () => {
+test('onDenied sends its own response, with status and headers set', async () => {
   const rows = [
     ['returns', () => ({ sorry: true }), 429, '{"sorry":true}'],
     ['sends', (_, reply) => { reply.code(420).send('calm'); }, 420, 'calm'],
@@ -183,7 +183,7 @@ test('onDenied answers what it likes, with status and headers set', async () => 
   }
 });
 
-test('several identifiers make one key', async () => {
+test('several named keys make one key', async () => {
   const url = await app(async (it) => {
     it.register(rateLimit, {
       client, policy: 'signup', key: ({ query }) => ({ ip: 'fastify', email_domain: query.domain }),
@@ -194,7 +194,7 @@ test('several identifiers make one key', async () => {
   assert.deepEqual(await statuses(1, `${url}/?domain=b`), [429]);
 });
 
-test('a server that is gone: through, 503, or the app\'s own error handler', async () => {
+test('a server that is down: pass, 503, or the app\'s error handler', async () => {
   const gone = { url: await deadUrl() };
   const url = await app(async (it) => {
     it.register(rateLimit, { client: gone, policy: 'three' });
@@ -210,7 +210,7 @@ test('a server that is gone: through, 503, or the app\'s own error handler', asy
   assert.equal(JSON.parse(thrown.text).message, 'Rate limiter unavailable');
 });
 
-test('a policy that is not there is our mistake, not the visitor\'s', async () => {
+test('an unknown policy is a server error', async () => {
   const causes = [];
   const url = await app(async (it) => {
     it.setErrorHandler((error, _, reply) => {
@@ -224,7 +224,7 @@ test('a policy that is not there is our mistake, not the visitor\'s', async () =
   assert.deepEqual(causes, ['unknown-policy']);
 });
 
-test('mistakes in options are told at the start', async () => {
+test('invalid options fail at startup', async () => {
   const rows = [
     [(it) => it.register(rateLimit, { client, polcy: 'three' }), /got "polcy"/],
     [(it) => it.register(rateLimit, { client, hook: 'onSend' }), /'onRequest' or 'preHandler'/],
@@ -232,7 +232,7 @@ test('mistakes in options are told at the start', async () => {
     [(it) => {
       it.register(rateLimit, { client, policy: 'three' });
       it.register(rateLimit, { client, policy: 'hundred' });
-    }, /one registration in a context/],
+    }, /one registration per context/],
     [async (it) => {
       await it.register(rateLimit, { client });
       it.get('/a', { config: { rateLimit: { polcy: 'three' } } }, hello);
@@ -248,7 +248,7 @@ test('mistakes in options are told at the start', async () => {
   }
 });
 
-test('a client that the plugin made is closed with the app, one that it was given is not', async () => {
+test('the plugin closes its own client with the app, not a given one', async () => {
   const fault = await faultyServer(after, (socket) => socket.write(http(DECISION)));
   const fastify = Fastify();
   fastify.register(rateLimit, { client: { url: fault.url, timeoutMs: 60_000, onError: 'throw' }, policy: 'p' });

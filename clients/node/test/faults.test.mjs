@@ -1,4 +1,4 @@
-// A server that is gone, hangs or talks nonsense costs at most the timeout, and then onError decides.
+// A server that is down, hangs or sends nonsense costs at most the timeout; then onError applies.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, test } from 'node:test';
@@ -8,7 +8,7 @@ import { DECISION, faultyServer, http } from './support/fault.mjs';
 import { kill, startServer, until } from './support/server.mjs';
 import { deadUrl } from './support/web.mjs';
 
-test('trouble is answered as onError says, and told', async () => {
+test('a failure follows onError and calls onTrouble', async () => {
   const troubles = [];
   const client = new Tidegate({ url: await deadUrl(), onTrouble: (error) => troubles.push(error.code) });
   const numbers = { limit: 0, remaining: 0, resetAfterMs: 0, policy: 'p', binding: 'p', source: 'fallback' };
@@ -26,7 +26,7 @@ test('trouble is answered as onError says, and told', async () => {
   assert.deepEqual(troubles, ['unreachable', 'unreachable', 'unreachable']);
 });
 
-test('trouble is not silent: the process is warned, once for many', async () => {
+test('failures emit one process warning', async () => {
   const warnings = [];
   const note = (warning) => warning.name === 'TidegateWarning' && warnings.push(warning.message);
   process.on('warning', note);
@@ -38,12 +38,12 @@ test('trouble is not silent: the process is warned, once for many', async () => 
   process.off('warning', note);
 });
 
-test('a hook that throws changes no answer', async () => {
+test('a hook that throws changes no decision', async () => {
   const warned = new Promise((resolve) => process.once('warning', resolve));
   const onTrouble = () => { throw new Error('no disk'); };
   const client = new Tidegate({ url: await deadUrl(), onTrouble });
   assert.equal((await client.check('p', 'k')).allowed, true);
-  assert.match((await warned).message, /onTrouble has thrown: Error: no disk/);
+  assert.match((await warned).message, /onTrouble threw: Error: no disk/);
 });
 
 test('every call that asks for permission follows onError, and every other throws', async () => {
@@ -73,7 +73,7 @@ test('every call that asks for permission follows onError, and every other throw
   }
 });
 
-test('whatever a server may write that is no answer, it is trouble and not a decision', async () => {
+test('an invalid answer is a failure, not a decision', async () => {
   const rows = [
     ['nothing, and closes', (socket) => socket.end(), 'unreachable'],
     ['a reset', (socket) => socket.resetAndDestroy(), 'unreachable'],
@@ -103,7 +103,7 @@ test('whatever a server may write that is no answer, it is trouble and not a dec
   }
 });
 
-test('a server that hangs costs the timeout and no more, wherever it hangs', async () => {
+test('a server that hangs costs the timeout, wherever it hangs', async () => {
   const rows = [
     ['before the answer', () => {}],
     ['in the head', (socket) => socket.write('HTTP/1.1 200 OK\r\n')],
@@ -116,13 +116,13 @@ test('a server that hangs costs the timeout and no more, wherever it hangs', asy
     const { allowed, error } = await client.check('p', 'k');
     assert.deepEqual([allowed, error.code], [true, 'timeout'], where);
     assert.ok(performance.now() - begin >= 55, where);
-    // A call may be more patient than its client, or less.
+    // A call can override the client's timeout.
     await assert.rejects(client.refund('p', 'k', { timeoutMs: 20 }), /no answer within 20 ms/);
     await client.close();
   }
 });
 
-test('a server that does not answer is left alone, and asked again', async () => {
+test('the circuit opens when a server does not answer, and closes again', async () => {
   let mute = true;
   const { url, seen } = await faultyServer(after, (socket) => mute || socket.write(http(DECISION)));
   const client = new Tidegate({ url, timeoutMs: 20 });
@@ -140,7 +140,7 @@ test('a server that does not answer is left alone, and asked again', async () =>
   assert.equal(decision.remaining, 8);
 });
 
-test('calls that had no time left when their turn came are not held against the server', async () => {
+test('calls sent with little time left do not open the circuit', async () => {
   const held = [];
   const { url, seen } = await faultyServer(after, (socket) => held.push(() => socket.write(http(DECISION))));
   const client = new Tidegate({ url, maxSockets: 5, timeoutMs: 60_000, onError: 'allow', batch: false });
@@ -160,7 +160,7 @@ test('calls that had no time left when their turn came are not held against the 
   clearInterval(answering);
 });
 
-test('a server that admits nothing without its store is believed, even by those who would allow', async () => {
+test('fail-closed wins over onError: allow', async () => {
   const problem = JSON.stringify({ type: 'urn:tidegate:store-unavailable', title: 'x', status: 503, detail: 'gone' });
   const { url } = await faultyServer(after, (socket) =>
     socket.write(http(problem, '503 Service Unavailable', 'retry-after: 3\r\n')));

@@ -1,4 +1,4 @@
-// What npm would publish works for those who import it, those who require it, and for their compilers.
+// The package as published works with import, require and their compilers.
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ const tsc = (...args) => {
   }
 };
 
-test('it has what it needs and nothing else', () => {
+test('the package contains the expected files only', () => {
   const { dependencies, exports } = JSON.parse(readFileSync(join(folder, 'node_modules/tidegate/package.json')));
   assert.equal(dependencies, undefined);
   for (const format of ['esm', 'cjs']) {

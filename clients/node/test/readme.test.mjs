@@ -1,4 +1,4 @@
-// The examples of both READMEs do what they say, with the package as npm would publish it and the server's demo.
+// The examples of both READMEs work with the packed package and the server's demo policies.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ for (const [name, code] of [...examples('client'), ...examples('project')]) {
     t.after(() => app.kill());
     const first = await until('the app to listen', () => app.exitCode ?? get(url).catch(() => undefined));
     assert.equal(first.text, 'hello');
-    // The demo's `api` has 20 at once.
+    // The demo policy `api` has a burst of 20.
     assert.equal(first.headers.get('x-ratelimit-limit'), '20');
     await until('a refusal', async () => {
       const answer = await get(url);

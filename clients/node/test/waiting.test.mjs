@@ -1,8 +1,8 @@
-// Waiting: in pieces that timers can hold, ended by a signal, bounded in number.
+// Waiting: longer than a timer, ended by a signal, bounded in number.
 import assert from 'node:assert/strict';
 import { after, mock, test } from 'node:test';
 import { Tidegate } from 'tidegate';
-import { sleep } from '../dist/esm/sleep.js';
+import { sleep } from '../dist/esm/timers.js';
 import { DECISION, faultyServer, http } from './support/fault.mjs';
 import { serve, until } from './support/server.mjs';
 
@@ -13,7 +13,7 @@ const aborter = () => {
   return { signal: controller.signal, abort: () => controller.abort(reason) };
 };
 
-test('a wait longer than a timer can be set to is waited in pieces', async () => {
+test('a wait longer than a timer is split', async () => {
   mock.timers.enable({ apis: ['setTimeout'] });
   try {
     let done = false;
@@ -37,7 +37,7 @@ test('a wait longer than a timer can be set to is waited in pieces', async () =>
   }
 });
 
-test('a schedule of a month is waited for, and a signal ends it', async () => {
+test('schedule waits for a month, and a signal ends it', async () => {
   await client.reserve('decade', 'abort');
   const controller = new AbortController();
   const wait = client.schedule('decade', 'abort', { signal: controller.signal });
@@ -52,7 +52,7 @@ test('a schedule of a month is waited for, and a signal ends it', async () => {
   await assert.rejects(wait, reason);
 });
 
-test('an aborted call rejects with the reason, whether sent or not, and whatever onError says', async () => {
+test('an aborted call rejects with the reason, sent or not, regardless of onError', async () => {
   const { url, seen } = await faultyServer(after, () => {});
   const hung = new Tidegate({ url, maxSockets: 1, timeoutMs: 60_000, onError: 'allow' });
   const controller = new AbortController();
@@ -66,7 +66,7 @@ test('an aborted call rejects with the reason, whether sent or not, and whatever
   assert.equal(seen.requests, 1);
 });
 
-test('an answer that came in time counts, even if this process was too busy to read it', async () => {
+test('an answer in time counts, even if the event loop was blocked', async () => {
   await client.check('plenty', 'busy');
   const call = client.check('plenty', 'busy', { timeoutMs: 200, onError: 'deny' });
   await new Promise((sent) => setImmediate(sent));
@@ -75,7 +75,7 @@ test('an answer that came in time counts, even if this process was too busy to r
   assert.equal((await call).source, 'store');
 });
 
-test('no more calls wait than are allowed to', async () => {
+test('no more than maxWaiting calls wait', async () => {
   const { url } = await faultyServer(after, () => {});
   // How many are under way: checks that go together have four connections, however many there are.
   const rows = [[{ maxSockets: 2 }, 2], [{ maxSockets: 32 }, 4], [{ maxSockets: 6, batch: false }, 6]];
@@ -92,7 +92,7 @@ test('no more calls wait than are allowed to', async () => {
   }
 });
 
-test('a place that comes after its taker has left is given back', async () => {
+test('a permit that arrives after its caller has left is released', async () => {
   const released = [];
   let answer;
   const { url } = await faultyServer(after, (socket, request) => {
@@ -119,7 +119,7 @@ test('a place that comes after its taker has left is given back', async () => {
   await one.close();
 });
 
-test('close waits for what is under way, and takes nothing more', async () => {
+test('close waits for pending calls and rejects new ones', async () => {
   const closing = new Tidegate({ ...(await serve(after, Tidegate)).server.options, timeoutMs: 60_000, maxSockets: 1 });
   const calls = Array.from({ length: 50 }, () => closing.check('plenty', 'closing', { headers: true }));
   const closed = closing.close();

@@ -27,7 +27,7 @@ StartServer = Callable[..., Server]
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[StartServer]:
-    """Starts servers that are ended with the test."""
+    """Starts servers that stop with the test."""
     started: list[Server] = []
 
     def start(listen: str | None = "127.0.0.1:0", config: str | None = CONFIG) -> Server:
@@ -41,21 +41,21 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[Tidegate]:
-    """A client that waits for the slowest machine, and invents no answers."""
+    """A client with a long timeout that raises instead of falling back."""
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as one:
         yield one
 
 
 @pytest.fixture
 def dead_url() -> Iterator[str]:
-    """Where nobody listens."""
+    """A URL without a listener."""
     with dead_port() as port:
         yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture
 def dead_redis() -> Iterator[str]:
-    """Where no Redis is."""
+    """A Redis URL without a listener."""
     with dead_port() as port:
         yield f"redis://127.0.0.1:{port}"
 
@@ -65,5 +65,5 @@ _names = itertools.count()
 
 @pytest.fixture
 def key() -> str:
-    """A key that no other test counts."""
+    """A key that no other test uses."""
     return f"key-{next(_names)}"

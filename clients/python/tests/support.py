@@ -1,4 +1,4 @@
-"""Real servers on free ports, and servers that are wrong on purpose."""
+"""Real servers on free ports, and fake servers that misbehave."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import uvicorn
 from tidegate.asgi import ASGIApp
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-# Long enough for the slowest machine: what is waited for has happened before, or something is wrong.
+# Long enough for the slowest machine.
 DEADLINE = 60.0
 
-# Limits that a day does not renew, so that it does not matter how long a test takes.
+# Limits that do not refill within a day, so that a test may take as long as it needs.
 CONFIG = """
 drain: 0s
 policies:
@@ -40,14 +40,14 @@ policies:
 
 
 def program() -> str:
-    """The server to test with: as `./dev` says, or as cargo builds it."""
+    """The binary to test: from the environment, or the debug build."""
     path = os.environ.get("TIDEGATE") or str(CHECKOUT / "target" / "debug" / "tidegate")
     assert Path(path).exists(), f"{path} is missing: cargo build -p tidegate-cli, or set TIDEGATE"
     return path
 
 
 class Server:
-    """A tidegate of our own."""
+    """A tidegate process."""
 
     def __init__(self, folder: Path, listen: str | None, config: str | None = CONFIG) -> None:
         arguments = [program(), "serve"]
@@ -74,12 +74,12 @@ class Server:
         return said.split(b"\n")[0].decode().removeprefix("tidegate listens on ")
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Kill it."""
         self._process.kill()
         self._process.communicate()
 
     def stop(self) -> None:
-        """End it as an operator would."""
+        """Stop it gracefully."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -91,7 +91,7 @@ class Server:
 
 @contextmanager
 def dead_port() -> Iterator[int]:
-    """A port on which nobody listens, and nobody else will: it is bound."""
+    """A port that is bound but has no listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -102,7 +102,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @asynccontextmanager
 async def wrong_server(behave: Handler) -> AsyncIterator[str]:
-    """A server that reads a request, and then does what it is told; its URL."""
+    """Start a server that reads a request and runs a handler. Return its URL."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.add(asyncio.current_task())
@@ -130,7 +130,7 @@ async def wrong_server(behave: Handler) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def serving(app: ASGIApp, *, host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """A real uvicorn with an application; its URL. The socket listens before uvicorn does."""
+    """Start a real uvicorn with an application. Return its URL. The socket listens before uvicorn does."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, 0), family=family)
     config = uvicorn.Config(app, log_level="error", ws="websockets-sansio")

@@ -1,4 +1,4 @@
-"""The middleware in a real uvicorn, before applications that are plain ASGI, and before Starlette's."""
+"""The middleware in a real uvicorn, with plain ASGI and Starlette applications."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OURS = {"ratelimit-policy", "ratelimit", "x-ratelimit-limit", "x-ratelimit-remai
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that knows no framework."""
+    """A plain ASGI application."""
     if scope["type"] == "lifespan":
         await receive()
         await send({"type": "lifespan.startup.complete"})
@@ -49,7 +49,7 @@ async def limited(client: Tidegate, app: ASGIApp = hello, **options: Any) -> Asy
         yield http
 
 
-async def test_answers_say_what_is_left_and_refusals_when_to_come_back(client: Tidegate, key: str) -> None:
+async def test_responses_have_rate_limit_headers_and_denials_retry_after(client: Tidegate, key: str) -> None:
     async with limited(client, key=key) as http:
         answers = [await http.get("/") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
@@ -68,7 +68,7 @@ async def test_answers_say_what_is_left_and_refusals_when_to_come_back(client: T
     }
 
 
-async def test_a_cost_that_never_fits_names_no_time(client: Tidegate, key: str) -> None:
+async def test_a_cost_above_the_limit_has_no_retry_after(client: Tidegate, key: str) -> None:
     async with limited(client, key=key, cost=4) as http:
         answer = await http.get("/")
     body = {"error": "Too Many Requests", "message": "Rate limit exceeded.", "retryAfter": None}
@@ -95,7 +95,7 @@ async def test_policy_key_cost_and_skip_are_functions_of_the_request(client: Tid
 
 
 @pytest.mark.parametrize("nobody", [None, "", lambda scope: None, lambda scope: ""])
-async def test_who_has_no_key_is_counted_by_address(start_server: StartServer, nobody: Any) -> None:  # noqa: ANN401
+async def test_a_request_without_a_key_is_limited_by_address(start_server: StartServer, nobody: Any) -> None:  # noqa: ANN401
     server = start_server()
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
         async with limited(client, key=nobody) as http:
@@ -103,7 +103,7 @@ async def test_who_has_no_key_is_counted_by_address(start_server: StartServer, n
         assert (await client.peek("few", "127.0.0.1", 0)).remaining == 2
 
 
-async def test_a_refusal_can_be_told_otherwise(client: Tidegate, key: str) -> None:
+async def test_on_denied_replaces_the_response(client: Tidegate, key: str) -> None:
     async def later(scope: Scope, decision: Decision) -> ASGIApp:
         return PlainTextResponse(f"{scope['path']} {decision.limit}", 420, {"ratelimit": "mine"})
 
@@ -118,14 +118,14 @@ async def test_a_refusal_can_be_told_otherwise(client: Tidegate, key: str) -> No
         assert answer.headers["x-ratelimit-limit"] == "3"
 
 
-async def test_refused_uploads_leave_the_connection_in_order(client: Tidegate, key: str) -> None:
+async def test_a_denied_upload_keeps_the_connection_usable(client: Tidegate, key: str) -> None:
     async with limited(client, key=key, cost=4) as http:
         for _ in range(3):
             assert (await http.post("/", content=b"x" * 3_000_000)).status_code == 429
         assert (await http.head("/")).status_code == 429
 
 
-async def test_many_requests_at_once_are_counted_exactly(client: Tidegate, key: str) -> None:
+async def test_concurrent_requests_are_counted_exactly(client: Tidegate, key: str) -> None:
     async with limited(client, policy="exact", key=key) as http:
         limits = asyncio.Semaphore(50)
 
@@ -138,7 +138,7 @@ async def test_many_requests_at_once_are_counted_exactly(client: Tidegate, key: 
 
 
 @pytest.mark.parametrize(("on_error", "status"), [("allow", 200), ("deny", 503), ("raise", 500)])
-async def test_without_the_server_on_error_decides(dead_url: str, on_error: Any, status: int) -> None:  # noqa: ANN401
+async def test_without_the_server_on_error_applies(dead_url: str, on_error: Any, status: int) -> None:  # noqa: ANN401
     async with Tidegate(dead_url, timeout=DEADLINE, on_error=on_error) as dead, limited(dead) as http:
         answer = await http.get("/")
     assert answer.status_code == status
@@ -151,7 +151,7 @@ async def test_without_the_server_on_error_decides(dead_url: str, on_error: Any,
         }
 
 
-async def test_a_middleware_may_think_otherwise_of_trouble_than_its_client(dead_url: str) -> None:
+async def test_a_middleware_can_override_on_error(dead_url: str) -> None:
     async with Tidegate(dead_url, timeout=DEADLINE, on_error="allow") as dead:
         async with limited(dead, on_error="deny") as http:
             assert (await http.get("/")).status_code == 503
@@ -174,7 +174,7 @@ async def echo(socket: WebSocket) -> None:
     await socket.close()
 
 
-async def test_web_sockets_are_refused_before_they_are_accepted(client: Tidegate, key: str) -> None:
+async def test_web_sockets_are_denied_before_they_are_accepted(client: Tidegate, key: str) -> None:
     app = Starlette(routes=[WebSocketRoute("/", echo)])
     middleware = RateLimitMiddleware(app, client=client, policy="few", key=key)
     async with serving(middleware) as url:
@@ -194,7 +194,7 @@ async def test_web_sockets_are_refused_before_they_are_accepted(client: Tidegate
     assert answer.body.startswith(b'{"error": "Too Many Requests"')
 
 
-async def test_the_refusal_of_a_web_socket_can_be_told_otherwise(client: Tidegate, key: str) -> None:
+async def test_on_denied_replaces_the_response_to_a_web_socket(client: Tidegate, key: str) -> None:
     app = Starlette(routes=[WebSocketRoute("/", echo)])
     middleware = RateLimitMiddleware(
         app, client=client, policy="few", key=key, cost=4, on_denied=lambda *_: PlainTextResponse("calm", 420)
@@ -206,7 +206,7 @@ async def test_the_refusal_of_a_web_socket_can_be_told_otherwise(client: Tidegat
     assert (answer.status_code, answer.body, answer.headers["x-ratelimit-limit"]) == (420, b"calm", "3")
 
 
-async def test_a_refused_web_socket_is_a_violation_of_policy(client: Tidegate, key: str) -> None:
+async def test_a_denied_web_socket_is_closed_with_1008(client: Tidegate, key: str) -> None:
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -220,7 +220,7 @@ async def test_a_refused_web_socket_is_a_violation_of_policy(client: Tidegate, k
     assert sent == [{"type": "websocket.close", "code": 1008, "reason": "rate limit exceeded"}]
 
 
-async def test_the_lifespan_is_the_applications(client: Tidegate, server: Server, key: str) -> None:
+async def test_the_lifespan_is_passed_to_the_application(client: Tidegate, server: Server, key: str) -> None:
     seen: list[str] = []
 
     @asynccontextmanager
@@ -245,7 +245,7 @@ class ByHeader(AuthenticationBackend):
         return None if name is None else (AuthCredentials(), SimpleUser(name))
 
 
-async def test_users_are_counted_by_name_and_others_by_address(start_server: StartServer) -> None:
+async def test_users_are_limited_by_name_and_others_by_address(start_server: StartServer) -> None:
     server = start_server()
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
         app = Starlette(
@@ -287,12 +287,12 @@ class User:
         ({"client": ("203.0.113.7", 1), "user": None}, "203.0.113.7"),
     ],
 )
-def test_whose_request_it_is(scope: dict[str, Any], key: str) -> None:
+def test_the_default_key(scope: dict[str, Any], key: str) -> None:
     assert default_key(scope) == key
 
 
 @pytest.mark.parametrize("client", [None, (), ("", 0)])
 def test_an_unknown_client_is_an_error_that_says_what_to_do(client: object) -> None:
-    with pytest.raises(RuntimeError, match="give the middleware a `key`"):
+    with pytest.raises(RuntimeError, match="set `key`"):
         default_key({"client": client})
     assert (user_key(object()), address_key("localhost")) == (None, "localhost")

@@ -18,7 +18,7 @@ from tidegate import Check, Tidegate, TidegateError
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_refusal_is_a_value(client: Tidegate, key: str) -> None:
+async def test_a_denial_is_a_value(client: Tidegate, key: str) -> None:
     allowed = await client.check("ten", key, 10)
     refused = await client.check("ten", key)
     never = await client.check("ten", key, cost=11)
@@ -31,7 +31,7 @@ async def test_a_refusal_is_a_value(client: Tidegate, key: str) -> None:
     assert (allowed.policy, allowed.binding, allowed.permit, allowed.error) == ("ten", "ten", None, None)
 
 
-async def test_headers_come_when_asked_for(client: Tidegate, key: str) -> None:
+async def test_headers_are_returned_on_request(client: Tidegate, key: str) -> None:
     plain, full = await asyncio.gather(client.check("ten", key), client.check("ten", key, headers=True))
     refused = await client.check("ten", key, 10, headers=True)
     assert full.headers["ratelimit-policy"] == '"ten";q=10;w=86400'
@@ -42,14 +42,14 @@ async def test_headers_come_when_asked_for(client: Tidegate, key: str) -> None:
     assert plain.source == "store"
 
 
-async def test_several_identifiers_are_counted(client: Tidegate, key: str) -> None:
+async def test_several_keys_are_counted(client: Tidegate, key: str) -> None:
     who = {"ip": key, "email_domain": f"{key}.example"}
     decisions = [await client.check("signup", who) for _ in range(4)]
     assert [one.allowed for one in decisions] == [True, True, True, False]
     assert {one.binding for one in decisions} == {"ip"}
 
 
-async def test_a_peek_spends_nothing_and_a_refund_gives_back(client: Tidegate, key: str) -> None:
+async def test_a_peek_charges_nothing_and_a_refund_returns_units(client: Tidegate, key: str) -> None:
     await client.check("ten", key, 4)
     assert (await client.peek("ten", key)).remaining == 5
     assert (await client.peek("ten", key, 0)).remaining == 6
@@ -99,7 +99,7 @@ async def test_schedule_waits_its_turn(client: Tidegate, key: str) -> None:
     begun = loop.time()
     places = await asyncio.gather(*(client.schedule("queue", key) for _ in range(5)))
     assert all(place.accepted for place in places)
-    # The last has four intervals of 20 ms before it, less what the server needed for the first.
+    # Four intervals of 20 ms, minus the time that the server took for the first reply.
     assert loop.time() - begun >= max(place.delay for place in places)
 
 
@@ -128,7 +128,7 @@ async def test_acquire_and_release(client: Tidegate, key: str) -> None:
     assert (await client.peek("work", key, 0)).remaining == 2
 
 
-async def test_what_is_observed_arrives(client: Tidegate, server: Server, key: str) -> None:
+async def test_observations_arrive(client: Tidegate, server: Server, key: str) -> None:
     assert await client.observe(key, 12.5, queue_ms=1, saturation=0.5, url="/a")
     assert await client.observe(key, 40, ok=False)
     async with httpx.AsyncClient(base_url=server.address) as http:
@@ -151,7 +151,7 @@ async def test_ipv6_works_as_ipv4_does(start_server: StartServer) -> None:
         assert (await client.check("ten", "k")).remaining == 9
 
 
-async def test_a_path_in_the_url_is_put_before_every_route(server: Server) -> None:
+async def test_a_path_in_the_url_is_a_prefix_of_every_route(server: Server) -> None:
     async with Tidegate(f"{server.address}/limits/", timeout=DEADLINE) as client:
         with pytest.raises(TidegateError, match="/limits/v1/check"):
             await client.check("ten", "k")
@@ -168,7 +168,7 @@ async def test_the_token_is_sent(start_server: StartServer, tmp_path: Path) -> N
     assert (caught.value.status, caught.value.type) == (401, "urn:tidegate:unauthorized")
 
 
-async def test_tls_is_spoken_to_who_is_trusted_only(start_server: StartServer, tmp_path: Path) -> None:
+async def test_tls_needs_a_trusted_certificate(start_server: StartServer, tmp_path: Path) -> None:
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     issued.private_key_pem.write_to_path(tmp_path / "key.pem")
@@ -207,7 +207,7 @@ Ask = Callable[[Tidegate], Awaitable[object]]
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("on_error", ["allow", "deny", "raise"])
-async def test_a_mistake_is_raised_whatever_on_error_says(
+async def test_an_invalid_call_raises_regardless_of_on_error(
     server: Server, ask: Ask, status: int, field: str, detail: str, on_error: str
 ) -> None:
     async with Tidegate(server.address, timeout=DEADLINE, on_error=on_error) as client:  # type: ignore[arg-type]
@@ -218,14 +218,14 @@ async def test_a_mistake_is_raised_whatever_on_error_says(
     assert str(status) in str(caught.value)
 
 
-async def test_one_who_is_wrong_spoils_nobody_elses_check(client: Tidegate, key: str) -> None:
+async def test_an_invalid_check_in_a_batch_fails_alone(client: Tidegate, key: str) -> None:
     asked = [client.check("tem" if n % 3 == 0 else "exact", key) for n in range(300)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(one, TidegateError) for one in answers) == 100
     assert (await client.peek("exact", key, 0)).remaining == 300
 
 
-async def test_a_closed_client_says_so(server: Server) -> None:
+async def test_a_closed_client_raises(server: Server) -> None:
     client = Tidegate(server.address)
     await client.aclose()
     await client.aclose()
@@ -247,15 +247,15 @@ asyncio.run(client.aclose())
 """
 
 
-def test_a_client_follows_to_the_next_event_loop(server: Server, key: str) -> None:
-    """As in tests of applications, where each request may have a loop of its own."""
+def test_a_client_works_in_the_next_event_loop(server: Server, key: str) -> None:
+    """Like application tests, where each request may have its own loop."""
     command = [sys.executable, "-c", THREE_LOOPS, server.address, key]
     source = str(Path(__file__).parents[1] / "src")
     done = subprocess.run(command, capture_output=True, check=True, env={"PYTHONPATH": source})
     assert done.stdout == b"[9, 8, 7]\n"
 
 
-async def test_a_client_is_not_shared_by_two_loops_at_once(client: Tidegate, key: str) -> None:
+async def test_a_client_rejects_a_second_event_loop(client: Tidegate, key: str) -> None:
     await client.check("ten", key)
     with pytest.raises(RuntimeError, match="another event loop"):
         await asyncio.to_thread(lambda: asyncio.run(one_check(client)))

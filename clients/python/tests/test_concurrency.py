@@ -11,11 +11,13 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("headers", [False, True])
-async def test_of_ten_thousand_at_once_none_is_lost(server: Server, key: str, headers: bool) -> None:
+async def test_none_of_ten_thousand_concurrent_checks_is_lost(
+    server: Server, key: str, headers: bool
+) -> None:
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
         asked = (client.check("plenty", key, headers=headers) for _ in range(10_000))
         decisions = await asyncio.gather(*asked)
-        # Each has an answer of its own: every number of units left is told once.
+        # Each check has its own reply: every remaining count occurs once.
         assert sorted(one.remaining for one in decisions) == list(range(999_990_000, 1_000_000_000))
         assert {bool(one.headers) for one in decisions} == {headers}
         if headers:
@@ -38,24 +40,24 @@ async def test_two_clients_together_admit_exactly_the_limit(server: Server, key:
 
 @pytest.mark.parametrize("headers", [False, True])
 async def test_concurrent_checks_share_calls(server: Server, key: str, headers: bool) -> None:
-    """What makes bursts cheap: ten thousand checks are ten calls, not ten thousand."""
+    """Ten thousand checks take ten calls, not ten thousand."""
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
         await client.check("plenty", key)
         calls = 0
-        line = client._line()
-        post = line._wire.post
+        session = client._session()
+        post = session._wire.post
 
         async def counted(path: str, body: bytes) -> object:
             nonlocal calls
             calls += 1
             return await post(path, body)
 
-        line._wire.post = counted  # type: ignore[method-assign, assignment]
+        session._wire.post = counted  # type: ignore[method-assign, assignment]
         await asyncio.gather(*(client.check("plenty", key, headers=headers) for _ in range(10_000)))
     assert calls == 10
 
 
-async def test_who_is_cancelled_before_being_sent_is_not_charged(client: Tidegate, key: str) -> None:
+async def test_a_check_cancelled_before_sending_is_not_charged(client: Tidegate, key: str) -> None:
     asked = [asyncio.ensure_future(client.check("ten", key)) for _ in range(9)]
     await asyncio.sleep(0)  # all have asked, and nothing is sent yet
     for one in asked[::2]:
@@ -66,7 +68,7 @@ async def test_who_is_cancelled_before_being_sent_is_not_charged(client: Tidegat
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_who_is_cancelled_at_any_time_harms_nobody(server: Server, key: str, turns: int) -> None:
+async def test_a_cancelled_check_does_not_affect_others(server: Server, key: str, turns: int) -> None:
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise", max_connections=1) as client:
         first = asyncio.ensure_future(client.check("ten", key, headers=True))
         second = asyncio.ensure_future(client.check("ten", key))
@@ -105,7 +107,7 @@ async def test_no_permit_is_lost_when_its_holder_is_cancelled_twice(server: Serv
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise", max_connections=1) as client:
         task = asyncio.ensure_future(work(client))
         await entered.wait()
-        # Before them in the queue, so that the place is still to be given back at the second time.
+        # Ahead of them in the queue, so that the permit is not yet released at the second cancellation.
         others = [asyncio.ensure_future(client.peek("ten", key)) for _ in range(3)]
         await asyncio.sleep(0)
         task.cancel()
@@ -118,7 +120,7 @@ async def test_no_permit_is_lost_when_its_holder_is_cancelled_twice(server: Serv
 
 
 @pytest.mark.parametrize("headers", [False, True])
-async def test_closing_waits_for_what_is_under_way(server: Server, key: str, headers: bool) -> None:
+async def test_closing_waits_for_pending_checks(server: Server, key: str, headers: bool) -> None:
     client = Tidegate(server.address, timeout=DEADLINE, on_error="raise", max_connections=2)
     asked = [asyncio.ensure_future(client.check("ten", key, headers=headers)) for _ in range(5)]
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The dependency, in FastAPI in a real uvicorn."""
+"""The FastAPI dependency, in a real uvicorn."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,7 +66,7 @@ async def test_policy_key_and_cost_are_functions_of_the_request(client: Tidegate
         assert (await http.get("/ann?policy=few&cost=2")).json() == 1
 
 
-async def test_a_visitor_who_sends_no_key_is_counted_by_address(client: Tidegate) -> None:
+async def test_a_visitor_without_a_key_is_limited_by_address(client: Tidegate) -> None:
     app = FastAPI()
     limit = rate_limit("few", key=lambda request: request.headers.get("x-key"), cost=4, client=client)
 
@@ -79,7 +79,7 @@ async def test_a_visitor_who_sends_no_key_is_counted_by_address(client: Tidegate
             assert (await http.get("/", headers=headers)).status_code == 429
 
 
-async def test_a_response_of_the_route_gets_the_headers_that_it_is_given(client: Tidegate, key: str) -> None:
+async def test_a_route_can_add_the_headers_to_its_own_response(client: Tidegate, key: str) -> None:
     app = FastAPI()
     limit = rate_limit("few", key=key, client=client)
 
@@ -91,7 +91,7 @@ async def test_a_response_of_the_route_gets_the_headers_that_it_is_given(client:
         assert (await http.get("/")).headers["x-ratelimit-remaining"] == "2"
 
 
-async def test_web_sockets_are_refused_before_they_are_accepted(client: Tidegate, key: str) -> None:
+async def test_web_sockets_are_denied_before_they_are_accepted(client: Tidegate, key: str) -> None:
     app = FastAPI()
 
     @app.websocket("/", dependencies=[Depends(rate_limit("few", key=key, cost=2, client=client))])
@@ -107,7 +107,7 @@ async def test_web_sockets_are_refused_before_they_are_accepted(client: Tidegate
     assert caught.value.response.status_code == 403
 
 
-async def test_a_limiter_that_is_gone_is_not_somebodys_limit(dead_url: str) -> None:
+async def test_a_failed_limiter_is_503_not_429(dead_url: str) -> None:
     async with Tidegate(dead_url, timeout=DEADLINE, on_error="deny") as dead:
         app = FastAPI(dependencies=[Depends(rate_limit("few", client=dead))])
 
@@ -121,7 +121,7 @@ async def test_a_limiter_that_is_gone_is_not_somebodys_limit(dead_url: str) -> N
     assert answer.json() == {"detail": "The rate limiter is unavailable. Retry after 1 seconds."}
 
 
-async def test_a_route_may_think_otherwise_of_trouble_than_its_client(dead_url: str) -> None:
+async def test_a_route_can_override_on_error(dead_url: str) -> None:
     async with Tidegate(dead_url, timeout=DEADLINE, on_error="allow") as dead:
         app = FastAPI(dependencies=[Depends(rate_limit("few", client=dead, on_error="deny"))])
 
@@ -135,7 +135,7 @@ async def test_a_route_may_think_otherwise_of_trouble_than_its_client(dead_url: 
         rate_limit("few", on_error="closed")  # type: ignore[arg-type]
 
 
-def test_applications_are_tested_as_ever(server: Server, key: str) -> None:
+def test_applications_work_with_the_test_client(server: Server, key: str) -> None:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as app.state.tidegate:

@@ -8,20 +8,20 @@ from tidegate import Check, Tidegate
 
 
 @pytest.mark.parametrize(
-    ("question", "says"),
+    ("check", "says"),
     [
-        ({"policy": ""}, "policy: expected a string that is not empty, got ''"),
-        ({"policy": 7}, "policy: expected a string that is not empty, got 7"),
-        ({"key": ""}, "key: expected a string"),
-        ({"key": 42}, "key: expected a string, or several by name like {'ip': '192.0.2.7'}, got 42"),
+        ({"policy": ""}, "policy: expected a non-empty string, got ''"),
+        ({"policy": 7}, "policy: expected a non-empty string, got 7"),
+        ({"key": ""}, "key: expected a non-empty string"),
+        ({"key": 42}, "key: expected a string or a mapping like {'ip': '192.0.2.7'}, got 42"),
         ({"key": b"k"}, "key: expected a string"),
-        ({"key": "\ud800"}, "key: '\\\\ud800' has half a character"),
-        ({"key": None}, "key: expected a string, or several by name like {'ip': '192.0.2.7'}, got None"),
-        ({"key": ["ip"]}, "key: expected a string, or several by name"),
-        ({"key": {}}, "key: expected from 1 to 32 identifiers by name, got 0"),
-        ({"key": {str(n): "a" for n in range(33)}}, "key: expected from 1 to 32 identifiers by name, got 33"),
-        ({"key": {"ip": ""}}, "key.ip: expected a string that is not empty"),
-        ({"key": {"ip": None}}, "key.ip: expected a string that is not empty, got None"),
+        ({"key": "\ud800"}, "key: '\\\\ud800' contains a lone surrogate"),
+        ({"key": None}, "key: expected a string or a mapping like {'ip': '192.0.2.7'}, got None"),
+        ({"key": ["ip"]}, "key: expected a string or a mapping"),
+        ({"key": {}}, "key: expected 1 to 32 named keys, got 0"),
+        ({"key": {str(n): "a" for n in range(33)}}, "key: expected 1 to 32 named keys, got 33"),
+        ({"key": {"ip": ""}}, "key.ip: expected a non-empty string"),
+        ({"key": {"ip": None}}, "key.ip: expected a non-empty string, got None"),
         ({"cost": -1}, "cost: expected a whole number from 0 to 9007199254740992, got -1"),
         ({"cost": 2**53 + 1}, "cost: expected a whole number"),
         ({"cost": 1.5}, "cost: expected a whole number"),
@@ -29,21 +29,21 @@ from tidegate import Check, Tidegate
         ({"cost": "1"}, "cost: expected a whole number"),
     ],
 )
-def test_bad_questions_are_told_before_they_are_sent(question: dict[str, Any], says: str) -> None:
+def test_invalid_checks_raise_before_they_are_sent(check: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace("(", r"\(")):
-        Check(**({"policy": "api", "key": "k"} | question))
+        Check(**({"policy": "api", "key": "k"} | check))
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"url": "127.0.0.1:8080"}, "url: expected something like http://127.0.0.1:8080"),
-        ({"url": "ftp://h"}, "url: expected something like"),
-        ({"url": "http://"}, "url: expected something like"),
+        ({"url": "127.0.0.1:8080"}, "url: expected a URL like http://127.0.0.1:8080"),
+        ({"url": "ftp://h"}, "url: expected a URL like"),
+        ({"url": "http://"}, "url: expected a URL like"),
         ({"url": "http://u:p@h"}, "url: expected no user"),
         ({"url": "http://h?q"}, "url: expected no user"),
         ({"url": "http://h:99999"}, "Port out of range"),
-        ({"url": "http://h", "socket": "/s"}, "socket: give either"),
+        ({"url": "http://h", "socket": "/s"}, "socket: set either"),
         ({"timeout": 0}, "timeout: expected more than 0"),
         ({"timeout": -1}, "timeout: expected a number"),
         ({"timeout": float("nan")}, "timeout: expected a number"),
@@ -54,17 +54,17 @@ def test_bad_questions_are_told_before_they_are_sent(question: dict[str, Any], s
         ({"max_connections": 1.5}, "max_connections: expected a whole number"),
     ],
 )
-def test_bad_options_are_told_at_once(options: dict[str, Any], says: str) -> None:
+def test_invalid_options_raise_at_once(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Tidegate(**options)
 
 
 @pytest.mark.anyio
-async def test_bad_calls_are_told_before_they_are_sent(dead_url: str) -> None:
-    # What is sent is answered by the fallback, and raises nothing.
+async def test_invalid_calls_raise_before_they_are_sent(dead_url: str) -> None:
+    # A valid call falls back and does not raise.
     async with Tidegate(dead_url, on_error="allow") as nobody:
         assert (await nobody.check("api", "k")).source == "fallback"
-        with pytest.raises(ValueError, match="key: a check of 70"):
+        with pytest.raises(ValueError, match="key: the check has 70"):
             await nobody.check("api", "x" * 70_000)
         with pytest.raises(ValueError, match="cost"):
             await nobody.reserve("api", "k", -1)

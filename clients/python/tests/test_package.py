@@ -27,9 +27,7 @@ def test_the_wheel_has_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert info[licence] == (ROOT.parents[1] / licence).read_bytes()
 
 
-def test_the_source_that_is_published_builds_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_source_distribution_builds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     ours = flit_core.buildapi.build_wheel(str(tmp_path))
     with tarfile.open(tmp_path / flit_core.buildapi.build_sdist(str(tmp_path))) as source:
@@ -41,7 +39,7 @@ def test_the_source_that_is_published_builds_the_same(
         assert sorted(one.namelist()) == sorted(other.namelist())
 
 
-def test_the_package_is_as_old_as_the_server() -> None:
+def test_the_package_has_the_version_of_the_server() -> None:
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     cargo = (ROOT.parents[1] / "Cargo.toml").read_text()
     found = re.search(r'^version = "(.*)"', cargo, re.MULTILINE)
@@ -49,6 +47,6 @@ def test_the_package_is_as_old_as_the_server() -> None:
     assert found[1] == ours == tidegate.__version__
 
 
-def test_aiohttp_is_the_only_thing_that_is_needed() -> None:
+def test_aiohttp_is_the_only_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert [re.split("[<>=]", one)[0] for one in project["dependencies"]] == ["aiohttp"]

@@ -1,4 +1,4 @@
-"""The examples of README.md, here and of the whole project, as they are written."""
+"""The examples of both READMEs work as written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROJECT = examples(CHECKOUT / "README.md")
 
 
 def run(example: str, url: str) -> dict[str, Any]:
-    """Run an example against a server of ours, with patience for slow machines, and no fallbacks."""
+    """Adapt an example to a test server, with a long timeout and no fallbacks."""
     assert f'Tidegate("{DEMO_URL}")' in example
     ours = f'Tidegate("{url}", timeout={DEADLINE}, on_error="raise")'
     names: dict[str, Any] = {"__name__": "example"}
@@ -31,7 +31,7 @@ def run(example: str, url: str) -> dict[str, Any]:
     return names
 
 
-def test_there_are_examples_to_run() -> None:
+def test_the_readmes_have_examples() -> None:
     assert (len(HERE), len(PROJECT)) == (4, 1)
 
 

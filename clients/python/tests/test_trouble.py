@@ -1,4 +1,4 @@
-"""Servers that are dead, hang or speak nonsense: each costs at most the timeout, and follows on_error."""
+"""Servers that are down, hang or send nonsense cost at most the timeout; then on_error applies."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ WRONG: dict[str, tuple[Handler, str]] = {
     "cut off in the head": (raw(b"HTTP/1.1 200 OK\r\ncontent-le"), "no answer"),
     "cut off in the body": (raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"), "no answer"),
     "an endless head": (raw(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100_000), "no answer"),
-    "an endless body": (endless, "an answer of more than 2097152 bytes"),
-    "not JSON": (says(b"<html>hello</html>"), "not an answer of tidegate"),
-    "no object": (says(b"[1]"), "not an answer of tidegate: no object"),
-    "nested too deep": (says(b"[" * 100_000), "not an answer of tidegate"),
-    "a number of 10,000 digits": (says(b'{"limit":' + b"9" * 10_000 + b"}"), "not an answer"),
-    "not UTF-8": (says(b'{"a":"\xff"}'), "not an answer of tidegate"),
+    "an endless body": (endless, "the reply has more than 2097152 bytes"),
+    "not JSON": (says(b"<html>hello</html>"), "invalid reply"),
+    "no object": (says(b"[1]"), "invalid reply: not an object"),
+    "nested too deep": (says(b"[" * 100_000), "invalid reply"),
+    "a number of 10,000 digits": (says(b'{"limit":' + b"9" * 10_000 + b"}"), "invalid reply"),
+    "not UTF-8": (says(b'{"a":"\xff"}'), "invalid reply"),
     "nothing of ours": (says(b"{}"), "`allowed` is None"),
     "allowed by a string": (decides(allowed="yes"), "`allowed` is 'yes'"),
     "a fraction": (decides(limit=1.5), "`limit` is 1.5"),
@@ -82,22 +82,22 @@ WRONG: dict[str, tuple[Handler, str]] = {
     "a count that is a flag": (decides(remaining=True), "`remaining` is True"),
     "no source": (decides(source=None), "`source` is None"),
     "a permit that is a number": (decides(permit=7), "`permit` is 7"),
-    "status 500": (says(b"oops", "500 Internal Server Error"), "answered with status 500"),
-    "status 204": (raw(b"HTTP/1.1 204 No Content\r\n\r\n"), "answered with status 204"),
-    "somebody else's 404": (says(b"not here", "404 Not Found"), "answered with status 404"),
+    "status 500": (says(b"oops", "500 Internal Server Error"), "unexpected status 500"),
+    "status 204": (raw(b"HTTP/1.1 204 No Content\r\n\r\n"), "unexpected status 204"),
+    "somebody else's 404": (says(b"not here", "404 Not Found"), "unexpected status 404"),
     "a problem of somebody else": (
         says(b'{"type":"about:blank","detail":"no"}', "400 Bad Request", "application/problem+json"),
         "no (status 400)",
     ),
     "a redirect": (
         raw(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
-        "answered with status 302",
+        "unexpected status 302",
     ),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_server_that_is_wrong_is_answered_for(wrong: str) -> None:
+async def test_an_invalid_reply_is_a_fallback(wrong: str) -> None:
     behave, why = WRONG[wrong]
     timeout = 0.3 if behave in (hang, drip) else DEADLINE
     async with wrong_server(behave) as url, Tidegate(url, timeout=timeout) as client:
@@ -107,8 +107,8 @@ async def test_a_server_that_is_wrong_is_answered_for(wrong: str) -> None:
         assert client.fallbacks == 1
 
 
-async def test_what_a_right_server_says_is_no_fallback() -> None:
-    """The control of the rows above: they fail for what is wrong in them."""
+async def test_a_valid_reply_is_no_fallback() -> None:
+    """The control of the rows above: a valid reply passes."""
     async with wrong_server(decides()) as url, Tidegate(url, timeout=DEADLINE) as client:
         decision = await client.check("p", "k")
     assert (decision.source, decision.remaining, client.fallbacks) == ("store", 8, 0)
@@ -116,7 +116,7 @@ async def test_what_a_right_server_says_is_no_fallback() -> None:
 
 @pytest.mark.parametrize(("on_error", "allowed"), [("allow", True), ("deny", False)])
 @pytest.mark.parametrize("behave", [hang, raw(b"")])
-async def test_every_question_follows_on_error(behave: Handler, on_error: OnError, allowed: bool) -> None:
+async def test_every_call_follows_on_error(behave: Handler, on_error: OnError, allowed: bool) -> None:
     async with wrong_server(behave) as url, Tidegate(url, timeout=0.05, on_error=on_error) as client:
         many = await client.check_many([Check("p", "k")] * 1500)
         together = await asyncio.gather(*(client.check("p", "k") for _ in range(100)))
@@ -140,7 +140,7 @@ async def test_every_question_follows_on_error(behave: Handler, on_error: OnErro
             await client.reset("p", "k")
 
 
-async def test_trouble_is_raised_if_asked_for() -> None:
+async def test_on_error_raise_raises() -> None:
     async with wrong_server(hang) as url, Tidegate(url, timeout=0.05, on_error="raise") as client:
         with pytest.raises(TidegateError) as caught:
             await client.check("p", "k")
@@ -154,7 +154,7 @@ async def test_trouble_is_raised_if_asked_for() -> None:
         assert client.fallbacks == 0
 
 
-async def test_a_check_may_say_otherwise_than_its_client(dead_url: str) -> None:
+async def test_a_check_can_override_on_error(dead_url: str) -> None:
     async with Tidegate(dead_url, timeout=DEADLINE, on_error="allow") as client:
         for headers in (False, True):
             denied = await client.check("p", "k", headers=headers, on_error="deny")
@@ -165,7 +165,7 @@ async def test_a_check_may_say_otherwise_than_its_client(dead_url: str) -> None:
             await client.check("p", "k", on_error="no")  # type: ignore[arg-type]
 
 
-async def test_what_a_block_has_done_is_not_lost_with_its_permit(start_server: StartServer) -> None:
+async def test_a_failed_release_does_not_lose_the_result_of_the_block(start_server: StartServer) -> None:
     server = start_server()
     async with Tidegate(server.address, timeout=DEADLINE, on_error="raise") as client:
         async with client.permit("work", "k") as held:
@@ -174,7 +174,7 @@ async def test_what_a_block_has_done_is_not_lost_with_its_permit(start_server: S
         assert client.fallbacks == 1
 
 
-async def test_a_thousand_who_fail_together_raise_their_own_errors() -> None:
+async def test_a_thousand_failed_checks_raise_their_own_errors() -> None:
     async with wrong_server(raw(b"")) as url, Tidegate(url, timeout=0.3, on_error="raise") as client:
         asked = (client.check("p", "k") for _ in range(1000))
         errors = await asyncio.gather(*asked, return_exceptions=True)
@@ -182,22 +182,20 @@ async def test_a_thousand_who_fail_together_raise_their_own_errors() -> None:
     assert len({id(error) for error in errors}) == 1000
 
 
-async def test_a_dead_server_is_answered_for(dead_url: str, tmp_path: Path) -> None:
+async def test_a_server_that_is_down_is_a_fallback(dead_url: str, tmp_path: Path) -> None:
     for client in (Tidegate(dead_url), Tidegate(socket=tmp_path / "none")):
         async with client:
             assert (await client.check("p", "k")).source == "fallback"
 
 
-async def test_a_batch_with_an_answer_too_few_is_no_answer() -> None:
+async def test_a_batch_with_a_missing_decision_is_invalid() -> None:
     body = json.dumps({"decisions": [GOOD]}).encode()
     async with wrong_server(says(body)) as url, Tidegate(url, timeout=DEADLINE) as client:
         decisions = await client.check_many([Check("p", "k")] * 2)
-        assert [str(one.error) for one in decisions] == [
-            "not an answer of tidegate: expected 2 decisions"
-        ] * 2
+        assert [str(one.error) for one in decisions] == ["invalid reply: expected 2 decisions"] * 2
 
 
-async def test_headers_that_could_not_be_written_are_not_passed_on() -> None:
+async def test_headers_with_invalid_characters_are_not_passed_on() -> None:
     headers = {
         "ratelimit": '"p";r=8;t=1',
         "x-ratelimit-limit": "9\r\nx: y",
@@ -210,16 +208,14 @@ async def test_headers_that_could_not_be_written_are_not_passed_on() -> None:
         assert [one.headers for one in await asyncio.gather(*asked)] == [{"ratelimit": '"p";r=8;t=1'}] * 2
 
 
-async def test_a_decision_without_the_headers_that_were_asked_for_is_no_answer() -> None:
+async def test_a_decision_without_requested_headers_is_invalid() -> None:
     body = json.dumps({"decisions": [GOOD] * 2}).encode()
     async with wrong_server(says(body)) as url, Tidegate(url, timeout=DEADLINE) as client:
         decisions = await asyncio.gather(*(client.check("p", "k", headers=True) for _ in range(2)))
-        assert [str(one.error) for one in decisions] == [
-            "not an answer of tidegate: a decision without headers"
-        ] * 2
+        assert [str(one.error) for one in decisions] == ["invalid reply: a decision without headers"] * 2
 
 
-async def test_the_log_is_told_once_of_a_thousand_fallbacks(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_thousand_fallbacks_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async with wrong_server(raw(b"")) as url, Tidegate(url, timeout=0.3) as client:
         with caplog.at_level(logging.WARNING, "tidegate"):
             await asyncio.gather(*(client.check("p", "k") for _ in range(1000)))
@@ -228,8 +224,8 @@ async def test_the_log_is_told_once_of_a_thousand_fallbacks(caplog: pytest.LogCa
     ]
 
 
-async def test_a_server_that_fails_closed_has_decided(start_server: StartServer, dead_redis: str) -> None:
-    """The operator's word counts, and not on_error, in single calls and in shared ones."""
+async def test_failing_closed_is_a_decision(start_server: StartServer, dead_redis: str) -> None:
+    """The policy decides, not on_error, in single and in shared calls."""
     server = start_server(
         config=f"""
 drain: 0s
@@ -252,7 +248,7 @@ policies:
         assert client.fallbacks == 0
 
 
-async def test_a_server_that_goes_on_hanging_is_left_alone() -> None:
+async def test_the_circuit_opens_when_a_server_hangs() -> None:
     asked = 0
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -265,11 +261,11 @@ async def test_a_server_that_goes_on_hanging_is_left_alone() -> None:
     assert {one.source for one in decisions} == {"fallback"}
     told = [str(one.error) for one in decisions]
     assert told[:5] == ["no answer within 0.02 s"] * 5
-    assert "no answer 5 times in a row: the server is left alone for up to 1 s" in told
+    assert "no answer 5 times in a row: no calls for up to 1 s" in told
     assert 5 <= asked < 100
 
 
-async def test_a_server_that_comes_back_is_asked_again(start_server: StartServer, tmp_path: Path) -> None:
+async def test_a_restarted_server_is_called_again(start_server: StartServer, tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     server = start_server(f"unix:{path}", CONFIG)
     async with Tidegate(socket=path, timeout=DEADLINE) as client:
@@ -281,10 +277,10 @@ async def test_a_server_that_comes_back_is_asked_again(start_server: StartServer
 
 
 @pytest.mark.parametrize("held", [1, 4])
-async def test_a_restart_costs_no_more_than_one_answer_for_each_connection(
+async def test_a_restart_costs_at_most_one_reply_per_connection(
     start_server: StartServer, tmp_path: Path, held: int
 ) -> None:
-    """Those of before only turn out to be dead when they are used, and nothing is sent twice."""
+    """Stale connections fail when they are used, and nothing is sent twice."""
     path = tmp_path / "http.sock"
     server = start_server(f"unix:{path}", CONFIG)
     async with Tidegate(socket=path, timeout=DEADLINE, max_connections=held) as client:

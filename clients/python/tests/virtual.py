@@ -1,4 +1,4 @@
-"""An event loop whose time passes only while nothing happens, and then at once."""
+"""An event loop with virtual time: it jumps to the next timer when idle."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(test: Coroutine[Any, Any, T]) -> T:
 
 
 def stall(seconds: float) -> None:
-    """Be busy for so long: nothing else happens meanwhile."""
+    """Block the event loop for this long."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     loop.now += seconds

@@ -1,4 +1,4 @@
-//! The command line: what can be typed, and what the exit codes mean.
+//! The command line: its commands and exit codes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -42,40 +42,39 @@ pub(crate) struct Cli {
     serve: serve::Args,
 }
 
-/// What there is to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Args),
-    Bench(bench::Args),
-    Check(check::Args),
-    Completions(completions::Args),
+    Bench(bench::BenchArgs),
+    Check(check::CheckArgs),
+    Completions(completions::CompletionsArgs),
     Config(config::Args),
-    Cost(cost::Args),
-    Doctor(doctor::Args),
+    Cost(cost::CostArgs),
+    Doctor(doctor::DoctorArgs),
     Proxy(proxy::Args),
-    Ready(ready::Args),
+    Ready(ready::ReadyArgs),
     Man(completions::ManArgs),
-    Replay(replay::Args),
-    Simulate(simulate::Args),
+    Replay(replay::ReplayArgs),
+    Simulate(simulate::SimulateArgs),
     Validate(validate::Args),
-    Vectors(vectors::Args),
+    Vectors(vectors::VectorsArgs),
 }
 
 impl Cli {
-    /// The command that was typed; to serve is the default.
-    pub(crate) fn wanted(self) -> Command {
+    /// The command; `serve` is the default.
+    pub(crate) fn into_command(self) -> Command {
         self.command.unwrap_or(Command::Serve(self.serve))
     }
 }
 
-/// Says what is wrong with the command line. Help and version are no errors, and go to stdout.
+/// Prints a usage error; help and version are no errors, and go to stdout.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // A closed pipe is no reason to fail: whoever closed it has read enough.
+    // A closed pipe is no failure: its reader has read enough.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { USAGE } else { OK })
 }
 
-/// Says why a command failed.
+/// Prints why a command failed.
 pub(crate) fn failed(why: &Failure) -> ExitCode {
     let _ = writeln!(io::stderr(), "tidegate: {why}");
     ExitCode::from(why.code())

@@ -1,4 +1,4 @@
-//! `tidegate completions` and `tidegate man`: what shells and manuals know of the command line, from its definition.
+//! `tidegate completions` and `tidegate man`, generated from the definition of the command line.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ Examples:
 /// Print completions for a shell.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
@@ -35,24 +35,24 @@ Examples:
 pub(crate) struct ManArgs {}
 
 /// Prints completions.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let mut said = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tidegate", &mut said);
-    print(&said)?;
+pub(crate) fn run(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
+    let mut page = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "tidegate", &mut page);
+    print(&page)?;
     Ok(ExitCode::from(OK))
 }
 
-/// Prints the page: the program's own, then a part for each command, since commands have no pages of their own.
+/// Prints one page for the program, with a section for each command.
 pub(crate) fn man(_: &ManArgs) -> Result<ExitCode, Failure> {
     let mut cli = Cli::command();
     cli.build();
-    let mut said = Vec::new();
+    let mut page = Vec::new();
     let mut render = || -> io::Result<()> {
-        clap_mangen::Man::new(cli.clone()).render(&mut said)?;
-        commands(&cli, &mut said)
+        clap_mangen::Man::new(cli.clone()).render(&mut page)?;
+        commands(&cli, &mut page)
     };
     render().map_err(|error| Failure::new(error.to_string()))?;
-    let page = String::from_utf8_lossy(&said).replace(" EXTRA\n", " EXAMPLES\n");
+    let page = String::from_utf8_lossy(&page).replace(" EXTRA\n", " EXAMPLES\n");
     print(page.as_bytes())?;
     Ok(ExitCode::from(OK))
 }
@@ -68,7 +68,7 @@ fn commands(command: &clap::Command, out: &mut Vec<u8>) -> io::Result<()> {
             man.render_extra_section(&mut part)?;
         }
         let name = inner.get_bin_name().unwrap_or(inner.get_name()).to_uppercase();
-        // What is a section of a page of its own is a subsection here.
+        // The sections of a command are subsections of the page.
         let part = String::from_utf8_lossy(&part).replace("\n.SH ", "\n.SS ");
         write!(out, ".SH \"{name}\"\n{part}")?;
         commands(inner, out)?;

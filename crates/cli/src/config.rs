@@ -1,4 +1,4 @@
-//! `tidegate config`: what can be written, and files of others as ours.
+//! `tidegate config`: the schema, an example, a reference, and imports from other limiters.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,10 +16,10 @@ Examples:
   tidegate config import envoy config/ > tidegate.yaml
   tidegate config import limitador limits.yaml > tidegate.yaml
 
-For completion in editors that speak to a YAML language server, put this on top of a file:
+For completion in editors with a YAML language server, put this at the top of a file:
   # yaml-language-server: $schema=tidegate.schema.json";
 
-/// Show what can be configured, or import what another limiter was configured with.
+/// Print the schema, an example or a reference of the configuration, or import another limiter's.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -35,9 +35,9 @@ enum What {
     Example,
     /// Print a table of all keys, in Markdown
     Reference,
-    /// Print another limiter's configuration as ours
+    /// Print another limiter's configuration as a configuration of tidegate
     Import {
-        /// Whose it is
+        /// The other limiter
         from: From,
         /// Its file; for envoy also a folder of files
         #[arg(value_name = "FILE")]

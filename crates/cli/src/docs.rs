@@ -1,5 +1,5 @@
-//! Pages that are made from definitions: stale, they fail the tests. `UPDATE_DOCS=1 cargo test -p tidegate-cli docs`
-//! writes them anew.
+//! Pages that are generated from definitions. A stale page fails the tests; `UPDATE_DOCS=1 cargo test -p tidegate-cli
+//! docs` regenerates it.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory};
 
 use crate::cli::Cli;
 
-/// Compares a page with what it should be, or makes it so.
+/// Compares a page with the generated one, or replaces it.
 fn check(page: &str, made: impl FnOnce(&str) -> String) {
     let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
     let found = fs::read_to_string(&path).unwrap_or_default();
@@ -42,8 +42,8 @@ fn the_page_of_the_command_line_is_not_stale() {
 
 fn add(command: &Command, parent: &str, page: &mut String) {
     let name = format!("{parent}{}", command.get_name());
-    let mut shown = command.clone().bin_name(&name).term_width(100);
-    let help = shown.render_long_help().to_string();
+    let mut named = command.clone().bin_name(&name).term_width(100);
+    let help = named.render_long_help().to_string();
     let help: Vec<_> = help.lines().map(str::trim_end).collect();
     write!(page, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n").trim_end()).unwrap();
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {

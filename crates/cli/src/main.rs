@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Err(error) => return cli::usage(&error),
     };
     let lines = tidegate_server::logs::start(tidegate_tools::wants_color());
-    let done = match cli.wanted() {
+    let done = match cli.into_command() {
         Command::Serve(args) => serve::run(&args),
         Command::Bench(args) => tidegate_tools::bench::run(&args, STORES),
         Command::Check(args) => tidegate_tools::check::run(&args),

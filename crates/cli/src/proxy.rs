@@ -1,12 +1,16 @@
 //! `tidegate proxy`: a protecting reverse proxy in one line.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use tidegate::{Engine, Member, Policy};
-
-use tidegate_config::Address;
+use tidegate::{Policy, SlidingWindow};
+use tidegate_config::Door;
+use tidegate_config::plan::Plan;
 use tidegate_config::proxy::{Settings, Target};
-use tidegate_config::{Config, DoorRules, Listen, Listens, Problem, StoreChoice};
+use tidegate_config::{
+    Address, Config, DoorRules, Listener, Listeners, StoreChoice, limit_from_line,
+};
+use tidegate_core::LimitOrShaper;
 use tidegate_request::{CountedBy, KeyParts};
 use tidegate_request::{Match, Route};
 use tidegate_server::Source;
@@ -24,115 +28,92 @@ Examples:
   tidegate proxy --upstream http://127.0.0.1:3000 --limit 240/min --adaptive   both in one step
 
 Then: curl -i http://127.0.0.1:8000/
-Everything else, such as limits by path or user, TLS and health checks, is said in a file:
+Limits by path or user, TLS, health checks and more need a configuration file:
 `tidegate config example` shows one.
 Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
 
-/// What a client may do, as it is called in headers and metrics.
+/// The name of the policy in headers and metrics.
 const POLICY: &str = "limit";
 
-/// A protecting reverse proxy: passes requests on to a site, so many from each client.
+/// The requests per minute and URL while its responses are fast.
+const URL_UNITS: u64 = 240;
+
+/// A protecting reverse proxy: forwards requests to a site, with a limit per client.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What is protected: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`; several share the
-    /// load
+    /// The upstream: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`; several share the load
     #[arg(long, value_name = "URL", required = true, value_parser = str::parse::<Target>)]
     upstream: Vec<Target>,
-    /// How much each client address may ask for, like `240/min` or `10/s burst 50`; without it nobody is refused
+    /// The limit of each client address, like `240/min` or `10/s burst 50`; default: none
     #[arg(long, value_name = "LIMIT")]
     limit: Option<String>,
-    /// Limit each URL by its own response time, from 240 a minute to 4; with --limit, both have to admit
+    /// Limit each URL by its own response time, from 240 per minute to 4; with --limit, both must admit
     #[arg(long)]
     adaptive: bool,
-    /// Where to listen: an address, or `unix:/run/proxy.sock`; port 0 takes any free one
+    /// The address to listen on, or `unix:/run/proxy.sock`; port 0 takes any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000", value_parser = str::parse::<Address>)]
     listen: Address,
-    /// Where /metrics and the rest of the API are answered; nowhere unless given
+    /// The address of /metrics and the rest of the API; default: none
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     http: Option<Address>,
-    /// Where to count: memory: is this process, <redis://127.0.0.1:6379> a Redis that a fleet shares
+    /// The store: memory: is this process, <redis://127.0.0.1:6379> a Redis that a fleet shares
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
 }
 
-/// Passes requests on until told to stop.
+/// Forwards requests until it is stopped.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let config = config(args).map_err(Failure::usage)?;
     let source = Source { files: Vec::new(), read: Box::new(move || Ok(config.clone())) };
     serve::serve(source, false)
 }
 
-/// What was typed, as a file would say it.
+/// The configuration that the arguments stand for.
 fn config(args: &Args) -> Result<Config, String> {
-    let written = match (&args.limit, args.adaptive) {
-        (Some(limit), false) => written(limit)?,
-        (None, true) => by_url()?,
-        (None, false) => Config::default(),
-        (Some(limit), true) => both(&written(limit)?, by_url()?)?,
+    let error = |error: String| format!("--limit: {error}");
+    let limit = args.limit.as_deref().map(limit_from_line).transpose().map_err(error)?;
+    let client = ("client_ip".to_owned(), KeyParts::default());
+    let url = ("url".to_owned(), KeyParts::path());
+    // Both limits are one atomic step: a request that one of them refuses is not charged to the other.
+    let (policy, keys) = match (limit, args.adaptive) {
+        (None, false) => (None, None),
+        (Some(LimitOrShaper::Limit(limit)), false) => (Some(Policy::from(limit)), None),
+        (Some(LimitOrShaper::Shaper(shaper)), false) => (Some(Policy::shaper(shaper)), None),
+        (None, true) => (Some(Policy::all().limit_by("url", "url", url_limit()?)), Some(vec![url])),
+        (Some(LimitOrShaper::Limit(limit)), true) => {
+            let policy = Policy::all().limit_by("client", "client_ip", limit);
+            (Some(policy.limit_by("url", "url", url_limit()?)), Some(vec![client, url]))
+        }
+        (Some(LimitOrShaper::Shaper(_)), true) => {
+            return Err(error("a leaky bucket delays, and cannot stand beside --adaptive".into()));
+        }
     };
-    let Config { policies, plans, doors, .. } = written;
     let every = Route::new(Match::default(), POLICY, None, 1).ok();
-    let routes = every.filter(|_| !policies.is_empty()).into_iter().collect();
+    let routes = every.filter(|_| policy.is_some()).into_iter().collect();
+    let plan = args.adaptive.then(|| Plan::by_url(POLICY, "url", URL_UNITS));
+    let keys = keys.map(|keys| (POLICY.to_owned(), CountedBy::Each(keys)));
+    let mut listen = Listeners::NONE.with(Door::Proxy, Listener::on(args.listen.clone()));
+    *listen.get_mut(Door::Http) = args.http.clone().map(Listener::on);
     Ok(Config {
         store: StoreChoice::by_url(args.store.clone()),
-        listen: Listens {
-            http: args.http.clone().map(Listen::on),
-            proxy: Some(Listen::on(args.listen.clone())),
-            grpc: None,
-            resp: None,
+        listen,
+        policies: policy.into_iter().map(|policy| (POLICY.to_owned(), policy)).collect(),
+        plans: plan.into_iter().collect(),
+        doors: DoorRules {
+            routes,
+            policy_keys: keys.into_iter().collect(),
+            ..DoorRules::default()
         },
-        policies,
-        plans,
-        doors: DoorRules { routes, ..doors },
         proxy: Some(Settings::of(args.upstream.clone())),
         ..Config::default()
     })
 }
 
-/// As a file has it in one line.
-fn written(limit: &str) -> Result<Config, String> {
-    let quoted = serde_json::to_string(limit).unwrap_or_default();
-    let written =
-        Config::parse(&format!("policies: {{ {POLICY}: {quoted} }}"), &|_| None, crate::STORES);
-    // Where it stands in a file that nobody has written says nothing.
-    let told = |problem: Problem| match problem.message.split_once(": ") {
-        Some((place, what)) if place.starts_with("policies") => format!("--limit: {what}"),
-        _ => format!("--limit: {}", problem.message),
-    };
-    written.map_err(|found| found.into_iter().next().map(told).unwrap_or_default())
-}
-
-/// Every URL by its own response time: from 240 to 4 a minute.
-fn by_url() -> Result<Config, String> {
-    let url = "name: url, key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency }";
-    let policy = format!("{{ all: [{{ {url} }}] }}");
-    let written =
-        Config::parse(&format!("policies: {{ {POLICY}: {policy} }}"), &|_| None, crate::STORES);
-    written.map_err(|found| found.into_iter().map(|problem| problem.message).collect())
-}
-
-/// A client's limit and that of the URL, in one step: who is refused by one is not charged by the other.
-fn both(client: &Config, mut url: Config) -> Result<Config, String> {
-    let limits = |config: &Config| -> Result<Vec<Member>, String> {
-        let policy = config.policies.get(POLICY).cloned().unwrap_or_else(Policy::all);
-        let engine = Engine::builder().policy(POLICY, policy).build();
-        let engine = engine.map_err(|error| error.to_string())?;
-        Ok(engine.policies().flat_map(|policy| policy.members()).cloned().collect())
-    };
-    let of_client = limits(client)?;
-    if of_client.is_empty() {
-        return Err("--limit: a leaky bucket delays, and cannot stand beside --adaptive".to_owned());
-    }
-    let add = |policy: Policy, member: Member| policy.limit_by("client", "client_ip", member.limit);
-    let policy = of_client.into_iter().fold(Policy::all(), add);
-    let add = |policy: Policy, member: Member| policy.limit_by("url", "url", member.limit);
-    let policy = limits(&url)?.into_iter().fold(policy, add);
-    url.policies.insert(POLICY.to_owned(), policy);
-    let each = [("client_ip", KeyParts::default()), ("url", KeyParts::path())];
-    let each = each.map(|(name, parts)| (name.to_owned(), parts));
-    url.doors.policy_keys.insert(POLICY.to_owned(), CountedBy::Each(each.into()));
-    Ok(url)
+/// The limit of each URL while its responses are fast.
+fn url_limit() -> Result<SlidingWindow, String> {
+    let buckets = SlidingWindow::DEFAULT_BUCKETS;
+    SlidingWindow::new(URL_UNITS, Duration::from_mins(1), buckets).map_err(|it| it.to_string())
 }
 
 #[cfg(test)]
@@ -155,7 +136,7 @@ mod tests {
         let config = config(&args(Some("240/min"), false)).unwrap();
         assert_eq!(config.policies.keys().collect::<Vec<_>>(), [POLICY]);
         assert_eq!(config.doors.routes.len(), 1);
-        assert!(config.listen.http.is_none() && config.listen.proxy.is_some());
+        assert!(config.listen.iter().map(|(door, _)| door).eq([Door::Proxy]));
     }
 
     #[test]
@@ -173,7 +154,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_told() {
         let told = config(&args(Some("240"), false)).unwrap_err();
-        assert_eq!(told, "--limit: `240` does not say in what time: expected a rate like 100/min");
+        assert_eq!(told, "--limit: `240` has no time unit: write 240/min");
         let both = config(&args(Some("leaky-bucket 2/s max-wait 5s"), true)).unwrap_err();
         assert!(both.starts_with("--limit: a leaky bucket delays"), "{both}");
     }

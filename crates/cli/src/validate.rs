@@ -1,4 +1,4 @@
-//! `tidegate validate`: is a configuration right, and if not, where and why.
+//! `tidegate validate`: checks configuration files.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ Examples:
   tidegate validate conf/*.yaml
   tidegate validate --json tidegate.yaml | jq -r '.[].message'
 
-Every problem has a line of its own, file:line:column: what was expected. Nothing
-is opened or connected to; variables that the files name have to be set. What will
-not do well, like a limit that will swing, is a warning.
+Every problem is a line: file:line:column: what was expected. Nothing is opened or
+connected to; environment variables in the files must be set. A valid setting that
+will not work well, like a limit that will oscillate, is a warning.
 
-Exit codes: 0 all are right, 1 one is not, 64 usage.";
+Exit codes: 0 all files are valid, 1 a file has problems, 64 usage.";
 
 /// Check configuration files: every error with file, line and what was expected.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,15 +33,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A problem, for programs.
+/// A problem in the JSON output.
 #[derive(Serialize)]
-struct Told<'a> {
+struct FileProblem<'a> {
     file: std::borrow::Cow<'a, str>,
     #[serde(flatten)]
     problem: &'a Problem,
 }
 
-/// Checks, prints, and exits with 1 if anything is wrong.
+/// Checks the files; exits with 1 if one has a problem.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut problems = Vec::new();
     for file in &args.files {
@@ -50,27 +50,27 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Err(found) => problems.push(found),
         }
     }
-    tell(args, &problems)?;
+    report(args, &problems)?;
     Ok(ExitCode::from(if problems.is_empty() { OK } else { ERROR }))
 }
 
-/// What will not do well is told, and right all the same.
+/// Warnings do not change the exit code.
 fn warn(warnings: &Problems) {
     for line in warnings.lines() {
-        // Who closed the pipe still gets the exit code.
+        // A closed pipe does not change the exit code.
         let _ = writeln!(io::stderr(), "warning: {line}");
     }
 }
 
-fn tell(args: &Args, problems: &[Problems]) -> Result<(), Failure> {
-    let told = problems.iter().flat_map(|problems| {
+fn report(args: &Args, problems: &[Problems]) -> Result<(), Failure> {
+    let rows = problems.iter().flat_map(|problems| {
         let file = problems.file().to_string_lossy();
-        problems.iter().map(move |problem| Told { file: file.clone(), problem })
+        problems.iter().map(move |problem| FileProblem { file: file.clone(), problem })
     });
     if args.json {
-        let told = serde_json::to_string_pretty(&told.collect::<Vec<_>>());
-        let told = told.map_err(|error| Failure::new(error.to_string()))?;
-        return print(format!("{told}\n").as_bytes());
+        let json = serde_json::to_string_pretty(&rows.collect::<Vec<_>>());
+        let json = json.map_err(|error| Failure::new(error.to_string()))?;
+        return print(format!("{json}\n").as_bytes());
     }
     if problems.is_empty() {
         let (count, files) =
@@ -78,7 +78,7 @@ fn tell(args: &Args, problems: &[Problems]) -> Result<(), Failure> {
         return print(format!("{count} {files} checked: all right\n").as_bytes());
     }
     for problems in problems {
-        // Who closed the pipe still gets the exit code.
+        // A closed pipe does not change the exit code.
         let _ = writeln!(io::stderr(), "{problems}");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! From `adaptive` as it is written to what moves a limit.
+//! From `adaptive` in a file to the plan of an adaptive limit.
 
 mod ramp;
 mod source;
@@ -9,86 +9,87 @@ use std::time::Duration;
 use http::StatusCode;
 use tidegate::Limit;
 use tidegate_core::adaptive::{Chain, Mode, Priority, Ramp, Settings, Signal as SignalKind};
+use tidegate_core::{LimitOrShaper, LimitSpec};
 
 use self::source::Kind;
 use self::tuning::{Tuned, Tuning};
-use super::limit::{self, Checked};
-use super::node::Spot;
+use super::node::Cursor;
+use super::policy::time_zone;
 use super::problem::Problem;
 use super::text::{self, Adaptive, AdaptiveMode, OneOrMany, PolicyOptions, RampWord};
 use crate::plan::{By, Plan, Pool, Signal, Signals, Source};
 
-/// How often a limit follows.
+/// The interval in which limits adapt.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What is found on the way: what is wrong, and what will not do well.
-pub(crate) struct Notes<'a> {
-    pub found: &'a mut Vec<Problem>,
+/// Problems and warnings of a file.
+pub(crate) struct Report<'a> {
+    pub problems: &'a mut Vec<Problem>,
     pub warnings: &'a mut Vec<Problem>,
 }
 
-/// One limit that is to move.
+/// One adaptive limit.
 struct Subject<'a> {
     policy: &'a str,
     limit_name: &'a str,
     limit: Limit,
     by_url: bool,
     priority: Option<text::Priority>,
-    /// Whether some policy bounds how many are under way: then a priority says who finds a place.
+    /// Whether some policy bounds requests in flight: a priority applies to that bound, too.
     has_places: bool,
 }
 
-/// Whether any limit of a policy bounds how many are under way.
-pub(crate) fn bounds_places(options: &PolicyOptions) -> bool {
+/// Whether a limit of a policy bounds requests in flight.
+pub(crate) fn has_in_flight(options: &PolicyOptions) -> bool {
     let members = options.all.iter().chain(&options.any).flatten();
     let all = members.filter_map(|member| member.adaptive.as_ref()).chain(&options.adaptive);
     all.into_iter().any(|adaptive| adaptive.in_flight.is_some())
 }
 
-/// Who of all requests finds a place first: as a policy says, or the last among its limits.
-pub(crate) fn class_of(options: &PolicyOptions) -> Option<Priority> {
+/// The priority of a policy's requests: its own, or the lowest of its limits.
+pub(crate) fn priority_of(options: &PolicyOptions) -> Option<Priority> {
     let members = options.all.iter().chain(&options.any).flatten();
     let of_members = members.filter_map(|member| member.priority.map(priority)).max();
     options.priority.map(priority).or(of_members)
 }
 
-/// All limits of a policy that move. Limits that are wrong have been told by whoever reads limits.
+/// The adaptive limits of a policy. Problems of the limits themselves are reported with the policy.
 pub(crate) fn plans(
     policy: &str,
     options: &PolicyOptions,
     has_places: bool,
-    spot: &Spot<'_>,
-    notes: &mut Notes<'_>,
+    cursor: &Cursor<'_>,
+    report: &mut Report<'_>,
 ) -> Vec<Plan> {
     let members = [("all", &options.all), ("any", &options.any)];
     let several = members.into_iter().find_map(|(field, it)| Some((field, it.as_ref()?)));
     let Some((field, members)) = several else {
         let by_url = options.key.as_ref().is_some_and(is_url);
-        let (name, text) = (options.name.as_deref().unwrap_or_default(), options.limit_text());
+        let (name, spec) = (options.name.as_deref().unwrap_or_default(), options.limit_spec());
         let adaptive = options.adaptive.as_ref();
-        let own = Own { name, text: &text, adaptive, by_url, has_places };
-        return own.plan(policy, options.priority, spot, notes).into_iter().collect();
+        let own = Own { name, spec: &spec, adaptive, by_url, has_places };
+        return own.plan(policy, options.priority, cursor, report).into_iter().collect();
     };
     if options.adaptive.is_some() {
-        let message = format!("stands beside `{field}`: give it to one of the limits in there");
-        notes.found.push(spot.of("adaptive").problem(message));
+        let message = format!("is given beside `{field}`: move it into one of its limits");
+        report.problems.push(cursor.field("adaptive").problem(message));
     }
     let plan = |(index, member): (usize, &text::Member)| {
         let by_url = member.key.as_deref() == Some("url");
-        let (name, text) = (member.name.as_deref().unwrap_or_default(), member.limit_text());
+        let (name, spec) = (member.name.as_deref().unwrap_or_default(), member.limit_spec());
         let adaptive = member.adaptive.as_ref();
-        let own = Own { name, text: &text, adaptive, by_url, has_places };
+        let own = Own { name, spec: &spec, adaptive, by_url, has_places };
         let inherited = options.priority.filter(|_| member.adaptive.is_some());
         let priority = member.priority.or(inherited);
-        own.plan(policy, priority, &spot.of(field).item(index), notes)
+        own.plan(policy, priority, &cursor.field(field).item(index), report)
     };
     members.iter().enumerate().filter_map(plan).collect()
 }
 
-/// What is written about one limit.
+/// The keys of one limit.
 struct Own<'a> {
     name: &'a str,
-    text: &'a text::Limit,
+    spec: &'a LimitSpec,
     adaptive: Option<&'a Adaptive>,
     by_url: bool,
     has_places: bool,
@@ -99,46 +100,48 @@ impl Own<'_> {
         &self,
         policy: &str,
         priority: Option<text::Priority>,
-        spot: &Spot<'_>,
-        notes: &mut Notes<'_>,
+        cursor: &Cursor<'_>,
+        report: &mut Report<'_>,
     ) -> Option<Plan> {
         let Some(adaptive) = self.adaptive else {
             if priority.is_some() && !self.has_places {
-                let message = "goes with `adaptive`, or with an `in_flight` of another policy: \
-                               without them nothing gives way";
-                notes.found.push(spot.of("priority").problem(message));
+                let message = "needs `adaptive`, or an `in_flight` of another policy: \
+                               otherwise nothing is shed";
+                report.problems.push(cursor.field("priority").problem(message));
             }
             return None;
         };
-        let spot = &spot.of("adaptive");
-        let limit = match limit::limit(self.text, spot, &mut Vec::new())? {
-            Checked::Limit(Limit::Quota(_) | Limit::Concurrency(_)) | Checked::Shaper(_) => {
-                let name = limit::name(limit::algorithm_of(self.text));
-                notes
-                    .found
-                    .push(spot.problem(format!("{name} does not follow the load: leave it out")));
+        let cursor = &cursor.field("adaptive");
+        // The errors of the limit are reported with its policy.
+        let limit = match self.spec.build(&time_zone).ok()? {
+            LimitOrShaper::Limit(Limit::Quota(_) | Limit::Concurrency(_))
+            | LimitOrShaper::Shaper(_) => {
+                let name = self.spec.algorithm().name();
+                report
+                    .problems
+                    .push(cursor.problem(format!("{name} cannot be adaptive: remove the key")));
                 return None;
             }
-            Checked::Limit(limit) => limit,
+            LimitOrShaper::Limit(limit) => limit,
         };
         let Self { name: limit_name, by_url, has_places, .. } = *self;
         let subject = Subject { policy, limit_name, limit, by_url, priority, has_places };
-        subject.plan(adaptive, spot, notes)
+        subject.plan(adaptive, cursor, report)
     }
 }
 
 impl Subject<'_> {
-    fn plan(&self, text: &Adaptive, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Option<Plan> {
-        let count_before = notes.found.len();
+    fn plan(&self, text: &Adaptive, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<Plan> {
+        let count_before = report.problems.len();
         let shed_status = match text.shed_status {
             None | Some(429) => StatusCode::TOO_MANY_REQUESTS,
             Some(503) => StatusCode::SERVICE_UNAVAILABLE,
             Some(_) => {
-                notes.found.push(spot.of("shed_status").problem("expected 429 or 503"));
+                report.problems.push(cursor.field("shed_status").problem("expected 429 or 503"));
                 return None;
             }
         };
-        let by = self.by(text, spot, notes)?;
+        let by = self.by(text, cursor, report)?;
         let mode = match text.mode {
             Some(AdaptiveMode::Off) => Mode::Off,
             Some(AdaptiveMode::Shadow) => Mode::Shadow,
@@ -146,23 +149,23 @@ impl Subject<'_> {
         };
         let (policy, limit) = (self.policy.to_owned(), self.limit_name.to_owned());
         let plan = Plan { policy, limit, units: self.limit.units(), mode, by, shed_status };
-        (notes.found.len() == count_before).then_some(plan)
+        (report.problems.len() == count_before).then_some(plan)
     }
 
-    fn by(&self, text: &Adaptive, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Option<By> {
+    fn by(&self, text: &Adaptive, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<By> {
         let shared = Tuning {
             smoothing: text.smoothing.as_ref(),
             hysteresis: text.hysteresis.as_ref(),
             absence: text.absence.as_ref(),
         };
-        let tuned = Tuned::default().with(shared, spot, notes.found)?;
+        let tuned = Tuned::default().with(shared, cursor, report.problems)?;
         let mut each = Vec::new();
         match (&text.source, &text.chains) {
             (Some(source), None) => {
                 let one = Written { name: None, source, ramp: text.ramp.as_ref() };
-                match self.signals(&one, tuned, spot, notes)? {
+                match self.signals(&one, tuned, cursor, report)? {
                     By::Urls { ramp, target } => {
-                        self.of_urls_alone(text, spot, notes.found);
+                        self.reject_signal_fields(text, cursor, report.problems);
                         return Some(By::Urls { ramp, target });
                     }
                     By::Signals(signals) => each = signals.each,
@@ -170,24 +173,26 @@ impl Subject<'_> {
             }
             (None, Some(chains)) => {
                 if text.ramp.is_some() {
-                    let message = "stands beside `chains`: give it to one of them";
-                    notes.found.push(spot.of("ramp").problem(message));
+                    let message = "is given beside `chains`: move it into one of them";
+                    report.problems.push(cursor.field("ramp").problem(message));
                 }
-                let spot = spot.of("chains");
+                let cursor = cursor.field("chains");
                 for (index, chain) in chains.iter().enumerate() {
-                    let spot = spot.item(index);
-                    each.extend(self.chain(chain, tuned, &spot, notes).into_iter().flatten());
+                    let cursor = cursor.item(index);
+                    each.extend(self.chain(chain, tuned, &cursor, report).into_iter().flatten());
                 }
             }
             _ => {
-                notes.found.push(spot.problem("expected one of `source` and `chains`"));
+                report.problems.push(cursor.problem("expected one of `source` and `chains`"));
                 return None;
             }
         }
         let settings = Settings::from_chains(each.iter().map(|signal| signal.chain.clone()));
-        spot.note(settings, notes.found)?;
+        cursor.accept(settings, report.problems)?;
         let pool = match &text.in_flight {
-            Some(pool) => Some(self::pool(pool, &each, &spot.of("in_flight"), notes.found)?),
+            Some(pool) => {
+                Some(self::pool(pool, &each, &cursor.field("in_flight"), report.problems)?)
+            }
             None => None,
         };
         Some(By::Signals(Signals {
@@ -203,53 +208,58 @@ impl Subject<'_> {
         &self,
         text: &text::Chain,
         tuned: Tuned,
-        spot: &Spot<'_>,
-        notes: &mut Notes<'_>,
+        cursor: &Cursor<'_>,
+        report: &mut Report<'_>,
     ) -> Option<Vec<Signal>> {
         let own = Tuning {
             smoothing: text.smoothing.as_ref(),
             hysteresis: text.hysteresis.as_ref(),
             absence: text.absence.as_ref(),
         };
-        let tuned = tuned.with(own, spot, notes.found)?;
+        let tuned = tuned.with(own, cursor, report.problems)?;
         let (name, source, ramp) = (text.name.as_deref(), &text.source, text.ramp.as_ref());
-        // URLs have limits of their own, and no chain has.
+        // Limits per URL have no chains.
         let alike = Subject { by_url: false, limit: self.limit.clone(), ..*self };
-        match alike.signals(&Written { name, source, ramp }, tuned, spot, notes)? {
+        match alike.signals(&Written { name, source, ramp }, tuned, cursor, report)? {
             By::Signals(signals) => Some(signals.each),
             By::Urls { .. } => None,
         }
     }
 
-    /// What one source says, and what it is made of.
+    /// The signals of one source.
     fn signals(
         &self,
         written: &Written<'_>,
         tuned: Tuned,
-        spot: &Spot<'_>,
-        notes: &mut Notes<'_>,
+        cursor: &Cursor<'_>,
+        report: &mut Report<'_>,
     ) -> Option<By> {
-        let source_spot = spot.of("source");
-        let checked =
-            source::source(written.source, self.policy, tuned.failures, &source_spot, notes.found)?;
-        let usual = checked.kind.usual_ramp(self.by_url).map(text::Ramp::Word);
-        let Some(ramp_text) = written.ramp.or(usual.as_ref()) else {
-            notes.found.push(spot.problem("`ramp` is missing: what the answers to the query mean"));
+        let source_spot = cursor.field("source");
+        let checked = source::source(
+            written.source,
+            self.policy,
+            tuned.failures,
+            &source_spot,
+            report.problems,
+        )?;
+        let default = checked.kind.default_ramp(self.by_url).map(text::Ramp::Word);
+        let Some(ramp_text) = written.ramp.or(default.as_ref()) else {
+            report.problems.push(cursor.problem("`ramp` is missing: a query has no default"));
             return None;
         };
         let is_queue = matches!(ramp_text, text::Ramp::Word(RampWord::Default));
         let unit = checked.kind.unit();
         let (ramp, signal) =
-            ramp::ramp(ramp_text, unit, &self.limit, &spot.of("ramp"), notes.found)?;
+            ramp::ramp(ramp_text, unit, &self.limit, &cursor.field("ramp"), report.problems)?;
         let is_latency = matches!(checked.kind, Kind::Latency);
         if is_latency && self.by_url && !is_queue {
             return Some(By::Urls { ramp, target: checked.target });
         }
         let name = written.name.unwrap_or(checked.name);
         let mut make = |name: &str, signal, ramp, source: Source| {
-            let chain = spot.note(Chain::new(name, signal, ramp), notes.found)?;
+            let chain = cursor.accept(Chain::new(name, signal, ramp), report.problems)?;
             let chain = tuned.tune(chain)?;
-            warn_of_swings(&chain, &ramp, &source, spot, notes.warnings);
+            warn_of_oscillation(&chain, &ramp, &source, cursor, report.warnings);
             Some(Signal { chain, ramp, source, target: checked.target.clone() })
         };
         let source = match checked.kind {
@@ -262,7 +272,7 @@ impl Subject<'_> {
         };
         let mut each = vec![make(name, signal, ramp, source)?];
         if is_latency {
-            // Whoever fails fast is not well.
+            // A failing target may respond fast.
             let errors =
                 if written.name.is_some() { format!("{name} errors") } else { "errors".into() };
             each.push(make(&errors, SignalKind::Share, Ramp::errors(), Source::Errors)?);
@@ -271,8 +281,13 @@ impl Subject<'_> {
         Some(By::Signals(none))
     }
 
-    /// The mean of a minute is the smoothing of a URL: nothing else is made of it.
-    fn of_urls_alone(&self, text: &Adaptive, spot: &Spot<'_>, found: &mut Vec<Problem>) {
+    /// Limits per URL follow the mean of a minute and have no further options.
+    fn reject_signal_fields(
+        &self,
+        text: &Adaptive,
+        cursor: &Cursor<'_>,
+        problems: &mut Vec<Problem>,
+    ) {
         let fields = [
             ("smoothing", text.smoothing.is_some()),
             ("hysteresis", text.hysteresis.is_some()),
@@ -282,14 +297,13 @@ impl Subject<'_> {
             ("warm_up_on_start", text.warm_up_on_start.is_some()),
         ];
         for (field, _) in fields.into_iter().filter(|(_, is_given)| *is_given) {
-            let message =
-                "does not belong to URLs, whose limits are what the mean of a minute says";
-            found.push(spot.of(field).problem(message));
+            let message = "does not belong to limits per URL, which follow the mean of a minute";
+            problems.push(cursor.field(field).problem(message));
         }
         if self.priority.is_some() && !self.has_places {
-            let message = "follows URLs, where a `priority` only says who finds a place: no policy has \
-                           an `in_flight`";
-            found.push(spot.problem(message));
+            let message = "follows URLs, where a `priority` applies to requests in flight only: no policy \
+                           has an `in_flight`";
+            problems.push(cursor.problem(message));
         }
     }
 }
@@ -297,38 +311,37 @@ impl Subject<'_> {
 fn pool(
     text: &text::InFlight,
     each: &[Signal],
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<Pool> {
     let pool = match text {
         text::InFlight::Pool(places) => Pool::Known(*places),
         text::InFlight::Map(options) => Pool::Guessed(options.gradient),
     };
-    spot.note(pool.cap(), found)?;
+    cursor.accept(pool.cap(), problems)?;
     let is_observed = |signal: &Signal| signal.source == Source::QueueWait;
     if !each.iter().any(is_observed) {
-        let message =
-            "goes with `source: latency` and `ramp: default`, whose target it is the pool of";
-        found.push(spot.problem(message));
+        let message = "needs `source: latency` and `ramp: default`: it is the pool of their target";
+        problems.push(cursor.problem(message));
         return None;
     }
     Some(pool)
 }
 
-/// What is written about one signal.
+/// The keys of one signal.
 struct Written<'a> {
     name: Option<&'a str>,
     source: &'a text::AdaptiveSource,
     ramp: Option<&'a text::Ramp>,
 }
 
-/// Says so before it does. A target is taken to feel each part of its load alike; what is asked for every few seconds is
-/// as old by then.
-fn warn_of_swings(
+/// Warns of a limit that will oscillate. Assumes a load that is proportional to the limit, and readings as old as their
+/// interval.
+fn warn_of_oscillation(
     chain: &Chain,
     ramp: &Ramp,
     source: &Source,
-    spot: &Spot<'_>,
+    cursor: &Cursor<'_>,
     warnings: &mut Vec<Problem>,
 ) {
     let ends = ramp.ends();
@@ -337,7 +350,7 @@ fn warn_of_swings(
         _ => 1,
     };
     let swings = chain.smoothed().oscillation(TICK, ends.y_lo - ends.y_hi, dead_ticks);
-    warnings.extend(swings.map(|swings| spot.problem(swings)));
+    warnings.extend(swings.map(|swings| cursor.problem(swings)));
 }
 
 fn is_url(key: &OneOrMany) -> bool {

@@ -1,18 +1,18 @@
-//! One policy without the file around it.
+//! One policy without a file around it.
 
 use super::node::{Key, Node, Value};
 
 /// How deep a policy lies in a file: under `policies`, and under its name.
 const LEVELS: usize = 2;
 
-/// A file that has this policy and nothing else. What was copied with its name, or with all of `policies`, is taken out
-/// of there first.
+/// A file with this policy alone. A policy that was copied together with its name, or with all of `policies`, is
+/// unwrapped first.
 pub(super) fn alone(name: &str, policy: Node) -> Node {
     let policy = (0..LEVELS).fold(policy, |node, _| inner(node));
     under("policies", under(name, policy))
 }
 
-/// What a map holds that holds one map and nothing else: no policy is like that.
+/// The only value of a map, if that is a map itself: no policy has this form.
 fn inner(node: Node) -> Node {
     match node.value {
         Value::Map(mut entries)
@@ -20,14 +20,15 @@ fn inner(node: Node) -> Node {
         {
             entries.swap_remove(0).1
         }
-        value => Node { place: node.place, value },
+        value => Node { value, ..node },
     }
 }
 
 fn under(name: &str, node: Node) -> Node {
-    let place = node.place;
-    let key = Key { name: name.to_owned(), place };
-    Node { place, value: Value::Map(vec![(key, node)]) }
+    let position = node.position;
+    let key = Key { name: name.to_owned(), position };
+    let span = node.span;
+    Node { position, value: Value::Map(vec![(key, node)]), span }
 }
 
 #[cfg(test)]
@@ -58,11 +59,13 @@ mod tests {
             ("limit: [", 1, ""),
             ("policies: { a: { limit: 1/s }, b: { limit: 2/s } }", 1, "unknown"),
         ] {
-            let found = Config::of_policy("tried", text).unwrap_err();
+            let problems = Config::of_policy("tried", text).unwrap_err();
             let is_told = |it: &crate::Problem| {
-                it.place.line == line && it.message.contains(part) && !it.message.contains("/root")
+                it.position.line == line
+                    && it.message.contains(part)
+                    && !it.message.contains("/root")
             };
-            assert!(found.iter().any(is_told), "{text}: {found:?}");
+            assert!(problems.iter().any(is_told), "{text}: {problems:?}");
         }
     }
 }

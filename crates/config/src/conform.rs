@@ -1,5 +1,4 @@
-//! Whether a file has the form that the schema says: every key known, every value of the right kind. All that is wrong
-//! is told, not only the first.
+//! Checks a file against the schema: every key is known, every value has the right type. Reports all problems.
 
 use serde_json::Value as Schema;
 
@@ -8,9 +7,9 @@ use super::problem::Problem;
 use super::schema::{choices, example, resolved, words};
 use tidegate_core::text::{closest, printable};
 
-/// Looks at a node and all that is in it. What came from the environment and has to be a number becomes one, and what
-/// is optional and empty is left out.
-pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut Vec<Problem>) {
+/// Checks a node and its contents. Text from the environment becomes a number or boolean where the schema wants one.
+/// Optional keys with an empty value are removed.
+pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, problems: &mut Vec<Problem>) {
     let choices = choices(schema);
     let of_kind = |kind: &str| choices.iter().copied().find(|it| is_kind(it, kind));
     if let Value::Text(text) = &node.value
@@ -19,18 +18,20 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut 
     {
         node.value = meant;
     }
-    let place = node.place;
-    let mut tell = |message| found.push(Problem::new(place, told(path, message)));
+    let position = node.position;
+    let mut report = |message| problems.push(Problem::new(position, at_path(path, message)));
     let matching = of_kind(kind(&node.value)).or_else(|| match node.value {
         // A whole number is a number.
         Value::Whole(_) => of_kind("number"),
         _ => None,
     });
     match (&mut node.value, matching) {
-        (Value::Map(entries), Some(schema)) => conform_map(place, entries, schema, path, found),
+        (Value::Map(entries), Some(schema)) => {
+            conform_map(position, entries, schema, path, problems);
+        }
         (Value::List(items), Some(schema)) => {
             for (index, item) in items.iter_mut().enumerate() {
-                conform(item, &schema["items"], &format!("{path}[{index}]"), found);
+                conform(item, &schema["items"], &format!("{path}[{index}]"), problems);
             }
         }
         (Value::Text(text), Some(_)) => {
@@ -40,27 +41,27 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, found: &mut 
             let known = known.concat();
             if !is_open && !known.contains(&text.text.as_str()) {
                 let shown = if text.is_substituted { "…" } else { &text.text };
-                tell(unknown("", shown, &known));
+                report(unknown("", shown, &known));
             }
         }
         (Value::Whole(number), Some(schema)) if is_kind(schema, "integer") => {
             let bound = |name: &str| schema.get(name).and_then(Schema::as_u64).map(i128::from);
             let (min, max) = (bound("minimum").unwrap_or(0), bound("maximum").unwrap_or(1 << 53));
             if !(min..=max).contains(number) {
-                tell(format!("expected a whole number from {min} to {max}"));
+                report(format!("expected a whole number from {min} to {max}"));
             }
         }
         (Value::Bool(_) | Value::Whole(_) | Value::Float(_), Some(_)) | (Value::Unset, _) => {}
-        (value, _) => tell(expected(value, schema, &choices)),
+        (value, _) => report(expected(value, schema, &choices)),
     }
 }
 
 fn conform_map(
-    place: super::problem::Place,
+    position: super::problem::Position,
     entries: &mut Vec<(Key, Node)>,
     schema: &Schema,
     path: &str,
-    found: &mut Vec<Problem>,
+    problems: &mut Vec<Problem>,
 ) {
     let none = serde_json::Map::new();
     let properties = schema.get("properties").and_then(Schema::as_object).unwrap_or(&none);
@@ -68,7 +69,7 @@ fn conform_map(
         let names = schema.get("required").and_then(Schema::as_array);
         names.into_iter().flatten().filter_map(Schema::as_str)
     };
-    // A section of which only the name is left: all its lines are commented out.
+    // A section whose lines are all commented out has only its name left.
     entries.retain(|(key, node)| {
         !matches!(node.value, Value::Null) || !properties.contains_key(&key.name)
     });
@@ -77,21 +78,21 @@ fn conform_map(
         let inner = format!("{path}{dot}{}", printable(&key.name));
         match (properties.get(&key.name), schema.get("additionalProperties")) {
             (Some(schema), _) | (None, Some(schema @ Schema::Object(_))) => {
-                conform(node, schema, &inner, found);
+                conform(node, schema, &inner, problems);
             }
             (None, _) => {
                 let known: Vec<_> = properties.keys().map(String::as_str).collect();
                 let message = unknown("key ", &key.name, &known);
-                found.push(Problem::new(key.place, told(path, message)));
+                problems.push(Problem::new(key.position, at_path(path, message)));
             }
         }
     }
     for name in required().filter(|name| entries.iter().all(|(key, _)| key.name != *name)) {
-        found.push(Problem::new(place, told(path, format!("`{name}` is missing"))));
+        problems.push(Problem::new(position, at_path(path, format!("`{name}` is missing"))));
     }
 }
 
-fn told(path: &str, message: String) -> String {
+fn at_path(path: &str, message: String) -> String {
     if path.is_empty() { message } else { format!("{path}: {message}") }
 }
 
@@ -111,7 +112,7 @@ fn is_kind(schema: &Schema, kind: &str) -> bool {
     schema.get("type").is_some_and(|it| it == kind)
 }
 
-/// What a text from the environment stands for where no text can stand.
+/// The number or boolean that a text from the environment stands for where the schema allows no text.
 fn reread(text: &Text, can_be: &dyn Fn(&str) -> bool) -> Option<Value> {
     let meant = text.text.trim();
     match meant {
@@ -133,7 +134,7 @@ fn unknown(what: &str, typed: &str, known: &[&str]) -> String {
     }
 }
 
-/// Says nothing of the value itself: it may be a secret.
+/// The message does not repeat the value: it may be a secret.
 fn expected(value: &Value, schema: &Schema, choices: &[&Schema]) -> String {
     let got = match value {
         Value::Null | Value::Unset => "nothing",

@@ -1,10 +1,10 @@
-//! What runs without a configuration: a handful of policies that show the range.
+//! The configuration of the demo: a few policies that show the range.
 
 use tidegate::driver::StoreDrivers;
 
 use crate::{Config, Problems};
 
-/// As anybody could write it.
+/// An ordinary file.
 const FILE: &str = include_str!("demo.yaml");
 
 /// The configuration of the demo.

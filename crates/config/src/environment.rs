@@ -1,5 +1,5 @@
-//! `${NAME}` and `${NAME:-default}` inside of values, after the file has been parsed: a variable can become part of a
-//! value and never a key, a list or another value.
+//! Substitutes `${NAME}` and `${NAME:-default}` in values, after the file has been parsed: a variable becomes part of a
+//! value, never a key, a list or another value.
 
 use super::node::{Node, Text, Value};
 use super::problem::Problem;
@@ -8,31 +8,31 @@ use super::problem::Problem;
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The variables of this process.
-pub(crate) fn of_process(name: &str) -> Option<String> {
+pub(crate) fn process_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Puts variables in wherever a value names some.
-pub(crate) fn substitute(node: &mut Node, lookup: Lookup<'_>, found: &mut Vec<Problem>) {
+/// Substitutes the variables in all values.
+pub(crate) fn substitute(node: &mut Node, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
     match &mut node.value {
         Value::Text(text) if text.text.contains('$') => match expand(&text.text, lookup) {
             Ok(expanded) => *text = expanded,
             Err(message) => {
-                found.push(Problem::new(node.place, message));
+                problems.push(Problem::new(node.position, message));
                 node.value = Value::Unset;
             }
         },
-        Value::List(items) => items.iter_mut().for_each(|item| substitute(item, lookup, found)),
+        Value::List(items) => items.iter_mut().for_each(|item| substitute(item, lookup, problems)),
         Value::Map(entries) => {
             for (_, item) in entries {
-                substitute(item, lookup, found);
+                substitute(item, lookup, problems);
             }
         }
         _ => {}
     }
 }
 
-/// What comes out is not looked at again: the value of a variable may hold a `$`.
+/// The result is not expanded again: the value of a variable may hold a `$`.
 fn expand(text: &str, lookup: Lookup<'_>) -> Result<Text, String> {
     let mut out = Text { text: String::with_capacity(text.len()), is_substituted: false };
     let mut rest = text;
@@ -69,10 +69,10 @@ fn variable(inside: &str, lookup: Lookup<'_>) -> Result<String, String> {
     if name.is_empty() || !is_name(name) {
         let shown = tidegate_core::text::printable(inside);
         return Err(format!(
-            "`${{{shown}}}` names no variable: expected `${{NAME}}` or `${{NAME:-default}}`"
+            "`${{{shown}}}` is not a variable: expected `${{NAME}}` or `${{NAME:-default}}`"
         ));
     }
-    // As in a shell, `:-` also stands in for what is set to nothing.
+    // As in a shell, `:-` also replaces an empty value.
     let value = lookup(name).filter(|value| default.is_none() || !value.is_empty());
     value.or_else(|| default.map(str::to_owned)).ok_or_else(|| {
         format!(
@@ -132,9 +132,9 @@ mod tests {
                 "${HOST",
                 "`${` has no end: expected `${NAME}` or `${NAME:-default}` (`$$` is a plain `$`)",
             ),
-            ("${}", "`${}` names no variable: expected `${NAME}` or `${NAME:-default}`"),
-            ("${a b}", "`${a b}` names no variable: expected `${NAME}` or `${NAME:-default}`"),
-            ("${1A}", "`${1A}` names no variable: expected `${NAME}` or `${NAME:-default}`"),
+            ("${}", "`${}` is not a variable: expected `${NAME}` or `${NAME:-default}`"),
+            ("${a b}", "`${a b}` is not a variable: expected `${NAME}` or `${NAME:-default}`"),
+            ("${1A}", "`${1A}` is not a variable: expected `${NAME}` or `${NAME:-default}`"),
         ] {
             assert_eq!(expand(text, &lookup).map(|text| text.text), Err(expected.to_owned()));
         }

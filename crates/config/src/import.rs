@@ -1,4 +1,4 @@
-//! The files of other limiters as one of ours, for those who move.
+//! Converts files of other limiters to ours.
 
 mod envoy;
 mod limitador;
@@ -6,44 +6,43 @@ mod limitador;
 use std::fmt::Write;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
-
-use super::problem::{Problem, Problems};
-use super::{contents, yaml};
 use crate::envoy as envoy_config;
+use crate::problem::Problems;
 
-/// A policy to write, and what there is to say about it.
+/// A policy to write, with comments.
 struct Draft {
     notes: Vec<String>,
     name: String,
-    /// Either the options of the only limit, or one line for each.
+    /// The options of its limits.
     limits: Limits,
-    /// What else the policy has, such as `mode: shadow`.
+    /// Further options, such as `mode: shadow`.
     more: Vec<String>,
 }
 
 enum Limits {
     One(String),
     All(Vec<String>),
-    /// Nothing that a policy could say.
+    /// The rule has no counterpart.
     None,
 }
 
-/// The file of envoyproxy/ratelimit, or a folder of them; otherwise a line for each thing that is wrong.
+/// Converts a file of envoyproxy/ratelimit, or a folder of them; an error is a line per problem.
 pub fn envoy(path: &Path) -> Result<String, Vec<String>> {
     let rules = envoy_config::load(path)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    let head = "# Every limit is a policy here, for those who ask by its name. Envoy itself needs nothing of this:\n\
+    let head = "# Every limit is a policy, for clients that check it by name. Envoy itself does not need this file:\n\
                 # `tidegate serve --envoy-config` reads the original, with its matching rules.\n";
-    Ok(written(head, &envoy::drafts(&rules)))
+    let warning = |warning| format!("# {warning}\n");
+    let warnings: String = rules.warnings.iter().map(warning).collect();
+    Ok(written(&format!("{head}{warnings}"), &envoy::drafts(&rules)))
 }
 
-/// The limits file of limitador.
+/// Converts the limits file of limitador.
 pub fn limitador(path: &Path) -> Result<String, Vec<String>> {
     let drafts = limitador::file(path).map_err(|problems| problems.lines())?;
-    let head = "# A namespace is a policy. Limits with conditions are policies of their own: ask them when the\n\
-                # conditions hold. The variables of a limit are the identifiers that a check gives, by name; for a\n\
-                # limit without variables that is `global`, always the same.\n";
+    let head = "# A namespace is a policy. Limits with conditions are policies of their own: check them when the\n\
+                # conditions hold. The variables of a limit are the identifiers of a check, by name; a limit without\n\
+                # variables counts by `global`, with a constant value.\n";
     Ok(written(head, &drafts))
 }
 
@@ -71,18 +70,7 @@ fn written(head: &str, drafts: &[Draft]) -> String {
     out
 }
 
-/// A text as YAML has it, whatever is in it. Our own `$` stays one.
+/// A quoted YAML string. `$` is escaped, so that it is not a variable.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text.replace('$', "$$")).to_string()
-}
-
-/// A file of somebody else's, whose keys are theirs.
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Problems> {
-    let wrong = |problem: Problem| Problems::new(path, vec![problem]);
-    let text = contents(path).map_err(wrong)?;
-    let node = yaml::parse(&text).map_err(wrong)?;
-    serde_path_to_error::deserialize(node.to_json()).map_err(|error| {
-        let (place, at) = (node.place, error.path().to_string());
-        wrong(Problem::new(place, format!("{at}: {}", error.inner())))
-    })
 }

@@ -1,15 +1,17 @@
-//! The configuration: from a file to checked things, in two steps.
+//! The configuration: from a file to checked plain data, in two steps.
 //!
-//! - Step one, what was written: [`yaml`] parses within bounds into [`node`]s that know their places, [`environment`] puts
-//!   variables in, [`conform`] holds them against the [`schema`] of [`text`], the one definition of what can be written.
-//! - Step two, what it means: the other files turn text into policies, addresses and routes that cannot be wrong.
+//! - Step one, the form: [`yaml`] parses within bounds into [`node`]s with positions, [`environment`] substitutes
+//!   variables, [`conform`] checks the nodes against the JSON Schema of [`text`], the one definition of all keys.
+//! - Step two, the meaning: the other modules turn `text` into policies, addresses and routes that cannot be wrong.
 //!
-//! Both go on after a problem, so that all of a file's problems are told at once. Neither opens, binds or connects
+//! Both go on after a problem, so that a file's problems are all reported at once. Neither opens, binds or connects
 //! anything: `tidegate validate` is these two steps alone.
+//!
+//! A new key is a field in `text` and the place that uses it. Tests fail until `schema.json`, the reference and the
+//! example have it.
 #![forbid(unsafe_code)]
 
 mod adaptive;
-mod address;
 mod alone;
 mod amount;
 mod conform;
@@ -18,11 +20,8 @@ mod door;
 mod doors;
 mod environment;
 pub mod envoy;
-mod exact;
-mod exposure;
+mod foreign;
 pub mod import;
-mod limit;
-mod line;
 mod listen;
 mod node;
 mod overrides;
@@ -30,9 +29,8 @@ pub mod plan;
 mod policy;
 mod problem;
 pub mod proxy;
-mod quota;
 mod reference;
-mod rls;
+mod safe_integer;
 mod schema;
 mod secret;
 mod store;
@@ -50,18 +48,17 @@ use tidegate::driver::StoreDrivers;
 use tidegate::Policy;
 use tidegate::adaptive::Priority;
 
-use self::adaptive::Notes;
-pub use self::address::Address;
-pub use self::door::{BY_REQUEST, DoorName, RESERVED_NAMES, UNKNOWN};
+use self::adaptive::Report;
+pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
-pub use self::exact::Exact;
-pub use self::exposure::Exposure;
-pub use self::listen::{Listen, Listens, TlsFiles};
-use self::node::{Node, Spot, Value};
+pub use self::envoy::{AnswerStyle, Rls, Shadow};
+pub use self::listen::{Address, Listener, Listeners, TlsFiles};
+use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
-pub use self::problem::{Place, Problem, Problems};
+pub use self::policy::limit_from_line;
+pub use self::problem::{Position, Problem, Problems};
 pub use self::reference::table as reference;
-pub use self::rls::{Manner, Rls, Shadow};
+pub use self::safe_integer::SafeInteger;
 use self::schema::SCHEMA;
 pub use self::schema::for_editors as schema_for_editors;
 pub use self::secret::{Secret, SecretSource, checked_token};
@@ -69,51 +66,58 @@ pub use self::store::StoreChoice;
 use crate::plan::Plan;
 use crate::proxy::Settings;
 
-/// Every key, with comments.
+/// Former names.
+#[doc(hidden)]
+pub use self::{
+    AnswerStyle as Manner, Door as DoorName, Listener as Listen, Listeners as Listens,
+    SafeInteger as Exact,
+};
+
+/// A commented example with every key.
 pub const EXAMPLE: &str = include_str!("example.yaml");
 
-/// What every key in a store begins with, unless told.
+/// The default prefix of keys in a store.
 const KEY_PREFIX: &str = "tg";
 
-/// How many signals are followed at once: more could not be told apart.
+/// A bound on the signals of all adaptive limits, for metrics and memory.
 const SIGNALS_MAX: usize = 900;
 
-/// The file that is read where none is named, if it is there.
-const USUAL: &str = "tidegate.yaml";
+/// The file that is read by default, if it exists.
+const DEFAULT_FILE: &str = "tidegate.yaml";
 
-/// The usual file, if there is one.
+/// The default file, `tidegate.yaml`, if it exists.
 pub fn usual_path() -> Option<PathBuf> {
-    Path::new(USUAL).exists().then(|| PathBuf::from(USUAL))
+    Path::new(DEFAULT_FILE).exists().then(|| PathBuf::from(DEFAULT_FILE))
 }
 
-/// A file that has been checked.
+/// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub store: StoreChoice,
-    pub listen: Listens,
+    pub listen: Listeners,
     pub key_prefix: String,
     pub policies: BTreeMap<String, Policy>,
-    /// The limits that follow the load.
+    /// The adaptive limits.
     pub plans: Vec<Plan>,
-    /// Who gives way first, of policies that say so.
+    /// The priorities of policies that have one.
     pub priorities: BTreeMap<String, Priority>,
-    /// What will not do well, though it can be done.
+    /// Settings that are valid, but will probably not work well.
     pub warnings: Vec<Problem>,
     pub doors: DoorRules,
-    /// What Envoy's descriptors mean.
+    /// The rules and options of Envoy's rate limit service.
     pub rls: Arc<Rls>,
-    /// Where requests are passed on to; given if the proxy's door is open.
+    /// The reverse proxy, if it is configured.
     pub proxy: Option<Settings>,
-    /// Where spans and figures are sent.
+    /// The URL of the OpenTelemetry collector.
     pub collector: Option<String>,
 }
 
 impl Default for Config {
-    /// What an empty file says.
+    /// The configuration of an empty file.
     fn default() -> Self {
         Self {
             store: StoreChoice::by_url("memory:".to_owned()),
-            listen: Listens::default(),
+            listen: Listeners::default(),
             key_prefix: KEY_PREFIX.to_owned(),
             policies: BTreeMap::new(),
             plans: Vec::new(),
@@ -131,98 +135,103 @@ impl Config {
     /// Reads and checks a file.
     pub fn read(path: &Path, stores: StoreDrivers) -> Result<Self, Problems> {
         let text = contents(path).map_err(|problem| Problems::new(path, vec![problem]))?;
-        let parsed = Self::parse(&text, &environment::of_process, stores);
-        parsed.map_err(|found| Problems::new(path, found))
+        let parsed = Self::parse(&text, &environment::process_variable, stores);
+        parsed.map_err(|problems| Problems::new(path, problems))
     }
 
-    /// Checks what a file holds.
+    /// Checks the text of a file.
     pub fn parse(
         text: &str,
         lookup: environment::Lookup<'_>,
         stores: StoreDrivers,
     ) -> Result<Self, Vec<Problem>> {
-        Self::of(yaml::parse(text).map_err(|problem| vec![problem])?, lookup, stores)
+        Self::from_node(yaml::parse(text).map_err(|problem| vec![problem])?, lookup, stores)
     }
 
-    /// Checks a policy that stands by itself, as if it were the only one of a file. The environment stays out of it:
-    /// whoever wrote this need not be who started the process.
+    /// Checks the text of one policy, as if it were the only one of a file. It may come from a stranger, so that no
+    /// environment variable is substituted.
     pub fn of_policy(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let node = yaml::parse(text).map_err(|problem| vec![problem])?;
-        Self::of(alone::alone(name, node), &|_| None, StoreDrivers::MEMORY)
+        Self::from_node(alone::alone(name, node), &|_| None, StoreDrivers::MEMORY)
     }
 
-    fn of(
+    fn from_node(
         node: Node,
         lookup: environment::Lookup<'_>,
         stores: StoreDrivers,
     ) -> Result<Self, Vec<Problem>> {
         let (file, node) = written(node, lookup)?;
-        let mut found = Vec::new();
-        let config = Self::check(&file, &Spot::top(&node), stores, &mut found);
-        if found.is_empty() { Ok(config) } else { Err(found) }
+        let mut problems = Vec::new();
+        let config = Self::check(&file, &Cursor::top(&node), stores, &mut problems);
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
     fn check(
         file: &text::File,
-        top: &Spot<'_>,
+        top: &Cursor<'_>,
         stores: StoreDrivers,
-        found: &mut Vec<Problem>,
+        problems: &mut Vec<Problem>,
     ) -> Self {
         let mut policies = BTreeMap::new();
         for (name, text) in &file.policies {
-            let checked = policy::policy(name, text, &top.of("policies").of(name), found);
+            let checked = policy::policy(name, text, &top.field("policies").field(name), problems);
             policies.extend(checked.map(|policy| (name.clone(), policy)));
         }
         let mut warnings = Vec::new();
-        let mut notes = Notes { found, warnings: &mut warnings };
-        let plans = plans(file, &top.of("policies"), &mut notes);
-        overrides::add(file, &mut policies, &top.of("overrides"), &mut notes);
+        let mut report = Report { problems, warnings: &mut warnings };
+        let plans = plans(file, &top.field("policies"), &mut report);
+        overrides::add(file, &mut policies, &top.field("overrides"), &mut report);
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
-        let listen = listen::listens(file, &top.of("listen"), found);
+        let listen = listen::listeners(file, &top.field("listen"), problems);
         Self {
-            store: store::store(file.store.as_ref(), stores, &top.of("store"), found),
-            proxy: proxy::proxy(file, &listen, top, found),
+            store: store::store(file.store.as_ref(), stores, &top.field("store"), problems),
+            proxy: proxy::proxy(file, &listen, top, problems),
             listen,
-            key_prefix: key_prefix(file, &top.of("key_prefix"), found),
+            key_prefix: key_prefix(file, &top.field("key_prefix"), problems),
             policies,
-            doors: doors::doors(file, &plans, top, found),
+            doors: doors::doors(file, &plans, top, problems),
             plans,
             priorities: maps(file)
-                .filter_map(|(name, options)| Some((name.clone(), adaptive::class_of(options)?)))
+                .filter_map(|(name, options)| Some((name.clone(), adaptive::priority_of(options)?)))
                 .collect(),
             warnings,
-            rls: Arc::new(Rls { manner: doors::manner(file), ..Rls::default() }),
-            collector: telemetry::collector(file.telemetry.as_ref(), &top.of("telemetry"), found),
+            rls: Arc::new(Rls { manner: doors::answer_style(file), ..Rls::default() }),
+            collector: telemetry::collector(
+                file.telemetry.as_ref(),
+                &top.field("telemetry"),
+                problems,
+            ),
         }
     }
 }
 
-/// The limits that follow the load.
-fn plans(file: &text::File, spot: &Spot<'_>, notes: &mut Notes<'_>) -> Vec<Plan> {
+/// The adaptive limits of all policies.
+fn plans(file: &text::File, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Vec<Plan> {
     let mut plans = Vec::new();
-    let has_places = maps(file).any(|(_, options)| adaptive::bounds_places(options));
+    let has_places = maps(file).any(|(_, options)| adaptive::has_in_flight(options));
     for (name, options) in maps(file) {
-        plans.extend(adaptive::plans(name, options, has_places, &spot.of(name), notes));
+        plans.extend(adaptive::plans(name, options, has_places, &cursor.field(name), report));
     }
     let count = plans.iter().flat_map(Plan::targets).count();
     if count > SIGNALS_MAX {
-        notes
-            .found
-            .push(spot.problem(format!("follow {count} signals: expected at most {SIGNALS_MAX}")));
+        report.problems.push(cursor.problem(format!(
+            "{count} signals for adaptive limits: expected at most {SIGNALS_MAX}"
+        )));
     }
-    let mut shown = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for plan in &plans {
-        if !shown.insert(plan.shown()) {
-            let message = format!("metrics would call two limits `{}`: rename one", plan.shown());
-            notes.found.push(spot.of(&plan.policy).problem(message));
+        if !names.insert(plan.shown()) {
+            let message =
+                format!("two limits are called `{}` in metrics: rename one", plan.shown());
+            report.problems.push(cursor.field(&plan.policy).problem(message));
         }
     }
     plans
 }
 
-/// The policies that say more than a line.
+/// The policies that are maps.
 fn maps(file: &text::File) -> impl Iterator<Item = (&String, &text::PolicyOptions)> {
     file.policies.iter().filter_map(|(name, policy)| match policy {
         text::Policy::Map(options) => Some((name, &**options)),
@@ -230,7 +239,7 @@ fn maps(file: &text::File) -> impl Iterator<Item = (&String, &text::PolicyOption
     })
 }
 
-/// Step one: what was written, with its places.
+/// Step one: the text of a file as typed data, and its nodes.
 fn written(
     mut node: Node,
     lookup: environment::Lookup<'_>,
@@ -238,40 +247,40 @@ fn written(
     if matches!(node.value, Value::Null) {
         node.value = Value::Map(Vec::new());
     }
-    let mut found = Vec::new();
-    environment::substitute(&mut node, lookup, &mut found);
-    conform::conform(&mut node, &SCHEMA, "", &mut found);
-    if !found.is_empty() {
-        return Err(found);
+    let mut problems = Vec::new();
+    environment::substitute(&mut node, lookup, &mut problems);
+    conform::conform(&mut node, &SCHEMA, "", &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
     }
-    // What conforms can be read; if not, the schema says too little.
+    // A file that conforms to the schema can be read; otherwise the schema is too wide.
     let file = serde_json::from_value(node.to_json());
-    let file = file.map_err(|error| vec![Problem::new(node.place, error.to_string())])?;
+    let file = file.map_err(|error| vec![Problem::new(node.position, error.to_string())])?;
     Ok((file, node))
 }
 
 fn contents(path: &Path) -> Result<String, Problem> {
-    let unread = |why: String| Problem::new(Place::START, format!("cannot be read: {why}"));
+    let unread = |why: String| Problem::new(Position::START, format!("cannot be read: {why}"));
     let file = fs::File::open(path).map_err(|error| unread(error.to_string()))?;
     let mut bytes = Vec::new();
-    // One more than is allowed, to know whether there is more.
-    let most = yaml::BYTES_MAX as u64 + 1;
-    file.take(most).read_to_end(&mut bytes).map_err(|error| unread(error.to_string()))?;
+    // One byte more than allowed, to detect a file that is too long.
+    let bytes_max = yaml::BYTES_MAX as u64 + 1;
+    file.take(bytes_max).read_to_end(&mut bytes).map_err(|error| unread(error.to_string()))?;
     if bytes.len() > yaml::BYTES_MAX {
         return Err(yaml::too_long());
     }
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.split(|byte| *byte == b'\n').count() as u64;
-        Problem::new(Place { line, column: 1 }, "is no UTF-8")
+        Problem::new(Position { line, column: 1 }, "is not UTF-8")
     })
 }
 
-fn key_prefix(file: &text::File, spot: &Spot<'_>, found: &mut Vec<Problem>) -> String {
+fn key_prefix(file: &text::File, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> String {
     let Some(prefix) = &file.key_prefix else { return KEY_PREFIX.to_owned() };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
-        found.push(spot.problem("expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`"));
+        problems.push(cursor.problem("expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`"));
     }
     prefix.clone()
 }

@@ -1,95 +1,171 @@
-//! Where the doors are.
+//! The addresses of the doors, and their options.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use super::node::Spot;
+use super::door::Door;
+use super::node::Cursor;
 use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, DoorOptions};
-use crate::address::Address;
 
-const BELIEVED_FROM_NOBODY: &str = "is believed from nobody, so that every connection would be closed: name the networks \
-    of those who send it in `client_ip.trusted_proxies`";
+const NO_TRUSTED_PROXY: &str = "is accepted from trusted proxies only, and there are none, so that every connection would \
+    be closed: add the senders to `client_ip.trusted_proxies`";
 
-/// The doors that are open.
+/// An address to listen on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listens {
-    pub http: Option<Listen>,
-    pub grpc: Option<Listen>,
-    pub resp: Option<Listen>,
-    pub proxy: Option<Listen>,
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
 }
 
-/// Where certificate and key are, as PEM.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TlsFiles {
-    /// The certificate, and those up to the one that clients know.
-    pub cert: PathBuf,
-    pub key: PathBuf,
-    /// Who has to have signed the certificates of clients; without it they need none.
-    pub client_ca: Option<PathBuf>,
-}
-
-/// How one door is opened.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listen {
-    pub address: Address,
-    pub tls: Option<TlsFiles>,
-    /// Whether a PROXY header names the client of each connection.
-    pub proxy_protocol: bool,
-    pub connections_max: Option<usize>,
-    /// What clients have to say first.
-    pub password: Option<SecretSource>,
-}
-
-impl Default for Listens {
-    fn default() -> Self {
-        let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
-        Self { http: Some(Listen::on(address)), grpc: None, resp: None, proxy: None }
+impl Address {
+    /// Whether only this machine can reach it.
+    pub fn is_private(&self) -> bool {
+        match self {
+            Self::Tcp(addr) => addr.ip().to_canonical().is_loopback(),
+            // An abstract socket has no file permissions.
+            Self::Unix(path) => !path.as_os_str().is_empty(),
+        }
     }
 }
 
-impl Listen {
+impl FromStr for Address {
+    type Err = String;
+
+    /// As people type it: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` or `unix:/run/tidegate.sock`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err("expected a path after unix:, like unix:/run/tidegate.sock".to_owned()),
+                path => Ok(Self::Unix(path.into())),
+            };
+        }
+        let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        let parsed = numeric.as_deref().unwrap_or(text).parse();
+        parsed.map(Self::Tcp).map_err(|_| {
+            "expected an address and a port, like 127.0.0.1:8080, or unix:/run/tidegate.sock"
+                .to_owned()
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(addr) => addr.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The doors that are open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listeners([Option<Listener>; Door::ALL.len()]);
+
+impl Listeners {
+    /// No door is open.
+    pub const NONE: Self = Self([const { None }; Door::ALL.len()]);
+
+    /// With one more door open.
+    #[must_use]
+    pub fn with(mut self, door: Door, listener: Listener) -> Self {
+        *self.get_mut(door) = Some(listener);
+        self
+    }
+
+    pub const fn get(&self, door: Door) -> Option<&Listener> {
+        self.0[door as usize].as_ref()
+    }
+
+    pub const fn get_mut(&mut self, door: Door) -> &mut Option<Listener> {
+        &mut self.0[door as usize]
+    }
+
+    /// The doors that are open.
+    pub fn iter(&self) -> impl Iterator<Item = (Door, &Listener)> {
+        Door::ALL.into_iter().filter_map(|door| Some((door, self.get(door)?)))
+    }
+}
+
+/// The files of a certificate and its key, in PEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// The authority of client certificates. `None`: clients need none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The address and options of one door.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listener {
+    pub address: Address,
+    pub tls: Option<TlsFiles>,
+    /// Whether each connection starts with a PROXY protocol header.
+    pub proxy_protocol: bool,
+    pub connections_max: Option<usize>,
+    /// The password that clients must send first.
+    pub password: Option<SecretSource>,
+}
+
+impl Default for Listeners {
+    fn default() -> Self {
+        let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
+        Self::NONE.with(Door::Http, Listener::on(address))
+    }
+}
+
+impl Listener {
     pub fn on(address: Address) -> Self {
         let (tls, proxy_protocol, connections_max, password) = (None, false, None, None);
         Self { address, tls, proxy_protocol, connections_max, password }
     }
 
-    /// Whether the PROXY protocol has to come from somebody who is trusted. Over a Unix socket all are.
+    /// Whether it accepts the PROXY protocol from trusted proxies only. Over a Unix socket every peer is trusted.
     const fn needs_trust(&self) -> bool {
         self.proxy_protocol && matches!(self.address, Address::Tcp(_))
     }
 }
 
-/// Checks where to listen; what is wrong is noted.
-pub(crate) fn listens(file: &text::File, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Listens {
-    let Some(text) = &file.listen else { return Listens::default() };
-    let mut door = |name: &str, text: Option<&text::Door>| listen(text?, &spot.of(name), found);
-    let (http, grpc) = (door("http", text.http.as_ref()), door("grpc", text.grpc.as_ref()));
-    let (resp, proxy) = (door("resp", text.resp.as_ref()), door("proxy", text.proxy.as_ref()));
+/// Checks the addresses to listen on.
+pub(crate) fn listeners(
+    file: &text::File,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
+) -> Listeners {
+    let Some(text) = &file.listen else { return Listeners::default() };
+    let mut listeners = Listeners::NONE;
+    for door in Door::ALL {
+        let cursor = cursor.field(door.as_str());
+        *listeners.get_mut(door) = text.get(door).and_then(|it| listen(it, &cursor, problems));
+    }
     let trusts_nobody = file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty());
-    for (name, listen) in [("http", &http), ("grpc", &grpc), ("resp", &resp), ("proxy", &proxy)] {
-        if trusts_nobody && listen.as_ref().is_some_and(Listen::needs_trust) {
-            found.push(spot.of(name).of("proxy_protocol").problem(BELIEVED_FROM_NOBODY));
+    for (door, listener) in listeners.iter() {
+        let cursor = cursor.field(door.as_str());
+        if trusts_nobody && listener.needs_trust() {
+            problems.push(cursor.field("proxy_protocol").problem(NO_TRUSTED_PROXY));
+        }
+        if door != Door::Resp && listener.password.is_some() {
+            problems.push(cursor.problem("has no password: only `resp` has one"));
         }
     }
-    for (name, listen) in [("http", &http), ("grpc", &grpc), ("proxy", &proxy)] {
-        if listen.as_ref().is_some_and(|listen| listen.password.is_some()) {
-            found.push(spot.of(name).problem("has no password: only `resp` has"));
-        }
+    if Door::ALL.into_iter().all(|door| text.get(door).is_none()) {
+        let names = Door::ALL.map(Door::as_str).join(", ");
+        problems.push(cursor.problem(format!("has no door: expected one of {names}")));
     }
-    if [&text.http, &text.grpc, &text.resp, &text.proxy].into_iter().all(Option::is_none) {
-        found.push(spot.problem("no door is named: expected http, grpc, resp or proxy"));
-    }
-    Listens { http, grpc, resp, proxy }
+    listeners
 }
 
-fn listen(text: &text::Door, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<Listen> {
+fn listen(text: &text::Door, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Option<Listener> {
     match text {
-        text::Door::Address(address) => spot.note(address.parse(), found).map(Listen::on),
+        text::Door::Address(address) => cursor.accept(address.parse(), problems).map(Listener::on),
         text::Door::Map(options) => {
-            let address = spot.of("address").note(options.address.parse(), found)?;
-            let password = password(options, spot, found);
+            let address = cursor.field("address").accept(options.address.parse(), problems)?;
+            let password = password(options, cursor, problems);
             Some(with_options(options, address, password))
         }
     }
@@ -97,13 +173,14 @@ fn listen(text: &text::Door, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Optio
 
 fn password(
     options: &DoorOptions,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<SecretSource> {
     match (&options.password, &options.password_file) {
         (Some(password), None) => {
             if password.0.is_empty() {
-                found.push(spot.of("password").problem("is empty: leave it out, or give one"));
+                problems
+                    .push(cursor.field("password").problem("is empty: set it, or remove the key"));
             }
             Some(SecretSource::Given(password.clone()))
         }
@@ -111,23 +188,50 @@ fn password(
         (None, None) => None,
         (Some(_), Some(_)) => {
             let message = "and `password` are both given: give one of them";
-            found.push(spot.of("password_file").problem(message));
+            problems.push(cursor.field("password_file").problem(message));
             None
         }
     }
 }
 
-fn with_options(options: &DoorOptions, address: Address, password: Option<SecretSource>) -> Listen {
+fn with_options(
+    options: &DoorOptions,
+    address: Address,
+    password: Option<SecretSource>,
+) -> Listener {
     let tls = options.tls.as_ref().map(|tls| TlsFiles {
         cert: tls.cert.clone().into(),
         key: tls.key.clone().into(),
         client_ca: tls.client_ca.clone().map(Into::into),
     });
-    Listen {
+    Listener {
         address,
         tls,
         proxy_protocol: options.proxy_protocol.unwrap_or(false),
         connections_max: options.max_connections.and_then(|max| usize::try_from(max).ok()),
         password,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_type_them() {
+        for (text, expected) in [
+            ("127.0.0.1:8080", Some("127.0.0.1:8080")),
+            ("localhost:0", Some("127.0.0.1:0")),
+            ("[::1]:1", Some("[::1]:1")),
+            ("unix:/run/t.sock", Some("unix:/run/t.sock")),
+            ("unix:", None),
+            ("8080", None),
+            ("127.0.0.1", None),
+            ("127.0.0.1:99999", None),
+            ("example.com:80", None),
+        ] {
+            let read = text.parse::<Address>().ok().map(|address| address.to_string());
+            assert_eq!(read.as_deref(), expected, "{text}");
+        }
     }
 }

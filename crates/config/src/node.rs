@@ -1,22 +1,24 @@
-//! A file as it was written: values with their places, before anybody asks what they mean.
+//! The values of a file with their positions, before they are interpreted.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-use super::problem::{Place, Problem};
+use super::problem::{Position, Problem};
 use tidegate_core::text::printable;
 
-/// A value and where it stands. Without `Debug`: it may hold secrets.
+/// A value and its position. It has no `Debug`: it may hold secrets.
 pub struct Node {
-    pub place: Place,
+    pub position: Position,
     pub value: Value,
+    /// Where its text begins in the file, and how long that is, in bytes.
+    pub span: (u32, u32),
 }
 
 pub enum Value {
     Null,
-    /// Nobody knows: what it names is not set, and that has been told.
+    /// It names an environment variable that is not set, which has been reported.
     Unset,
     Bool(bool),
     Whole(i128),
@@ -28,37 +30,43 @@ pub enum Value {
 
 pub struct Text {
     pub text: String,
-    /// Whether some of it came from the environment, where there is nothing but text: it may stand for a number.
+    /// Whether part of it comes from the environment. It may then stand for a number: variables are always text.
     pub is_substituted: bool,
 }
 
-/// The name of an entry, and where it stands.
+/// The name of an entry, and its position.
 pub struct Key {
     pub name: String,
-    pub place: Place,
+    pub position: Position,
 }
 
 impl Node {
-    /// The entry of this name, if it is a map that has one.
+    /// The entry of this name, if it is a map with one.
     pub fn get(&self, name: &str) -> Option<&Self> {
         let Value::Map(entries) = &self.value else { return None };
         entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
-    /// A message about it that repeats nothing of what came from the environment: secrets are kept there. What is
-    /// repeated stands in backticks.
+    /// A message about this node without any text from the environment, where secrets are kept. Messages repeat text in
+    /// backticks.
     pub fn without_secrets(&self, message: String) -> String {
         match &self.value {
             Value::Text(text) if text.is_substituted => {
                 let (raw, shown) = (&text.text, printable(&text.text));
                 let hide = |(index, part): (usize, &'_ str)| {
                     let is_odd = index % 2 == 1;
-                    // What is cut, and a scheme, have a mark for what is left out.
+                    // Cut text and URL schemes end in a mark for the rest.
                     let cut = part.trim_end_matches('…');
-                    // With backticks of its own nobody can tell where it ends.
+                    // With backticks of its own its end is unknown.
                     let is_secret = (raw.contains('`') && index > 0)
                         || (is_odd && (raw.contains(cut) || shown.contains(cut)));
-                    if is_secret { "…".to_owned() } else { part.to_owned() }
+                    // A number may also stand in an example of what to write.
+                    let is_number = raw.bytes().all(|byte| byte.is_ascii_digit());
+                    match part {
+                        _ if is_secret => "…".to_owned(),
+                        _ if is_number && !raw.is_empty() => part.replace(raw.as_str(), "…"),
+                        _ => part.to_owned(),
+                    }
                 };
                 message.split('`').enumerate().map(hide).collect::<Vec<_>>().join("`")
             }
@@ -72,7 +80,7 @@ impl Node {
         }
     }
 
-    /// Its values without places, for those who only want the values.
+    /// Its values without positions.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null | Value::Unset => serde_json::Value::Null,
@@ -91,27 +99,27 @@ impl Node {
     }
 }
 
-/// A node, and the way to it from the top: what is told is told about a spot.
+/// A node and the path to it. Problems are reported at a cursor.
 #[derive(Clone)]
-pub struct Spot<'a> {
+pub struct Cursor<'a> {
     node: Option<&'a Node>,
-    place: Place,
+    position: Position,
     path: String,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> Cursor<'a> {
     pub fn top(node: &'a Node) -> Self {
-        Self { node: Some(node), place: node.place, path: String::new() }
+        Self { node: Some(node), position: node.position, path: String::new() }
     }
 
-    /// The entry of this name; what is not there has the place where it would belong.
-    pub fn of(&self, name: &str) -> Self {
-        // The fields of a line are all in the line.
+    /// The entry of this name. An absent entry has the position of its map.
+    pub fn field(&self, name: &str) -> Self {
+        // The fields of a line have the position of the line.
         let is_line = |node: &&Node| matches!(node.value, Value::Text(_));
         let node = self.node.and_then(|node| node.get(name).or(Some(node).filter(is_line)));
-        let place = node.map_or(self.place, |node| node.place);
+        let position = node.map_or(self.position, |node| node.position);
         let dot = if self.path.is_empty() { "" } else { "." };
-        Self { node, place, path: format!("{}{dot}{}", self.path, printable(name)) }
+        Self { node, position, path: format!("{}{dot}{}", self.path, printable(name)) }
     }
 
     pub fn item(&self, index: usize) -> Self {
@@ -120,8 +128,8 @@ impl<'a> Spot<'a> {
             Some(Value::List(items)) => items.get(index),
             _ => None,
         };
-        let place = node.map_or(self.place, |node| node.place);
-        Self { node, place, path: format!("{}[{index}]", self.path) }
+        let position = node.map_or(self.position, |node| node.position);
+        Self { node, position, path: format!("{}[{index}]", self.path) }
     }
 
     pub fn problem(&self, message: impl fmt::Display) -> Problem {
@@ -130,20 +138,20 @@ impl<'a> Spot<'a> {
             Some(node) => node.without_secrets(message.to_string()),
             None => message.to_string(),
         };
-        Problem::new(self.place, format!("{}{colon}{message}", self.path))
+        Problem::new(self.position, format!("{}{colon}{message}", self.path))
     }
 
-    /// What came out, or `None` with the problem noted.
-    pub fn note<T, E: fmt::Display>(
+    /// The value of a result, or `None` after its error is added to the problems.
+    pub fn accept<T, E: fmt::Display>(
         &self,
         outcome: Result<T, E>,
-        found: &mut Vec<Problem>,
+        problems: &mut Vec<Problem>,
     ) -> Option<T> {
-        outcome.map_err(|error| found.push(self.problem(error))).ok()
+        outcome.map_err(|error| problems.push(self.problem(error))).ok()
     }
 }
 
-impl From<Location> for Place {
+impl From<Location> for Position {
     fn from(location: Location) -> Self {
         Self { line: location.line().max(1), column: location.column().max(1) }
     }
@@ -151,8 +159,11 @@ impl From<Location> for Place {
 
 impl From<Spanned<Value>> for Node {
     fn from(spanned: Spanned<Value>) -> Self {
-        // Where an anchor is used and not where it stands: only there is it known what it is used for.
-        Self { place: spanned.referenced.into(), value: spanned.value }
+        // The position of the alias and not of its anchor: the problem is about its use.
+        let span = spanned.defined.span();
+        let bytes = |count: Option<u64>| u32::try_from(count.unwrap_or(0)).unwrap_or(0);
+        let span = (bytes(span.byte_offset()), bytes(span.byte_len()));
+        Self { position: spanned.referenced.into(), value: spanned.value, span }
     }
 }
 
@@ -218,7 +229,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Vec::new();
         while let Some((key, value)) = entries.next_entry::<Spanned<String>, Spanned<Value>>()? {
-            let key = Key { name: key.value, place: key.referenced.into() };
+            let key = Key { name: key.value, position: key.referenced.into() };
             map.push((key, value.into()));
         }
         Ok(Value::Map(map))

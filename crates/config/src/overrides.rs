@@ -1,4 +1,4 @@
-//! What single keys and networks get instead of a policy.
+//! Overrides: limits of single keys and networks.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,72 +6,73 @@ use std::net::{IpAddr, Ipv6Addr};
 use tidegate::tower::ClientIp;
 use tidegate::{Cidr, Override, Policy};
 
-use super::adaptive::Notes;
+use super::adaptive::Report;
 use super::doors::ipv6_prefix;
-use super::limit::{self, Checked};
-use super::line;
-use super::node::Spot;
-use super::policy::built_alone;
+use super::node::Cursor;
+use super::policy::{built_alone, limit};
 use super::problem::Problem;
 use super::text;
 use tidegate_core::text::{printable, unknown_policy};
+use tidegate_core::{LimitOrShaper, LimitSpec};
 
-/// Adds overrides to the policies; what is wrong is noted, and what will never be asked for.
+/// Adds overrides to the policies; warns of those that no request can match.
 pub(crate) fn add(
     file: &text::File,
     policies: &mut BTreeMap<String, Policy>,
-    spot: &Spot<'_>,
-    notes: &mut Notes<'_>,
+    cursor: &Cursor<'_>,
+    report: &mut Report<'_>,
 ) {
-    let Notes { found, warnings } = notes;
+    let Report { problems, warnings } = report;
     let mut seen = HashSet::new();
-    // As they are without overrides, so that each is checked by itself.
+    // Without overrides, so that each override is checked by itself.
     let plain = policies.clone();
     for (index, text) in file.overrides.iter().enumerate() {
-        let spot = spot.item(index);
-        let key = spot.of("key");
-        let network = key.note(network(&text.key), found).flatten();
-        // By who is meant, however that is spelled: of two, only the last would hold.
+        let cursor = cursor.item(index);
+        let key = cursor.field("key");
+        let network = key.accept(network(&text.key), problems).flatten();
+        // Compared by meaning, not by spelling: of two for the same key only the last would apply.
         let meant = network.map_or_else(|| text.key.clone(), |network| network.to_string());
         if !seen.insert((&text.policy, meant)) {
-            found.push(key.problem(format!("`{}` has one already", printable(&text.key))));
+            problems
+                .push(key.problem(format!("`{}` has an override already", printable(&text.key))));
         }
-        let nobody = network.and_then(|network| nobody(network, text, file));
-        warnings.extend(nobody.map(|message| key.problem(message)));
-        let Some(instead) = instead(text, file, &spot, found) else { continue };
+        let unmatched = network.and_then(|network| unmatched(network, text, file));
+        warnings.extend(unmatched.map(|message| key.problem(message)));
+        let Some(instead) = instead(text, file, &cursor, problems) else { continue };
         let Some(policy) = policies.remove(&text.policy) else { continue };
         let add = |policy: Policy| match network {
             Some(network) => policy.with_override_for(network, instead.clone()),
             None => policy.with_override(&text.key, instead.clone()),
         };
         if let (Override::Limit(_), Some(plain)) = (&instead, plain.get(&text.policy)) {
-            spot.note(built_alone(&text.policy, &add(plain.clone())), found);
+            cursor.accept(built_alone(&text.policy, &add(plain.clone())), problems);
         }
         policies.insert(text.policy.clone(), add(policy));
     }
 }
 
-/// What the key gets: exactly one of a limit, everything and nothing.
+/// The override: exactly one of a limit, `allow` and `block`.
 fn instead(
     text: &text::Override,
     file: &text::File,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<Override> {
-    let own_limit = text.limit.is_some() || text.refill.is_some();
-    let extra = text.burst.is_some() || text.capacity.is_some();
     let (allow, block) = (text.allow == Some(true), text.block == Some(true));
     let Some(policy) = file.policies.get(&text.policy) else {
         let names = file.policies.keys().map(String::as_str);
-        found.push(spot.of("policy").problem(unknown_policy(&text.policy, names)));
+        problems.push(cursor.field("policy").problem(unknown_policy(&text.policy, names)));
         return None;
     };
-    match (own_limit || extra, allow, block) {
-        (true, false, false) => own(text, policy, spot, found).map(Override::Limit),
-        (false, true, false) => Some(Override::Allow),
-        (false, false, true) => Some(Override::Block),
+    match (text.numbers(), allow, block) {
+        (Some(numbers), false, false) => {
+            own(&numbers, policy, cursor, problems).map(Override::Limit)
+        }
+        (None, true, false) => Some(Override::Allow),
+        (None, false, true) => Some(Override::Block),
         _ => {
-            found.push(spot.problem("expected one of `limit`, `allow: true` and `block: true`"));
+            problems
+                .push(cursor.problem("expected one of `limit`, `allow: true` and `block: true`"));
             None
         }
     }
@@ -79,47 +80,43 @@ fn instead(
 
 /// The policy's own limit with other numbers.
 fn own(
-    text: &text::Override,
+    numbers: &LimitSpec,
     policy: &text::Policy,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<tidegate::Limit> {
-    let mut limit = match policy {
-        // Its own problems are told with the policy.
-        text::Policy::Line(line) => line::limit(line).ok()?,
-        text::Policy::Map(options) => options.limit_text(),
-    };
-    limit.limit = text.limit.clone().or(limit.limit.filter(|_| text.refill.is_none()));
-    limit.refill = text.refill.clone().or(limit.refill);
-    (limit.burst, limit.capacity) = (text.burst, text.capacity.or(limit.capacity));
-    match limit::limit(&limit, spot, found)? {
-        Checked::Limit(limit) => Some(limit),
-        Checked::Shaper(_) => {
-            found.push(spot.problem("a leaky bucket has no limits by key: use allow or block"));
+    // The problems of an unreadable line are reported with its policy.
+    let spec = policy.limit_spec()?.with_numbers(numbers);
+    match limit(&spec, cursor, problems)? {
+        LimitOrShaper::Limit(limit) => Some(limit),
+        LimitOrShaper::Shaper(_) => {
+            problems.push(
+                cursor.problem("a leaky bucket cannot have limits by key: use allow or block"),
+            );
             None
         }
     }
 }
 
-/// The network that a key names, if it names one. So does an address of IPv6, which has many spellings; one of IPv4 is a
-/// key like any other.
+/// The network that a key names, if any. An IPv6 address counts as one, because it has many spellings; an IPv4 address is
+/// a plain key.
 pub fn network(key: &str) -> Result<Option<Cidr>, String> {
     let is_network = match key.split_once('/') {
         Some((address, _)) => address.parse::<IpAddr>().is_ok(),
         None => key.parse::<Ipv6Addr>().is_ok(),
     };
     match key {
-        "" => Err("is empty: whoever is meant needs a name".to_owned()),
+        "" => Err("is empty: expected a key or a network".to_owned()),
         _ if !is_network => Ok(None),
         _ => key.parse().map(Some).map_err(|error: tidegate::CidrError| error.to_string()),
     }
 }
 
-/// What is said of a part of what clients are counted by: requests never have it for a key.
-fn nobody(network: Cidr, text: &text::Override, file: &text::File) -> Option<String> {
+/// The warning for a network that is smaller than a client: no request ever has it as its key.
+fn unmatched(network: Cidr, text: &text::Override, file: &text::File) -> Option<String> {
     let meant = network.to_string();
     let (address, bits) = meant.split_once('/').unwrap_or((&meant, "128"));
-    // Those of IPv4 are counted one by one.
+    // IPv4 clients are counted by their whole address.
     let address: Ipv6Addr = address.parse().ok()?;
     let prefix = ipv6_prefix(file);
     if bits.parse::<u8>().ok()? <= prefix || !counts_clients(&text.policy, file) {
@@ -128,7 +125,7 @@ fn nobody(network: Cidr, text: &text::Override, file: &text::File) -> Option<Str
     let key = printable(&text.key);
     let client = ClientIp::new().ipv6_prefix(prefix).name(address.into());
     Some(format!(
-        "`{key}` is no client by itself: routes count clients of IPv6 by their /{prefix}, so write `{client}`, or raise \
+        "`{key}` never matches: routes count IPv6 clients by their /{prefix}: write `{client}`, or raise \
          `client_ip.ipv6_prefix`"
     ))
 }

@@ -1,53 +1,53 @@
-//! What a configuration says about limits that move: checked, and not yet at work.
+//! Adaptive limits of a configuration: checked data, without behaviour.
 
 use std::time::Duration;
 
 use http::{StatusCode, Uri};
 use tidegate_core::adaptive::{AdaptiveError, Cap, Chain, Mode, Priority, Ramp};
 
-/// The target of all that is observed, whatever it is called.
+/// The target that stands for all observed targets.
 pub const ALL: &str = "all";
 
-/// One limit that follows something.
+/// One adaptive limit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     pub policy: String,
     /// Its name among the limits of the policy.
     pub limit: String,
-    /// All of its units.
+    /// The units of the whole limit.
     pub units: u64,
     pub mode: Mode,
     pub by: By,
-    /// What a refusal is told with while part of it is taken away.
+    /// The status of a refusal while the limit is reduced.
     pub shed_status: StatusCode,
 }
 
-/// What it follows.
+/// What an adaptive limit follows.
 #[derive(Clone, PartialEq, Debug)]
 pub enum By {
-    /// Every URL its own response time.
+    /// Every URL has a limit that follows its own response time.
     Urls { ramp: Ramp, target: String },
-    /// All keys alike the signals of what is protected.
+    /// All keys have one limit that follows the signals of the protected service.
     Signals(Signals),
 }
 
-/// Signals, and what they share.
+/// Signals, and their common settings.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Signals {
     pub each: Vec<Signal>,
     pub floor: u64,
     pub warm_up_on_start: bool,
     pub priority: Option<Priority>,
-    /// The pool of the observed target, which bounds how many are under way.
+    /// The pool of the observed target, which bounds requests in flight.
     pub pool: Option<Pool>,
 }
 
-/// How many a target can work on at once.
+/// The number of requests that a target can process at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pool {
-    /// So many.
+    /// This many.
     Known(u64),
-    /// So many at least, and perhaps four times as many.
+    /// At least this many, at most four times as many.
     Guessed(u64),
 }
 
@@ -66,7 +66,7 @@ impl Pool {
         }
     }
 
-    /// The most that may ever be under way.
+    /// The most requests in flight.
     pub const fn most(self) -> u64 {
         match self {
             Self::Known(places) => places.saturating_mul(2),
@@ -75,57 +75,69 @@ impl Pool {
     }
 }
 
-/// One signal, and what is made of it.
+/// One signal, and how it is processed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Signal {
     pub chain: Chain,
     pub ramp: Ramp,
     pub source: Source,
-    /// What it is a signal of, as operators call it.
+    /// The name of its target.
     pub target: String,
 }
 
 /// Where a signal comes from.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Source {
-    /// How long requests wait in the queue of the target.
+    /// The time that requests wait in the queue of the target.
     QueueWait,
     /// The share of its requests that fail.
     Errors,
-    /// How long they took on average in the last minute.
+    /// The mean response time of the last minute.
     MeanLatency,
-    /// How full its pool is said to be.
+    /// The reported saturation of its pool.
     Pool,
     /// The processors of this machine.
     Cpu,
-    /// Always the same pressure.
+    /// A constant pressure.
     Fixed(f64),
-    /// Somebody who is asked.
+    /// An HTTP endpoint that is polled.
     Asked(Ask),
 }
 
-/// Whom to ask over HTTP, and how.
+/// An HTTP endpoint that is polled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ask {
     pub uri: Uri,
     pub answer: AnswerKind,
     pub every: Duration,
     pub timeout: Duration,
-    /// So many failures in a row are a sign.
+    /// This many failures in a row are a signal.
     pub failures: u32,
 }
 
-/// Where the number is in an answer.
+/// The format of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnswerKind {
-    /// Behind a JSON pointer; a number alone is one without.
+    /// The number at a JSON pointer, or a number alone.
     Pointer(String),
-    /// In the first sample of a query of Prometheus.
+    /// The first sample of a Prometheus query.
     Prometheus,
 }
 
 impl Plan {
-    /// What its limit is governed as. No two spell the same: the name of a policy has no control characters.
+    /// Every URL follows its own response time, down to a sixtieth of the limit.
+    pub fn by_url(policy: &str, limit: &str, units: u64) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            limit: limit.to_owned(),
+            units,
+            mode: Mode::Enforce,
+            by: By::Urls { ramp: Ramp::latency_per_url(), target: ALL.to_owned() },
+            shed_status: StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// Its unique name: policy and limit, joined by a control character, which no policy name has.
     pub fn name(&self) -> String {
         if self.limit.is_empty() {
             self.policy.clone()
@@ -134,7 +146,7 @@ impl Plan {
         }
     }
 
-    /// The same, for people.
+    /// Its name for people.
     pub fn shown(&self) -> String {
         if self.limit.is_empty() {
             self.policy.clone()
@@ -143,7 +155,7 @@ impl Plan {
         }
     }
 
-    /// The targets that it follows, as operators call them.
+    /// The names of the targets that it follows.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         let (url, signals) = match &self.by {
             By::Urls { target, .. } => (Some(target.as_str()), &[][..]),
@@ -152,7 +164,7 @@ impl Plan {
         url.into_iter().chain(signals.iter().map(|signal| signal.target.as_str()))
     }
 
-    /// Those of them that doors tell about.
+    /// Those of them that the doors measure.
     pub fn observed(&self) -> impl Iterator<Item = &str> {
         let (url, signals) = match &self.by {
             By::Urls { target, .. } => (Some(target.as_str()), &[][..]),
@@ -162,14 +174,14 @@ impl Plan {
         url.into_iter().chain(observed.map(|signal| signal.target.as_str()))
     }
 
-    /// The pool of a target, if it says so.
+    /// The pool of a target, if it is configured.
     pub fn pool_of(&self, target: &str) -> Option<Pool> {
         let By::Signals(signals) = &self.by else { return None };
         let queues = |it: &Signal| it.source == Source::QueueWait && it.target == target;
         signals.pool.filter(|_| signals.each.iter().any(queues))
     }
 
-    /// The share of the limit that is left at least.
+    /// The lowest share of the limit.
     #[expect(clippy::cast_precision_loss, reason = "limits are at most 2^53")]
     pub fn floor_share(&self) -> f64 {
         let floor = match &self.by {
@@ -187,14 +199,14 @@ impl Source {
 }
 
 impl Signal {
-    /// The reading that stands for a pressure from 0 to 1.
+    /// The reading that corresponds to a pressure from 0 to 1.
     pub fn at(&self, pressure: f64) -> f64 {
         let ends = self.ramp.ends();
         ends.x_lo + pressure * (ends.x_hi - ends.x_lo)
     }
 }
 
-/// The share of a limit that is left at a pressure.
+/// The share of a limit that remains at a pressure.
 pub fn share_at(ramp: &Ramp, pressure: f64) -> f64 {
     let ends = ramp.ends();
     (ends.y_lo + pressure * (ends.y_hi - ends.y_lo)).clamp(ends.y_hi, ends.y_lo)

@@ -1,50 +1,54 @@
-//! From a policy as it is written to one of the library.
+//! From a policy in a file to a policy of the library.
 
 use std::num::NonZeroU32;
 
-use tidegate::{BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed};
+use tidegate::{
+    BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed, Zone,
+};
+use tidegate_core::{Field, FieldError, LimitOrShaper, LimitSpec};
 
 use super::amount::{span, span_within};
-use super::limit::{self, Checked};
-use super::line;
-use super::node::Spot;
+use super::node::Cursor;
 use super::problem::Problem;
 use super::text::{self, Member, Mode, OnStoreErrorWord, PolicyOptions};
 use crate::door::RESERVED_NAMES;
 
-/// Longer names are no names: they are labels of metrics and parts of headers.
+/// Names are labels in metrics and parts of headers.
 const NAME_LEN_MAX: usize = 128;
 
-/// Checks a policy; what is wrong is noted.
+/// Checks a policy.
 pub(crate) fn policy(
     name: &str,
     text: &text::Policy,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<Policy> {
     if name.is_empty() || name.len() > NAME_LEN_MAX || name.chars().any(char::is_control) {
-        found.push(spot.problem("expected a name of 1 to 128 bytes without control characters"));
+        problems
+            .push(cursor.problem("expected a name of 1 to 128 bytes without control characters"));
     }
     if RESERVED_NAMES.contains(&name) {
-        found.push(spot.problem("is what metrics call checks of no policy: choose another name"));
+        problems.push(
+            cursor
+                .problem("is the name of checks without a policy in metrics: choose another name"),
+        );
     }
-    let count_before = found.len();
+    let count_before = problems.len();
     let policy = match text {
         text::Policy::Line(line) => {
-            let limit = spot.note(line::limit(line), found)?;
-            // The fields of a line have no places of their own.
-            of_limit("", limit::limit(&limit, spot, found)?)
+            let spec = LimitSpec::from_line(line).map_err(|error| error.problem());
+            from_limit("", limit(&cursor.accept(spec, problems)?, cursor, problems)?)
         }
-        text::Policy::Map(options) => with_options(options, spot, found)?,
+        text::Policy::Map(options) => with_options(options, cursor, problems)?,
     };
-    if found.len() > count_before {
+    if problems.len() > count_before {
         return None;
     }
-    spot.note(built_alone(name, &policy), found)?;
+    cursor.accept(built_alone(name, &policy), problems)?;
     Some(policy)
 }
 
-/// Whether the library takes it.
+/// Whether the library accepts the policy.
 pub(crate) fn built_alone(name: &str, policy: &Policy) -> Result<(), PolicyProblem> {
     let built = Engine::builder().policy(name, policy.clone()).build();
     built.map(drop).map_err(|BuildError { problem, .. }| problem)
@@ -52,71 +56,75 @@ pub(crate) fn built_alone(name: &str, policy: &Policy) -> Result<(), PolicyProbl
 
 fn with_options(
     options: &PolicyOptions,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<Policy> {
-    let mut policy = limits(options, spot, found)?;
+    let mut policy = limits(options, cursor, problems)?;
     policy = policy.shadow(options.mode == Some(Mode::Shadow));
     if let Some(on_store_error) = &options.on_store_error {
-        let spot = spot.of("on_store_error");
-        policy = policy.on_store_error(spot.note(on_error(on_store_error), found)?);
+        let cursor = cursor.field("on_store_error");
+        policy = policy.on_store_error(cursor.accept(on_error(on_store_error), problems)?);
     }
     if let Some(replicas) = &options.replicas {
-        policy = policy.replicas(self::replicas(replicas, &spot.of("replicas"), found)?);
+        policy = policy.replicas(self::replicas(replicas, &cursor.field("replicas"), problems)?);
     }
     if let Some(deadline) = &options.deadline {
         let within = span_within(deadline, tidegate::deadline::MIN, tidegate::deadline::MAX);
-        policy = policy.deadline(spot.of("deadline").note(within, found)?);
+        policy = policy.deadline(cursor.field("deadline").accept(within, problems)?);
     }
     let deny_cache = options.deny_cache.unwrap_or(true);
     Some(policy.lease(options.lease.unwrap_or(false)).deny_cache(deny_cache))
 }
 
 /// One limit, or several by `all` or `any`.
-fn limits(options: &PolicyOptions, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<Policy> {
-    let own = options.limit_text();
+fn limits(
+    options: &PolicyOptions,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Policy> {
+    let own = options.limit_spec();
     let (field, policy, members) = match (&options.all, &options.any) {
         (None, None) => {
             let name = options.name.as_deref().unwrap_or_default();
-            return limit::limit(&own, spot, found).map(|checked| of_limit(name, checked));
+            return limit(&own, cursor, problems).map(|built| from_limit(name, built));
         }
         (Some(members), None) => ("all", Policy::all(), members),
         (None, Some(members)) => ("any", Policy::any(), members),
         (Some(_), Some(_)) => {
-            found.push(spot.of("any").problem("and `all` are both given: give one of them"));
+            problems
+                .push(cursor.field("any").problem("and `all` are both given: give one of them"));
             return None;
         }
     };
-    let own_fields = limit::given(&own).into_iter().filter(|(_, is_given)| *is_given);
-    let own_fields = own_fields.map(|(field, _)| field);
+    let own_fields = own.fields().into_iter().map(|(field, _)| field.name());
     let named = options.name.as_ref().map(|_| "name");
-    for beside in own_fields.chain(own.algorithm.map(|_| "algorithm")).chain(named) {
-        let message = format!("stands beside `{field}`: give it to one of the limits in there");
-        found.push(spot.of(beside).problem(message));
+    for beside in own_fields.chain(named) {
+        let message = format!("is given beside `{field}`: move it into one of its limits");
+        problems.push(cursor.field(beside).problem(message));
     }
-    let spot = spot.of(field);
+    let cursor = cursor.field(field);
     let add = |policy: Option<Policy>, (index, member): (usize, &Member)| {
-        let (spot, found) = (spot.item(index), &mut *found);
-        let checked = one_of_many(member, members.len(), &spot, found);
+        let (cursor, problems) = (cursor.item(index), &mut *problems);
+        let checked = one_of_many(member, members.len(), &cursor, problems);
         Some(member_of(policy?, member, checked?))
     };
     members.iter().enumerate().fold(Some(policy), add)
 }
 
-/// Goes on after a problem, so that those of the other limits are told as well.
+/// Checks one of several limits.
 fn one_of_many(
     member: &Member,
     count: usize,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<tidegate::Limit> {
     if member.name.as_ref().is_none_or(String::is_empty) && count > 1 {
-        found.push(spot.problem("`name` is missing: answers and counters tell limits apart by it"));
+        problems.push(cursor.problem("`name` is missing: each of several limits needs one"));
     }
-    match limit::limit(&member.limit_text(), spot, found)? {
-        Checked::Limit(limit) => Some(limit),
-        Checked::Shaper(_) => {
-            found.push(spot.of("algorithm").problem(PolicyProblem::ShaperAmongLimits));
+    match limit(&member.limit_spec(), cursor, problems)? {
+        LimitOrShaper::Limit(limit) => Some(limit),
+        LimitOrShaper::Shaper(_) => {
+            problems.push(cursor.field("algorithm").problem(PolicyProblem::ShaperAmongLimits));
             None
         }
     }
@@ -130,11 +138,38 @@ fn member_of(policy: Policy, member: &Member, limit: tidegate::Limit) -> Policy 
     }
 }
 
-fn of_limit(name: &str, checked: Checked) -> Policy {
-    match checked {
-        Checked::Limit(limit) => Policy::all().limit(name, limit),
-        Checked::Shaper(shaper) => Policy::shaper(shaper),
+fn from_limit(name: &str, built: LimitOrShaper) -> Policy {
+    match built {
+        LimitOrShaper::Limit(limit) => Policy::all().limit(name, limit),
+        LimitOrShaper::Shaper(shaper) => Policy::shaper(shaper),
     }
+}
+
+/// Builds a limit; reports each problem at the position of its field.
+pub(crate) fn limit(
+    spec: &LimitSpec,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<LimitOrShaper> {
+    let problem = |error: FieldError| match error.field() {
+        Some(field) => cursor.field(field.name()).problem(error.problem()),
+        None => cursor.problem(error.problem()),
+    };
+    spec.check(&time_zone).map_err(|errors| problems.extend(errors.into_iter().map(problem))).ok()
+}
+
+/// A limit in one line, as a file has it: `100/min burst 20`.
+pub fn limit_from_line(line: &str) -> Result<LimitOrShaper, String> {
+    let spec = LimitSpec::from_line(line);
+    spec.and_then(|spec| spec.build(&time_zone)).map_err(|error| match error.field() {
+        None | Some(Field::Limit | Field::Refill) => error.problem(),
+        Some(_) => error.to_string(),
+    })
+}
+
+/// Time zones by name, for the grammar of limits.
+pub(crate) fn time_zone(name: &str) -> Result<Zone, String> {
+    tidegate::zone(name).map_err(|error| error.to_string())
 }
 
 fn on_error(text: &text::OnStoreError) -> Result<OnStoreError, String> {
@@ -146,14 +181,18 @@ fn on_error(text: &text::OnStoreError) -> Result<OnStoreError, String> {
     })
 }
 
-fn replicas(text: &text::Replicas, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<Replicas> {
+fn replicas(
+    text: &text::Replicas,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Replicas> {
     let mut replicas = Replicas::default();
     if let Some(wait) = text.wait.and_then(NonZeroU32::new) {
         replicas.wait = wait;
     }
     if let Some(timeout) = &text.timeout {
         let within = span_within(timeout, tidegate::deadline::MIN, tidegate::deadline::MAX);
-        replicas.timeout = spot.of("timeout").note(within, found)?;
+        replicas.timeout = cursor.field("timeout").accept(within, problems)?;
     }
     if text.unconfirmed == Some(text::Unconfirmed::Deny) {
         replicas.unconfirmed = Unconfirmed::Deny;

@@ -1,65 +1,65 @@
-//! What is wrong with a file: where it is, and what was expected instead.
+//! Problems of a file: the position, and what was expected instead.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// A place in a file. Lines and columns count from 1.
+/// A position in a file. Lines and columns count from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-pub struct Place {
+pub struct Position {
     pub line: u64,
     pub column: u64,
 }
 
-impl Place {
+impl Position {
     pub const START: Self = Self { line: 1, column: 1 };
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Problem {
     #[serde(flatten)]
-    pub place: Place,
-    /// What is wrong, and what was expected.
+    pub position: Position,
+    /// The problem, and what was expected.
     pub message: String,
 }
 
 impl Problem {
-    pub fn new(place: Place, message: impl Into<String>) -> Self {
-        Self { place, message: message.into() }
+    pub fn new(position: Position, message: impl Into<String>) -> Self {
+        Self { position, message: message.into() }
     }
 }
 
-/// Everything that is wrong with a file; at least one thing.
+/// All problems of a file, sorted by position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problems {
     file: PathBuf,
-    found: Vec<Problem>,
+    problems: Vec<Problem>,
 }
 
 impl Problems {
-    pub fn new(file: &Path, mut found: Vec<Problem>) -> Self {
-        found.sort();
-        found.dedup();
-        Self { file: file.to_owned(), found }
+    pub fn new(file: &Path, mut problems: Vec<Problem>) -> Self {
+        problems.sort();
+        problems.dedup();
+        Self { file: file.to_owned(), problems }
     }
 
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// One line for each, as compilers do it, so that editors can jump there: `file:line:column: what`.
+    /// One line per problem in the format of compilers, which editors can jump to: `file:line:column: message`.
     pub fn lines(&self) -> Vec<String> {
         let file = self.file.display();
-        let line = |Problem { place: Place { line, column }, message }: &Problem| {
+        let line = |Problem { position: Position { line, column }, message }: &Problem| {
             format!("{file}:{line}:{column}: {message}")
         };
-        self.found.iter().map(line).collect()
+        self.problems.iter().map(line).collect()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
-        self.found.iter()
+        self.problems.iter()
     }
 }
 

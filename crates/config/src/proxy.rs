@@ -1,4 +1,4 @@
-//! Where requests are passed on to, and how.
+//! The reverse proxy: its upstreams and options.
 
 mod settings;
 mod target;
@@ -11,41 +11,42 @@ use http::uri::PathAndQuery;
 pub use self::settings::{Balance, HealthCheck, HostHeader, Settings, Times};
 pub use self::target::{Endpoint, Target};
 use super::amount::span_within;
-use super::listen::Listens;
-use super::node::Spot;
+use super::door::Door;
+use super::listen::Listeners;
+use super::node::Cursor;
 use super::problem::Problem;
 use super::text::{self, Span};
 
-/// More than anybody needs; each has a series of its own in the metrics.
+/// A bound on the label values in metrics.
 const UPSTREAMS_MAX: usize = 64;
 
 const MS: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Checks what the proxy goes by; what is wrong is noted.
+/// Checks the settings of the proxy.
 pub fn proxy(
     file: &text::File,
-    listen: &Listens,
-    top: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    listen: &Listeners,
+    top: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<Settings> {
-    let spot = top.of("proxy");
-    match (&file.proxy, &listen.proxy) {
+    let cursor = top.field("proxy");
+    match (&file.proxy, listen.get(Door::Proxy)) {
         (None, None) => return None,
         (None, Some(_)) => {
-            let why = "has nobody behind it: say where requests go with `proxy.upstream`";
-            found.push(top.of("listen").of("proxy").problem(why));
+            let why = "has no upstream: set `proxy.upstream`";
+            problems.push(top.field("listen").field("proxy").problem(why));
         }
         (Some(_), None) => {
-            let why = "cannot be reached: say where it listens with `listen.proxy`";
-            found.push(spot.problem(why));
+            let why = "has no address: set `listen.proxy`";
+            problems.push(cursor.problem(why));
         }
         (Some(_), Some(_)) => {}
     }
     let text = file.proxy.as_ref()?;
-    let mut settings = Settings::of(upstreams(text, &spot, found));
-    settings.times = times(text, &spot, found);
+    let mut settings = Settings::of(upstreams(text, &cursor, problems));
+    settings.times = times(text, &cursor, problems);
     settings.writes_forwarded =
         file.client_ip.as_ref().is_some_and(|client_ip| client_ip.forwarded == Some(true));
     settings.ca_file = text.ca_file.as_ref().map(Into::into);
@@ -67,38 +68,38 @@ pub fn proxy(
     match text.shed_status {
         None | Some(429) => {}
         Some(503) => settings.shed_status = StatusCode::SERVICE_UNAVAILABLE,
-        Some(_) => found.push(spot.of("shed_status").problem("expected 429 or 503")),
+        Some(_) => problems.push(cursor.field("shed_status").problem("expected 429 or 503")),
     }
     settings.health =
-        text.health.as_ref().and_then(|health| check(health, &spot.of("health"), found));
+        text.health.as_ref().and_then(|health| check(health, &cursor.field("health"), problems));
     Some(settings)
 }
 
-fn upstreams(text: &text::Proxy, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Vec<Target> {
-    let (spot, given) = (spot.of("upstream"), text.upstream.as_slice());
+fn upstreams(text: &text::Proxy, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Vec<Target> {
+    let (cursor, given) = (cursor.field("upstream"), text.upstream.as_slice());
     if given.is_empty() || given.len() > UPSTREAMS_MAX {
-        found.push(spot.problem(format!("expected 1 to {UPSTREAMS_MAX} upstreams")));
+        problems.push(cursor.problem(format!("expected 1 to {UPSTREAMS_MAX} upstreams")));
     }
     let mut targets: Vec<Target> = Vec::new();
     for (index, url) in given.iter().enumerate() {
-        let spot = match &text.upstream {
-            text::OneOrMany::One(_) => spot.clone(),
-            text::OneOrMany::Many(_) => spot.item(index),
+        let cursor = match &text.upstream {
+            text::OneOrMany::One(_) => cursor.clone(),
+            text::OneOrMany::Many(_) => cursor.item(index),
         };
-        let Some(target) = spot.note(url.parse::<Target>(), found) else { continue };
+        let Some(target) = cursor.accept(url.parse::<Target>(), problems) else { continue };
         if targets.contains(&target) {
-            found.push(spot.problem("is there twice"));
+            problems.push(cursor.problem("is given twice: give it once"));
         }
         targets.push(target);
     }
     targets
 }
 
-fn times(text: &text::Proxy, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Times {
+fn times(text: &text::Proxy, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Times {
     let usual = Times::default();
     let mut time = |name: &str, given: &Option<Span>, max: Duration, usual: Duration| {
         let given = given.as_ref().map(|given| span_within(given, MS, max));
-        given.and_then(|given| spot.of(name).note(given, found)).unwrap_or(usual)
+        given.and_then(|given| cursor.field(name).accept(given, problems)).unwrap_or(usual)
     };
     Times {
         connect: time("connect_timeout", &text.connect_timeout, MINUTE, usual.connect),
@@ -108,17 +109,21 @@ fn times(text: &text::Proxy, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Times
     }
 }
 
-fn check(text: &text::Health, spot: &Spot<'_>, found: &mut Vec<Problem>) -> Option<HealthCheck> {
+fn check(
+    text: &text::Health,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<HealthCheck> {
     let path = Some(text.path.as_str()).filter(|path| path.starts_with('/'));
     let path = path.and_then(|path| path.parse::<PathAndQuery>().ok());
     let path = path.ok_or("expected a path like /healthz");
     let mut time = |name: &str, given: &Option<Span>, (min, max), usual| {
         let given = given.as_ref().map(|given| span_within(given, min, max));
-        given.map_or(Some(usual), |given| spot.of(name).note(given, found))
+        given.map_or(Some(usual), |given| cursor.field(name).accept(given, problems))
     };
     let second = Duration::from_secs(1);
     let every = time("every", &text.every, (second, HOUR), 5 * second);
     let timeout = time("timeout", &text.timeout, (MS, MINUTE), 2 * second);
-    let path = spot.of("path").note(path, found);
+    let path = cursor.field("path").accept(path, problems);
     Some(HealthCheck { path: path?, every: every?, timeout: timeout? })
 }

@@ -1,4 +1,4 @@
-//! The reference of all keys, as Markdown: made from the schema, which is made from the types that read a file.
+//! The reference of all keys in Markdown, generated from the schema.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,56 +9,58 @@ use super::schema::{SCHEMA, choices, resolved, words};
 
 /// One table, a row per key.
 pub fn table() -> String {
-    let mut rows =
-        Rows { out: String::from("| key | value | |\n|---|---|---|\n"), seen: BTreeMap::new() };
-    rows.of_map(&SCHEMA, "");
+    let mut rows = Rows {
+        out: String::from("| key | value | |\n|---|---|---|\n"),
+        described: BTreeMap::new(),
+    };
+    rows.add_map(&SCHEMA, "");
     rows.out
 }
 
 struct Rows {
     out: String,
-    /// Where a definition has been told, so that it is told once.
-    seen: BTreeMap<String, String>,
+    /// The path of each map that has been described, so that it is described once.
+    described: BTreeMap<String, String>,
 }
 
 impl Rows {
-    fn of_map(&mut self, schema: &Value, path: &str) {
+    fn add_map(&mut self, schema: &Value, path: &str) {
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, schema) in properties.into_iter().flatten() {
             let dot = if path.is_empty() { "" } else { "." };
-            self.of_key(schema, &format!("{path}{dot}{name}"));
+            self.add_key(schema, &format!("{path}{dot}{name}"));
         }
     }
 
-    fn of_key(&mut self, schema: &Value, path: &str) {
-        let told =
+    fn add_key(&mut self, schema: &Value, path: &str) {
+        let description =
             [schema, resolved(schema)].into_iter().find_map(|it| it.get("description")?.as_str());
-        let told = told.unwrap_or_default().replace('\n', " ").replace('|', "\\|");
-        let _ = writeln!(self.out, "| `{path}` | {} | {told} |", kinds(schema));
+        let description = description.unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        let _ = writeln!(self.out, "| `{path}` | {} | {description} |", kinds(schema));
         for choice in choices(schema) {
-            self.of_inside(choice, path);
+            self.add_contents(choice, path);
         }
     }
 
-    /// What is in a list or a map.
-    fn of_inside(&mut self, schema: &Value, path: &str) {
+    /// Adds the keys inside a list or a map.
+    fn add_contents(&mut self, schema: &Value, path: &str) {
         if let Some(items) = schema.get("items") {
             for choice in choices(items) {
-                self.of_inside(choice, &format!("{path}[]"));
+                self.add_contents(choice, &format!("{path}[]"));
             }
         } else if let Some(named @ Value::Object(_)) = schema.get("additionalProperties") {
             for choice in choices(named) {
-                self.of_inside(choice, &format!("{path}.NAME"));
+                self.add_contents(choice, &format!("{path}.NAME"));
             }
         } else if let Some(properties) = schema.get("properties") {
-            // Maps of the same keys are the same map.
-            let known = self.seen.get(&properties.to_string()).cloned();
+            // Maps with the same keys are the same map.
+            let known = self.described.get(&properties.to_string()).cloned();
             if let Some(known) = known {
                 let _ = writeln!(self.out, "| `{path}.…` | | As `{known}.…`. |");
                 return;
             }
-            self.seen.insert(properties.to_string(), path.to_owned());
-            self.of_map(schema, path);
+            self.described.insert(properties.to_string(), path.to_owned());
+            self.add_map(schema, path);
         }
     }
 }

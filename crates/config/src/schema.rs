@@ -1,52 +1,16 @@
-//! The JSON Schema of a file: for editors, and what files are checked against.
+//! The JSON Schema of a file, for editors and for the check of a file.
 
 use std::sync::LazyLock;
 
-use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::text::File;
+/// Draft 2020-12, for values after substitution of variables. Generated from the types in `text`; a test fails when
+/// the file is stale.
+pub(crate) static SCHEMA: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("schema.json")).unwrap_or_default());
 
-/// Draft 2020-12: what a value has to be once variables are in it.
-pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    let generator = SchemaSettings::draft2020_12().into_generator();
-    let mut schema = generator.into_root_schema_for::<File>().to_value();
-    schema["title"] = "tidegate configuration".into();
-    without_null(&mut schema);
-    schema
-});
-
-/// What is optional is left out, not null: editors need not offer it.
-fn without_null(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            if let Some(Value::Array(types)) = fields.get_mut("type") {
-                types.retain(|it| it != "null");
-                if let [only] = &mut types[..] {
-                    let only = only.take();
-                    fields.insert("type".to_owned(), only);
-                }
-            }
-            if let Some(Value::Array(choices)) = fields.get_mut("anyOf") {
-                choices.retain(|choice| choice.get("type").is_none_or(|it| it != "null"));
-                if let [Value::Object(only)] = &mut choices[..] {
-                    let only = std::mem::take(only);
-                    fields.remove("anyOf");
-                    fields.extend(only);
-                }
-            }
-            if fields.get("default").is_some_and(Value::is_null) {
-                fields.remove("default");
-            }
-            fields.values_mut().for_each(without_null);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_null),
-        _ => {}
-    }
-}
-
-/// The schema as `tidegate config schema` prints it, for editors: they see a file before variables are in it, so that
-/// `${NAME}` may also stand for a number, a word or a `true`, and before what is empty is left out.
+/// The schema that `tidegate config schema` prints. Editors see a file before substitution, so that `${NAME}` may stand
+/// for a number, a word or a boolean, and before empty keys are removed.
 pub fn for_editors() -> Value {
     let mut schema = SCHEMA.clone();
     allow_variables(&mut schema);
@@ -61,7 +25,7 @@ pub fn for_editors() -> Value {
 
 const VARIABLE: &str = "Variable";
 
-/// Adds a variable to the choices of whatever is no plain text.
+/// Adds a variable to the choices of every value that is not plain text.
 fn allow_variables(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     for word in ["properties", "$defs"] {
@@ -76,7 +40,7 @@ fn allow_variables(schema: &mut Value) {
         let Some(Value::Array(choices)) = fields.get_mut(word) else { continue };
         choices.iter_mut().filter(|choice| !is_scalar(choice)).for_each(allow_variables);
         let is_text = |choice: &Value| choice.get("type") == Some(&json!("string"));
-        // Once for all of them: one of several has to be one.
+        // Once for all choices: `oneOf` allows one match only.
         if choices.iter().any(is_scalar) && !choices.iter().any(|it| is_text(it) && !is_scalar(it))
         {
             choices.push(variable.clone());
@@ -87,7 +51,7 @@ fn allow_variables(schema: &mut Value) {
     }
 }
 
-/// Whether a value is a number, a word, or yes or no.
+/// Whether a value is a number, a word or a boolean.
 fn is_scalar(schema: &Value) -> bool {
     let is_word = schema.get("enum").is_some() || schema.get("const").is_some();
     match schema.get("type").and_then(Value::as_str) {
@@ -97,7 +61,7 @@ fn is_scalar(schema: &Value) -> bool {
     }
 }
 
-/// What may be left out may be empty, too: it is where all lines of a section are commented out.
+/// An optional key may be empty: the lines of its section may all be commented out.
 fn allow_empty(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -124,12 +88,12 @@ fn or_null(mut schema: Value) -> Value {
     schema
 }
 
-/// A schema or another one. What is told of it stays outside, where editors look for it.
+/// A schema or another one. Its description stays outside, where editors look for it.
 fn with_choice(schema: Value, other: &Value) -> Value {
     let Value::Object(fields) = schema else { return schema };
-    let told = ["description", "default", "examples"];
+    let annotations = ["description", "default", "examples"];
     let (mut outside, inside): (Map<_, _>, Map<_, _>) =
-        fields.into_iter().partition(|(word, _)| told.contains(&&**word));
+        fields.into_iter().partition(|(word, _)| annotations.contains(&&**word));
     outside.insert("anyOf".to_owned(), json!([inside, other]));
     outside.into()
 }
@@ -141,14 +105,14 @@ pub(crate) fn resolved(schema: &Value) -> &Value {
     definition.unwrap_or(schema)
 }
 
-/// What a schema allows, one by one: the choices of a choice, and else itself.
+/// The choices of a schema, or the schema itself.
 pub(crate) fn choices(schema: &Value) -> Vec<&Value> {
     let schema = resolved(schema);
     let listed = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word)?.as_array());
     listed.map_or_else(|| vec![schema], |listed| listed.iter().flat_map(choices).collect())
 }
 
-/// The words that a schema allows; none if any text will do.
+/// The words that a schema allows; none if it allows any text.
 pub(crate) fn words(schema: &Value) -> Vec<&str> {
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
     listed.chain(schema.get("const")).filter_map(Value::as_str).collect()
@@ -159,4 +123,63 @@ pub(crate) fn example(schema: &Value) -> Option<&Value> {
     [schema, resolved(schema)]
         .into_iter()
         .find_map(|schema| schema.get("examples")?.as_array()?.first())
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::generate::SchemaSettings;
+
+    use super::*;
+    use crate::text::File;
+
+    fn generated() -> Value {
+        let generator = SchemaSettings::draft2020_12().into_generator();
+        let mut schema = generator.into_root_schema_for::<File>().to_value();
+        schema["title"] = "tidegate configuration".into();
+        without_null(&mut schema);
+        schema
+    }
+
+    /// An optional key is absent, not null: editors need not offer null.
+    fn without_null(schema: &mut Value) {
+        match schema {
+            Value::Object(fields) => {
+                if let Some(Value::Array(types)) = fields.get_mut("type") {
+                    types.retain(|it| it != "null");
+                    if let [only] = &mut types[..] {
+                        let only = only.take();
+                        fields.insert("type".to_owned(), only);
+                    }
+                }
+                if let Some(Value::Array(choices)) = fields.get_mut("anyOf") {
+                    choices.retain(|choice| choice.get("type").is_none_or(|it| it != "null"));
+                    if let [Value::Object(only)] = &mut choices[..] {
+                        let only = std::mem::take(only);
+                        fields.remove("anyOf");
+                        fields.extend(only);
+                    }
+                }
+                if fields.get("default").is_some_and(Value::is_null) {
+                    fields.remove("default");
+                }
+                fields.values_mut().for_each(without_null);
+            }
+            Value::Array(items) => items.iter_mut().for_each(without_null),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_schema_file_is_not_stale() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema.json");
+        let generated = format!("{:#}\n", generated());
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            return std::fs::write(path, generated).unwrap();
+        }
+        let is_fresh = generated == include_str!("schema.json");
+        assert!(
+            is_fresh,
+            "schema.json is stale: UPDATE_DOCS=1 cargo test -p tidegate-config schema"
+        );
+    }
 }

@@ -1,15 +1,15 @@
-//! What is never shown, and where it comes from.
+//! Secrets, and where they come from.
 
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Text that is never shown.
-#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+/// Text that is never printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Secret(pub String);
 
@@ -22,22 +22,22 @@ impl fmt::Debug for Secret {
 /// More than any secret needs.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// The fewest bytes of a token that nobody guesses.
+/// The fewest bytes of a token that cannot be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// A token for the `Authorization` header. An error says what is wrong with it, and repeats nothing of it.
+/// Checks a token for the `Authorization` header. An error does not repeat the token.
 pub fn checked_token(token: &str) -> Result<&str, &'static str> {
     let token = token.trim();
     if token.len() < TOKEN_BYTES_MIN {
         return Err("is shorter than 16 bytes: it can be guessed");
     }
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("has to be of visible ASCII characters, without spaces, to fit into a header");
+        return Err("needs visible ASCII characters without spaces, to fit into a header");
     }
     Ok(token)
 }
 
-/// A secret in the configuration itself, or in a file that is read when it is needed.
+/// A secret in the configuration itself, or in a file that is read later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SecretSource {
     Given(Secret),
@@ -45,7 +45,7 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
-    /// The secret. A file's last line break is not part of it.
+    /// Reads the secret. The line break at the end of a file is not part of it.
     pub fn read(&self) -> Result<Secret, String> {
         match self {
             Self::Given(secret) => Ok(secret.clone()),
@@ -64,13 +64,13 @@ impl fmt::Display for SecretSource {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let told = |why: &dyn fmt::Display| format!("cannot read {}: {why}", path.display());
-    let file = File::open(path).map_err(|error| told(&error))?;
+    let error_text = |why: &dyn fmt::Display| format!("cannot read {}: {why}", path.display());
+    let file = File::open(path).map_err(|error| error_text(&error))?;
     let mut text = String::new();
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| told(&error))?;
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| error_text(&error))?;
     let text = text.trim_end_matches(['\r', '\n']);
     if text.is_empty() {
-        return Err(told(&"it is empty"));
+        return Err(error_text(&"it is empty"));
     }
     Ok(text.to_owned())
 }

@@ -7,7 +7,7 @@ use tidegate::driver::{StoreDrivers, normalized};
 use tidegate::{BreakerOptions, deadline};
 
 use super::amount::{span, span_within};
-use super::node::Spot;
+use super::node::Cursor;
 use super::problem::Problem;
 use super::secret::{Secret, SecretSource};
 use super::text::{self, StoreOptions};
@@ -44,35 +44,38 @@ impl StoreChoice {
 pub(crate) fn store(
     text: Option<&text::Store>,
     stores: StoreDrivers,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> StoreChoice {
     match text {
         None => StoreChoice::by_url("memory:"),
         Some(text::Store::Url(url)) => {
-            let checked = spot.note(checked(&url.0, stores), found);
+            let checked = cursor.accept(checked(&url.0, stores), problems);
             StoreChoice::by_url(checked.unwrap_or_default())
         }
-        Some(text::Store::Map(options)) => with_options(options, stores, spot, found),
+        Some(text::Store::Map(options)) => with_options(options, stores, cursor, problems),
     }
 }
 
 fn with_options(
     options: &StoreOptions,
     stores: StoreDrivers,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> StoreChoice {
     let mut choice = StoreChoice::by_url("memory:");
     match (&options.url, &options.url_file) {
         (Some(url), None) => {
-            let url = spot.of("url").note(checked(&url.0, stores), found).unwrap_or_default();
+            let url =
+                cursor.field("url").accept(checked(&url.0, stores), problems).unwrap_or_default();
             choice.url = SecretSource::Given(Secret(url));
         }
         (None, Some(file)) => choice.url = SecretSource::File(file.into()),
         (None, None) => {}
         (Some(_), Some(_)) => {
-            found.push(spot.of("url_file").problem("and `url` are both given: give one of them"));
+            problems.push(
+                cursor.field("url_file").problem("and `url` are both given: give one of them"),
+            );
         }
     }
     if matches!(&choice.url, SecretSource::Given(url) if stores.is_local(&url.0)) {
@@ -83,17 +86,20 @@ fn with_options(
         ];
         for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
             let message = "goes with a store over the network: memory answers at once and alone";
-            found.push(spot.of(field).problem(message));
+            problems.push(cursor.field(field).problem(message));
         }
     }
     if let Some(given) = &options.deadline {
         let within = span_within(given, deadline::MIN, deadline::MAX);
-        choice.deadline = spot.of("deadline").note(within, found).unwrap_or(deadline::DEFAULT);
+        choice.deadline =
+            cursor.field("deadline").accept(within, problems).unwrap_or(deadline::DEFAULT);
     }
     choice.breaker = match &options.breaker {
         None | Some(text::Breaker::Switch(true)) => Some(BreakerOptions::default()),
         Some(text::Breaker::Switch(false)) => None,
-        Some(text::Breaker::Map(options)) => Some(breaker(options, &spot.of("breaker"), found)),
+        Some(text::Breaker::Map(options)) => {
+            Some(breaker(options, &cursor.field("breaker"), problems))
+        }
     };
     choice.nodes = options.nodes.and_then(NonZeroU32::new);
     choice
@@ -101,12 +107,12 @@ fn with_options(
 
 fn breaker(
     text: &text::BreakerOptions,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> BreakerOptions {
     let mut options = BreakerOptions::default();
     let mut time = |field: &str, given: Option<&text::Span>, default| {
-        given.and_then(|it| spot.of(field).note(span(it), found)).unwrap_or(default)
+        given.and_then(|it| cursor.field(field).accept(span(it), problems)).unwrap_or(default)
     };
     options.slow = time("slow", text.slow.as_ref(), options.slow);
     options.window = time("window", text.window.as_ref(), options.window);

@@ -1,24 +1,24 @@
-//! Where spans and figures are sent.
+//! The OpenTelemetry collector.
 
 use http::Uri;
 
-use super::node::Spot;
+use super::node::Cursor;
 use super::problem::Problem;
 use super::text::Telemetry;
 
-/// The URL of a collector; what is wrong is noted.
+/// Checks the URL of the collector.
 pub(crate) fn collector(
     text: Option<&Telemetry>,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<String> {
-    spot.of("otlp").note(url(&text?.otlp, cfg!(feature = "otlp")), found)
+    cursor.field("otlp").accept(url(&text?.otlp, cfg!(feature = "otlp")), problems)
 }
 
 fn url(text: &str, is_built_in: bool) -> Result<String, &'static str> {
     if !is_built_in {
         return Err(
-            "this tidegate was built without it: leave it out, or build one with `cargo build --release \
+            "this binary was built without it: remove the key, or build with `cargo build --release \
                     -p tidegate-cli --features otlp`",
         );
     }
@@ -29,9 +29,9 @@ fn url(text: &str, is_built_in: bool) -> Result<String, &'static str> {
             && uri.path_and_query().is_none_or(|it| it.as_str() == "/")
             && !uri.authority().is_some_and(|it| it.as_str().contains('@'))
     };
-    uri.filter(is_plain).map(|_| text.to_owned()).ok_or(
-        "expected http://HOST:PORT, like http://127.0.0.1:4317: a collector nearby, without TLS",
-    )
+    uri.filter(is_plain)
+        .map(|_| text.to_owned())
+        .ok_or("expected http://HOST:PORT, like http://127.0.0.1:4317: TLS is not supported")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What can be written in a file: the one definition that reading, the JSON Schema and the reference are made from.
+//! The keys of a file: the one definition behind the reader, the JSON Schema and the reference.
 //!
-//! The comments on these fields are what users read.
+//! Users read the comments on these fields: they are the descriptions in the schema and the reference.
 
 mod adaptive;
 mod doors;
@@ -10,11 +10,9 @@ mod policy;
 mod proxy;
 mod scalar;
 mod store;
-mod telemetry;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::adaptive::{
@@ -24,56 +22,67 @@ pub(crate) use self::adaptive::{
 pub(crate) use self::doors::{
     Admin, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,
 };
-pub(crate) use self::limit::{Algorithm, Limit, Member};
+pub(crate) use self::limit::Member;
 pub(crate) use self::listen::{Door, DoorOptions, Listen};
 pub(crate) use self::policy::{
     Mode, OnStoreError, OnStoreErrorWord, Override, Policy, PolicyOptions, Replicas, Unconfirmed,
 };
 pub(crate) use self::proxy::{Balance, Health, HostHeader, Proxy};
-pub(crate) use self::scalar::{Amount, OneOrMany, Span};
+pub(crate) use self::scalar::{OneOrMany, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
-pub(crate) use self::telemetry::Telemetry;
 
 /// The configuration of tidegate.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Where to count: `memory`, or the URL of a Redis that a fleet shares. Default: `memory`. Needs a restart to change.
+    /// The store of the counters: `memory`, or the URL of a Redis that a fleet shares. Default: `memory`. A change needs a
+    /// restart.
     pub store: Option<Store>,
-    /// Where to listen. A door that is not named stays closed; without `listen`: http on `127.0.0.1:8080`. Needs a
-    /// restart to change.
+    /// The addresses to listen on. A door without one stays closed. Default: http on `127.0.0.1:8080`. A change needs a
+    /// restart.
     pub listen: Option<Listen>,
-    /// `shadow`: no policy refuses anybody; all of them count and report. Default: `enforce`.
+    /// `shadow`: no policy refuses a request; all of them count and report. Default: `enforce`.
     pub mode: Option<Mode>,
     /// The policies, by name. A policy can be a line such as `100/min burst 20`, or a map.
     #[serde(default)]
     pub policies: BTreeMap<String, Policy>,
-    /// What single keys and networks get instead of a policy: a limit of their own, everything or nothing.
+    /// Exceptions for single keys and networks: a limit of their own, no limit, or a block.
     #[serde(default)]
     pub overrides: Vec<Override>,
-    /// Which policy a request falls under, for forward-auth and the proxy: the first match wins.
+    /// The policy of each request, for forward-auth and the proxy: the first match wins.
     #[serde(default)]
     pub routes: Vec<Route>,
-    /// The reverse proxy: where requests are passed on to that the routes let pass. Goes with `listen.proxy`.
+    /// The reverse proxy: where it forwards admitted requests. Needs `listen.proxy`.
     pub proxy: Option<Proxy>,
-    /// How the client of a request is found behind proxies.
+    /// How the address of a client behind proxies is determined.
     pub client_ip: Option<ClientIp>,
-    /// What every key in the store begins with: keeps deployments on one Redis apart. Default: `tg`. Needs a restart to
-    /// change.
-    #[schemars(example = &"tg")]
+    /// The prefix of every key in the store: keeps deployments on one Redis apart. Default: `tg`. A change needs a restart.
+    #[cfg_attr(test, schemars(example = &"tg"))]
     pub key_prefix: Option<String>,
-    /// Who may make calls that change things for others, such as a reset.
+    /// Who may make admin calls, such as a reset.
     pub admin: Option<Admin>,
-    /// The page at `/` that shows what is decided.
+    /// The dashboard at `/`.
     pub dashboard: Option<Dashboard>,
-    /// The headers that tell clients about their limit.
+    /// The headers that inform clients about their limit.
     pub headers: Option<Headers>,
-    /// The rate limit service that Envoy asks.
+    /// The rate limit service for Envoy.
     pub envoy: Option<Envoy>,
-    /// For how long new connections are still served after SIGTERM, while `/readyz` says 503: at least as long as it takes
-    /// a balancer to look twice. Up to 5min. Default: 1s.
-    #[schemars(example = "5s")]
+    /// How long new connections are still served after SIGTERM, while `/readyz` answers 503: at least two intervals of the
+    /// load balancer's health check. At most 5min. Default: 1s.
+    #[cfg_attr(test, schemars(example = "5s"))]
     pub drain: Option<Span>,
-    /// What is sent to a collector of OpenTelemetry. Needs a restart to change.
+    /// Telemetry for an OpenTelemetry collector. A change needs a restart.
     pub telemetry: Option<Telemetry>,
+}
+
+/// Telemetry for an OpenTelemetry collector.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// The `http://` URL of the collector, for spans and metrics over OTLP/gRPC. Needs a binary built with the feature
+    /// `otlp`.
+    #[cfg_attr(test, schemars(example = "http://127.0.0.1:4317"))]
+    pub otlp: String,
 }

@@ -1,28 +1,28 @@
-//! YAML within bounds: what is too long, too deep or multiplies itself is refused while it is read.
+//! Parses YAML within bounds on length, depth, number of values and alias expansion.
 
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{AliasLimits, DuplicateKeyPolicy};
 use serde_saphyr::{Budget, Error, Options, Spanned, UserMessageFormatter};
 
 use super::node::{Node, Value};
-use super::problem::{Place, Problem};
+use super::problem::{Position, Problem};
 
 /// The longest file that is read.
 pub(crate) const BYTES_MAX: usize = 1024 * 1024;
 
-/// Far more than any policy needs, and little enough for any stack.
+/// Far more than any policy needs, and safe for the stack of a thread.
 const DEPTH_MAX: usize = 32;
 
-/// A file of the longest size holds fewer, unless aliases multiply what it holds.
+/// More than a file of the longest size holds without aliases.
 const NODES_MAX: usize = 250_000;
 
-/// How many aliases there may be, …
+/// The most aliases in a file.
 const ALIASES_MAX: usize = 10_000;
 
-/// … and how much all of them together may repeat.
+/// The most events that all aliases together may repeat.
 const REPEATED_MAX: usize = 50_000;
 
-/// The values of a file. An empty one has none.
+/// Parses a file. An empty one is null.
 pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
     if text.len() > BYTES_MAX {
         return Err(too_long());
@@ -31,9 +31,9 @@ pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
     parsed.map(Node::from).map_err(|error| problem(&error))
 }
 
-/// What is said of a file above [`BYTES_MAX`].
+/// The problem of a file above [`BYTES_MAX`].
 pub(crate) fn too_long() -> Problem {
-    Problem::new(Place::START, "the file is longer than 1 MiB")
+    Problem::new(Position::START, "the file is longer than 1 MiB")
 }
 
 fn options() -> Options {
@@ -59,24 +59,27 @@ fn options() -> Options {
         budget: budget,
         alias_limits: alias_limits,
         duplicate_keys: DuplicateKeyPolicy::Error,
-        // `yes` and `on` are words.
+        // `yes` and `on` are text.
         strict_booleans: true,
         with_snippet: false,
     }
 }
 
 fn problem(error: &Error) -> Problem {
-    let place = error.location().map_or(Place::START, Place::from);
+    let position = error.location().map_or(Position::START, Position::from);
     let said = error.render_with_formatter(&UserMessageFormatter);
-    // The place is told by us, in front.
+    // Our own message begins with the position.
     let said = said.split(" at line ").next().unwrap_or_default();
     let message = match error {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
             format!("`{}` is given twice: give it once", tidegate_core::text::printable(key))
         }
         Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
-            "a second document begins here, and a file is one: take the `---` out".to_owned()
+            "a second document begins here: a file is one document, remove the `---`".to_owned()
         }
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => too_deep(),
+        // The scanner's own bound, on brackets and braces.
+        _ if said.contains("recursion limit exceeded") => too_deep(),
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
@@ -84,7 +87,11 @@ fn problem(error: &Error) -> Problem {
         Error::AliasError { error, .. } if matches!(**error, Error::Budget { .. }) => too_much(),
         _ => format!("{}{}", tidegate_core::text::printable(said), hint(said)),
     };
-    Problem::new(place, message)
+    Problem::new(position, message)
+}
+
+fn too_deep() -> String {
+    format!("nested too deep: a file may be {DEPTH_MAX} levels deep")
 }
 
 fn too_much() -> String {
@@ -94,7 +101,7 @@ fn too_much() -> String {
     )
 }
 
-/// What is usually behind an error that only says what the parser was at.
+/// The usual cause of an error of the parser.
 fn hint(said: &str) -> &'static str {
     if said.contains("mapping values are not allowed") {
         " (a value with a colon at its end or before a space needs quotes)"

@@ -62,6 +62,7 @@ pub use lease::{Grant, GrantRequest, LeaseHolder, Message, Step, Terms, grant};
 pub use limit::{Limit, LimitOrShaper};
 pub use spec::{
     Algorithm, Amount, Field, FieldError, LimitSpec, Period, Written, Zones, parse_duration,
+    read_duration, read_rate,
 };
 pub use state::{Arrival, Change, Log, Permit, Permits, Run, Slots, State, Window};
 pub use time::{EXACT_MAX, Timestamp};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use error::{Field, FieldError};
 pub(crate) use read::whole;
-pub use read::{Period, parse_duration};
+pub use read::{Period, duration as read_duration, parse_duration, rate as read_rate};
 
 use crate::calendar::Zone;
 use crate::error::LimitError;

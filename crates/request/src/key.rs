@@ -1,30 +1,32 @@
-//! Who is counted: parts of a request, joined so that no two requests share a key by accident or by intent.
+//! Keys from parts of a request, joined so that two different requests never share a key, not even on purpose.
 
 mod part;
 
 use std::fmt;
 
 use self::part::Part;
-use super::Seen;
+use crate::ClientRequest;
 use tidegate_core::text::{closest, printable};
 
-/// Stands before a value of the client's that reads like one of ours, such as an address: nobody can pass for
-/// somebody else's address by sending it in a header. No part of a request can hold it.
+/// Precedes a value of the client that looks like one of ours, such as an address, so that no client can use the key of
+/// another by sending its address in a header. No part of a request can contain this byte.
 const MARK: u8 = 0;
-/// The key of everybody.
+/// The key part with the same value for all.
 const GLOBAL: &str = "global";
-/// What a fingerprint begins with. Plain digits would be what many an API key looks like, and those are to stay as they
-/// are: overrides name them.
+/// The prefix of a fingerprint. Without it, API keys of plain digits would look like fingerprints and get a mark, and
+/// overrides could not name them.
 const FINGERPRINT: &str = "fingerprint-";
 
-/// Parts of a request that make its key; each is the first of its alternatives that the request has.
+/// The parts of a request that make its key. Each part is a list of alternatives: the first that the request has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyParts(Vec<Vec<Part>>);
 
-/// A word that names no part of a request.
+/// A word that is not a key part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownPart {
+    /// The word.
     pub text: String,
+    /// What was expected.
     pub problem: String,
 }
 
@@ -47,28 +49,28 @@ impl KeyParts {
         Ok(Self(parts))
     }
 
-    /// The path alone, as routes match it and URLs are measured.
+    /// The path alone, as routes match it.
     pub fn path() -> Self {
         Self(vec![vec![Part::Path]])
     }
 
-    /// Whether it reads any header.
+    /// Whether a key depends on a header.
     pub fn reads_headers(&self) -> bool {
         self.0.iter().flatten().any(Part::reads_headers)
     }
 
-    /// Whether it reads headers that an access log usually leaves out.
+    /// Whether a key depends on a header that access logs usually lack.
     pub fn reads_unlogged_headers(&self) -> bool {
         self.0.iter().flatten().any(Part::reads_unlogged_headers)
     }
 
-    /// The key of a request. A single part is the key as it is, so that an override can name it; several are each
-    /// preceded by their length, so that nothing can be shifted from one part to the next.
-    pub fn of(&self, request: &Seen<'_>, route: Option<&str>) -> Vec<u8> {
+    /// The key of a request. A single part is the key itself, so that an override can name it. Several parts are each
+    /// preceded by their length, so that no text can move from one part to the next.
+    pub fn key_for(&self, request: &ClientRequest<'_>, route: Option<&str>) -> Vec<u8> {
         let value = |parts: &Vec<Part>| {
-            let found = parts.iter().find_map(|part| Some((part, part.of(request, route)?)));
+            let found = parts.iter().find_map(|part| Some((part, part.value(request, route)?)));
             match found {
-                Some((part, value)) if part.is_ours() || !reads_as_ours(&value) => value,
+                Some((part, value)) if part.is_ours() || !looks_like_ours(&value) => value,
                 Some((_, value)) => [&[MARK], &*value].concat(),
                 None => request.client_name().into_bytes(),
             }
@@ -86,9 +88,8 @@ impl KeyParts {
     }
 }
 
-/// Whether a client's value looks like an address, a network, the key of everybody, a fingerprint or a key of several
-/// parts.
-fn reads_as_ours(value: &[u8]) -> bool {
+/// Whether a client's value looks like an address, a network, `global`, a fingerprint or a key of several parts.
+fn looks_like_ours(value: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(value) else { return false };
     let address = text.split('/').next().unwrap_or_default();
     let length = text.split(':').next().filter(|length| length.len() < text.len());

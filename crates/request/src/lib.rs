@@ -1,29 +1,31 @@
-//! Whose request it is, and for what: told from the connection, and from what trusted proxies write.
+//! Who sends a request, and what it is counted by: from the connection, and from the headers of trusted proxies.
 //!
-//! - [`ClientIp`] finds the client's address, [`Seen`] the whole request, as it reached the first proxy.
+//! - [`ClientIp`] finds the client's address, [`ClientRequest`] the whole request as the client sent it.
 //! - [`Path`] is the one normaliser: routes and keys see every path in one spelling.
-//! - [`Routes`] say which policy a request is counted by.
-//! - [`KeyParts`] makes of a request the key that it is counted by, [`CountedBy`] several where limits name them.
+//! - [`Routes`] find the policy of a request.
+//! - [`KeyParts`] make the key of a request, [`CountedBy`] one per identifier where limits name them.
 //!
 //! Everything here reads hostile input and does no I/O.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
-mod counted;
-mod forwarded;
-mod hops;
+mod client_request;
 mod key;
 mod path;
 mod pattern;
-mod peer;
-mod recorded;
+mod request_key;
 mod route;
 
 pub use tidegate::tower::ClientIp;
 
-pub use self::counted::{Counted, CountedBy};
-pub use self::forwarded::Seen;
+pub use self::client_request::{AmbiguousRequest, ClientRequest, LoggedRequest, Peer};
 pub use self::key::{KeyParts, UnknownPart};
-pub use self::path::Path;
-pub use self::peer::Peer;
-pub use self::recorded::Recorded;
-pub use self::route::{BadMatch, Found, Match, Route, Routes};
+pub use self::path::{BadPath, Path};
+pub use self::request_key::{CountedBy, RequestKey};
+pub use self::route::{BadMatch, Match, Route, RouteMatch, Routes};
+
+/// Former names.
+#[doc(hidden)]
+pub use self::{
+    ClientRequest as Seen, LoggedRequest as Recorded, RequestKey as Counted, RouteMatch as Found,
+};

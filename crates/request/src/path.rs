@@ -1,11 +1,11 @@
-//! The one normaliser of paths. A client that spells a path in another way must not get another limit for it.
+//! The one normaliser of paths: another spelling of a path must not get another limit.
 
 use std::fmt;
 
-/// A path in its only spelling: no empty or dot segments, no escape that is not needed, the others in capitals.
+/// A path in its one spelling: no empty or dot segments, no unnecessary escapes, and escapes in upper case.
 ///
-/// An escaped slash and a backslash are slashes, because to many a server they are. Parameters, what follows a
-/// semicolon in a segment, are forwarded and not counted: some servers drop them, to others they are part of the name.
+/// An escaped slash and a backslash count as slashes, as in many servers. Parameters (the part of a segment after a
+/// semicolon) are forwarded, but not counted: some servers drop them, for others they are part of the name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path {
     forwarded: String,
@@ -13,16 +13,16 @@ pub struct Path {
     bare: Option<String>,
 }
 
-/// A path that different servers would read differently, so that no rule could be trusted to match it.
+/// A path that servers read differently, so that no route can match it reliably.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadPath {
     /// It does not begin with a slash.
     Relative,
-    /// It has a NUL, where some end and others go on.
+    /// It has a NUL, where some servers cut the path.
     Nul,
-    /// It goes up across an escaped slash: to some that is a folder up, to others a name.
+    /// It has `..` behind an escaped slash: for some servers that is the parent, for others a name.
     Ambiguous,
-    /// It has parameters without a name: to some that is no segment at all, or a folder up.
+    /// It has parameters without a name: some servers read that as no segment, or as the parent.
     Nameless,
 }
 
@@ -32,7 +32,7 @@ impl Path {
         if !sent.starts_with('/') {
             return Err(BadPath::Relative);
         }
-        let (plain, disguised) = unescaped(sent)?;
+        let (plain, has_hidden_slash) = unescaped(sent)?;
         let mut segments: Vec<&str> = Vec::new();
         let mut climbs = false;
         for segment in plain.split('/') {
@@ -46,7 +46,7 @@ impl Path {
                 _ => segments.push(segment),
             }
         }
-        if climbs && disguised {
+        if climbs && has_hidden_slash {
             return Err(BadPath::Ambiguous);
         }
         let is_folder = matches!(plain.rsplit('/').next(), Some("" | "." | ".."));
@@ -54,16 +54,17 @@ impl Path {
         Ok(Self { forwarded: format!("/{}{end}", segments.join("/")), bare: bare(&segments) })
     }
 
-    /// As it is to be forwarded.
+    /// The path to forward.
     pub fn as_str(&self) -> &str {
         &self.forwarded
     }
 
+    /// Whether a segment has parameters.
     pub const fn has_parameters(&self) -> bool {
         self.bare.is_some()
     }
 
-    /// As it is matched and counted: `/login/` and `/login;x=1` are `/login`, as they are to most servers or to some.
+    /// The path that is matched and counted: `/login/` and `/login;x=1` are `/login`, as for most servers.
     pub fn counted(&self) -> &str {
         let path = self.bare.as_ref().unwrap_or(&self.forwarded);
         match path.strip_suffix('/') {
@@ -73,7 +74,7 @@ impl Path {
     }
 }
 
-/// What a segment has before its parameters. Escaped semicolons count too: a proxy behind us may take the escape away.
+/// A segment without its parameters. Escaped semicolons count too: a proxy behind us may remove the escape.
 fn name(segment: &str) -> &str {
     let start = [";", "%3B"].iter().filter_map(|mark| segment.find(mark)).min();
     &segment[..start.unwrap_or(segment.len())]
@@ -85,31 +86,31 @@ fn bare(segments: &[&str]) -> Option<String> {
     has_parameters.then(|| names.flat_map(|name| ["/", name]).collect())
 }
 
-/// Takes every escape away that is not needed, and says whether a slash was disguised.
+/// Removes unnecessary escapes, and returns whether a slash was escaped or a backslash.
 fn unescaped(sent: &str) -> Result<(String, bool), BadPath> {
-    let (mut plain, mut disguised) = (String::with_capacity(sent.len()), false);
+    let (mut plain, mut has_hidden_slash) = (String::with_capacity(sent.len()), false);
     for (byte, escaped) in bytes(sent) {
         match byte {
             0 => return Err(BadPath::Nul),
             b'/' if !escaped => plain.push('/'),
             b'/' | b'\\' => {
-                disguised = true;
+                has_hidden_slash = true;
                 plain.push('/');
             }
             b';' if escaped => escape(&mut plain, byte),
             byte => push(&mut plain, byte),
         }
     }
-    Ok((plain, disguised))
+    Ok((plain, has_hidden_slash))
 }
 
-/// A name or value of a query in its only spelling.
+/// A name or value of a query in its one spelling.
 pub(super) fn component(sent: &str) -> String {
     let mut plain = String::with_capacity(sent.len());
     for (byte, escaped) in bytes(sent) {
         match byte {
             b'+' if !escaped => plain.push_str("%20"),
-            // What separates is not what is written with an escape.
+            // An escaped separator is not a separator.
             b'+' | b'&' | b'=' | b';' if escaped => escape(&mut plain, byte),
             byte => push(&mut plain, byte),
         }
@@ -117,7 +118,7 @@ pub(super) fn component(sent: &str) -> String {
     plain
 }
 
-/// The bytes that were meant, each with whether it was escaped.
+/// The unescaped bytes, each with whether it was escaped.
 fn bytes(sent: &str) -> impl Iterator<Item = (u8, bool)> {
     let mut rest = sent.as_bytes();
     std::iter::from_fn(move || {
@@ -138,7 +139,7 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// What a path may hold as it is (RFC 3986, `pchar`) is held so; all else is escaped.
+/// Characters that a path may contain (RFC 3986, `pchar`) stay; all others are escaped.
 fn push(plain: &mut String, byte: u8) {
     if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
         plain.push(char::from(byte));

@@ -1,39 +1,47 @@
-//! Patterns of paths and hosts, in which `*` stands for anything, also for nothing.
+//! Patterns of paths and hosts: `*` matches any text, also none.
 
 use std::fmt;
 
+use tidegate_core::Wildcard;
+
 use crate::Path;
 
-/// A path as routes write it: `/api/login`, `/api/*`, `/users/*/posts`. Where it ends in `/*`, it is also the path
-/// above: a server that takes `/api/` takes `/api` as well.
+/// A path pattern of a route: `/api/login`, `/api/*`, `/users/*/posts`. One that ends in `/*` also matches the path above:
+/// a server that answers `/api/` answers `/api` as well.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PathPattern {
     text: String,
-    glob: String,
+    path: Wildcard,
+    /// The path above, where it ends in `/*`.
+    above: Option<Wildcard>,
 }
 
-/// A host as routes write it: `shop.example`, `*.shop.example`.
+/// A host pattern of a route: `shop.example`, `*.shop.example`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct HostPattern(String);
+pub(super) struct HostPattern {
+    text: String,
+    host: Wildcard,
+}
 
 impl PathPattern {
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
         if text.contains(['?', '#']) {
-            return Err("one without `?` and `#`, since only the path is matched");
+            return Err("one without `?` and `#`: only the path is matched");
         }
-        // In the spelling that paths are matched in.
+        // In the one spelling, as paths are matched.
         let path = Path::read(text);
         let path = path.map_err(|_| "one like /api/login or /api/*")?;
         if path.has_parameters() {
-            return Err("one without `;`, since parameters are not matched");
+            return Err("one without `;`: parameters are not matched");
         }
-        Ok(Self { text: text.to_owned(), glob: path.counted().to_owned() })
+        let path = path.counted();
+        let above = path.strip_suffix("/*").map(Wildcard::new);
+        Ok(Self { text: text.to_owned(), path: Wildcard::new(path), above })
     }
 
     pub(super) fn matches(&self, path: &Path) -> bool {
-        let above = self.glob.strip_suffix("/*");
-        matches(&self.glob, path.counted())
-            || above.is_some_and(|above| matches(above, path.counted()))
+        let path = path.counted().as_bytes();
+        self.path.matches(path) || self.above.as_ref().is_some_and(|above| above.matches(path))
     }
 }
 
@@ -45,27 +53,13 @@ impl HostPattern {
         if host.is_empty() || has_port || !host.bytes().all(of_a_host) {
             return Err("one like api.example.com, without a port");
         }
-        Ok(Self(host))
+        Ok(Self { host: Wildcard::new(&host), text: host })
     }
 
-    /// Whether a host in its only spelling is meant.
+    /// Whether it matches a host in its one spelling.
     pub(super) fn matches(&self, host: &str) -> bool {
-        matches(&self.0, host)
+        self.host.matches(host.as_bytes())
     }
-}
-
-/// Greedy from the left, which is enough where a star stands for anything: linear in the text.
-fn matches(glob: &str, text: &str) -> bool {
-    let mut parts = glob.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
-        return false;
-    };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
 }
 
 impl fmt::Display for PathPattern {
@@ -76,7 +70,7 @@ impl fmt::Display for PathPattern {
 
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

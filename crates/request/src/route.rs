@@ -1,17 +1,20 @@
-//! Routes: which requests are counted by which policy, and by what key. The first that matches wins.
+//! Routes: the policy and the key of a request. The first route that matches wins.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::pattern::{HostPattern, PathPattern};
-use crate::{Counted, CountedBy, KeyParts, Seen};
+use crate::{ClientRequest, CountedBy, KeyParts, RequestKey};
 use tidegate_core::text::printable;
 
-/// Which requests a route is for, as it is written. What is not given matches everything.
+/// The conditions of a route. An absent one matches everything.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Match<'a> {
+    /// A path in which `*` matches anything.
     pub path: Option<&'a str>,
+    /// The methods; none matches all.
     pub methods: &'a [&'a str],
+    /// A host in which `*` matches anything.
     pub host: Option<&'a str>,
 }
 
@@ -22,46 +25,50 @@ pub struct Route {
     methods: Vec<String>,
     host: Option<HostPattern>,
     policy: String,
-    /// The policy's own unless given.
+    /// `None`: the policy's own.
     key: Option<CountedBy>,
     cost: u64,
-    /// What the key part `route` says.
+    /// The value of the key part `route`.
     name: String,
 }
 
-/// What makes no sense in a route: the field of its `match`, what was written there, and what was expected.
+/// An invalid condition of a route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadMatch {
+    /// `path`, `method` or `host`.
     pub field: &'static str,
     text: String,
     expected: &'static str,
 }
 
-/// All routes in order, and the keys of policies that have one of their own.
+/// All routes in order, and the keys of policies.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Routes {
     in_order: Vec<Route>,
     policy_keys: BTreeMap<String, CountedBy>,
-    /// Of all others.
-    usual_key: CountedBy,
+    /// The key of all other policies.
+    default_key: CountedBy,
 }
 
-/// What a request is counted by.
+/// The policy and key of a request.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct RouteMatch<'a> {
+    /// The policy.
     pub policy: &'a str,
-    /// What it is counted by, and what that is of this request.
+    /// What the policy counts by.
     pub by: &'a CountedBy,
-    pub key: Counted<'a>,
+    /// The key of this request.
+    pub key: RequestKey<'a>,
+    /// What the request costs.
     pub cost: u64,
-    /// The route as it is written, if one matched.
+    /// The name of the route, if one matched.
     pub route: Option<&'a str>,
-    /// Its place among the routes.
+    /// The index of the route, if one matched.
     pub number: Option<usize>,
 }
 
 impl Route {
-    /// A route to a policy, with a key of its own or the policy's; or all that makes no sense.
+    /// A route to a policy, with a key of its own or the policy's; otherwise all invalid conditions.
     pub fn new(
         matched: Match<'_>,
         policy: &str,
@@ -98,7 +105,7 @@ impl Route {
         Ok(Self { path, methods, host, policy, key, cost, name })
     }
 
-    fn matches(&self, request: &Seen<'_>) -> bool {
+    fn matches(&self, request: &ClientRequest<'_>) -> bool {
         let method =
             self.methods.is_empty() || self.methods.iter().any(|method| *method == request.method);
         let host = self.host.as_ref().is_none_or(|host| host.matches(&request.host));
@@ -112,33 +119,38 @@ impl Routes {
         self.in_order.is_empty()
     }
 
-    /// What a policy counts by, if it has a key of its own.
+    /// What a policy counts by, if it has its own key.
     pub fn key_of_policy(&self, policy: &str) -> Option<&CountedBy> {
         self.policy_keys.get(policy)
     }
 
+    /// Routes in order, and the keys of policies.
     pub fn new(mut in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
         for route in &mut in_order {
             if route.key.is_none() {
                 route.key = policy_keys.get(&route.policy).cloned();
             }
         }
-        Self { in_order, policy_keys, usual_key: CountedBy::default() }
+        Self { in_order, policy_keys, default_key: CountedBy::default() }
     }
 
-    /// How a request is counted: by the first route that matches, or by `policy` if that is given.
-    pub fn find<'a>(&'a self, request: &Seen<'_>, policy: Option<&'a str>) -> Option<Found<'a>> {
+    /// The policy and key of a request: by the first route that matches, or by `policy` if it is given.
+    pub fn find<'a>(
+        &'a self,
+        request: &ClientRequest<'_>,
+        policy: Option<&'a str>,
+    ) -> Option<RouteMatch<'a>> {
         if let Some(policy) = policy {
             let by = self.key_of(policy);
-            let key = by.of(request, None);
-            return Some(Found { policy, by, key, cost: 1, route: None, number: None });
+            let key = by.key_for(request, None);
+            return Some(RouteMatch { policy, by, key, cost: 1, route: None, number: None });
         }
         let mut routes = self.in_order.iter().enumerate();
         let (number, Route { policy, key, cost, name, .. }) =
             routes.find(|(_, route)| route.matches(request))?;
-        let by = key.as_ref().unwrap_or(&self.usual_key);
-        let key = by.of(request, Some(name));
-        Some(Found { policy, by, key, cost: *cost, route: Some(name), number: Some(number) })
+        let by = key.as_ref().unwrap_or(&self.default_key);
+        let key = by.key_for(request, Some(name));
+        Some(RouteMatch { policy, by, key, cost: *cost, route: Some(name), number: Some(number) })
     }
 
     /// The policy of each route.
@@ -146,21 +158,21 @@ impl Routes {
         self.in_order.iter().map(|route| route.policy.as_str())
     }
 
-    /// Whether any request is counted by a header.
+    /// Whether any key depends on a header.
     pub fn reads_headers(&self) -> bool {
         let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
         of_routes.chain(self.policy_keys.values()).any(CountedBy::reads_headers)
     }
 
-    /// What a policy counts requests by, where a route does not say.
+    /// What a policy counts by where a route has no key.
     pub fn key_of(&self, policy: &str) -> &CountedBy {
-        self.policy_keys.get(policy).unwrap_or(&self.usual_key)
+        self.policy_keys.get(policy).unwrap_or(&self.default_key)
     }
 }
 
 impl fmt::Display for BadMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no {}: expected {}", printable(&self.text), self.field, self.expected)
+        write!(f, "`{}` is not a {}: expected {}", printable(&self.text), self.field, self.expected)
     }
 }
 
@@ -170,7 +182,7 @@ mod tests {
 
     use super::*;
     use crate::ClientIp;
-    use crate::peer::Peer;
+    use crate::Peer;
 
     fn route(path: Option<&str>, methods: &[&str], host: Option<&str>, policy: &str) -> Route {
         Route::new(Match { path, methods, host }, policy, None, 1).unwrap()
@@ -192,7 +204,7 @@ mod tests {
             let (request, ()) = request.body(()).unwrap().into_parts();
             let client_ip = ClientIp::new();
             let peer = Peer::Ip("192.0.2.7".parse().unwrap());
-            let seen = Seen::forwarded(&client_ip, peer, &request).unwrap();
+            let seen = ClientRequest::forwarded(&client_ip, peer, &request).unwrap();
             let found = routes.find(&seen, None);
             let found = found.as_ref().map(|found| (found.policy, found.route.unwrap()));
             assert_eq!(found, expected, "{method} {host} {path}");
@@ -214,6 +226,6 @@ mod tests {
             told.iter().map(|(field, _)| *field).collect::<Vec<_>>(),
             ["path", "method", "method", "host"]
         );
-        assert_eq!(told[2].1, "`get` is no method: expected one like POST");
+        assert_eq!(told[2].1, "`get` is not a method: expected one like POST");
     }
 }

@@ -22,12 +22,8 @@
 )]
 
 mod adaptive;
-mod app;
 mod dashboard;
-#[cfg(test)]
-mod demo;
 mod doors;
-mod headers;
 pub mod logs;
 mod metrics;
 mod net;
@@ -36,21 +32,6 @@ mod service;
 mod stats;
 #[cfg(feature = "otlp")]
 mod telemetry;
-
-use tidegate_config as config;
-use tidegate_config::envoy;
-use tidegate_core::text;
-use tidegate_request as identity;
-use tidegate_simulation as simulation;
-use tidegate_simulation::replay;
-#[cfg(test)]
-use tidegate_testkit::fuzz;
+mod upstreams;
 
 pub use self::run::{ServeError, Source, serve};
-
-mod exact {
-    pub(crate) use tidegate_config::Exact;
-}
-mod exposure {
-    pub(crate) use tidegate_config::Exposure;
-}

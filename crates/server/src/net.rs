@@ -1,6 +1,8 @@
 //! Connections: listeners, TLS, the PROXY protocol, and the bounds that keep one client from hurting others.
 
 mod accept;
+pub(crate) mod body;
+pub(crate) mod http;
 mod listen;
 mod preamble;
 pub(crate) mod timeout;

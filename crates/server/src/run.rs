@@ -3,9 +3,10 @@
 mod reload;
 mod store_watch;
 mod systemd;
+mod welcome;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,28 +20,26 @@ pub use self::reload::Source;
 use self::store_watch::Watched;
 use self::systemd::{Notifier, Sockets};
 use crate::adaptive::Follower;
-use crate::app::AppState;
-use crate::config::{Config, Listen, Listens, SecretSource};
-use crate::dashboard::Sampler;
-use crate::doors;
-use crate::doors::http::{HttpBounds, HttpDoor};
-use crate::doors::proxy::{self, ProxyDoor};
+use crate::dashboard::{Feed, Sampler};
+use crate::doors::grpc::{GrpcBounds, GrpcDoor, Service};
+use crate::doors::http::{self, HttpDoor};
+use crate::doors::proxy::ProxyDoor;
 use crate::doors::resp::{Password, RespBounds, RespDoor};
-use crate::doors::rls::{GrpcBounds, GrpcDoor, Service};
-use crate::exposure::Exposure;
+use crate::metrics::Metrics;
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
-use crate::metrics::{DoorName, Metrics};
+use crate::net::http::HttpBounds;
 use crate::net::tls;
 use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
 use crate::net::{Listener, Stream};
 use crate::net::{Preamble, TrustedPeers};
+use crate::service::AppState;
 use crate::service::Draft;
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
-use crate::text::printable;
+use crate::upstreams::{self, Proxy};
 use tidegate::driver::{self, StoreDrivers, StoreOptions};
-use tidegate_config::Address;
+use tidegate_config::{self as config, Address, Config, Door, Exposure, SecretSource};
 use tidegate_request::Peer;
 
 /// Why a server did not start, for people.
@@ -83,34 +82,30 @@ async fn until_stopped(
     let identity = reload::identity(&source);
     let config = (source.read)().map_err(|lines| ServeError::new(told(&lines)))?;
     let (draft, store) = built(&config, stores)?;
-    let password = config.listen.resp.as_ref().map(password_of).transpose()?.flatten();
-    let Listens { http, grpc, resp, proxy: passing } = &config.listen;
-    let app = AppState::new(draft);
+    let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
     let may_be_open =
         |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &app)) {
             Err(why) if !insecure_bind => Err(ServeError::new(why)),
             _ => Ok(()),
         };
-    for (name, door) in DoorName::ALL.into_iter().zip([http, grpc, resp, passing]) {
-        door.as_ref().map_or(Ok(()), |door| may_be_open(&exposure_of(name, door)))?;
+    for (door, listener) in config.listen.iter() {
+        may_be_open(&exposure(door, listener))?;
     }
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let hangup = on(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
-    let (http, grpc, resp, passing) = (
-        open(DoorName::Http, http.as_ref(), tls::HTTP, &app, &mut sockets).await?,
-        open(DoorName::Grpc, grpc.as_ref(), tls::GRPC, &app, &mut sockets).await?,
-        open(DoorName::Resp, resp.as_ref(), &[], &app, &mut sockets).await?,
-        open(DoorName::Proxy, passing.as_ref(), tls::HTTP, &app, &mut sockets).await?,
-    );
-    // Once more, for sockets that were handed over: those are where somebody else has put them.
-    for (name, place) in DoorName::ALL.into_iter().zip([&http, &grpc, &resp, &passing]) {
-        place.as_ref().map_or(Ok(()), |place| may_be_open(&place.exposure(name)?))?;
+    let mut bound = Vec::new();
+    for door in Door::ALL {
+        if let Some(it) = bind(door, config.listen.get(door), &app, &mut sockets).await? {
+            // Once more, for sockets of systemd: those listen where systemd bound them.
+            may_be_open(&it.exposure(door)?)?;
+            bound.push((door, it));
+        }
     }
     // Of all secrets the token alone can be taken away while its door is open.
-    let exposed = http.as_ref().filter(|_| !insecure_bind);
-    let exposed = exposed.map(|place| place.exposure(DoorName::Http)).transpose()?;
+    let exposed = bound.iter().find(|(door, _)| *door == Door::Http && !insecure_bind);
+    let exposed = exposed.map(|(door, bound)| bound.exposure(*door)).transpose()?;
     app.metrics().watches(store.opened.clone());
     #[cfg(feature = "otlp")]
     let telemetry = config.collector.as_ref().map(|url| {
@@ -120,60 +115,65 @@ async fn until_stopped(
     });
     #[cfg(feature = "otlp")]
     let telemetry = telemetry.transpose().map_err(ServeError::new)?;
-    let mut doors_open = OpenDoors::new(app.metrics().clone());
-    let (mut sampler, has_grpc) = (None, grpc.is_some());
-    if let Some(place) = http {
-        sampler = Some(tokio::spawn(Sampler::new(app.clone()).run()));
-        welcome(&place, config.policies.keys().next());
-        let http = HttpDoor::new(doors::http::router(app.clone()), HttpBounds::default());
-        doors_open.open(DoorName::Http, place, http);
+    let open: Vec<Door> = bound.iter().map(|(door, _)| *door).collect();
+    let is_open = |door| open.contains(&door);
+    if !is_open(Door::Grpc) && !config.rls.policies().is_empty() {
+        tracing::warn!("there are rules for Envoy, but no gRPC door: pass --grpc 127.0.0.1:8081");
     }
-    if let Some(place) = resp {
-        welcome_resp(&place.listener, config.policies.keys().next());
-        let resp = RespDoor::new(app.clone(), password, RespBounds::default());
-        doors_open.open(DoorName::Resp, place, resp);
+    let mut doors = OpenDoors::new(app.metrics().clone());
+    for (door, bound) in bound {
+        welcome::print(door, &bound, &config);
+        match door {
+            Door::Http => {
+                let router = http::router(app.clone(), feed.clone());
+                doors.open(door, bound, HttpDoor::new(router, HttpBounds::default()));
+            }
+            Door::Grpc => {
+                let service = Service::new(app.clone());
+                let service = service.map_err(|error| ServeError::new(error.to_string()))?;
+                doors.open(door, bound, GrpcDoor::new(service, GrpcBounds::default()));
+            }
+            Door::Resp => {
+                let password = config.listen.get(door).map(password).transpose()?.flatten();
+                doors.open(
+                    door,
+                    bound,
+                    RespDoor::new(app.clone(), password, RespBounds::default()),
+                );
+            }
+            // No secret: the proxy has nothing to administer.
+            Door::Proxy => {
+                doors.open(door, bound, ProxyDoor::new(app.clone(), HttpBounds::default()))
+            }
+        }
     }
-    if let Some(place) = grpc {
-        welcome_grpc(&place.listener);
-        let service = Service::new(app.clone());
-        let service = service.map_err(|error| ServeError::new(error.to_string()))?;
-        doors_open.open(DoorName::Grpc, place, GrpcDoor::new(service, GrpcBounds::default()));
+    // Needed until the last request has ended.
+    let mut until_closed = JoinSet::new();
+    if is_open(Door::Proxy) {
+        until_closed.spawn(upstreams::keep(upstreams_in_force(app.clone())));
     }
-    if !has_grpc && !config.rls.policies().is_empty() {
-        tracing::warn!(
-            "rules for Envoy, and no door that it can ask at: say --grpc 127.0.0.1:8081"
-        );
-    }
-    let mut keeper = None;
-    if let Some(place) = passing {
-        welcome_proxy(&place, config.proxy.as_ref());
-        // No secret: the proxy has nothing to administer.
-        doors_open.open(DoorName::Proxy, place, ProxyDoor::new(app.clone(), HttpBounds::default()));
-        keeper = Some(tokio::spawn(proxy::keep(app.clone())));
-    }
-    let watcher = tokio::spawn(store_watch::watch(app.clone(), store));
     let deadline = config.store.deadline;
+    let mut until_stopped = JoinSet::new();
+    if is_open(Door::Http) {
+        until_stopped.spawn(Sampler::new(app.clone(), feed.clone()).run());
+    }
+    until_stopped.spawn(store_watch::watch(app.clone(), store));
     let reloader = Reloader::new(source, app.clone(), config, identity, exposed);
-    let reloader = tokio::spawn(reloader.run(hangup));
+    until_stopped.spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
     systemd.ready();
     let signal = systemd.alive_during(stop(interrupt, terminate)).await;
     app.drain();
+    feed.close();
     systemd.stopping();
-    reloader.abort();
-    watcher.abort();
-    if let Some(sampler) = sampler {
-        sampler.abort();
-    }
+    until_stopped.abort_all();
     let notice = match signal {
         // Who sits at the terminal waits for it, and nobody sends clients there.
         Stop::Interrupt => Duration::ZERO,
         Stop::Terminate => app.in_force().rules.drain,
     };
-    systemd.alive_during(doors_open.close(notice)).await;
-    if let Some(keeper) = keeper {
-        keeper.abort();
-    }
+    systemd.alive_during(doors.close(notice)).await;
+    until_closed.abort_all();
     give_back(&app.in_force().engine, deadline).await;
     #[cfg(feature = "otlp")]
     if let Some(telemetry) = telemetry {
@@ -212,15 +212,15 @@ fn told(lines: &[String]) -> String {
     format!("the configuration is wrong:\n{}", lines.join("\n"))
 }
 
-fn bounds_of(door: &Listen) -> AcceptBounds {
+fn bounds(listener: &config::Listener) -> AcceptBounds {
     let usual = AcceptBounds::default();
-    let connections_max = door.connections_max.unwrap_or(usual.connections_max);
+    let connections_max = listener.connections_max.unwrap_or(usual.connections_max);
     AcceptBounds { connections_max, ..usual }
 }
 
 /// What clients of the Redis protocol have to know.
-fn password_of(door: &Listen) -> Result<Option<Password>, ServeError> {
-    let password = door.password.as_ref().map(|source| match source {
+fn password(listener: &config::Listener) -> Result<Option<Password>, ServeError> {
+    let password = listener.password.as_ref().map(|source| match source {
         SecretSource::File(path) => Password::read(path),
         SecretSource::Given(secret) => Ok(Password::new(&secret.0)),
     });
@@ -228,21 +228,21 @@ fn password_of(door: &Listen) -> Result<Option<Password>, ServeError> {
 }
 
 /// Whether a door asks for a secret: gRPC for none but the certificates of its clients.
-fn has_secret(door: DoorName, config: &Config, app: &AppState) -> bool {
-    let Listens { grpc, resp, .. } = &config.listen;
+fn has_secret(door: Door, config: &Config, app: &AppState) -> bool {
+    let listener = config.listen.get(door);
     match door {
-        DoorName::Http => app.in_force().http.admin.has_token(),
-        DoorName::Grpc => {
-            let tls = grpc.as_ref().and_then(|door| door.tls.as_ref());
+        Door::Http => app.in_force().http.admin.is_set(),
+        Door::Grpc => {
+            let tls = listener.and_then(|it| it.tls.as_ref());
             tls.is_some_and(|tls| tls.client_ca.is_some())
         }
-        DoorName::Resp => resp.as_ref().is_some_and(|door| door.password.is_some()),
-        DoorName::Proxy => false,
+        Door::Resp => listener.is_some_and(|it| it.password.is_some()),
+        Door::Proxy => false,
     }
 }
 
-fn exposure_of(name: DoorName, door: &Listen) -> Exposure {
-    Exposure { door: name, address: door.address.clone(), has_tls: door.tls.is_some() }
+fn exposure(door: Door, listener: &config::Listener) -> Exposure {
+    Exposure { door, address: listener.address.clone(), has_tls: listener.tls.is_some() }
 }
 
 /// Where a door is to be, and what is in front of it.
@@ -254,9 +254,9 @@ struct BoundDoor {
 }
 
 impl BoundDoor {
-    fn exposure(&self, door: DoorName) -> Result<Exposure, ServeError> {
+    fn exposure(&self, door: Door) -> Result<Exposure, ServeError> {
         let address = self.listener.address();
-        let address = address.map_err(|error| of_socket(door, &error))?;
+        let address = address.map_err(|error| bad_socket(door, &error))?;
         Ok(Exposure { door, address, has_tls: self.tls.is_some() })
     }
 }
@@ -275,7 +275,7 @@ impl OpenDoors {
         Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
     }
 
-    fn open(&mut self, name: DoorName, place: BoundDoor, door: impl ConnectionHandler + Sync) {
+    fn open(&mut self, name: Door, place: BoundDoor, door: impl ConnectionHandler + Sync) {
         let BoundDoor { listener, bounds, proxy_protocol, tls } = place;
         let door = Preamble { proxy_protocol, tls, door };
         let door = Counted { door, name, metrics: self.metrics.clone() };
@@ -301,7 +301,7 @@ impl OpenDoors {
 #[derive(Clone, Debug)]
 struct Counted<D> {
     door: D,
-    name: DoorName,
+    name: Door,
     metrics: Arc<Metrics>,
 }
 
@@ -321,36 +321,33 @@ async fn give_back(engine: &Engine, deadline: Duration) {
     }
 }
 
-/// The place of a door that is to be open: the socket that was handed over for it, or a new one; and what it speaks over
-/// TLS.
-async fn open(
-    name: DoorName,
-    door: Option<&Listen>,
-    protocols: &'static [&'static [u8]],
+/// Binds a door that is to be open: to the socket that systemd passed for it, or to a new one.
+async fn bind(
+    door: Door,
+    listener: Option<&config::Listener>,
     app: &Arc<AppState>,
     sockets: &mut Sockets,
 ) -> Result<Option<BoundDoor>, ServeError> {
-    let handed = sockets.take(name.as_str()).transpose();
-    let handed = handed.map_err(|error| of_socket(name, &error))?;
-    let Some(door) = door else {
-        let bare = |listener| BoundDoor {
-            listener,
-            bounds: AcceptBounds::default(),
-            proxy_protocol: None,
-            tls: None,
-        };
-        return Ok(handed.map(bare));
+    let passed = sockets.take(door).transpose().map_err(|error| bad_socket(door, &error))?;
+    let Some(options) = listener else {
+        let (bounds, proxy_protocol, tls) = (AcceptBounds::default(), None, None);
+        return Ok(passed.map(|listener| BoundDoor { listener, bounds, proxy_protocol, tls }));
     };
-    let tls = door.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), protocols));
+    let tls = options.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), door.alpn()));
     let tls = tls.transpose().map_err(ServeError::new)?;
-    let proxy_protocol = door.proxy_protocol.then(|| trusted_proxies(app.clone()));
-    let listener = if let Some(listener) = handed {
+    let proxy_protocol = options.proxy_protocol.then(|| trusted_proxies(app.clone()));
+    let listener = if let Some(listener) = passed {
         listener
     } else {
-        let bound = Listener::bind(&door.address).await;
-        bound.map_err(|error| not_bound(&door.address, &error))?
+        let bound = Listener::bind(&options.address).await;
+        bound.map_err(|error| not_bound(&options.address, &error))?
     };
-    Ok(Some(BoundDoor { listener, bounds: bounds_of(door), proxy_protocol, tls }))
+    Ok(Some(BoundDoor { listener, bounds: bounds(options), proxy_protocol, tls }))
+}
+
+/// The upstreams that the configuration in force names.
+fn upstreams_in_force(app: Arc<AppState>) -> impl Fn() -> Option<Arc<Proxy>> {
+    move || app.in_force().proxy.clone()
 }
 
 /// The networks whose PROXY protocol is believed, as the configuration in force names them.
@@ -360,8 +357,8 @@ fn trusted_proxies(app: Arc<AppState>) -> TrustedPeers {
     }))
 }
 
-fn of_socket(name: DoorName, error: &io::Error) -> ServeError {
-    ServeError::new(format!("the socket for `{}`: {error}", name.as_str()))
+fn bad_socket(door: Door, error: &io::Error) -> ServeError {
+    ServeError::new(format!("the socket for `{}`: {error}", door.as_str()))
 }
 
 /// Who has told the process to stop.
@@ -385,72 +382,6 @@ async fn stop(mut interrupt: Signal, mut terminate: Signal) -> Stop {
 
 fn on(kind: SignalKind) -> Result<Signal, ServeError> {
     signal(kind).map_err(|error| ServeError::new(format!("cannot watch for signals: {error}")))
-}
-
-fn welcome(place: &BoundDoor, policy: Option<&String>) {
-    let Ok(addr) = place.listener.address() else { return };
-    tracing::info!(%addr, "listening");
-    let scheme = if place.tls.is_some() { "https" } else { "http" };
-    // Where there is no policy yet, what there will be can be looked at.
-    let check = policy.map_or_else(
-        || "/v1/policies".to_owned(),
-        |policy| {
-            format!("/v1/check -d '{{\"policy\":\"{}\",\"key\":\"user-42\"}}'", printable(policy))
-        },
-    );
-    let text = match &addr {
-        Address::Unix(path) => format!(
-            "tidegate listens on {addr}\n\
-             try it:  curl -s --unix-socket {} http://tidegate{check}\n\
-             Ctrl-C stops it\n",
-            path.display()
-        ),
-        Address::Tcp(addr) => format!(
-            "tidegate listens on {scheme}://{addr}\n\
-             try it:  curl -s {scheme}://{addr}{check}\n\
-             or open  {scheme}://{addr}/ in a browser; Ctrl-C stops it\n"
-        ),
-    };
-    say(&text);
-}
-
-fn say(text: &str) {
-    // Nobody has to read it.
-    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
-}
-
-fn welcome_resp(listener: &Listener, policy: Option<&String>) {
-    let Ok(addr) = listener.address() else { return };
-    tracing::info!(%addr, "listening for the Redis protocol");
-    // A limit of its own needs no policy.
-    let ask = policy.map_or_else(
-        || "CL.THROTTLE user-42 15 30 60".to_owned(),
-        |policy| format!("TG.CHECK {} user-42", printable(policy)),
-    );
-    let place = match &addr {
-        Address::Unix(path) => format!("-s {}", path.display()),
-        Address::Tcp(addr) => format!("-h {} -p {}", addr.ip(), addr.port()),
-    };
-    say(&format!("and the Redis protocol on {addr}:  redis-cli {place} {ask}\n"));
-}
-
-fn welcome_grpc(listener: &Listener) {
-    let Ok(addr) = listener.address() else { return };
-    tracing::info!(%addr, "listening for gRPC");
-    say(&format!("for Envoy: gRPC on {addr}\n"));
-}
-
-fn welcome_proxy(place: &BoundDoor, settings: Option<&tidegate_config::proxy::Settings>) {
-    let Ok(addr) = place.listener.address() else { return };
-    tracing::info!(%addr, "listening for requests to pass on");
-    let scheme = if place.tls.is_some() { "https" } else { "http" };
-    let upstreams = settings.iter().flat_map(|settings| &settings.upstreams);
-    let upstreams: Vec<_> = upstreams.map(ToString::to_string).collect();
-    let place = match &addr {
-        Address::Unix(_) => addr.to_string(),
-        Address::Tcp(addr) => format!("{scheme}://{addr}"),
-    };
-    say(&format!("tidegate passes requests on from {place} to {}\n", upstreams.join(", ")));
 }
 
 fn not_bound(addr: &Address, error: &io::Error) -> ServeError {

@@ -3,10 +3,15 @@
 //! A [`Call`] asks the engine, which applies the failure policy, and records how the question ended: counters, a line of
 //! the log, a span, the table of refusals. What is in force is an [`InForce`], built as a [`Draft`] and swapped whole.
 
+mod app;
 mod call;
+#[cfg(test)]
+pub(crate) mod demo;
 mod draft;
+pub(crate) mod headers;
 mod in_force;
 mod pipeline;
+mod settings;
 mod unanswered;
 
 use std::sync::Arc;
@@ -14,10 +19,12 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tidegate::{Clock, Key, Source, SystemClock};
 
+pub(crate) use self::app::AppState;
 pub(crate) use self::call::{Call, Question, Record};
 pub(crate) use self::draft::Draft;
 pub(crate) use self::in_force::{Handle, InForce};
 pub(crate) use self::pipeline::Pipeline;
+pub(crate) use self::settings::{AdminToken, Settings};
 pub(crate) use self::unanswered::Unanswered;
 use crate::logs::Events;
 use crate::metrics::{Counters, DoorName, Metrics, Outcome, Refusals, Status};

@@ -1,6 +1,6 @@
-// The shell: which view is shown, how the link to the server does, dark or light.
+// The frame of the page: routing between views, connection status, theme.
 
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { feed } from "./feed.js";
 
 const $ = (id) => document.getElementById(id);
@@ -10,37 +10,37 @@ const VIEWS = {
   playground: { title: "Playground", load: () => import("./playground.js") },
 };
 
-/** For so long the first view waits for figures, so that it is laid out once. */
-const PATIENCE_MS = 150;
+/** The first view waits this long for data, so that its layout does not jump. */
+const FIRST_DATA_TIMEOUT_MS = 150;
 
 let unmount = () => {};
-let shown = 0;
+let navigations = 0;
 
 /** `#/policies/NAME` → ["policies", "NAME"]. */
-function place() {
+function route() {
   const [view = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/");
   let name = rest.join("/");
-  try { name = decodeURIComponent(name); } catch { /* as it was typed */ }
+  try { name = decodeURIComponent(name); } catch { /* not encoded: use it as typed */ }
   return [view === "" ? "live" : view, name];
 }
 
-async function show({ isFirst = false } = {}) {
-  const turn = ++shown;
-  const [name, detail] = place();
+async function navigate({ isFirst = false } = {}) {
+  const navigation = ++navigations;
+  const [name, detail] = route();
   const view = Object.hasOwn(VIEWS, name) ? VIEWS[name] : VIEWS.live;
   document.title = detail ? `${detail} · tidegate` : `${view.title} · tidegate`;
   for (const link of document.querySelectorAll("[data-view]")) {
-    const isHere = VIEWS[link.dataset.view] === view || (name === "policies" && link.dataset.view === "live");
-    if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    const isCurrent = VIEWS[link.dataset.view] === view || (name === "policies" && link.dataset.view === "live");
+    if (isCurrent) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   let module;
   try {
-    const figures = isFirst && Promise.race([feed.begun, new Promise((then) => setTimeout(then, PATIENCE_MS))]);
-    [module] = await Promise.all([view.load(), figures]);
+    const data = isFirst && Promise.race([feed.ready, new Promise((resolve) => setTimeout(resolve, FIRST_DATA_TIMEOUT_MS))]);
+    [module] = await Promise.all([view.load(), data]);
   } catch (error) {
-    module = { mount: (root) => { root.append(make("p", { className: "empty", textContent: `This view could not be loaded. Load the page again. (${error.message})` })); return () => {}; } };
+    module = { mount: (root) => { root.append(make("p", { className: "empty", textContent: `Could not load this view (${error.message}). Reload the page.` })); } };
   }
-  if (turn !== shown) return;
+  if (navigation !== navigations) return;
   unmount();
   const root = make("div", { className: "view" });
   $("main").replaceChildren(root);
@@ -49,48 +49,44 @@ async function show({ isFirst = false } = {}) {
   scrollTo(0, 0);
 }
 
-function theme() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const now = () => document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light");
-  const told = () => {
-    const other = now() === "dark" ? "light" : "dark";
-    $("theme").setAttribute("aria-label", `Switch to ${other} colours`);
-    $("theme").title = `Switch to ${other} colours`;
+function setUpTheme() {
+  const systemDark = matchMedia("(prefers-color-scheme: dark)");
+  const other = () => ((document.documentElement.dataset.theme ?? (systemDark.matches ? "dark" : "light")) === "dark" ? "light" : "dark");
+  const update = () => {
+    $("theme").title = `Switch to ${other()} theme`;
+    $("theme").setAttribute("aria-label", $("theme").title);
     document.dispatchEvent(new Event("themechange"));
   };
   $("theme").addEventListener("click", () => {
-    const other = now() === "dark" ? "light" : "dark";
-    document.documentElement.dataset.theme = other;
-    try { localStorage.setItem("tidegate-theme", other); } catch { /* until the page is closed */ }
-    told();
+    const theme = other();
+    document.documentElement.dataset.theme = theme;
+    try { localStorage.setItem("tidegate-theme", theme); } catch { /* kept until the page is closed */ }
+    update();
   });
-  dark.addEventListener("change", told);
-  told();
+  systemDark.addEventListener("change", update);
+  update();
 }
 
-/** The pill, the banner, and what is said aloud now and then. */
-function link() {
-  feed.watch((now) => {
-    const pill = $("link");
-    pill.className = `pill ${now.link}`;
-    say(pill.lastElementChild, now.link);
-    const banner = $("banner");
-    const isLost = now.link === "reconnecting";
-    banner.hidden = !isLost;
-    // What is shown was so.
+function setUpStatus() {
+  feed.watch(({ link, error, state }) => {
+    $("link").className = `pill ${link}`;
+    setText($("link").lastElementChild, link);
+    const isLost = link === "reconnecting";
+    $("banner").hidden = !isLost;
+    // The style sheet greys out data that may be stale.
     document.body.classList.toggle("lost", isLost);
-    if (isLost) say(banner, now.trouble);
-    if (now.state) say($("about"), `tidegate ${now.state.version}`);
+    if (isLost) setText($("banner"), error);
+    if (state) setText($("about"), `tidegate ${state.version}`);
   });
 }
 
-// The place in the address is the view's.
+// The hash belongs to the router: the skip link must not change it.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   $("main").focus();
 });
-theme();
-link();
-addEventListener("hashchange", () => show());
-feed.start(globalThis.early);
-show({ isFirst: true });
+setUpTheme();
+setUpStatus();
+addEventListener("hashchange", () => navigate());
+feed.start(globalThis.firstStream);
+navigate({ isFirst: true });

@@ -1,5 +1,4 @@
-// Elements and figures. Whatever came from the server goes in as text, never as markup: keys and names are chosen by
-// anybody.
+// Elements and number formats. Data is inserted as text, never as markup: anybody can choose a key or a name.
 
 export function make(tag, props = {}, ...children) {
   const node = document.createElement(tag);
@@ -12,21 +11,21 @@ export function make(tag, props = {}, ...children) {
   return node;
 }
 
-/** Sets the text of an element, unless it says so already: screen readers hear every change. */
-export function say(node, text) {
+/** Sets the text of an element if it differs: screen readers announce every change. */
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// Not by Intl: its tables take as long to load as the rest of the page.
-const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
+// Not with Intl: its tables take as long to load as the rest of the page.
+const withCommas = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 
-/** 12, 3.4, 12,345, 1.23M: as many digits as can be read at a glance. */
+/** 12, 3.4, 12,345, 1.23M. */
 export function count(value) {
   if (value === null || value === undefined) return "–";
   if (value !== 0 && Math.abs(value) < 10 && !Number.isInteger(value)) return String(Number(value.toFixed(1)));
-  if (Math.abs(value) < 100_000) return grouped(Math.round(value));
+  if (Math.abs(value) < 100_000) return withCommas(Math.round(value));
   const [unit, sign] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([one]) => Math.abs(value) >= 0.9995 * one);
-  return `${grouped(Number((value / unit).toPrecision(3)))}${sign}`;
+  return `${withCommas(Number((value / unit).toPrecision(3)))}${sign}`;
 }
 
 export function percent(share) {
@@ -34,8 +33,8 @@ export function percent(share) {
   return `${(share * 100).toFixed(share < 0.1 && share > 0 ? 1 : 0)} %`;
 }
 
-/** A duration in the unit that people would say it in. */
-export function span(ms) {
+/** 250 µs, 3.4 ms, 12 s, 3 min 20 s. */
+export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 1) return `${Math.round(ms * 1000)} µs`;
   if (ms < 1000) return `${ms < 10 ? Number(ms.toFixed(1)) : Math.round(ms)} ms`;
@@ -56,25 +55,23 @@ export function bytes(value) {
   return `${value < 10 && unit ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
-export function clock(ms) {
+export function timeOfDay(ms) {
   return new Date(ms).toTimeString().slice(0, 8);
 }
 
-/** A figure of a `unit`: "s" and "ms" as durations, "%" as a share, others as they are. */
-export function figure(value, unit = "") {
+/** A value with its unit: "s" and "ms" are durations, "ratio" is between 0 and 1. */
+export function formatValue(value, unit = "") {
   if (value === null || value === undefined) return "–";
-  if (unit === "ms") return span(value);
-  if (unit === "s") return span(value * 1000);
-  if (unit === "%") return percent(value);
+  if (unit === "ms") return duration(value);
+  if (unit === "s") return duration(value * 1000);
+  if (unit === "ratio") return value.toFixed(2);
   return unit ? `${count(value)} ${unit}` : count(value);
 }
 
-/** A word as a shell takes it. */
-export function quoted(word) {
+export function shellQuote(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** A button that copies a text, and says so. */
 export function copyButton(text) {
   const button = make("button", { type: "button", className: "plain", textContent: "Copy" });
   button.addEventListener("click", async () => {
@@ -82,7 +79,7 @@ export function copyButton(text) {
       await navigator.clipboard.writeText(text());
       button.textContent = "Copied";
     } catch {
-      button.textContent = "Select it by hand";
+      button.textContent = "Copying failed: select the text";
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   });

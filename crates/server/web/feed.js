@@ -1,17 +1,20 @@
-// What the server tells once a second, kept for as long as the charts reach back.
+// The live feed: one event per second from the server, kept for as long as the charts reach back.
 
-import { clock } from "./dom.js";
+import { timeOfDay } from "./dom.js";
 
-/** As far back as the server remembers. */
+/** The server keeps as many. */
 const TICKS_MAX = 300;
-/** A second may be late; two missing ones are a gap. */
+/** One late tick is normal; two missing ticks are a gap. */
 const GAP_MS = 2500;
-/** A server that is there says something every second, but a connection can be gone without anybody being told. */
+/** The server sends every second. A connection silent for this long is dead, even if TCP has not noticed. */
 const SILENT_MS = 10_000;
 const RETRY_MS = [500, 1000, 2000, 3000];
 
-/** Without what every object has: a policy may be called `constructor`. */
-const bare = (object) => Object.setPrototypeOf(object, null);
+/** A tick's count as a rate. */
+export const perSecond = (value, tick) => (tick.ms ? ((value ?? 0) * 1000) / tick.ms : 0);
+
+/** Removes the prototype: a policy may be named `constructor`. */
+const withoutPrototype = (object) => Object.setPrototypeOf(object, null);
 
 class Feed {
   #watchers = new Set();
@@ -20,113 +23,118 @@ class Feed {
   #attempts = 0;
   #generation = 0;
   #lostAt = 0;
-  #begin;
+  #setReady;
   ticks = [];
   state = null;
   policies = null;
   link = "connecting";
-  trouble = "";
-  /** Ready once something is known, or nothing will be for now. */
-  begun = new Promise((then) => { this.#begin = then; });
+  error = "";
+  /** Resolves with the first data, or with the first failure to get any. */
+  ready = new Promise((resolve) => { this.#setReady = resolve; });
 
   constructor() {
-    // A browser has six connections to a server, and the server so many places: a page that nobody sees takes neither. The
-    // server remembers as far back as the charts reach.
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.#leave() : this.start()));
+    // A browser opens six connections per server, and the server limits its watchers: a hidden page uses neither.
+    // The server's history fills the gap afterwards.
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#close() : this.start()));
   }
 
-  /** Calls back now and at every change. Answers how to stop. */
-  watch(then) {
-    this.#watchers.add(then);
-    then(this);
-    return () => this.#watchers.delete(then);
+  /** Calls `watcher` now and after every change. Returns a function that unsubscribes. */
+  watch(watcher) {
+    this.#watchers.add(watcher);
+    watcher(this);
+    return () => this.#watchers.delete(watcher);
   }
 
-  /** Listens, from the beginning. `stream` is one that was asked for already. */
-  start(stream = globalThis.listen()) {
-    this.#leave();
+  /** Connects, or connects again. */
+  start(stream = globalThis.openStream()) {
+    this.#close();
     this.#stream = stream;
-    if (document.hidden) return this.#leave();
-    this.#expect();
-    this.#listen(stream.answer).then(
+    if (document.hidden) return this.#close();
+    this.#restartTimeout();
+    this.#read(stream.response).then(
       () => "",
-      (problem) => (problem instanceof TypeError ? "" : problem.message),
-    ).then((why) => { if (stream === this.#stream) this.#lost(why); });
+      (error) => (error instanceof TypeError ? "" : error.message),
+    ).then((reason) => { if (stream === this.#stream) this.#onLost(reason); });
   }
 
-  #leave() {
+  #close() {
     clearTimeout(this.#timer);
-    this.#stream?.stop.abort();
+    this.#stream?.abort.abort();
     this.#stream = null;
   }
 
-  #expect() {
+  #restartTimeout() {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#lost(""), SILENT_MS);
+    this.#timer = setTimeout(() => this.#onLost(""), SILENT_MS);
   }
 
-  /** Hears events until there are no more. What fails on the way is a TypeError, what the server refuses is not. */
-  async #listen(asked) {
-    const answer = await asked;
-    if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).detail ?? `The server answered ${answer.status}`);
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let heard = ""; ;) {
+  /** Reads events until the stream ends. A network error is a TypeError; a refusal by the server is a plain Error. */
+  async #read(pending) {
+    const response = await pending;
+    if (!response.ok) throw new Error((await response.json().catch(() => ({}))).detail ?? `The server answered ${response.status}`);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let buffer = ""; ;) {
       const { value, done } = await reader.read();
       if (done) return;
-      heard += value;
-      // An event may come in pieces.
-      if (!heard.endsWith("\n\n")) continue;
-      for (const [, name, data] of heard.matchAll(/^event: ([^\n]+)\ndata: ([^\n]+)$/gm)) this.#hear(name, JSON.parse(data));
-      heard = "";
+      buffer += value;
+      // An event may arrive in several chunks.
+      if (!buffer.endsWith("\n\n")) continue;
+      for (const [, name, data] of buffer.matchAll(/^event: ([^\n]+)\ndata: ([^\n]+)$/gm)) this.#onEvent(name, JSON.parse(data));
+      buffer = "";
     }
   }
 
-  #hear(name, { history, policies, tick, state }) {
-    this.#expect();
-    bare(state.policies);
+  #onEvent(name, { history, policies, tick, state }) {
+    this.#restartTimeout();
+    withoutPrototype(state.policies);
     this.state = state;
     if (name === "snapshot") {
       const last = this.ticks.at(-1)?.t ?? 0;
       for (const one of history) if (one.t > last) this.#add(one);
-      this.policies = bare(policies);
+      this.policies = withoutPrototype(policies);
       this.#generation = state.generation;
       this.#attempts = 0;
       this.link = "live";
     } else {
       this.#add(tick);
-      // There may be other policies: they are told at the beginning.
+      // The configuration changed, and only a snapshot contains the policies.
       if (state.generation !== this.#generation) this.start();
     }
-    this.#tell();
+    this.#notify();
   }
 
   #add(tick) {
     const last = this.ticks.at(-1);
-    bare(tick.policies);
-    // A gap is shown as one: charts do not draw over a tick without figures.
+    withoutPrototype(tick.policies);
+    // Charts interrupt their lines at a gap.
     if (last && tick.t - last.t > GAP_MS) this.ticks.push({ t: last.t + 1000, gap: true });
     this.ticks.push(tick);
     while (this.ticks.length > TICKS_MAX) this.ticks.shift();
   }
 
-  #lost(why) {
-    this.#leave();
+  #onLost(reason) {
+    this.#close();
     if (this.link !== "reconnecting") this.#lostAt = Date.now();
     this.link = "reconnecting";
-    this.trouble = `${why || `No word from the server since ${clock(this.#lostAt)}`}. Trying again.`;
+    this.error = `${reason || `Connection to the server lost at ${timeOfDay(this.#lostAt)}`}. Reconnecting…`;
     this.#timer = setTimeout(() => this.start(), RETRY_MS[Math.min(this.#attempts++, RETRY_MS.length - 1)]);
-    this.#tell();
+    this.#notify();
   }
 
-  #tell() {
-    this.#begin();
-    for (const then of this.#watchers) then(this);
+  #notify() {
+    this.#setReady();
+    for (const watcher of this.#watchers) watcher(this);
   }
 
-  /** x for charts, and one array of values for each of `of`: null where nothing is known. */
-  series(...of) {
+  /** Chart data: x, and one array of values for each reader of a tick. Gaps are null. */
+  series(...readers) {
     const x = this.ticks.map((tick) => tick.t / 1000);
-    return { x, series: of.map((one) => ({ values: this.ticks.map((tick) => (tick.gap ? null : one(tick) ?? null)) })) };
+    return { x, series: readers.map((read) => ({ values: this.ticks.map((tick) => (tick.gap ? null : read(tick) ?? null)) })) };
+  }
+
+  /** The newest tick that is not a gap and passes `test`. */
+  lastTick(test = () => true) {
+    return this.ticks.findLast((tick) => !tick.gap && test(tick));
   }
 }
 

@@ -1,116 +1,108 @@
-// What happens here, now and in the last five minutes.
+// The start view: all policies, now and over the last five minutes.
 
-import { curl, rehearse, SOMEBODY } from "./ask.js";
-import { bars, lines, spark } from "./charts.js";
-import { copyButton, count, make, percent, say, span } from "./dom.js";
-import { feed } from "./feed.js";
-import { health } from "./health.js";
-import { summary } from "./rules.js";
+import { curl, sendSamples } from "./api.js";
+import { bars, lines, spark, tiles } from "./charts.js";
+import { policySummary } from "./describe.js";
+import { copyButton, count, duration, formatValue, make, percent, setText } from "./dom.js";
+import { feed, perSecond } from "./feed.js";
+import { health, storeState } from "./health.js";
 
-/** Over how many seconds a figure is averaged that people read. */
-const RECENT = 5;
-/** How often the page is summed up aloud. */
-const SPOKEN_MS = 30_000;
-const CHARTED_MAX = 6;
-const TOP_MAX = 8;
-/** More policies than that are for a machine to read. */
-const ROWS_MAX = 40;
-/** Checks that are of no policy. */
-const NAMELESS = { "(request)": "limits that come with the request", "(unknown)": "names that no policy has" };
+/** Rates are averaged over as many seconds. */
+const AVERAGED_TICKS = 5;
+const ANNOUNCE_INTERVAL_MS = 30_000;
+const CHART_LINES_MAX = 6;
+const TOP_KEYS_MAX = 8;
+const POLICY_ROWS_MAX = 40;
+/** After this many checks, the introduction disappears. */
+const INTRODUCTION_CHECKS_MAX = 1000;
+/** Rows for checks that belong to no policy. */
+const PSEUDO_POLICIES = { "(request)": "limits sent with the request", "(unknown)": "unknown policy names" };
 
-const sum = (tick, of) => Object.values(tick.policies).reduce((all, policy) => all + (policy[of] ?? 0), 0);
-const rate = (value, tick) => (tick.ms ? (value * 1000) / tick.ms : 0);
+const sum = (tick, field) => Object.values(tick.policies).reduce((all, policy) => all + (policy[field] ?? 0), 0);
+const allowed = (tick) => perSecond(sum(tick, "allowed") + sum(tick, "shadow_denied"), tick);
+const denied = (tick) => perSecond(sum(tick, "denied"), tick);
 
-export const allowed = (tick) => rate(sum(tick, "allowed") + sum(tick, "shadow_denied"), tick);
-export const denied = (tick) => rate(sum(tick, "denied"), tick);
-
-/** The mean of the last few seconds. */
-function recent(of) {
-  const ticks = feed.ticks.slice(-RECENT).filter((tick) => !tick.gap);
-  return ticks.length ? ticks.reduce((all, tick) => all + of(tick), 0) / ticks.length : 0;
-}
-
-function tile(name) {
-  const [value, note] = [make("dd"), make("dd")];
-  return { node: make("div", { className: "tile" }, make("dt", { textContent: name }), value, note), set(text, more) { say(value, text); say(note, more); } };
+/** The mean over the last seconds. */
+function recent(read) {
+  const ticks = feed.ticks.slice(-AVERAGED_TICKS).filter((tick) => !tick.gap);
+  return ticks.length ? ticks.reduce((all, tick) => all + read(tick), 0) / ticks.length : 0;
 }
 
 export function mount(root) {
-  const parts = [head(root), welcome(root), tiles(root), charts(root), policies(root), load(root), health(root)];
-  let spokenAt = 0;
-  const stop = feed.watch((now) => {
-    if (!now.state) return;
-    for (const part of parts) part.update(now);
-    if (Date.now() - spokenAt > SPOKEN_MS) {
-      spokenAt = Date.now();
-      say(document.getElementById("spoken"), `${count(recent(allowed))} checks a second allowed, ${count(recent(denied))} denied.`);
+  const parts = [heading(root), introduction(root), totals(root), charts(root), policies(root), adaptive(root), health(root)];
+  let announcedAt = 0;
+  const unwatch = feed.watch(() => {
+    if (!feed.state) return;
+    for (const part of parts) part.update(feed);
+    if (Date.now() - announcedAt > ANNOUNCE_INTERVAL_MS) {
+      announcedAt = Date.now();
+      setText(document.getElementById("spoken"), `${count(recent(allowed))} checks per second allowed, ${count(recent(denied))} denied.`);
     }
   });
   return () => {
-    stop();
+    unwatch();
     for (const part of parts) part.destroy?.();
   };
 }
 
-function head(root) {
-  const note = make("p", { className: "soft" });
-  root.append(make("div", { className: "heading" }, make("h1", { textContent: "Live" }), note));
+function heading(root) {
+  const uptime = make("p", { className: "muted" });
+  root.append(make("div", { className: "heading" }, make("h1", { textContent: "Live" }), uptime));
   return {
     update({ state, ticks }) {
       const minutes = Math.floor(Math.max(0, (ticks.at(-1)?.t ?? 0) - state.started_ms) / 60_000);
-      say(note, minutes ? `up for ${minutes < 60 ? `${minutes} min` : span(minutes * 60_000)}` : "just started");
+      setText(uptime, `Uptime: ${minutes < 1 ? "under 1 min" : minutes < 60 ? `${minutes} min` : duration(minutes * 60_000)}`);
     },
   };
 }
 
-/** For whoever has just started it. */
-function welcome(root) {
-  const [line, title] = [make("code"), make("h2")];
-  const [start, told] = [make("button", { type: "button", textContent: "Send some checks" }), make("span", { className: "soft", role: "status" })];
+/** How to send a first check. */
+function introduction(root) {
+  const [command, title] = [make("code"), make("h2")];
+  const [start, progress] = [make("button", { type: "button", textContent: "Send sample checks" }), make("span", { className: "muted", role: "status" })];
   const card = make("section", { className: "card welcome", "aria-label": "Try it", hidden: true },
     title,
-    make("p", { className: "soft", textContent: "Ask from a shell, or let this page ask for a few seconds, and watch." }),
-    make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, line), copyButton(() => line.textContent)),
-    make("div", { className: "buttons" }, start, told));
+    make("p", { className: "muted", textContent: "Run this command, or send sample checks for 8 seconds. The charts below show the result." }),
+    make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, command), copyButton(() => command.textContent)),
+    make("div", { className: "buttons" }, start, progress));
   let stop = null;
   start.addEventListener("click", () => {
     start.disabled = true;
-    stop = rehearse(feed.policies ?? {}, (sent, isOver) => {
-      say(told, isOver ? `${sent} checks sent` : `sending… ${sent}`);
-      start.disabled = !isOver;
+    stop = sendSamples(feed.policies ?? {}, (sent, isDone) => {
+      setText(progress, isDone ? `${sent} checks sent` : `Sending: ${sent} checks`);
+      start.disabled = !isDone;
     });
   });
   root.append(card);
   return {
     update({ state, policies }) {
       const [first] = Object.entries(policies);
-      if (first && !line.textContent) line.textContent = curl(...first, SOMEBODY);
-      const isUnasked = Object.keys(state.policies).length === 0;
-      say(title, isUnasked ? "Nobody has asked yet" : "Try it");
-      // Stays while its own checks run, so that nobody loses the button under the finger.
-      if (first && isUnasked) card.hidden = false;
-      else if (!start.disabled && !isUnasked && Object.values(state.policies).reduce((all, it) => all + it.allowed + it.denied, 0) > 1000) card.hidden = true;
+      if (first && !command.textContent) command.textContent = curl(...first);
+      const isUnused = Object.keys(state.policies).length === 0;
+      setText(title, isUnused ? "No checks yet" : "Try it");
+      // The card stays while its own checks run: the button must not vanish under the pointer.
+      if (first && isUnused) card.hidden = false;
+      else if (!start.disabled && !isUnused && Object.values(state.policies).reduce((all, it) => all + it.allowed + it.denied, 0) > INTRODUCTION_CHECKS_MAX) card.hidden = true;
     },
     destroy: () => stop?.(),
   };
 }
 
-function tiles(root) {
-  const all = { rate: tile("Decisions a second"), denied: tile("Denied"), latency: tile("Latency p99"), store: tile("Keys in the store"), load: tile("Pressure") };
-  root.append(make("dl", { className: "tiles", "aria-label": "Now" }, Object.values(all).map(({ node }) => node)));
+function totals(root) {
+  const [decisions, deniedShare, latency, storeTile, pressure] = tiles(root, "Now", ["Decisions/s", "Denied", "Latency p99", "Store", "Load pressure"]);
   return {
-    update({ state, ticks }) {
+    update({ state: { store }, ticks }) {
       const [good, bad] = [recent(allowed), recent(denied)];
-      const most = Math.max(0, ...ticks.filter((tick) => !tick.gap).map((tick) => allowed(tick) + denied(tick)));
-      all.rate.set(count(good + bad), `peak ${count(most)}`);
-      all.denied.set(good + bad > 0 ? percent(bad / (good + bad)) : "0 %", `${count(bad)} a second`);
-      const last = [...ticks].reverse().find((tick) => tick.all?.count);
-      all.latency.set(last ? span(last.all.p99_us / 1000) : "–", last ? `p50 ${span(last.all.p50_us / 1000)}` : "no answers yet");
-      const { store } = state;
-      all.store.set(store.keys === undefined ? store.kind : count(store.keys), store.keys === undefined ? store.condition : `in ${store.kind}`);
-      const pressures = Object.entries(ticks.at(-1)?.pressure ?? {});
-      const worst = pressures.reduce((one, other) => (other[1] > one[1] ? other : one), ["", 0]);
-      all.load.set(pressures.length ? percent(worst[1]) : "–", pressures.length ? worst[0] || pressures[0][0] : "no limit follows a load");
+      const peak = Math.max(0, ...ticks.filter((tick) => !tick.gap).map((tick) => allowed(tick) + denied(tick)));
+      decisions(count(good + bad), `peak ${count(peak)}`);
+      deniedShare(good + bad > 0 ? percent(bad / (good + bad)) : "0 %", `${count(bad)} per second`);
+      const timed = feed.lastTick((tick) => tick.all?.count)?.all;
+      latency(timed ? duration(timed.p99_us / 1000) : "–", timed ? `p50 ${duration(timed.p50_us / 1000)}` : "no checks yet");
+      if (store.keys === undefined) storeTile(store.kind, storeState(store.condition)[1]);
+      else storeTile(count(store.keys), `keys in ${store.kind}`);
+      const targets = Object.entries(ticks.at(-1)?.pressure ?? {});
+      const highest = targets.reduce((one, other) => (other[1] > one[1] ? other : one), targets[0]);
+      pressure(highest ? formatValue(highest[1], "ratio") : "–", highest ? highest[0] : "no adaptive limits");
     },
   };
 }
@@ -118,71 +110,71 @@ function tiles(root) {
 function charts(root) {
   const [left, right] = [make("section", { className: "card" }), make("section", { className: "card" })];
   root.append(make("div", { className: "columns" }, left, right));
-  const of = [
-    lines(left, { title: "Decisions a second", series: [{ label: "allowed", values: [], colour: "--allowed" }, { label: "denied", values: [], colour: "--denied" }], x: [], }),
-    lines(right, { title: "Latency", series: [{ label: "p50", values: [], colour: "--series-3" }, { label: "p99", values: [], colour: "--series-5" }], x: [], unit: "ms" }),
-  ];
+  const decisions = lines(left, { title: "Decisions per second", series: [{ label: "allowed", values: [], colour: "--allowed" }, { label: "denied", values: [], colour: "--denied" }], x: [] });
+  const latency = lines(right, { title: "Latency", series: [{ label: "p50", values: [], colour: "--series-3" }, { label: "p99", values: [], colour: "--series-5" }], x: [], unit: "ms" });
   return {
-    update(now) {
-      of[0].update(now.series(allowed, denied));
-      of[1].update(now.series((tick) => tick.all.p50_us && tick.all.p50_us / 1000, (tick) => tick.all.p99_us && tick.all.p99_us / 1000));
+    update() {
+      decisions.update(feed.series(allowed, denied));
+      latency.update(feed.series((tick) => tick.all.p50_us && tick.all.p50_us / 1000, (tick) => tick.all.p99_us && tick.all.p99_us / 1000));
     },
-    destroy: () => of.forEach((chart) => chart.destroy()),
+    destroy() { decisions.destroy(); latency.destroy(); },
   };
 }
+
+const COLUMNS = { allowed: "Allowed/s", denied: "Denied/s", latency: "Latency p99", share: "Denied share" };
 
 function policies(root) {
   const body = make("tbody");
   const column = (textContent, className) => make("th", { scope: "col", textContent, className });
-  const table = make("table", { className: "rows" }, make("thead", {}, make("tr", {}, column("Policy"), column("Allowed / s", "number"), column("Denied / s", "number"), column("Latency", "number"), column("Denied of all", "number"), column("Five minutes"))), body);
-  const none = make("p", { className: "empty", hidden: true, textContent: "No policies are configured. tidegate config example shows how to write some." });
-  const more = make("p", { className: "soft", hidden: true });
-  const keys = make("section", { className: "card" }, make("h2", { textContent: "Refused most" }));
-  const hint = make("p", { className: "soft" });
-  const top = bars(keys, { items: [], empty: "Nobody was refused in the last minutes." });
+  const table = make("table", { className: "rows" }, make("thead", {}, make("tr", {}, column("Policy"), Object.values(COLUMNS).map((name) => column(name, "number")), column("Last 5 minutes"))), body);
+  const none = make("p", { className: "empty", hidden: true, textContent: "No policies are configured. Print a sample with “tidegate config example”, save it to a file, and start the server with “-c FILE”." });
+  const more = make("p", { className: "muted", hidden: true });
+  const keys = make("section", { className: "card" }, make("h2", { textContent: "Most denied keys" }));
+  const hint = make("p", { className: "muted" });
+  const top = bars(keys, { items: [], empty: "No denials in the last 5 minutes." });
   keys.append(hint);
   root.append(make("div", { className: "columns wide-first" }, make("section", { className: "card" }, make("h2", { textContent: "Policies" }), table, none, more), keys));
   const rows = new Map();
 
   function row(name) {
-    const cells = { allowed: make("td", { className: "number", "data-label": "allowed / s" }), denied: make("td", { className: "number", "data-label": "denied / s" }), latency: make("td", { className: "number", "data-label": "latency" }), share: make("td", { className: "number", "data-label": "denied" }), spark: make("td", { className: "whole" }) };
-    const rules = make("div", { className: "soft rule" });
+    const cells = Object.fromEntries(Object.entries(COLUMNS).map(([field, label]) => [field, make("td", { className: "number", "data-label": label })]));
+    const chart = make("td", { className: "whole" });
+    const summary = make("div", { className: "muted rule" });
     const link = make("a", { href: `#/policies/${encodeURIComponent(name)}`, textContent: name });
-    const node = make("tr", {}, make("th", { scope: "row" }, make("div", {}, link, rules)), Object.values(cells));
-    return { node, cells, rules, line: spark(cells.spark) };
+    const node = make("tr", {}, make("th", { scope: "row" }, make("div", {}, link, summary)), Object.values(cells), chart);
+    return { node, cells, summary, line: spark(chart) };
   }
 
   return {
-    update(now) {
-      const names = [...new Set([...Object.keys(now.policies), ...Object.keys(now.state.policies)])];
-      const asked = (name) => now.state.policies[name]?.allowed ?? 0;
-      const most = new Set(names.toSorted((one, other) => asked(other) - asked(one)).slice(0, ROWS_MAX));
-      const shown = names.filter((name) => most.has(name));
-      for (const [name, { node, line }] of rows) if (!most.has(name)) { line.destroy(); node.remove(); rows.delete(name); }
+    update({ state, policies }) {
+      const names = [...new Set([...Object.keys(policies), ...Object.keys(state.policies)])];
+      const checks = (name) => state.policies[name]?.allowed ?? 0;
+      const busiest = new Set(names.toSorted((one, other) => checks(other) - checks(one)).slice(0, POLICY_ROWS_MAX));
+      const shown = names.filter((name) => busiest.has(name));
+      for (const [name, { node, line }] of rows) if (!busiest.has(name)) { line.destroy(); node.remove(); rows.delete(name); }
       for (const name of shown) {
         if (!rows.has(name)) rows.set(name, row(name));
-        const { cells, rules, line } = rows.get(name);
-        const of = (what) => (tick) => rate(tick.policies[name]?.[what] ?? 0, tick);
-        const passed = (tick) => of("allowed")(tick) + of("shadow_denied")(tick);
-        say(rules, now.policies[name] ? summary(now.policies[name]) : NAMELESS[name] ?? "");
-        say(cells.allowed, count(recent(passed)));
-        say(cells.denied, count(recent(of("denied"))));
-        const timed = [...now.ticks].reverse().find((tick) => tick.policies?.[name]?.p99_us !== undefined);
-        say(cells.latency, timed ? span(timed.policies[name].p99_us / 1000) : "–");
-        const since = now.state.policies[name];
-        const total = since ? since.allowed + since.denied + since.shadow_denied + since.error : 0;
-        say(cells.share, total ? percent((since.denied + since.shadow_denied) / total) : "–");
-        const { series } = now.series(passed, of("denied"));
-        line.update(series.map(({ values }) => values));
+        const { cells, summary, line } = rows.get(name);
+        const rate = (field) => (tick) => perSecond(tick.policies[name]?.[field], tick);
+        const passed = (tick) => rate("allowed")(tick) + rate("shadow_denied")(tick);
+        setText(summary, policies[name] ? policySummary(policies[name]) : PSEUDO_POLICIES[name] ?? "");
+        setText(cells.allowed, count(recent(passed)));
+        setText(cells.denied, count(recent(rate("denied"))));
+        const timed = feed.lastTick((tick) => tick.policies[name]?.p99_us !== undefined);
+        setText(cells.latency, timed ? duration(timed.policies[name].p99_us / 1000) : "–");
+        const totals = state.policies[name];
+        const all = totals ? totals.allowed + totals.denied + totals.shadow_denied + totals.error : 0;
+        setText(cells.share, all ? percent((totals.denied + totals.shadow_denied) / all) : "–");
+        line.update(feed.series(passed, rate("denied")).series.map(({ values }) => values));
       }
       const nodes = shown.map((name) => rows.get(name).node);
       if (nodes.some((node, at) => node !== body.children[at])) body.replaceChildren(...nodes);
       none.hidden = names.length > 0;
-      more.hidden = names.length <= ROWS_MAX;
-      say(more, `${names.length - ROWS_MAX} more, asked less: /v1/policies has them all.`);
-      const all = Object.entries(now.state.policies).flatMap(([policy, { top: keys }]) => keys.map(({ key, count: value }) => ({ label: key, value, note: policy, colour: "--denied" })));
-      top.update({ items: all.sort((one, other) => other.value - one.value).slice(0, TOP_MAX) });
-      say(hint, !all.length ? "" : now.state.keys === "hashed" ? "Keys are hashes, the same as in the log. dashboard.keys: shown in the configuration tells them." : "Refusals of the last five to ten minutes.");
+      more.hidden = names.length <= POLICY_ROWS_MAX;
+      setText(more, `${names.length - POLICY_ROWS_MAX} policies with fewer checks are not shown. /v1/policies lists all.`);
+      const all = Object.entries(state.policies).flatMap(([policy, { top: keys }]) => keys.map(({ key, count: value }) => ({ label: key, value, note: policy, colour: "--denied" })));
+      top.update({ items: all.sort((one, other) => other.value - one.value).slice(0, TOP_KEYS_MAX) });
+      setText(hint, !all.length ? "" : state.keys === "hashed" ? "Keys are hashed, as in the log. To show them, set “dashboard.keys: shown” in the configuration." : "Denials of the last 5 to 10 minutes.");
     },
     destroy() {
       top.destroy();
@@ -191,30 +183,30 @@ function policies(root) {
   };
 }
 
-/** What limits follow, where any do. */
-function load(root) {
+/** Load pressure and effective limits, if any limit is adaptive. */
+function adaptive(root) {
   const [left, right] = [make("section", { className: "card" }), make("section", { className: "card" })];
   const node = make("div", { className: "columns", hidden: true }, left, right);
   root.append(node);
-  let [names, of] = ["", []];
+  let [drawn, both] = ["", []];
   return {
-    update(now) {
-      const last = now.ticks.findLast((tick) => !tick.gap);
-      const [limits, targets] = [Object.keys(last?.limits ?? {}).slice(0, CHARTED_MAX), Object.keys(last?.pressure ?? {}).slice(0, CHARTED_MAX)];
+    update() {
+      const last = feed.lastTick();
+      const [limits, targets] = [Object.keys(last?.limits ?? {}).slice(0, CHART_LINES_MAX), Object.keys(last?.pressure ?? {}).slice(0, CHART_LINES_MAX)];
       node.hidden = !limits.length && !targets.length;
       const wanted = JSON.stringify([limits, targets]);
-      if (wanted !== names) {
-        names = wanted;
-        of.forEach((chart) => chart.destroy());
-        const series = (all) => all.map((label) => ({ label, values: [] }));
-        of = [
-          lines(left, { title: "Pressure", series: series(targets), x: [], unit: "%", max: 1.05 }),
-          lines(right, { title: "Limits in force", series: series(limits), x: [], fill: false }),
+      if (wanted !== drawn) {
+        drawn = wanted;
+        both.forEach((chart) => chart.destroy());
+        const series = (names) => names.map((label) => ({ label, values: [] }));
+        both = [
+          lines(left, { title: "Load pressure: 0 healthy, 1 overloaded", series: series(targets), x: [], unit: "ratio", max: 1.05 }),
+          lines(right, { title: "Effective limits", series: series(limits), x: [], fill: false }),
         ];
       }
-      of[0]?.update(now.series(...targets.map((name) => (tick) => tick.pressure[name])));
-      of[1]?.update(now.series(...limits.map((name) => (tick) => tick.limits[name])));
+      both[0]?.update(feed.series(...targets.map((name) => (tick) => tick.pressure[name])));
+      both[1]?.update(feed.series(...limits.map((name) => (tick) => tick.limits[name])));
     },
-    destroy: () => of.forEach((chart) => chart.destroy()),
+    destroy: () => both.forEach((chart) => chart.destroy()),
   };
 }

@@ -1,121 +1,121 @@
-// What is chosen: sliders with a number beside each, the address that remembers them, and the same for a shell. Ranges
-// and usual values are the server's, steps are for the hand.
+// Controls of an experiment: sliders with number fields, parameters in the address, and the shell command. The server
+// defines ranges and defaults; the page defines the sliders' steps.
 
-import { copyButton, count, make, say, span } from "./dom.js";
-import { t } from "./playground-draw.js";
-import { asker } from "./playground-server.js";
+import { experimentRunner } from "./api.js";
+import { copyButton, count, duration, make, setText } from "./dom.js";
+import { tag } from "./playground-draw.js";
 
-/** How a number is shown, by the unit at the end of its name: how many of it are one, and in words. */
+/** Number formats, by the unit at the end of a field name. A number field shows the value divided by `scale`. */
 const UNITS = {
-  permille: { scale: 10, sign: ", in %", told: (value) => `${value / 10} %` },
-  milli: { scale: 1000, sign: "", told: (value) => `${value / 1000} ×` },
-  ms: { scale: 1, sign: ", in ms", told: span },
+  permille: { scale: 10, suffix: ", in %", format: (value) => `${value / 10} %` },
+  milli: { scale: 1000, suffix: "", format: (value) => `${value / 1000} ×` },
+  ms: { scale: 1, suffix: ", in ms", format: duration },
 };
-const PLAIN = { scale: 1, sign: "", told: count };
+const PLAIN = { scale: 1, suffix: "", format: count };
 
-function slider({ field, min, max }, [label, from, to, step], value, changed) {
-  const { scale, sign, told } = UNITS[field.split("_")[1]] ?? PLAIN;
+function slider({ field, min, max }, [label, from, to, step], value, onChange) {
+  const { scale, suffix, format } = UNITS[field.split("_")[1]] ?? PLAIN;
   const id = `knob-${field}`;
   const range = make("input", { type: "range", id, min: Math.max(min, from), max: Math.min(max, to), step });
-  const exact = make("input", { type: "number", min: min / scale, max: max / scale, step: 1 / scale, "aria-label": `${label}, exactly${sign}` });
+  const exact = make("input", { type: "number", min: min / scale, max: max / scale, step: 1 / scale, "aria-label": `${label}, exact value${suffix}` });
   const shown = make("output", { htmlFor: id });
-  const show = (now, by) => {
+  const show = (now, source) => {
     range.value = now;
-    if (by !== exact) exact.value = now / scale;
-    range.setAttribute("aria-valuetext", told(now));
-    say(shown, told(now));
+    if (source !== exact) exact.value = now / scale;
+    range.setAttribute("aria-valuetext", format(now));
+    setText(shown, format(now));
   };
-  const blame = (isBad) => (isBad ? exact.setAttribute("aria-invalid", "true") : exact.removeAttribute("aria-invalid"));
+  const markInvalid = (isBad) => (isBad ? exact.setAttribute("aria-invalid", "true") : exact.removeAttribute("aria-invalid"));
   for (const input of [range, exact]) {
     input.addEventListener("input", () => {
       const isBad = input.value === "" || !input.validity.valid;
-      blame(isBad);
+      markInvalid(isBad);
       if (isBad) return;
       const now = Math.round(Number(input.value) * (input === exact ? scale : 1));
       show(now, input);
-      changed(field, now);
+      onChange(field, now);
     });
   }
   show(value);
-  return { blame, node: t("div.knob", make("label", { htmlFor: id }, t("span", label), shown), range, exact) };
+  return { markInvalid, node: tag("div.knob", make("label", { htmlFor: id }, tag("span", label), shown), range, exact) };
 }
 
-function choice(scenarios, value, changed) {
+function scenarioSelect(scenarios, value, onChange) {
   const select = make("select", {}, scenarios.map(({ name, about }) => make("option", { value: name }, `${name}: ${about}`)));
   select.value = value;
-  select.addEventListener("change", () => changed("scenario", select.value));
-  return { blame() {}, node: t("label", "What happens", select) };
+  select.addEventListener("change", () => onChange("scenario", select.value));
+  return { markInvalid() {}, node: tag("label", "Scenario", select) };
 }
 
-/** Fills a form: `values` are chosen, `changed()` those that are not usual, `blame(field)` marks what is wrong. */
-export function sliders(form, { knobs, seed, scenarios }, { looks }, start, told) {
-  const usual = Object.fromEntries(knobs.map((knob) => [knob.field, knob.default]));
-  if (scenarios) usual.scenario = scenarios[0].name;
-  if (seed !== undefined) usual.seed = seed;
-  const values = { ...usual };
+/** Fills a form. Returns the current `values`, `changed()` for those that differ from the defaults, and `markInvalid(field)`. */
+export function sliders(form, { knobs, seed, scenarios }, { controls }, start, onUpdate) {
+  const defaults = Object.fromEntries(knobs.map((knob) => [knob.field, knob.default]));
+  if (scenarios) defaults.scenario = scenarios[0].name;
+  if (seed !== undefined) defaults.seed = seed;
+  const values = { ...defaults };
   for (const [field, text] of start) {
-    const isKnown = field === "scenario" ? scenarios?.some(({ name }) => name === text) : Object.hasOwn(usual, field) && /^\d{1,15}$/.test(text);
+    const isKnown = field === "scenario" ? scenarios?.some(({ name }) => name === text) : Object.hasOwn(defaults, field) && /^\d{1,15}$/.test(text);
     if (isKnown) values[field] = field === "scenario" ? text : Number(text);
   }
-  const changed = (field, value) => {
+  const onChange = (field, value) => {
     values[field] = value;
-    told();
+    onUpdate();
   };
   const all = {};
-  if (scenarios) all.scenario = choice(scenarios, values.scenario, changed);
-  for (const knob of knobs) all[knob.field] = slider(knob, looks[knob.field], values[knob.field], changed);
+  if (scenarios) all.scenario = scenarioSelect(scenarios, values.scenario, onChange);
+  for (const knob of knobs) all[knob.field] = slider(knob, controls[knob.field], values[knob.field], onChange);
   form.append(...Object.values(all).map(({ node }) => node));
   if (seed !== undefined) {
-    const again = make("button", { type: "button", className: "plain" }, "Other luck");
-    again.addEventListener("click", () => changed("seed", values.seed + 1));
+    const again = make("button", { type: "button", className: "plain" }, "New random seed");
+    again.addEventListener("click", () => onChange("seed", values.seed + 1));
     form.append(again);
   }
   return {
     values,
-    changed: () => new URLSearchParams(Object.entries(values).filter(([field, value]) => value !== usual[field])),
-    blame: (field) => Object.entries(all).forEach(([name, one]) => one.blame(name === field)),
+    changed: () => new URLSearchParams(Object.entries(values).filter(([field, value]) => value !== defaults[field])),
+    markInvalid: (field) => Object.entries(all).forEach(([name, one]) => one.markInvalid(name === field)),
   };
 }
 
-/** What was chosen stands in the address, so that it can be shared. */
-export const chosen = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
+/** Parameters live in the address, so that a setting can be shared as a link. */
+export const addressParams = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
 
-export function remember(name, params) {
-  // Some browsers take only so many addresses a second from a slider that is dragged.
-  try { history.replaceState(null, "", `#/playground/${name}${params.size ? `?${params}` : ""}`); } catch { /* then not this one */ }
+export function saveParams(name, params) {
+  // Some browsers throw when a dragged slider changes the address too often.
+  try { history.replaceState(null, "", `#/playground/${name}${params.size ? `?${params}` : ""}`); } catch { /* the next change saves it */ }
 }
 
-/** A form beside what comes of it: `show` draws an answer, and trouble is told in its place. */
-export function bench(root, name, form, first) {
-  const asking = asker(name);
-  const summary = make("p", { className: "summary", "aria-live": "polite" }, first);
-  const trouble = make("p", { className: "trouble", role: "alert", hidden: true });
-  const result = make("section", { className: "card result", "aria-label": "Result" }, summary, trouble);
-  root.append(t("div.bench", form, result));
+/** A form beside its result. `run(input, draw)` computes a report and draws it, or shows the error. */
+export function resultPanel(root, name, form, placeholder) {
+  const runner = experimentRunner(name);
+  const summary = make("p", { className: "summary", "aria-live": "polite" }, placeholder);
+  const alert = make("p", { className: "error", role: "alert", hidden: true });
+  const result = make("section", { className: "card result", "aria-label": "Result" }, summary, alert);
+  root.append(tag("div.experiment", form, result));
   return {
     result,
     summary,
-    stop: asking.stop,
-    async ask(input, show, blame = () => {}) {
+    stop: runner.stop,
+    async run(input, draw, markInvalid = () => {}) {
       try {
-        const report = await asking.ask(input);
+        const report = await runner.run(input);
         if (!report) return;
-        trouble.hidden = true;
-        blame(null);
-        say(summary, show(report));
-      } catch (problem) {
-        trouble.hidden = false;
-        say(trouble, problem.message);
-        blame(problem.field);
+        alert.hidden = true;
+        markInvalid(null);
+        setText(summary, draw(report));
+      } catch (error) {
+        alert.hidden = false;
+        setText(alert, error.message);
+        markInvalid(error.field);
       }
     },
   };
 }
 
-/** A line to type, and a button that copies it. */
+/** A shell command with a copy button. */
 export function commandLine(command) {
-  const shown = t("code");
-  const update = () => say(shown, command());
+  const code = tag("code");
+  const update = () => setText(code, command());
   update();
-  return { update, node: t("div.line", make("pre", { tabIndex: 0 }, shown), copyButton(command)) };
+  return { update, node: tag("div.line", make("pre", { tabIndex: 0, "aria-label": "Command" }, code), copyButton(command)) };
 }

@@ -1,11 +1,11 @@
-// The Playground: experiments with sliders. Every number comes from the server; this page chooses and draws.
+// The Playground: experiments with sliders. The server computes every number; this page only draws them.
 
-import { make, say } from "./dom.js";
-import { bench, chosen, commandLine, remember, sliders } from "./playground-controls.js";
-import { prose, t, table } from "./playground-draw.js";
+import { fetchExperiments } from "./api.js";
+import { make, setText } from "./dom.js";
+import { addressParams, commandLine, resultPanel, saveParams, sliders } from "./playground-controls.js";
+import { prose, table, tag } from "./playground-draw.js";
 import { EXPERIMENTS } from "./playground-experiments.js";
 import * as replay from "./playground-replay.js";
-import { described } from "./playground-server.js";
 
 const PAGES = { ...EXPERIMENTS, replay: replay.PAGE };
 
@@ -15,54 +15,54 @@ export function mount(root, detail = "") {
   const page = PAGES[name];
   document.title = `${page.title} · tidegate`;
   root.append(
-    t("div.heading", t("h1", "Playground"), t("p.soft", "Computed by this server, with the code that decides checks.")),
+    tag("div.heading", tag("h1", "Playground"), tag("p.muted", "Simulations run on this server, with the same code that decides checks.")),
     make("nav", { className: "experiments", "aria-label": "Experiments" }, Object.entries(PAGES).map(([key, { nav }]) =>
       make("a", { href: `#/playground/${key}`, "aria-current": key === name ? "page" : null }, nav))),
-    t("section.card.lede", t("h2", page.title), t("p", prose(page.see)), t("p", t("strong", "Instead: "), prose(page.instead))));
+    tag("section.card.intro", tag("h2", page.title), tag("p", prose(page.problem)), tag("p", tag("strong", "Fix: "), prose(page.fix))));
   return name === "replay" ? replay.mount(root) : experiment(root, name, page);
 }
 
 function experiment(root, name, page) {
-  const [picture, numbers] = [t("div.picture"), t("div.numbers")];
-  const form = make("form", { className: "card knobs", "aria-label": "What to try" });
+  const [picture, numbers] = [tag("div.picture"), tag("div.numbers")];
+  const form = make("form", { className: "card knobs", "aria-label": "Parameters" });
   form.addEventListener("submit", (event) => event.preventDefault());
-  const { result, summary, ask, stop } = bench(root, name, form, "Computing …");
+  const { result, summary, run, stop } = resultPanel(root, name, form, "Computing…");
   result.append(picture, numbers);
-  let wipe = () => {};
-  let isGone = false;
+  let clear = () => {};
+  let isDestroyed = false;
 
-  described().then(({ experiments }) => {
-    if (isGone) return;
-    const knobs = sliders(form, experiments[name], page, chosen(), () => {
-      remember(name, knobs.changed());
+  fetchExperiments().then(({ experiments }) => {
+    if (isDestroyed) return;
+    const knobs = sliders(form, experiments[name], page, addressParams(), () => {
+      saveParams(name, knobs.changed());
       command.update();
-      run();
+      update();
     });
     const command = commandLine(() => shellCommand(name, knobs.values));
-    const run = () => ask(knobs.values, (report) => {
-      wipe();
+    const update = () => run(knobs.values, (report) => {
+      clear();
       picture.replaceChildren();
-      wipe = page.draw(picture, report) ?? (() => {});
+      clear = page.draw(picture, report) ?? (() => {});
       numbers.replaceChildren(table(page.title, page.head, page.rows(report)));
       return page.sentence(report);
-    }, knobs.blame);
-    root.append(t("section.card", t("h2", "The same on the command line"), command.node));
-    run();
-  }, (problem) => say(summary, `${problem.message} Load the page again.`));
+    }, knobs.markInvalid);
+    root.append(tag("section.card", tag("h2", "Command line"), command.node));
+    update();
+  }, (error) => setText(summary, `${error.message} Reload the page.`));
 
   return () => {
-    isGone = true;
+    isDestroyed = true;
     stop();
-    wipe();
+    clear();
   };
 }
 
-/** `window_ms` is `--window 1s` there, and so on. */
+/** `window_ms: 1000` becomes `--window 1s`, and so on. */
 function shellCommand(name, values) {
-  const option = ([field, value]) => {
-    const [word, unit] = field.split("_");
-    const told = { ms: value % 1000 ? `${value}ms` : `${value / 1000}s`, permille: `${value / 10}%`, milli: value / 1000 };
-    return `--${word} ${told[unit] ?? value}`;
+  const toOption = ([field, value]) => {
+    const [option, unit] = field.split("_");
+    const formatted = { ms: value % 1000 ? `${value}ms` : `${value / 1000}s`, permille: `${value / 10}%`, milli: value / 1000 };
+    return `--${option} ${formatted[unit] ?? value}`;
   };
-  return `tidegate simulate ${name} ${Object.entries(values).map(option).join(" ")}`;
+  return `tidegate simulate ${name} ${Object.entries(values).map(toOption).join(" ")}`;
 }

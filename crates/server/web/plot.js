@@ -1,9 +1,8 @@
-// Lines by uPlot. Colours are custom properties of the style sheet, read at each drawing, so that a change of theme is a
-// redraw.
+// Line charts with uPlot. Colours are read from the style sheet at every drawing, so a theme change only needs a redraw.
 
-import { clock, figure } from "./dom.js";
+import { formatValue, timeOfDay } from "./dom.js";
 
-/** Charts over time reach back so far, also where little is known yet: they do not jump while they fill. */
+/** The x axis always spans this long, so charts do not jump while they fill. */
 export const SECONDS = 300;
 
 let library = null;
@@ -12,54 +11,52 @@ export function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** uPlot, which is half of the page: it comes after the figures, and whoever does not get it still has the tables. */
-function drawn() {
-  library ??= new Promise((here, gone) => {
-    const ask = () => {
+/** Loads uPlot, half of the page's bytes, after everything else. The tables work without it. */
+function loadLibrary() {
+  library ??= new Promise((resolve, reject) => {
+    const load = () => {
       const script = document.createElement("script");
       script.src = new URL("./uPlot.iife.min.js", import.meta.url).href;
-      script.addEventListener("load", () => here(globalThis.uPlot));
-      script.addEventListener("error", () => { library = null; gone(); });
+      script.addEventListener("load", () => resolve(globalThis.uPlot));
+      script.addEventListener("error", () => { library = null; reject(); });
       document.head.append(script);
     };
-    if (document.readyState === "complete") ask(); else addEventListener("load", () => setTimeout(ask), { once: true });
+    if (document.readyState === "complete") load(); else addEventListener("load", () => setTimeout(load), { once: true });
   });
   return library;
 }
 
-/** Steps that people count in, for numbers and for seconds. */
 function axes(unit, time) {
   const axis = {
-    stroke: () => css("--soft"),
+    stroke: () => css("--muted"),
     grid: { stroke: () => css("--grid"), width: 1 },
     ticks: { show: false },
     font: "12px system-ui, sans-serif",
   };
-  const along = (_, splits) => splits.map((value) => (time ? clock(value * 1000).slice(0, 5) : figure(value)));
+  const xLabels = (_, splits) => splits.map((value) => (time ? timeOfDay(value * 1000).slice(0, 5) : formatValue(value)));
   return [
-    { ...axis, grid: { show: false }, values: along, space: 60, size: 26, gap: 6, ...(time ? { incrs: [60, 120, 300] } : {}) },
-    { ...axis, values: (_, splits) => splits.map((value) => figure(value, unit)), size: 56, space: 30 },
+    { ...axis, grid: { show: false }, values: xLabels, space: 60, size: 26, gap: 6, ...(time ? { incrs: [60, 120, 300] } : {}) },
+    { ...axis, values: (_, splits) => splits.map((value) => formatValue(value, unit)), size: 56, space: 30 },
   ];
 }
 
 /**
- * Draws `data`, an array of x and one of values for each of `looks`, as wide as the place is. `pointed` hears which value
- * the pointer is at, or the last. Answers `{ update(data), destroy() }`.
+ * Draws `data`, an array of x and one of values for each of `styles`, as wide as `parent`. Calls `onCursor` with the index
+ * under the pointer, or the last one. Returns `{ update(data), destroy() }`.
  */
-export function plot(place, { looks, unit, time, fill, max, height }, pointed) {
-  let [data, chart, isGone] = [[[]], null, false];
-  place.style.height = `${height}px`;
-  const tell = () => pointed(chart?.cursor.idx ?? data[0].length - 1);
-  const sized = () => chart?.setSize({ width: place.clientWidth, height });
-  const redrawn = () => chart?.redraw(false, true);
-  const resized = new ResizeObserver(sized);
-  resized.observe(place);
-  document.addEventListener("themechange", redrawn);
+export function plot(parent, { styles, unit, time, fill, max, height }, onCursor) {
+  let [data, chart, isDestroyed] = [[[]], null, false];
+  parent.style.height = `${height}px`;
+  const reportCursor = () => onCursor(chart?.cursor.idx ?? data[0].length - 1);
+  const redraw = () => chart?.redraw(false, true);
+  const resizeObserver = new ResizeObserver(() => chart?.setSize({ width: parent.clientWidth, height }));
+  resizeObserver.observe(parent);
+  document.addEventListener("themechange", redraw);
 
-  drawn().then((uPlot) => {
-    if (isGone) return;
+  loadLibrary().then((uPlot) => {
+    if (isDestroyed) return;
     chart = new uPlot({
-      width: place.clientWidth || 300,
+      width: parent.clientWidth || 300,
       height,
       legend: { show: false },
       padding: [8, 18, 0, 0],
@@ -69,7 +66,7 @@ export function plot(place, { looks, unit, time, fill, max, height }, pointed) {
       },
       axes: axes(unit, time),
       cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
-      series: [{}, ...looks.map(({ label, colour }) => ({
+      series: [{}, ...styles.map(({ label, colour }) => ({
         label,
         stroke: () => css(colour),
         fill: fill ? () => `color-mix(in srgb, ${css(colour)} 14%, transparent)` : undefined,
@@ -77,20 +74,20 @@ export function plot(place, { looks, unit, time, fill, max, height }, pointed) {
         points: { show: false },
         spanGaps: false,
       }))],
-      hooks: { setCursor: [() => chart && tell()] },
-    }, data, place);
+      hooks: { setCursor: [() => chart && reportCursor()] },
+    }, data, parent);
   }, () => {});
 
   return {
     update(next) {
       data = next;
       chart?.setData(data);
-      tell();
+      reportCursor();
     },
     destroy() {
-      isGone = true;
-      resized.disconnect();
-      document.removeEventListener("themechange", redrawn);
+      isDestroyed = true;
+      resizeObserver.disconnect();
+      document.removeEventListener("themechange", redraw);
       chart?.destroy();
     },
   };

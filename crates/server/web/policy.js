@@ -1,181 +1,175 @@
-// One policy: its limits, what it does, whom it refuses, and a button to ask it.
+// One policy: its limits, decisions and denied keys, and a form that sends a check.
 
-import { curl, pathOf, post, question, SOMEBODY } from "./ask.js";
-import { bars, lines } from "./charts.js";
-import { clock, copyButton, count, make, percent, say, span } from "./dom.js";
-import { feed } from "./feed.js";
-import { details, meaning, membersOf } from "./rules.js";
-
-const rate = (value, tick) => (tick.ms ? ((value ?? 0) * 1000) / tick.ms : 0);
+import { checkBody, checkPath, curl, post, SAMPLE_KEY } from "./api.js";
+import { bars, lines, tiles } from "./charts.js";
+import { describeAnswer, limitDetails, limitsOf } from "./describe.js";
+import { copyButton, count, duration, make, percent, setText, timeOfDay } from "./dom.js";
+import { feed, perSecond } from "./feed.js";
 
 export function mount(root, name) {
   root.append(make("div", { className: "heading" },
-    make("div", {}, make("p", { className: "soft" }, make("a", { href: "#/", textContent: "Live" }), " / policy"), make("h1", { textContent: name }))));
-  const [columns, whole] = [make("div", { className: "columns" }), make("div", { className: "whole-of" })];
-  const parts = [tiles(whole, name)];
-  whole.append(columns);
-  parts.push(limits(columns, name), tryIt(columns, name), series(whole, name), inForce(whole, name), refused(whole, name));
-  const unknown = make("p", { className: "card empty", role: "status", hidden: true, textContent: "No policy of this name is in force." });
-  root.append(whole, unknown);
-  const stop = feed.watch((now) => {
-    if (!now.state) return;
-    whole.hidden = !(name in now.policies || name in now.state.policies);
-    unknown.hidden = !whole.hidden;
-    for (const part of parts) part.update(now);
+    make("div", {}, make("p", { className: "muted" }, make("a", { href: "#/", textContent: "Live" }), " / Policy"), make("h1", { textContent: name }))));
+  const [columns, content] = [make("div", { className: "columns" }), make("div", { className: "stack" })];
+  const parts = [totals(content, name)];
+  content.append(columns);
+  parts.push(limits(columns, name), tryIt(columns, name), decisions(content, name), effectiveLimits(content, name), denials(content, name));
+  const unknown = make("p", { className: "card empty", role: "status", hidden: true }, "No policy has this name. ", make("a", { href: "#/", textContent: "Show all policies" }));
+  root.append(content, unknown);
+  const unwatch = feed.watch(() => {
+    if (!feed.state) return;
+    content.hidden = !(name in feed.policies || name in feed.state.policies);
+    unknown.hidden = !content.hidden;
+    for (const part of parts) part.update(feed);
   });
   return () => {
-    stop();
+    unwatch();
     for (const part of parts) part.destroy?.();
   };
 }
 
-function tiles(root, name) {
-  const names = ["Allowed", "Denied", "Denied of all", "Latency p99"];
-  const values = names.map(() => [make("dd"), make("dd")]);
-  root.append(make("dl", { className: "tiles", "aria-label": "Since the start" }, names.map((dt, index) => make("div", { className: "tile" }, make("dt", { textContent: dt }), values[index]))));
-  const set = (index, ...texts) => texts.forEach((text, at) => say(values[index][at], text));
+function totals(root, name) {
+  const [allowed, denied, share, latency] = tiles(root, "Since server start", ["Allowed", "Denied", "Denied share", "Latency p99"]);
   return {
-    update({ state, ticks }) {
-      const since = state.policies[name] ?? { allowed: 0, denied: 0, shadow_denied: 0, error: 0 };
-      const asked = since.allowed + since.denied + since.shadow_denied + since.error;
-      const last = ticks.findLast((tick) => !tick.gap);
-      const now = last?.policies[name];
-      set(0, count(since.allowed), `${count(rate(now?.allowed, last ?? {}))} a second now`);
-      set(1, count(since.denied), since.shadow_denied ? `${count(since.shadow_denied)} more if it were enforced` : `${count(rate(now?.denied, last ?? {}))} a second now`);
-      set(2, asked ? percent((since.denied + since.shadow_denied) / asked) : "–", since.error ? `${count(since.error)} errors` : "since the start");
-      const timed = ticks.findLast((tick) => tick.policies?.[name]?.p99_us !== undefined)?.policies[name];
-      set(3, timed ? span(timed.p99_us / 1000) : "–", timed ? `p50 ${span(timed.p50_us / 1000)}` : "not asked lately");
+    update({ state }) {
+      const total = state.policies[name] ?? { allowed: 0, denied: 0, shadow_denied: 0, error: 0 };
+      const all = total.allowed + total.denied + total.shadow_denied + total.error;
+      const last = feed.lastTick();
+      const now = (field) => `${count(last ? perSecond(last.policies[name]?.[field], last) : 0)} per second now`;
+      allowed(count(total.allowed), now("allowed"));
+      denied(count(total.denied), total.shadow_denied ? `${count(total.shadow_denied)} more in shadow mode` : now("denied"));
+      share(all ? percent((total.denied + total.shadow_denied) / all) : "–", total.error ? `${count(total.error)} errors` : "since server start");
+      const timed = feed.lastTick((tick) => tick.policies[name]?.p99_us !== undefined)?.policies[name];
+      latency(timed ? duration(timed.p99_us / 1000) : "–", timed ? `p50 ${duration(timed.p50_us / 1000)}` : "no recent checks");
     },
   };
 }
 
 function limits(root, name) {
-  const [list, note] = [make("div", { className: "limits" }), make("p", { className: "soft" })];
+  const [list, note] = [make("div", { className: "limits" }), make("p", { className: "muted" })];
   root.append(make("section", { className: "card" }, make("h2", { textContent: "Limits" }), note, list));
-  let shown = "";
+  let drawn = "";
   return {
     update({ policies, state }) {
       const policy = policies?.[name];
-      const moving = state.adaptive.filter((one) => one.policy === name);
-      const wanted = JSON.stringify([policy, moving]);
-      if (wanted === shown) return;
-      shown = wanted;
-      const members = membersOf(policy);
-      say(note, policy?.mode ? `${policy.mode === "any" ? "Any" : "All"} of ${members.length} limits, in one atomic step.` : "");
-      list.replaceChildren(...members.map((limit) => limitNode(limit, moving.find((one) => one.limit === (limit.name ?? "") || !one.limit))));
+      const adaptive = state.adaptive.filter((one) => one.policy === name);
+      const wanted = JSON.stringify([policy, adaptive]);
+      if (wanted === drawn) return;
+      drawn = wanted;
+      const members = limitsOf(policy);
+      setText(note, policy?.mode ? `A check passes if ${policy.mode === "any" ? "any" : "each"} of ${members.length} limits allows it. All are checked in one atomic step.` : "");
+      list.replaceChildren(...members.map((limit) => limitNode(limit, adaptive.find((one) => one.limit === (limit.name ?? "") || !one.limit))));
     },
   };
 }
 
-/** One limit, with what is in force of it if it follows a load. */
-function limitNode(limit, moving) {
-  const node = make("div", {}, make("p", { className: "soft", textContent: [limit.name, ...details(limit)].filter(Boolean).join(", ") }), make("p", { className: "big", textContent: limit.rate }));
-  if (!moving) return node;
-  const units = moving.mode === "shadow" ? moving.declared : moving.effective;
+/** One limit; if it is adaptive, with its effective value. */
+function limitNode(limit, adaptive) {
+  const node = make("div", {}, make("p", { className: "muted", textContent: [limit.name, ...limitDetails(limit)].filter(Boolean).join(", ") }), make("p", { className: "big", textContent: limit.rate }));
+  if (!adaptive) return node;
+  const { declared, binding, stale } = adaptive;
+  const effective = adaptive.mode === "shadow" ? declared : adaptive.effective;
   const bar = make("i");
-  bar.style.width = `${(units / moving.declared) * 100}%`;
+  bar.style.width = `${(effective / declared) * 100}%`;
   bar.style.background = "var(--series-1)";
-  const by = moving.binding ? `, because of ${moving.binding}` : "";
-  node.append(make("p", { className: "soft", textContent: `${count(units)} of ${count(moving.declared)} in force${by}${moving.stale ? ", its signal is missing" : ""}` }), make("div", { className: "track", "aria-hidden": "true" }, bar));
+  node.append(make("p", { className: "muted", textContent: `Effective: ${count(effective)} of ${count(declared)}${binding ? `, set by ${binding}` : ""}${stale ? ", no recent signal" : ""}` }), make("div", { className: "track", "aria-hidden": "true" }, bar));
   return node;
 }
 
 function tryIt(root, name) {
-  const key = make("input", { id: "try-key", value: SOMEBODY, autocomplete: "off", spellcheck: false, maxLength: 200, required: true });
+  const key = make("input", { id: "try-key", value: SAMPLE_KEY, autocomplete: "off", spellcheck: false, maxLength: 200, required: true });
   const cost = make("input", { type: "number", value: "1", min: "0", max: "1000000", step: "1", required: true });
-  const [verdict, rest, bar] = [make("b"), make("span", { className: "soft" }), make("i")];
-  const answer = make("p", { className: "answer", role: "status" }, verdict, " ", rest);
-  const button = make("button", { type: "submit", textContent: "Check" });
-  const line = make("code");
-  const form = make("form", { className: "controls" }, make("label", {}, "Key", key), make("label", {}, "Cost", cost), button);
+  const [verdict, detail, bar] = [make("b"), make("span", { className: "muted" }), make("i")];
+  const answer = make("p", { className: "answer", role: "status" }, verdict, " ", detail);
+  const command = make("code");
+  const form = make("form", { className: "controls" }, make("label", {}, "Key", key), make("label", {}, "Cost", cost), make("button", { type: "submit", textContent: "Check" }));
   root.append(make("section", { className: "card try" }, make("h2", { textContent: "Try a check" }), form,
     make("div", { className: "track", "aria-hidden": "true" }, bar), answer,
-    make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, line), copyButton(() => line.textContent))));
+    make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, command), copyButton(() => command.textContent))));
   const policy = () => feed.policies?.[name] ?? {};
-  const command = () => say(line, curl(name, policy(), key.value || SOMEBODY));
-  key.addEventListener("input", command);
+  const update = () => setText(command, curl(name, policy(), key.value || SAMPLE_KEY));
+  key.addEventListener("input", update);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
-      const said = await post(pathOf(policy()), question(name, policy(), key.value, cost.valueAsNumber));
-      const { good, verdict: word, rest: more, share } = meaning(name, said, policy());
-      answer.className = `answer ${good ? "good" : "bad"}`;
-      verdict.textContent = word;
-      rest.textContent = more;
-      bar.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
-      bar.style.background = `var(${good ? "--allowed" : "--denied"})`;
+      const reply = await post(checkPath(policy()), checkBody(name, policy(), key.value, cost.valueAsNumber));
+      const described = describeAnswer(name, reply, policy());
+      answer.className = `answer ${described.isGood ? "good" : "bad"}`;
+      verdict.textContent = described.verdict;
+      detail.textContent = described.detail;
+      bar.style.width = `${Math.max(0, Math.min(1, described.share)) * 100}%`;
+      bar.style.background = `var(${described.isGood ? "--allowed" : "--denied"})`;
     } catch (error) {
       answer.className = "answer bad";
       verdict.textContent = "Error";
-      rest.textContent = error.message;
+      detail.textContent = error.message;
     }
   });
-  return { update: command };
+  return { update };
 }
 
-function series(root, name) {
+function decisions(root, name) {
   const card = make("section", { className: "card" });
   root.append(card);
-  const kinds = { allowed: ["allowed", "--allowed"], denied: ["denied", "--denied"], shadow_denied: ["denied if it were enforced", "--shadow"] };
-  let [chart, shown] = [null, []];
+  const outcomes = { allowed: ["allowed", "--allowed"], denied: ["denied", "--denied"], shadow_denied: ["denied in shadow mode", "--shadow"] };
+  let [chart, drawn] = [null, []];
   return {
-    update(now) {
-      // Few policies are only tried out, and the others need no line for it.
-      const wanted = Object.keys(kinds).slice(0, now.state.policies[name]?.shadow_denied ? 3 : 2);
-      if (wanted.length !== shown.length) {
-        shown = wanted;
+    update({ state }) {
+      // Only policies in shadow mode get a third line.
+      const wanted = Object.keys(outcomes).slice(0, state.policies[name]?.shadow_denied ? 3 : 2);
+      if (wanted.length !== drawn.length) {
+        drawn = wanted;
         chart?.destroy();
-        chart = lines(card, { title: "Decisions a second", series: shown.map((what) => ({ label: kinds[what][0], values: [], colour: kinds[what][1] })), x: [] });
+        chart = lines(card, { title: "Decisions per second", series: drawn.map((field) => ({ label: outcomes[field][0], values: [], colour: outcomes[field][1] })), x: [] });
       }
-      chart.update(now.series(...shown.map((what) => (tick) => rate(tick.policies[name]?.[what], tick))));
+      chart.update(feed.series(...drawn.map((field) => (tick) => perSecond(tick.policies[name]?.[field], tick))));
     },
     destroy: () => chart?.destroy(),
   };
 }
 
-/** Of a policy whose limits follow the load. */
-function inForce(root, name) {
+/** For a policy with adaptive limits. */
+function effectiveLimits(root, name) {
   const card = make("section", { className: "card", hidden: true });
   root.append(card);
-  let [chart, names] = [null, ""];
+  let [chart, drawn] = [null, ""];
   return {
-    update(now) {
-      const own = now.state.adaptive.filter((one) => one.policy === name).map((one) => (one.limit ? `${name}/${one.limit}` : name));
-      card.hidden = !own.length;
-      if (!own.length) return;
-      if (names !== own.join()) {
-        names = own.join();
+    update({ state }) {
+      const names = state.adaptive.filter((one) => one.policy === name).map((one) => (one.limit ? `${name}/${one.limit}` : name));
+      card.hidden = !names.length;
+      if (!names.length) return;
+      if (drawn !== names.join()) {
+        drawn = names.join();
         chart?.destroy();
-        chart = lines(card, { title: "Limit in force", series: own.map((label) => ({ label, values: [] })), x: [] });
+        chart = lines(card, { title: "Effective limit", series: names.map((label) => ({ label, values: [] })), x: [] });
       }
-      chart.update(now.series(...own.map((one) => (tick) => tick.limits[one])));
+      chart.update(feed.series(...names.map((one) => (tick) => tick.limits[one])));
     },
     destroy: () => chart?.destroy(),
   };
 }
 
-function refused(root, name) {
-  const [who, why, when] = ["Refused most", "Which limit refused", "Refused last, and when to come back"].map((title) => make("section", { className: "card" }, make("h2", { textContent: title })));
-  root.append(make("div", { className: "columns" }, who, why, when));
-  const top = bars(who, { items: [], empty: "Nobody was refused in the last minutes." });
-  const limit = bars(why, { items: [], empty: "None of them, in the last minutes." });
+function denials(root, name) {
+  const [keyCard, limitCard, latestCard] = ["Most denied keys", "Denials per limit", "Latest denials"].map((title) => make("section", { className: "card" }, make("h2", { textContent: title })));
+  root.append(make("div", { className: "columns" }, keyCard, limitCard, latestCard));
+  const empty = "No denials in the last 5 minutes.";
+  const [byKey, byLimit] = [bars(keyCard, { items: [], empty }), bars(limitCard, { items: [], empty })];
   const list = make("ol", { className: "bars" });
-  when.append(list);
-  let told = null;
+  latestCard.append(list);
+  let drawn = null;
   return {
     update({ state, policies }) {
-      why.hidden = membersOf(policies?.[name]).length < 2;
-      const { top: keys = [], limits: bound = [], recent = [] } = state.policies[name] ?? {};
-      top.update({ items: keys.map(({ key, count: value }) => ({ label: key, value, colour: "--denied" })) });
-      limit.update({ items: bound.map(({ limit: label, count: value }) => ({ label, value, colour: "--series-3" })) });
-      // What is selected to be copied stays so while nothing changes.
-      if (told === JSON.stringify(recent)) return;
-      told = JSON.stringify(recent);
-      if (!recent.length) list.replaceChildren(make("li", { className: "soft none", textContent: "Nobody yet." }));
+      limitCard.hidden = limitsOf(policies?.[name]).length < 2;
+      const { top = [], limits: counts = [], recent = [] } = state.policies[name] ?? {};
+      byKey.update({ items: top.map(({ key, count: value }) => ({ label: key, value, colour: "--denied" })) });
+      byLimit.update({ items: counts.map(({ limit: label, count: value }) => ({ label, value, colour: "--series-3" })) });
+      // Unchanged rows stay, so that a selected key stays selected.
+      if (drawn === JSON.stringify(recent)) return;
+      drawn = JSON.stringify(recent);
+      if (!recent.length) list.replaceChildren(make("li", { className: "muted none", textContent: "No denials yet." }));
       else list.replaceChildren(...recent.map((one) => make("li", {},
         make("span", { className: "label", textContent: one.key, title: one.key }),
-        make("span", { className: "soft", textContent: `${one.retry_after_ms === null ? "never" : `in ${span(one.retry_after_ms)}`} · ${clock(one.t)}` }))));
+        make("span", { className: "muted", textContent: `${one.retry_after_ms === null ? "no retry" : `retry in ${duration(one.retry_after_ms)}`} · ${timeOfDay(one.t)}` }))));
     },
-    destroy() { top.destroy(); limit.destroy(); },
+    destroy() { byKey.destroy(); byLimit.destroy(); },
   };
 }

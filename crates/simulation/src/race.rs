@@ -1,154 +1,128 @@
-//! The race between reading a counter and writing it: what slips through, beside a step that is atomic.
+//! Nodes that read a counter and then write it, beside nodes whose check is one atomic step.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tidegate_core::{FixedWindow, Limit, State, Timestamp};
 
-use super::chance::Chance;
-use super::knob::Knob;
-use super::unfit::Unfit;
-use super::{START_US, float};
+use crate::experiment::{InputError, experiment};
+use crate::rng::Rng;
+use crate::{START_US, float, index};
 
-const NODES: RangeInclusive<u64> = 1..=64;
-const LIMIT: RangeInclusive<u64> = 1..=10_000;
-const RUNS: RangeInclusive<u64> = 1..=10_000;
-/// Units and nodes of all runs together, each of them a few reads and writes: about 20 ms.
+/// Units and nodes of all runs together. Each costs a few reads and writes: about 20 ms in all.
 const MAX_STEPS: u64 = 250_000;
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Input {
-    pub nodes: u64,
-    pub limit: u64,
-    /// How often it is tried, each time with other luck.
-    pub runs: u64,
-    pub seed: u64,
-}
-
-impl Default for Input {
-    fn default() -> Self {
-        Self { nodes: 3, limit: 60, runs: 1000, seed: 1 }
+experiment! {
+    Race -> RaceReport {
+        nodes: 3 in 1..=64,
+        limit: 60 in 1..=10_000,
+        /// How many times the race is run, each time with other random numbers.
+        runs: 1000 in 1..=10_000,
+        seed: 1,
     }
 }
 
 #[derive(Debug, Serialize)]
-pub struct Report {
-    pub nodes: u64,
-    pub limit: u64,
-    pub runs: u64,
-    pub seed: u64,
-    /// The most that can slip through: every other node, once.
+pub struct RaceReport {
+    #[serde(flatten)]
+    pub input: Race,
+    /// The most that can be admitted above the limit: one request of every other node.
     pub bound: u64,
-    pub ways: [Row; 2],
+    pub ways: [RaceRow; 2],
 }
 
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct RaceRow {
     pub way: &'static str,
     pub over_limit_mean: f64,
     pub over_limit_worst: u64,
-    /// In how many runs as many were admitted above the limit as the place in the list says.
+    /// How many runs admitted 0, 1, 2, … above the limit.
     pub runs_by_over_limit: Vec<u64>,
 }
 
-/// What can be chosen.
-pub fn knobs(input: &Input) -> [Knob; 3] {
-    [
-        Knob::new("nodes", input.nodes, &NODES),
-        Knob::new("limit", input.limit, &LIMIT),
-        Knob::new("runs", input.runs, &RUNS),
-    ]
-}
-
-pub fn run(input: &Input) -> Result<Report, Unfit> {
-    let &Input { nodes, limit, runs, seed } = input;
-    Knob::within(&knobs(input))?;
+fn simulate(input: &Race) -> Result<RaceReport, InputError> {
+    let &Race { nodes, limit, runs, seed } = input;
     if runs * (limit + nodes) > MAX_STEPS {
         let most = MAX_STEPS / (limit + nodes);
-        return Err(Unfit::new("runs", format!("at most {most} at this limit and these nodes")));
+        return Err(InputError::new(
+            "runs",
+            format!("at most {most} at this limit and these nodes"),
+        ));
     }
-    // A window that nobody leaves: the race is about the counter, not about time.
+    // No run leaves this window: the race is about the counter, not about time.
     let window = FixedWindow::new(limit, Duration::from_hours(1))?.into();
-    let chance = |number| Chance::new(seed, number);
-    let overs = |admit: fn(&Limit, u64, Chance) -> u64| {
-        (0..runs)
-            .map(|number| admit(&window, nodes, chance(number)).saturating_sub(limit))
-            .collect::<Vec<_>>()
+    let row = |way, admit: fn(&Limit, Turns) -> u64| {
+        let admitted = |run| admit(&window, Turns::new(nodes, Rng::new(seed, run)));
+        let over_limit: Vec<u64> =
+            (0..runs).map(|run| admitted(run).saturating_sub(limit)).collect();
+        RaceRow::new(way, nodes, &over_limit)
     };
-    let ways = [
-        Row::new("read, then write", &overs(read_then_write), nodes),
-        Row::new("atomic", &overs(atomic), nodes),
-    ];
-    Ok(Report { nodes, limit, runs, seed, bound: nodes - 1, ways })
+    let ways = [row("read, then write", read_then_write), row("atomic", atomic)];
+    Ok(RaceReport { input: *input, bound: nodes - 1, ways })
 }
 
 const NOW: Timestamp = Timestamp::from_micros(START_US);
 
-/// Whose turn it is, among those that were not refused yet. Every node asks again until it is refused, and a refused one
-/// leaves, so that there are at most two turns for each unit and each node.
+/// The order in which nodes act. A node asks again until it is refused, so there are at most two turns for each unit
+/// and each node.
 struct Turns {
+    /// Those that were not refused yet.
     nodes: Vec<usize>,
-    chance: Chance,
+    rng: Rng,
 }
 
 impl Turns {
-    fn new(nodes: u64, chance: Chance) -> Self {
-        Self { nodes: (0..usize::try_from(nodes).unwrap_or(0)).collect(), chance }
+    fn new(nodes: u64, rng: Rng) -> Self {
+        Self { nodes: (0..index(nodes)).collect(), rng }
     }
 
-    /// The place of the next node in the list.
+    /// The position of the next node in the list.
     fn next(&mut self) -> Option<usize> {
-        let count = u64::try_from(self.nodes.len()).unwrap_or(0);
-        (count > 0).then(|| usize::try_from(self.chance.below(count)).unwrap_or(0))
+        let count = self.nodes.len() as u64;
+        (count > 0).then(|| index(self.rng.below(count)))
     }
 }
 
-/// A node reads and decides at one turn, and writes at its next one. Meanwhile others read what it read.
-fn read_then_write(limit: &Limit, nodes: u64, chance: Chance) -> u64 {
-    let mut turns = Turns::new(nodes, chance);
+/// A node reads and decides in one turn, and writes in its next one. Other nodes read the old value in between.
+fn read_then_write(limit: &Limit, mut turns: Turns) -> u64 {
     let (mut store, mut admitted) = (State::Empty, 0);
     let mut decided = vec![false; turns.nodes.len()];
-    while let Some(place) = turns.next() {
-        let node = turns.nodes[place];
+    while let Some(position) = turns.next() {
+        let node = turns.nodes[position];
         if std::mem::take(&mut decided[node]) {
             admitted += 1;
-            // One more in the counter, which cannot say more than full.
+            // A full counter stays full.
             let _ = limit.take(&mut store, NOW, 1);
         } else if limit.peek(&store, NOW, 1).allowed() {
             decided[node] = true;
         } else {
-            turns.nodes.swap_remove(place);
+            turns.nodes.swap_remove(position);
         }
     }
     admitted
 }
 
-/// A node reads, decides and writes at one turn.
-fn atomic(limit: &Limit, nodes: u64, chance: Chance) -> u64 {
-    let mut turns = Turns::new(nodes, chance);
+/// A node reads, decides and writes in one turn.
+fn atomic(limit: &Limit, mut turns: Turns) -> u64 {
     let (mut store, mut admitted) = (State::Empty, 0);
-    while let Some(place) = turns.next() {
+    while let Some(position) = turns.next() {
         if limit.take(&mut store, NOW, 1).allowed() {
             admitted += 1;
         } else {
-            turns.nodes.swap_remove(place);
+            turns.nodes.swap_remove(position);
         }
     }
     admitted
 }
 
-impl Row {
-    fn new(way: &'static str, overs: &[u64], nodes: u64) -> Self {
-        let count = |over| u64::try_from(overs.iter().filter(|it| **it == over).count());
-        let worst = overs.iter().copied().max().unwrap_or(0);
-        let runs = u64::try_from(overs.len()).unwrap_or(u64::MAX);
+impl RaceRow {
+    fn new(way: &'static str, nodes: u64, over_limit: &[u64]) -> Self {
+        let runs = |over| over_limit.iter().filter(|it| **it == over).count() as u64;
         Self {
             way,
-            over_limit_mean: float(overs.iter().sum()) / float(runs),
-            over_limit_worst: worst,
-            runs_by_over_limit: (0..nodes).map(|over| count(over).unwrap_or(u64::MAX)).collect(),
+            over_limit_mean: float(over_limit.iter().sum()) / float(over_limit.len() as u64),
+            over_limit_worst: over_limit.iter().copied().max().unwrap_or(0),
+            runs_by_over_limit: (0..nodes).map(runs).collect(),
         }
     }
 }
@@ -158,11 +132,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Experiment;
 
     #[test]
     fn some_luck_lets_every_other_node_through_once() {
         for nodes in 2..=8 {
-            let report = run(&Input { nodes, ..Input::default() }).unwrap();
+            let report = Race { nodes, ..Race::default() }.run().unwrap();
             let [racing, atomic] = &report.ways;
             assert_eq!((racing.over_limit_worst, report.bound), (nodes - 1, nodes - 1));
             assert_eq!(atomic.over_limit_worst, 0);
@@ -170,17 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_for_whoever_asks() {
-        let sound = Input::default();
+    fn parameters_out_of_bounds_are_refused() {
+        let valid = Race::default();
         for (input, field) in [
-            (Input { nodes: 0, ..sound.clone() }, "nodes"),
-            (Input { nodes: 65, ..sound.clone() }, "nodes"),
-            (Input { limit: 0, ..sound.clone() }, "limit"),
-            (Input { limit: 10_001, ..sound.clone() }, "limit"),
-            (Input { runs: 0, ..sound.clone() }, "runs"),
-            (Input { limit: 10_000, runs: 1000, ..sound.clone() }, "runs"),
+            (Race { nodes: 0, ..valid }, "nodes"),
+            (Race { nodes: 65, ..valid }, "nodes"),
+            (Race { limit: 0, ..valid }, "limit"),
+            (Race { limit: 10_001, ..valid }, "limit"),
+            (Race { runs: 0, ..valid }, "runs"),
+            (Race { limit: 10_000, runs: 1000, ..valid }, "runs"),
         ] {
-            assert_eq!(run(&input).unwrap_err().field, field, "{input:?}");
+            assert_eq!(input.run().unwrap_err().field, field, "{input:?}");
         }
     }
 
@@ -193,7 +168,7 @@ mod tests {
             limit in 1_u64..200,
             seed: u64,
         ) {
-            let report = run(&Input { nodes, limit, runs: 20, seed }).unwrap();
+            let report = Race { nodes, limit, runs: 20, seed }.run().unwrap();
             let [racing, atomic] = &report.ways;
             prop_assert!(racing.over_limit_worst < nodes, "{report:?}");
             prop_assert_eq!(racing.runs_by_over_limit.iter().sum::<u64>(), 20);

@@ -1,59 +1,59 @@
-//! An access log through policies, at the time that the log says: the production code over a store in memory.
+//! An access log through policies, at the time of the log: the production code over a store in memory.
 //!
-//! The command line prints what comes out here, and a page may ask for it with what a stranger pasted. Memory is
-//! bounded, however long the log is.
+//! The command line prints the report, and the playground accepts logs from anybody. Memory is bounded, however long
+//! the log is.
 
-mod judge;
+mod counts;
 mod lines;
 mod record;
+mod replayer;
 mod report;
-mod tally;
 mod timeline;
 
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-pub use self::judge::{Judge, Trial};
+use self::counts::ReplayCounts;
+pub use self::counts::{DeniedKey, Unreadable};
 use self::lines::Lines;
-use self::record::{Record, Unread};
-pub use self::report::{Report, Row};
-use self::tally::Tally;
-pub use self::tally::{DeniedKey, Unreadable};
+use self::record::{LineError, Record};
+pub use self::replayer::{ReplaySettings, Replayer};
+pub use self::report::{PolicyReport, ReplayReport};
 
-/// Asks for every line of a log, and lists up to `top` of the keys that each policy has denied most. `progress` is told
-/// how many lines were read, and how many bytes.
+/// Sends every line of a log through the policies, and lists up to `top` of the most denied keys of each. `progress`
+/// gets the number of lines and bytes read so far.
 pub fn replay(
-    judge: &Judge,
+    replayer: &Replayer,
     log: impl Read,
     top: usize,
     mut progress: impl FnMut(u64, u64),
-) -> io::Result<Report> {
-    let mut tally = Tally::default();
+) -> io::Result<ReplayReport> {
+    let mut counts = ReplayCounts::default();
     let mut lines = Lines::new(log);
-    let with_headers = judge.reads_headers();
+    let with_headers = replayer.reads_headers();
     while let Some(line) = lines.next()? {
-        tally.lines += 1;
+        counts.lines += 1;
         match line {
-            Err(_) => tally.unreadable(&Unread::TooLong),
-            Ok(line) => one(judge, line, with_headers, &mut tally),
+            Err(_) => counts.unreadable(&LineError::TooLong),
+            Ok(line) => replay_line(replayer, line, with_headers, &mut counts),
         }
-        progress(tally.lines, lines.bytes);
+        progress(counts.lines, lines.bytes);
     }
-    tally.forgotten = judge.forgotten();
-    Ok(Report::new(tally, top))
+    counts.evicted = replayer.evicted();
+    Ok(ReplayReport::new(counts, top))
 }
 
-fn one(judge: &Judge, line: &[u8], with_headers: bool, tally: &mut Tally) {
-    // What is no UTF-8 in a path or an agent is replaced, as whoever looks at it would.
+fn replay_line(replayer: &Replayer, line: &[u8], with_headers: bool, counts: &mut ReplayCounts) {
+    // Bytes in a path or an agent that are no UTF-8 are replaced.
     let lossy = || String::from_utf8_lossy(line);
     let line = str::from_utf8(line).map_or_else(|_| lossy(), Cow::Borrowed);
-    let ruled = Record::read(&line, with_headers).and_then(|record| {
-        tally.at(record.at);
-        Ok((record.at, judge.rule(&record)?))
+    let decided = Record::read(&line, with_headers).and_then(|record| {
+        counts.at(record.at);
+        Ok((record.at, replayer.decide(&record)?))
     });
-    match ruled {
-        Ok((at, Some(ruling))) => tally.ruled(at, ruling),
-        Ok((_, None)) => tally.unlimited += 1,
-        Err(unread) => tally.unreadable(&unread),
+    match decided {
+        Ok((at, Some(outcome))) => counts.decided(at, outcome),
+        Ok((_, None)) => counts.unlimited += 1,
+        Err(error) => counts.unreadable(&error),
     }
 }

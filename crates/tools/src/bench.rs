@@ -1,24 +1,27 @@
-//! `tidegate bench`: load on a server, or on the library itself, and how long each answer took.
+//! `tidegate bench`: load on a server or on the library itself, with the latency of each reply.
 //!
-//! - What was typed becomes a `plan`: `keys` are who asks, a `question` is what, a `target` is where.
-//! - `own` is the server that is started where none is named; `side` is one of those that are measured.
-//! - `door` has what is spoken: one file for each protocol, which encodes, waits and decodes.
-//! - `load` drives the lines of a side, closed or by the clock (`pace`), and `tally` counts on a `histogram`.
-//! - `rounds` takes turns between the sides; `report` tells what came of it, `progress` how far it is.
+//! - `config` is the checked command line; `keys` has the keys, `target` the address of a server.
+//! - `local_server` is started where no server is named; an `endpoint` is one of the two that are compared.
+//! - `client` is one of the protocols, each in its file: `http`, `grpc`, `resp`, over a `connection`.
+//! - `load` drives the clients of an endpoint, as fast as replies arrive or by a `pacer`; `stats` counts.
+//! - `rounds` alternates between the endpoints, and `report` prints the figures.
 
+mod client;
+mod config;
+mod connection;
 mod door;
-mod histogram;
+mod endpoint;
+mod error;
+mod grpc;
+mod http;
 mod keys;
 mod load;
-mod own;
-mod pace;
-mod plan;
-mod progress;
-mod question;
+mod local_server;
+mod pacer;
 mod report;
+mod resp;
 mod rounds;
-mod side;
-mod tally;
+mod stats;
 mod target;
 
 use std::path::PathBuf;
@@ -28,10 +31,12 @@ use std::time::Duration;
 use tidegate::driver::StoreDrivers;
 use tidegate_core::parse_duration;
 
-use self::door::DoorKind;
+use self::config::BenchConfig;
+use self::door::Door;
 use self::keys::Distribution;
-use self::plan::Plan;
-use super::{ERROR, Failure, OK, print};
+use self::report::BenchReport;
+use super::output::print_report;
+use super::{ERROR, Failure, OK};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,10 +51,10 @@ Examples:
   tidegate bench --door grpc --server 127.0.0.1:8081 --against 127.0.0.1:18081 \\
       --domain edge --descriptor remote_address={}   envoyproxy/ratelimit
 
-Without --server a server is started for the run, on free ports of the loopback, and its CPU time
-is told; what a file says of `listen` does not hold there.
-It spends: asked for a policy of a server that is in use, it uses up its limits.
-With --against both are measured in turns, and the answer is a ratio with its spread.
+Without --server a server is started for the run, on free loopback ports instead of those of its
+file, and the report has its CPU time.
+Requests spend: a run against a server in use uses up the limits of its policy.
+With --against both servers are measured in turns, and the report has the ratio with its spread.
 Ctrl-C ends the run, and prints what was measured so far. How to read the figures: docs/bench.md.
 
 Exit codes: 0 ok, 1 error or a request failed, 64 usage.";
@@ -57,10 +62,10 @@ Exit codes: 0 ok, 1 error or a request failed, 64 usage.";
 /// Put load on a server or on the library itself, and measure how long answers take.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct BenchArgs {
     /// What to speak; embedded is no server at all, but the library in this process
-    #[arg(long, value_enum, default_value_t = DoorKind::Http)]
-    door: DoorKind,
+    #[arg(long, value_enum, default_value_t = Door::Http)]
+    door: Door,
     /// The server to ask: `http://127.0.0.1:8080`, `redis://:PASSWORD@127.0.0.1:6380`, `127.0.0.1:8081` or
     /// `unix:/run/tidegate/http.sock`; without one a server is started
     #[arg(long, value_name = "URL")]
@@ -82,38 +87,38 @@ pub struct Args {
     /// What a request spends
     #[arg(long, value_name = "N", default_value_t = 1)]
     cost: u32,
-    /// Who asks: {} is the number of the key
+    /// The keys; {} is the number of the key
     #[arg(long, value_name = "TEMPLATE", default_value = "user-{}")]
     key: String,
-    /// How many keys take turns
+    /// How many different keys
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     keys: u32,
-    /// How often each of them asks
+    /// How often each key is used
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     distribution: Distribution,
-    /// How many connections are open at once, or with embedded how many ask at once [default: 50; embedded: 1]
+    /// How many connections are open at once; with embedded, how many tasks [default: 50; embedded: 1]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections: Option<u32>,
-    /// resp: commands that are sent at once; grpc: calls under way on each connection
+    /// resp: commands in one write; grpc: concurrent calls on each connection
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
     /// How long to measure each server, up to 1h
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = span)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = read_span)]
     duration: Duration,
-    /// End after so many requests to each server, if the time has not ended it before
+    /// Stop after N requests to each server, if the time is not over before
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// How long to ask before anything is measured; 0s for not at all
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span)]
+    /// How long to send requests before measuring; 0s for no warm-up
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = read_span)]
     warm_up: Duration,
-    /// Open loop: so many requests a second, whatever the answers do; latency counts from when each was due
-    #[arg(long, value_name = "N/s", value_parser = rate)]
+    /// Open loop: send N requests per second whether or not replies arrive; latency counts from when each was due
+    #[arg(long, value_name = "N/s", value_parser = read_rate)]
     rate: Option<u32>,
-    /// With --against: how often both have their turn
+    /// With --against: how many rounds, each with both servers
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -132,14 +137,14 @@ pub struct Args {
 }
 
 /// Up to an hour.
-fn span(text: &str) -> Result<Duration, String> {
+fn read_span(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_hours(1);
     let span = if text == "0" { Some(Duration::ZERO) } else { parse_duration(text) };
     span.filter(|span| *span <= LONGEST)
         .ok_or_else(|| "expected a duration up to 1h, like 500ms or 30s".to_owned())
 }
 
-fn rate(text: &str) -> Result<u32, String> {
+fn read_rate(text: &str) -> Result<u32, String> {
     const MOST: u32 = 10_000_000;
     let number = text.strip_suffix("/s").unwrap_or(text).parse().ok();
     number
@@ -147,15 +152,13 @@ fn rate(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("expected requests per second from 1/s to {MOST}/s, like 5000/s"))
 }
 
-/// Measures, and prints.
-pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
-    let plan = Plan::of(args, stores)?;
+/// Measures, and prints the report.
+pub fn run(args: &BenchArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+    let config = BenchConfig::from_args(args, stores)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    let report = runtime.block_on(rounds::measure(&plan))?;
-    let mut said = Vec::new();
-    let made = if args.json { report.json(&mut said) } else { report.text(&mut said) };
-    made.map_err(|error| Failure::new(error.to_string()))?;
-    print(&said)?;
+    let (measured, was_stopped) = runtime.block_on(rounds::measure(&config))?;
+    let report = BenchReport::new(&config, &measured, was_stopped);
+    print_report(&report, args.json, || report.text())?;
     Ok(ExitCode::from(if report.has_errors() { ERROR } else { OK }))
 }

@@ -1,12 +1,11 @@
-//! `tidegate check`: asks a running server, and answers with the exit code.
+//! `tidegate check`: one check at a running server, answered by the exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::client::{self, Place, Reply};
+use super::client::{self, Reply, ServerAddress};
 use super::{DENIED, Failure, OK};
 use tidegate::EXACT_MAX;
 use tidegate_core::text::printable;
@@ -26,10 +25,10 @@ Exit codes: 0 allowed, 2 denied, 1 error, 64 usage.";
 /// Ask a running server whether KEY may go ahead under POLICY.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct CheckArgs {
     /// The policy's name
     policy: String,
-    /// Who is asking
+    /// The key to count, like a user or an address
     key: String,
     /// How many units to spend
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -37,21 +36,20 @@ pub struct Args {
     cost: u64,
     /// The server to ask: its URL, or `unix:` and the path of its socket
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    server: Place,
+    server: ServerAddress,
     /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What is sent.
 #[derive(Serialize)]
-struct Question<'a> {
+struct CheckBody<'a> {
     policy: &'a str,
     key: &'a str,
     cost: u64,
 }
 
-/// What is read of a decision.
+/// The fields of a decision that are printed.
 #[derive(Deserialize)]
 struct Decision {
     allowed: bool,
@@ -62,15 +60,14 @@ struct Decision {
     binding: String,
 }
 
-/// What is read of a problem.
 #[derive(Deserialize)]
 struct Problem {
     detail: String,
 }
 
 /// Asks, prints, and exits with 0 if allowed and 2 if denied.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let reply = ask(args)?;
+pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
+    let reply = send(args)?;
     if reply.status != 200 {
         return Err(problem(&reply));
     }
@@ -80,10 +77,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if decision.allowed { OK } else { DENIED }))
 }
 
-fn ask(args: &Args) -> Result<Reply, Failure> {
-    let question = Question { policy: &args.policy, key: &args.key, cost: args.cost };
-    let body = serde_json::to_vec(&question).map_err(|error| Failure::new(error.to_string()))?;
-    client::post(&args.server, "/v1/check", Bytes::from(body)).map_err(Failure::new)
+fn send(args: &CheckArgs) -> Result<Reply, Failure> {
+    let body = CheckBody { policy: &args.policy, key: &args.key, cost: args.cost };
+    let body = serde_json::to_vec(&body).map_err(|error| Failure::new(error.to_string()))?;
+    client::post(&args.server, "/v1/check", &body)
 }
 
 fn problem(reply: &Reply) -> Failure {
@@ -96,7 +93,7 @@ fn problem(reply: &Reply) -> Failure {
 
 fn print(json: bool, body: &[u8], decision: &Decision) {
     let mut out = io::stdout().lock();
-    // Who closed the pipe still gets the exit code.
+    // The exit code matters even if the pipe is closed.
     let _ = if json {
         out.write_all(body).and_then(|()| out.write_all(b"\n"))
     } else {
@@ -119,7 +116,7 @@ fn line(decision: &Decision) -> String {
 /// A span in at most two units: `850ms`, `1.5s`, `12min 5s`.
 fn span(ms: u64) -> String {
     let tenths = ms.div_ceil(100);
-    // Each rounded up in its smallest unit, so that who waits that long has waited long enough.
+    // Rounded up in the smallest unit: waiting that long is always long enough.
     let (s, min, h) = (ms.div_ceil(1_000), ms.div_ceil(60_000), ms.div_ceil(3_600_000));
     if ms < 1_000 {
         format!("{ms}ms")

@@ -1,32 +1,35 @@
-//! One HTTP request to a running server, over TCP or a Unix socket: connect, ask, read, within one timeout.
+//! One HTTP request to a running server, over TCP or a Unix socket, within one timeout.
+//!
+//! In HTTP/1.0, whose replies are never chunked: a whole HTTP client would be much machine code for one
+//! small request.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HOST};
+use httparse::{EMPTY_HEADER, Response, Status};
+use hyper::Uri;
 use hyper::http::uri::Authority;
-use hyper::{Request, Uri};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+
+use crate::failure::{Failure, block_on};
 
 /// For the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Far more than any answer has.
+/// Far more than any reply has.
 const REPLY_BYTES_MAX: usize = 1 << 20;
+const HEADERS_MAX: usize = 64;
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum ServerAddress {
     Tcp(Uri),
     Unix(PathBuf),
 }
 
-impl FromStr for Place {
+impl FromStr for ServerAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -40,7 +43,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(uri) => uri.fmt(f),
@@ -49,80 +52,84 @@ impl fmt::Display for Place {
     }
 }
 
-/// What came back.
+/// A connection of either kind. Boxed, so that protocols are compiled only once.
+pub(super) type Stream = Box<dyn Duplex>;
+
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Duplex for T {}
+
 pub(super) struct Reply {
     pub(super) status: u16,
-    pub(super) body: Bytes,
+    pub(super) body: Vec<u8>,
 }
 
-/// Gets a path. The error says why there is no reply.
-pub(super) fn get(server: &Place, path: &str) -> Result<Reply, String> {
-    ask(server, request(server, "GET", path, Bytes::new())?)
+pub(super) fn get(server: &ServerAddress, path: &str) -> Result<Reply, Failure> {
+    send(server, "GET", path, &[])
 }
 
-/// Posts JSON to a path. The error says why there is no reply.
-pub(super) fn post(server: &Place, path: &str, body: Bytes) -> Result<Reply, String> {
-    ask(server, request(server, "POST", path, body)?)
+/// Posts JSON.
+pub(super) fn post(server: &ServerAddress, path: &str, body: &[u8]) -> Result<Reply, Failure> {
+    send(server, "POST", path, body)
 }
 
-fn ask(server: &Place, request: Request<Full<Bytes>>) -> Result<Reply, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    runtime.block_on(async {
-        let done = tokio::time::timeout(TIMEOUT, reach(server, request)).await;
-        done.unwrap_or_else(|_| Err(format!("{server} did not answer within {TIMEOUT:?}")))
+fn send(server: &ServerAddress, method: &str, path: &str, body: &[u8]) -> Result<Reply, Failure> {
+    let (base, host) = match server {
+        ServerAddress::Tcp(uri) => {
+            (uri.path().trim_end_matches('/'), uri.authority().map(Authority::as_str))
+        }
+        ServerAddress::Unix(_) => ("", Some("localhost")),
+    };
+    let head = format!(
+        "{method} {base}{path} HTTP/1.0\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        host.unwrap_or_default(),
+        body.len()
+    );
+    let request = [head.as_bytes(), body].concat();
+    block_on(async {
+        let done = tokio::time::timeout(TIMEOUT, exchange(server, &request)).await;
+        let late = |_| Err(format!("{server} did not answer within {TIMEOUT:?}"));
+        done.unwrap_or_else(late).map_err(Failure::new)
     })
 }
 
-async fn reach(server: &Place, request: Request<Full<Bytes>>) -> Result<Reply, String> {
-    let unreached = |error| {
+async fn exchange(server: &ServerAddress, request: &[u8]) -> Result<Reply, String> {
+    let mut stream = connect(server).await.map_err(|error| {
         format!("cannot reach a server at {server} ({error}). Start one with `tidegate serve`")
-    };
-    let answered = match server {
-        Place::Tcp(uri) => {
+    })?;
+    let broken = |error: &dyn fmt::Display| format!("{server} broke off ({error})");
+    stream.write_all(request).await.map_err(|error| broken(&error))?;
+    let mut bytes = Vec::new();
+    loop {
+        let is_end = stream.read_buf(&mut bytes).await.map_err(|error| broken(&error))? == 0;
+        if let Some(reply) = parse(&bytes, is_end).map_err(|error| broken(&error))? {
+            return Ok(reply);
+        }
+        if is_end || bytes.len() > REPLY_BYTES_MAX {
+            return Err(broken(&"its reply is incomplete or too long"));
+        }
+    }
+}
+
+/// The reply, once it is complete.
+fn parse(bytes: &[u8], is_end: bool) -> Result<Option<Reply>, httparse::Error> {
+    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+    let mut response = Response::new(&mut headers);
+    let Status::Complete(head) = response.parse(bytes)? else { return Ok(None) };
+    let length = response.headers.iter().find(|it| it.name.eq_ignore_ascii_case("content-length"));
+    let length = length.and_then(|it| str::from_utf8(it.value).ok()?.parse::<usize>().ok());
+    let body = bytes.get(head..).unwrap_or_default();
+    let body = length.map_or_else(|| is_end.then_some(body), |length| body.get(..length));
+    let status = response.code.unwrap_or_default();
+    Ok(body.map(|body| Reply { status, body: body.to_vec() }))
+}
+
+async fn connect(server: &ServerAddress) -> std::io::Result<Stream> {
+    Ok(match server {
+        ServerAddress::Tcp(uri) => {
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-            let address = (host, uri.port_u16().unwrap_or(80));
-            exchange(TcpStream::connect(address).await.map_err(unreached)?, request).await
+            Box::new(TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await?)
         }
-        Place::Unix(path) => {
-            exchange(UnixStream::connect(path).await.map_err(unreached)?, request).await
-        }
-    };
-    answered.map_err(|error| format!("{server} broke off ({error})"))
-}
-
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Result<Reply, String> {
-    let broken = |error: hyper::Error| error.to_string();
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(broken)?;
-    let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), REPLY_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
-    Ok(Reply { status, body })
-}
-
-fn request(
-    server: &Place,
-    method: &str,
-    path: &str,
-    body: Bytes,
-) -> Result<Request<Full<Bytes>>, String> {
-    let (base, host) = match server {
-        Place::Tcp(uri) => {
-            (uri.path().trim_end_matches('/'), uri.authority().map(Authority::as_str))
-        }
-        Place::Unix(_) => ("", Some("localhost")),
-    };
-    Request::builder()
-        .method(method)
-        .uri(format!("{base}{path}"))
-        .header(HOST, host.unwrap_or_default())
-        .header(CONTENT_TYPE, "application/json")
-        .body(Full::new(body))
-        .map_err(|error| format!("{server} is no usable URL ({error})"))
+        ServerAddress::Unix(path) => Box::new(UnixStream::connect(path).await?),
+    })
 }

@@ -1,22 +1,21 @@
-//! `tidegate cost`: what adaptive limiting saves.
+//! `tidegate cost`: an estimate of what adaptive limiting saves.
 
 mod estimate;
 mod money;
 mod prices;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use self::estimate::{Part, Question, Report, Saved, estimate};
+use self::estimate::{CostInput, CostReport, Part, Saved, estimate};
 use self::money::Cents;
-use self::prices::Prices;
-use super::simulate::table::Table;
-use super::{Failure, OK, print};
+use self::prices::{Instance, Prices};
+use super::output::{Table, decimal, print_report};
+use super::{Failure, OK};
 
-/// More requests per second than anybody has.
+/// Far more requests per second than one system has.
 const MAX_RPS: u64 = 1_000_000_000_000;
-/// More pods, or hours in a month, than anybody has.
+/// Far more pods, or hours in a month, than one system needs.
 const MAX_COUNT: u64 = 1_000_000;
 
 const EXAMPLES: &str = "\
@@ -40,16 +39,16 @@ Exit codes: 0 ok, also if nothing is saved; 1 error, 64 usage.";
 /// Estimate what adaptive limiting saves: a smaller database, fewer pods, less egress, fewer hours.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct CostArgs {
     /// Requests per second at the peak
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=MAX_RPS))]
     peak_rps: u64,
     /// The part of them that comes from bots, from 0 to 1
-    #[arg(long, value_name = "PART", default_value = "0.4", value_parser = part)]
+    #[arg(long, value_name = "PART", default_value = "0.4", value_parser = read_part)]
     bot_pct: Part,
     /// The part of the rest that adaptive limits keep away at the peak, from 0 to 1
-    #[arg(long, value_name = "PART", default_value = "0.35", value_parser = part)]
+    #[arg(long, value_name = "PART", default_value = "0.35", value_parser = read_part)]
     efficiency: Part,
     /// What is paid for now; by default the smallest instance that holds the peak
     #[arg(long, value_name = "INSTANCE")]
@@ -86,38 +85,32 @@ pub struct Args {
     json: bool,
 }
 
-fn part(text: &str) -> Result<Part, String> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let sound = digits(whole) && digits(decimals) && !whole.is_empty() && decimals.len() <= 4;
-    let parts = sound.then(|| format!("{whole}{decimals:0<4}").parse().ok()).flatten();
+fn read_part(text: &str) -> Result<Part, String> {
+    let parts = decimal(text, 4).and_then(|parts| u32::try_from(parts).ok());
     parts.filter(|parts| *parts <= Part::WHOLE).map(Part).ok_or_else(|| {
         "expected a part from 0 to 1 like 0.4, with at most four decimals".to_owned()
     })
 }
 
-/// Estimates, and prints.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+/// Estimates, and prints the report.
+pub fn run(args: &CostArgs) -> Result<ExitCode, Failure> {
     let prices = match &args.pricing {
         Some(path) => {
             Prices::read(path).map_err(|why| Failure::new(format!("{}: {why}", path.display())))?
         }
         None => Prices::default(),
     };
-    let report = estimate(&args.question(), &prices)
+    let report = estimate(&args.input(), &prices)
         .map_err(|why| Failure::usage(format!("--current: {why}")))?;
-    let mut said = Vec::new();
-    let made = if args.json { json(&report, &mut said) } else { text(&report, &mut said) };
-    made.map_err(|error| Failure::new(error.to_string()))?;
-    print(&said)?;
+    print_report(&report, args.json, || text(&report))?;
     Ok(ExitCode::from(OK))
 }
 
-impl Args {
-    fn question(&self) -> Question {
+impl CostArgs {
+    fn input(&self) -> CostInput {
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let times = |count: i64, each: Cents| Cents(each.0.saturating_mul(count));
-        Question {
+        CostInput {
             peak_rps: self.peak_rps,
             bots: self.bot_pct,
             efficiency: self.efficiency,
@@ -133,17 +126,11 @@ impl Args {
     }
 }
 
-fn json(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, report)?;
-    out.write_all(b"\n")
-}
-
-fn text(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {
-    let Report { peak_rps, needed_rps, current, recommended, saved_monthly: saved, .. } = report;
-    writeln!(out, "{peak_rps} requests/s at the peak, {needed_rps} have to be served")?;
+fn text(report: &CostReport) -> String {
+    let CostReport { peak_rps, needed_rps, current, recommended, saved_monthly: saved, .. } =
+        report;
     let next = recommended.as_ref();
     let next = next.map_or("nothing fits".to_owned(), |it| format!("{}, {}", it.name, it.monthly));
-    writeln!(out, "{}, {} a month → {next}\n", current.name, current.monthly)?;
     let mut table = Table::new(&["saved", "a month", "a year"]);
     for (name, monthly) in [
         ("database", saved.database),
@@ -154,10 +141,13 @@ fn text(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {
     ] {
         table.row(&[&name, &monthly, &monthly.yearly()]);
     }
-    table.print(out)?;
-    writeln!(out)?;
-    if let Some(roi) = report.roi {
-        writeln!(out, "ROI {roi:.1}: the limiter costs {} a year", report.limiter_annual_cost)?;
-    }
-    report.notes.iter().try_for_each(|note| writeln!(out, "{note}"))
+    let roi = report.roi.map_or(String::new(), |roi| {
+        format!("ROI {roi:.1}: the limiter costs {} a year\n", report.limiter_annual_cost)
+    });
+    let notes = report.notes.iter().flat_map(|note| [note, "\n"]).collect::<String>();
+    let Instance { name, monthly, .. } = current;
+    format!(
+        "{peak_rps} requests/s at the peak, {needed_rps} have to be served\n\
+         {name}, {monthly} a month → {next}\n\n{table}\n{roi}{notes}"
+    )
 }

@@ -1,31 +1,32 @@
-//! `tidegate doctor`: connects to a store, looks, and tells what it found and what to do about it.
+//! `tidegate doctor`: examines a store, and prints findings with remedies.
 //!
-//! - `url`, `nodes` and `place` find the servers that a URL stands for; `connect` speaks to one.
-//! - `collect`, with `rights` and `scan`, gathers what is to be known about a server into `facts`.
-//! - `checks` turn facts into `finding`s, and do nothing else: they are tested as rows of data.
-//! - `script` runs the real script through the real client.
+//! - `nodes` finds the servers of a URL, each a `server` with a `connection`.
+//! - `collect`, with `permissions` and `scan`, reads the `facts` of a server.
+//! - `checks` are pure functions from facts to `finding`s, tested as rows of data.
+//! - `script` runs the scripts through the real client.
 
 mod checks;
+mod clock;
 mod collect;
-mod connect;
+mod connection;
 mod facts;
 mod finding;
 mod nodes;
-mod place;
+mod permissions;
 mod print;
-mod rights;
 mod scan;
 mod script;
-mod watch;
+mod server;
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use self::connect::Refusal;
-use self::facts::Part;
+use self::connection::ConnectError;
+use self::facts::Role;
 use self::finding::{Finding, Severity};
-use self::place::Place;
+use self::server::RedisServer;
+use super::failure::block_on;
 use super::{ERROR, Failure, OK};
 use tidegate::driver::{self, StoreDrivers};
 use tidegate_config::Config;
@@ -51,7 +52,7 @@ Exit codes: 0 no fault, 1 a fault or an error, 64 usage.";
 /// Look for what is wrong with a store, and say what to do about it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DoctorArgs {
     /// The configuration whose store to look at
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["store", "key_prefix"])]
     config: Option<PathBuf>,
@@ -70,8 +71,8 @@ pub struct Args {
     json: bool,
 }
 
-impl Args {
-    /// With what the configuration says, if there is one.
+impl DoctorArgs {
+    /// With the store of the configuration, if there is one.
     fn configured(&self, stores: StoreDrivers) -> Result<Self, Failure> {
         let Some(file) = &self.config else { return Ok(self.clone()) };
         let config =
@@ -83,32 +84,30 @@ impl Args {
     }
 }
 
-/// What the store is wanted for.
-struct Wants {
+/// What tidegate needs from the store.
+struct Requirements {
     key_prefix: String,
     nodes: u64,
-    /// Of this run, so that two doctors are not in each other's way.
+    /// Of this run, so that two runs do not interfere.
     id: String,
 }
 
-impl Wants {
+impl Requirements {
     /// The name of a key that only this run uses.
     fn key(&self, what: &str) -> String {
         format!("{}:{{doctor-{}}}:{what}", self.key_prefix, self.id)
     }
 }
 
-/// Looks, prints, and exits with 1 on a fault.
-pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    let findings = runtime.block_on(examine(&args.configured(stores)?, stores))?;
+/// Examines, prints, and exits with 1 on a fault.
+pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+    let findings = block_on(examine(&args.configured(stores)?, stores))?;
     print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(ExitCode::from(if worst == Some(Severity::Fault) { ERROR } else { OK }))
 }
 
-async fn examine(args: &Args, stores: StoreDrivers) -> Result<Vec<Finding>, Failure> {
+async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>, Failure> {
     let url = driver::normalized(&args.store);
     if stores.is_local(url) {
         let seen = "the state is in each process's own memory: there is nothing to connect to";
@@ -121,28 +120,28 @@ async fn examine(args: &Args, stores: StoreDrivers) -> Result<Vec<Finding>, Fail
         return Err(Failure::new(why));
     }
     let id = format!("{:08x}", RandomState::new().hash_one(()) >> 32);
-    let wants = Wants { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
-    let not_reached = |why| vec![checks::not_reached(&Refusal::Url(why), "redis-cli")];
+    let requirements = Requirements { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
+    let not_reached = |why| vec![checks::not_reached(&ConnectError::Url(why), "redis-cli")];
     let parsed = match RedisUrl::parse(url) {
         Ok(parsed) => parsed,
         Err(error) => {
             return Ok(not_reached(format!("store {}: {error}", driver::redacted(url))));
         }
     };
-    let store = script::open(url, &wants.key_prefix, stores);
+    let store = script::open(url, &requirements.key_prefix, stores);
     if let (Topology::Single(_), Err(why)) = (&parsed.topology, &store) {
         return Ok(not_reached(why.clone()));
     }
-    let nodes::Nodes { places, mut findings } = nodes::find(&parsed).await;
+    let nodes::Nodes { servers, mut findings } = nodes::find(&parsed).await;
     let mut reached = false;
-    for place in &places {
-        let (of_node, answers) = examine_node(place, &wants).await;
+    for server in &servers {
+        let (of_node, answers) = examine_node(server, &requirements).await;
         findings.extend(of_node);
-        reached |= answers && place.part != Part::Replica;
+        reached |= answers && server.role != Role::Replica;
     }
     match store {
         Ok(store) if reached => {
-            findings.extend(script::look(store, format!("doctor-{}", wants.id)).await);
+            findings.extend(script::run(store, format!("doctor-{}", requirements.id)).await);
         }
         Ok(_) => {}
         Err(why) => findings.push(checks::not_opened(&why)),
@@ -150,27 +149,27 @@ async fn examine(args: &Args, stores: StoreDrivers) -> Result<Vec<Finding>, Fail
     Ok(findings)
 }
 
-/// What is to be said about one server, and whether it answers.
-async fn examine_node(place: &Place, wants: &Wants) -> (Vec<Finding>, bool) {
-    let mut look = match nodes::reach(place).await {
-        Ok(look) => look,
-        Err(finding) if place.part == Part::Replica => {
-            return (vec![nodes::softened(finding)], false);
+/// The findings of one server, and whether it answers.
+async fn examine_node(server: &RedisServer, requirements: &Requirements) -> (Vec<Finding>, bool) {
+    let mut connection = match nodes::connect(server).await {
+        Ok(connection) => connection,
+        Err(finding) if server.role == Role::Replica => {
+            return (vec![nodes::as_warning(finding)], false);
         }
         Err(finding) => return (vec![finding], false),
     };
-    let facts = collect::collect(&mut look, place, wants).await;
+    let facts = collect::collect(&mut connection, server, requirements).await;
     let mut findings = vec![Finding::ok("reach", "it answers")];
-    if let Some(why) = look.lost {
+    if let Some(why) = connection.lost {
         findings = vec![
             Finding::fault(
                 "reach",
                 format!("the connection was lost: {}", tidegate_core::text::printable(&why)),
             )
             .risk("what comes after it was not looked at")
-            .remedy(format!("{} PING", place.cli)),
+            .remedy(format!("{} PING", server.cli)),
         ];
     }
     findings.extend(checks::all(&facts));
-    (findings.into_iter().map(|finding| finding.at(&place.name)).collect(), true)
+    (findings.into_iter().map(|finding| finding.at(&server.name)).collect(), true)
 }

@@ -1,4 +1,4 @@
-//! What a person runs beside the server: each command with its arguments in one module.
+//! The commands beside the server, each with its arguments in one module.
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -7,12 +7,12 @@ mod client;
 pub mod cost;
 pub mod doctor;
 mod failure;
+mod output;
 mod progress;
 pub mod ready;
 pub mod replay;
 pub mod simulate;
-mod terminal;
 pub mod vectors;
 
-pub use self::failure::{DENIED, ERROR, Failure, OK, USAGE, print, unless_closed};
-pub use self::terminal::wants_color;
+pub use self::failure::{DENIED, ERROR, Failure, OK, USAGE};
+pub use self::output::{print, unless_closed, wants_color};

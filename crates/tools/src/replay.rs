@@ -1,22 +1,26 @@
 //! `tidegate replay`: what policies would have done to recorded traffic.
 
-mod print;
-
+use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde::Serialize;
+
+use super::output::{Table, print_report};
 use super::progress::Progress;
 use super::{Failure, OK};
 use tidegate::driver::StoreDrivers;
 use tidegate_config::Config;
 use tidegate_core::text::printable;
 use tidegate_request::KeyParts;
-use tidegate_simulation::replay::{Judge, Trial, replay};
+use tidegate_simulation::replay::{
+    DeniedKey, PolicyReport, ReplayReport, ReplaySettings, Replayer, Unreadable, replay,
+};
 
-/// How many lines go by between looks at the clock.
-const LOOK_EVERY: u64 = 16_384;
+/// Progress looks at the clock after this many lines.
+const PROGRESS_EVERY: u64 = 16_384;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,14 +36,14 @@ host (JSON), path, query, user agent and referer, and with JSON a field \"header
 something else falls back to client_ip, and the report says how often.
 
 Lines that cannot be read are counted, and the first few are shown. Memory is bounded: up to 200000
-denied keys are told apart, and a note says if counters had to be forgotten.
+denied keys are counted one by one, and a note says if counters had to be forgotten.
 
 Exit codes: 0 ok, 1 error or not one line could be read, 64 usage.";
 
 /// Replay an access log: what would a policy have denied, and to whom?
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ReplayArgs {
     /// The access log; - for standard input
     #[arg(value_name = "LOG")]
     log: PathBuf,
@@ -49,7 +53,7 @@ pub struct Args {
     /// Ask this policy for every request, instead of the one of its route
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Count by these parts of a request, instead of what the route or the policy says
+    /// Count by these parts of a request, instead of the key of the route or the policy
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
     key: Vec<String>,
     /// How many of the most denied keys are listed for each policy
@@ -60,8 +64,8 @@ pub struct Args {
     json: bool,
 }
 
-/// Replays, and prints.
-pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+/// Replays, and prints the report.
+pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let key = match &*args.key {
         [] => None,
         parts => Some(
@@ -79,41 +83,86 @@ pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
             "{file} has no routes: say with --policy which of its policies to ask: {names}"
         )));
     }
-    let judge = Judge::new(Trial {
+    let replayer = Replayer::new(ReplaySettings {
         policies,
         client_ip: rules.client_ip.clone(),
         routes: rules.routes(),
         policy: args.policy.clone(),
         key,
     });
-    let judge = judge.map_err(Failure::new)?;
+    let replayer = replayer.map_err(Failure::new)?;
     let (log, size) = open(&args.log)?;
     let name = args.log.display();
     let progress = Progress::start();
-    let report = replay(&judge, log, args.top, |lines, bytes| {
-        if lines.is_multiple_of(LOOK_EVERY) {
-            progress.tell(|us| how_far(lines, bytes, size, us));
+    let report = replay(&replayer, log, args.top, |lines, bytes| {
+        if lines.is_multiple_of(PROGRESS_EVERY) {
+            progress.show(|us| progress_line(lines, bytes, size, us));
         }
     });
     progress.done();
     let report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
     if report.is_no_log() {
-        let unread = &report.first_unreadable;
-        let reasons = unread.iter().map(|it| format!("\n  line {}: {}", it.line, it.reason));
-        let told: String = reasons.collect();
+        let reason = |it: &Unreadable| format!("\n  line {}: {}", it.line, it.reason);
+        let reasons: String = report.first_unreadable.iter().map(reason).collect();
         let what = "not one line is an access log's: expected common, combined or JSON lines";
-        return Err(Failure::new(format!("{name}: {what}{told}")));
+        return Err(Failure::new(format!("{name}: {what}{reasons}")));
     }
-    let mut said = Vec::new();
-    let print = if args.json { print::json } else { print::text };
-    print(&name.to_string(), &report, &mut said)
-        .map_err(|error| Failure::new(error.to_string()))?;
-    super::print(&said)?;
+    let named = NamedReport { log: &name.to_string(), report: &report };
+    print_report(&named, args.json, || text(&named))?;
     Ok(ExitCode::from(OK))
 }
 
-/// How far it is after so many lines and bytes, of a log whose size may not be known.
-fn how_far(lines: u64, bytes: u64, size: u64, us: u64) -> String {
+#[derive(Serialize)]
+struct NamedReport<'a> {
+    log: &'a str,
+    #[serde(flatten)]
+    report: &'a ReplayReport,
+}
+
+fn text(NamedReport { log, report }: &NamedReport<'_>) -> String {
+    let ReplayReport { lines, unlimited, unreadable, .. } = report;
+    let span = match (&report.from, &report.until) {
+        (Some(from), Some(until)) => format!(" from {from} to {until}"),
+        _ => String::new(),
+    };
+    let mut table = Table::new(&["policy", "requests", "admitted", "denied", "", "keys denied"]);
+    for row in &report.policies {
+        let percent = format!("{:.1} %", row.denied_percent);
+        let PolicyReport { policy, requests, admitted, denied, keys_denied, .. } = row;
+        table.row(&[policy, requests, admitted, denied, &percent, keys_denied]);
+    }
+    let mut out = format!(
+        "{log}: {lines} lines{span}; {unlimited} not limited, {unreadable} could not be read\n\n{table}"
+    );
+    for row in report.policies.iter().filter(|row| !row.keys.is_empty()) {
+        out.push_str(&most_denied(row));
+    }
+    if !report.first_unreadable.is_empty() {
+        out.push_str("\nlines that could not be read, the first of them:\n");
+    }
+    for Unreadable { line, reason } in &report.first_unreadable {
+        let _ = writeln!(out, "  line {line}: {reason}");
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "\nnote: {note}");
+    }
+    out
+}
+
+fn most_denied(row: &PolicyReport) -> String {
+    let mut table = Table::new(&["key", "denied", "first", "last"]);
+    for DeniedKey { key, denied, first, last } in &row.keys {
+        table.row(&[key, denied, first, last]);
+    }
+    let others = match row.denied_by_others {
+        0 => String::new(),
+        others => format!("and {others} more, by keys beyond those that are counted one by one\n"),
+    };
+    format!("\nmost denied by {}:\n{table}{others}", row.policy)
+}
+
+/// `size` is 0 if it is not known.
+fn progress_line(lines: u64, bytes: u64, size: u64, us: u64) -> String {
     let part = match size {
         0 => String::new(),
         size => format!(", {} %", (bytes.saturating_mul(100) / size).min(100)),
@@ -121,18 +170,18 @@ fn how_far(lines: u64, bytes: u64, size: u64, us: u64) -> String {
     format!("{lines} lines{part}, {} lines/s", lines.saturating_mul(1_000_000) / us.max(1))
 }
 
-/// The log, and how long it is if that is known.
+/// The log, and its size, which is 0 if it is not known.
 fn open(path: &Path) -> Result<(Box<dyn Read>, u64), Failure> {
-    let unread = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
+    let failed = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
     let (mut log, size): (Box<dyn Read>, _) = if path == Path::new("-") {
         (Box::new(io::stdin()), 0)
     } else {
-        let file = File::open(path).map_err(unread)?;
-        let size = file.metadata().map_err(unread)?.len();
+        let file = File::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
         (Box::new(file), size)
     };
     let mut start = Vec::new();
-    (&mut log).take(4).read_to_end(&mut start).map_err(unread)?;
+    (&mut log).take(4).read_to_end(&mut start).map_err(failed)?;
     match unpacker(&start) {
         Some(unpacker) => Err(Failure::new(format!(
             "{}: it is compressed: `{unpacker} LOG | tidegate replay -` reads it",
@@ -142,7 +191,7 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64), Failure> {
     }
 }
 
-/// What unpacks a file that begins so.
+/// The program that unpacks a file with this start.
 fn unpacker(start: &[u8]) -> Option<&'static str> {
     match start {
         [0x1f, 0x8b, ..] => Some("zcat"),

@@ -5,12 +5,10 @@ mod boundary;
 mod clock_skew;
 mod fleet;
 mod options;
-mod output;
 mod overload;
 mod race;
-pub mod svg;
+mod svg;
 mod sync_lag;
-pub mod table;
 
 use std::process::ExitCode;
 
@@ -33,32 +31,31 @@ Exit codes: 0 ok, 1 error, 64 usage.";
 /// Run a simulation: a table of what happens, in virtual time.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct SimulateArgs {
     #[command(subcommand)]
-    what: What,
+    simulation: Simulation,
 }
 
-/// What can be simulated.
 #[derive(Clone, Debug, clap::Subcommand)]
-enum What {
-    Boundary(boundary::Args),
-    SyncLag(sync_lag::Args),
-    Race(race::Args),
-    ClockSkew(clock_skew::Args),
-    Algorithms(algorithms::Args),
-    Fleet(fleet::Args),
-    Overload(overload::Args),
+enum Simulation {
+    Boundary(boundary::BoundaryArgs),
+    SyncLag(sync_lag::SyncLagArgs),
+    Race(race::RaceArgs),
+    ClockSkew(clock_skew::ClockSkewArgs),
+    Algorithms(algorithms::AlgorithmsArgs),
+    Fleet(fleet::FleetArgs),
+    Overload(overload::OverloadArgs),
 }
 
-/// Simulates, and prints.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    match &args.what {
-        What::Boundary(args) => boundary::run(args),
-        What::SyncLag(args) => sync_lag::run(args),
-        What::Race(args) => race::run(args),
-        What::ClockSkew(args) => clock_skew::run(args),
-        What::Algorithms(args) => algorithms::run(args),
-        What::Fleet(args) => fleet::run(args),
-        What::Overload(args) => overload::run(args),
+/// Simulates, and prints the report.
+pub fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
+    match &args.simulation {
+        Simulation::Boundary(args) => boundary::run(args),
+        Simulation::SyncLag(args) => sync_lag::run(args),
+        Simulation::Race(args) => race::run(args),
+        Simulation::ClockSkew(args) => clock_skew::run(args),
+        Simulation::Algorithms(args) => algorithms::run(args),
+        Simulation::Fleet(args) => fleet::run(args),
+        Simulation::Overload(args) => overload::run(args),
     }
 }

@@ -1,10 +1,9 @@
-//! `tidegate vectors`: replays recorded cases through a store, in virtual time.
+//! `tidegate vectors`: replays cases through a store, in virtual time.
 
 mod case;
-mod limit;
 mod replay;
-mod window;
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,11 +13,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tidegate::{Store, StoreError};
+use tidegate::Store;
+use tokio::task::JoinHandle;
 
 use self::case::Case;
-use self::replay::Line;
-use self::window::{Job, Played, Window};
+use self::replay::{Line, Replayed, replay};
+use super::failure::block_on;
 use super::{ERROR, Failure, OK, unless_closed};
 use tidegate::driver::{self, StoreDrivers, StoreOptions};
 use tidegate_core::text::printable;
@@ -43,7 +43,7 @@ Exit codes: 0 as expected, 1 on a difference or an error, 64 usage.";
 /// Replay cases through a store: one JSON line per step, differences on stderr.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct VectorsArgs {
     /// Files of cases
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -52,105 +52,122 @@ pub struct Args {
     store: String,
 }
 
-/// Virtual time does not pass while the store thinks: it may take as long as a slow network needs.
+/// Virtual time does not pass meanwhile, so the store may be as slow as its network.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How many steps were replayed, and how many came out differently.
-#[derive(Default)]
-struct Tally {
-    steps: u64,
-    differences: u64,
-}
+/// The most cases at once: enough to use the time of a round trip.
+const CASES_MAX: usize = 64;
 
 /// Replays every file.
-pub fn run(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::new(error.to_string()))?.block_on(replay_all(args, stores))
+pub fn run(args: &VectorsArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+    block_on(async {
+        let mut runner = Runner {
+            store: open(&args.store, stores).await?,
+            running: VecDeque::new(),
+            started: 0,
+            out: Printer::new(io::stdout().lock()),
+            steps: 0,
+            differences: 0,
+        };
+        for file in &args.files {
+            let started = runner.start_file(file).await;
+            if started.is_err() {
+                // Earlier results are printed before the error.
+                runner.finish_all().await?;
+            }
+            started?;
+        }
+        runner.finish_all().await?;
+        runner.out.finish()?;
+        if runner.differences == 0 {
+            return Ok(ExitCode::from(OK));
+        }
+        print_error(&format!("{} of {} steps differ", runner.differences, runner.steps));
+        Ok(ExitCode::from(ERROR))
+    })
 }
 
-async fn replay_all(args: &Args, stores: StoreDrivers) -> Result<ExitCode, Failure> {
-    let store = open(&args.store, stores).await?;
-    let mut out = Printer::new(io::stdout().lock());
-    let mut tally = Tally::default();
-    let done =
-        replay_files(&args.files, &store, |played| print(played, &mut out, &mut tally)).await;
-    done?;
-    out.finish()?;
-    if tally.differences == 0 {
-        return Ok(ExitCode::from(OK));
-    }
-    say(&format!("{} of {} steps differ", tally.differences, tally.steps));
-    Ok(ExitCode::from(ERROR))
-}
-
-/// The store, known to answer. Its keys are this run's own, so that no other disturbs it.
+/// Opens the store, and checks that it answers. Each run has its own keys.
 async fn open(url: &str, stores: StoreDrivers) -> Result<Arc<dyn Store>, Failure> {
     let run = RandomState::new().hash_one(());
     let key_prefix = format!("tg-vectors-{run:016x}");
     let (deadline, breaker) = (DEADLINE, None);
     let options = StoreOptions { key_prefix, deadline, replays: true, breaker, announces: false };
     let opened = stores.open(url, &options).map_err(Failure::new)?;
-    let reached = opened.reach().await;
-    reached.map_err(|error| Failure::new(not_reached(url, &error)))?;
+    opened.reach().await.map_err(|error| {
+        let (shown, error) = (driver::redacted(url), printable(&error.to_string()));
+        Failure::new(format!(
+            "the store {shown} does not answer: {error}. `tidegate doctor --store URL` says more"
+        ))
+    })?;
     Ok(opened.store)
 }
 
-fn not_reached(url: &str, error: &StoreError) -> String {
-    let (shown, error) = (driver::redacted(url), printable(&error.to_string()));
-    format!("the store {shown} does not answer: {error}. `tidegate doctor --store URL` says more")
+/// Replays several cases at once, and prints their results in order.
+struct Runner<W: Write> {
+    store: Arc<dyn Store>,
+    /// The oldest first.
+    running: VecDeque<JoinHandle<Replayed>>,
+    /// The number of the next case, which is its key.
+    started: u64,
+    out: Printer<W>,
+    steps: u64,
+    differences: u64,
 }
 
-/// Replays the cases of all files, and hands on what came out in the order of the files.
-async fn replay_files(
-    files: &[PathBuf],
-    store: &Arc<dyn Store>,
-    mut done: impl FnMut(Played) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut window = Window::default();
-    for file in files {
-        let started = start_file(file, store, &mut window, &mut done).await;
-        if started.is_err() {
-            // What came before the trouble is told before it.
-            window.drain(&mut done).await?;
+impl<W: Write> Runner<W> {
+    async fn start_file(&mut self, file: &Path) -> Result<(), Failure> {
+        let name: Arc<str> = file.display().to_string().into();
+        let in_file = |why: String| Failure::new(format!("{name}: {why}"));
+        let text = std::fs::read(file).map_err(|error| in_file(error.to_string()))?;
+        let cases: Vec<&RawValue> = serde_json::from_slice(&text)
+            .map_err(|error| in_file(format!("expected a list of cases: {error}")))?;
+        for (index, raw) in cases.into_iter().enumerate() {
+            let case = case::read(raw.get(), index).map_err(&in_file)?;
+            if self.running.len() >= CASES_MAX {
+                self.finish_oldest().await?;
+            }
+            self.started += 1;
+            let key = format!("case-{}", self.started);
+            self.running.push_back(tokio::spawn(replay(
+                name.clone(),
+                case,
+                self.store.clone(),
+                key,
+            )));
         }
-        started?;
+        Ok(())
     }
-    window.drain(&mut done).await
-}
 
-async fn start_file(
-    file: &Path,
-    store: &Arc<dyn Store>,
-    window: &mut Window,
-    done: &mut impl FnMut(Played) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let name: Arc<str> = file.display().to_string().into();
-    let within = |why: String| Failure::new(format!("{name}: {why}"));
-    let text = std::fs::read(file).map_err(|error| within(error.to_string()))?;
-    let cases: Vec<&RawValue> = serde_json::from_slice(&text)
-        .map_err(|error| within(format!("expected a list of cases: {error}")))?;
-    for (index, raw) in cases.into_iter().enumerate() {
-        let case = case::read(raw.get(), index).map_err(&within)?;
-        window.push(Job { file: name.clone(), case, store: store.clone() }, done).await?;
-    }
-    Ok(())
-}
-
-/// Prints the steps of a case, and says where they differ from what is expected.
-fn print(played: Played, out: &mut Printer<impl Write>, tally: &mut Tally) -> Result<(), Failure> {
-    let Played { file, case, answers, failed } = played;
-    for (step, answer) in answers.iter().enumerate() {
-        tally.steps += 1;
-        out.print(&Line { case: &case.name, step, answer })?;
-        if let Some(expected) = &case.expect {
-            let got = serde_json::to_value(answer).unwrap_or_default();
-            tally.differences += u64::from(differs(&case, step, &expected[step], &got));
+    async fn finish_all(&mut self) -> Result<(), Failure> {
+        while !self.running.is_empty() {
+            self.finish_oldest().await?;
         }
+        Ok(())
     }
-    let Some(error) = failed else { return Ok(()) };
-    let (name, step) = (printable(&case.name), answers.len());
-    let error = printable(&error.to_string());
-    Err(Failure::new(format!("{file}: case {name} step {step}: {error}")))
+
+    async fn finish_oldest(&mut self) -> Result<(), Failure> {
+        let Some(oldest) = self.running.pop_front() else { return Ok(()) };
+        let replayed = oldest.await.map_err(|error| Failure::new(error.to_string()))?;
+        self.print(replayed)
+    }
+
+    /// Prints the steps of a case, and where they differ from what is expected.
+    fn print(&mut self, replayed: Replayed) -> Result<(), Failure> {
+        let Replayed { file, case, answers, error } = replayed;
+        for (step, answer) in answers.iter().enumerate() {
+            self.steps += 1;
+            self.out.print(&Line { case: &case.name, step, answer })?;
+            if let Some(expected) = &case.expect {
+                let got = serde_json::to_value(answer).unwrap_or_default();
+                self.differences += u64::from(differs(&case, step, &expected[step], &got));
+            }
+        }
+        let Some(error) = error else { return Ok(()) };
+        let (name, step) = (printable(&case.name), answers.len());
+        let error = printable(&error.to_string());
+        Err(Failure::new(format!("{file}: case {name} step {step}: {error}")))
+    }
 }
 
 fn differs(case: &Case, step: usize, expected: &Value, got: &Value) -> bool {
@@ -158,15 +175,15 @@ fn differs(case: &Case, step: usize, expected: &Value, got: &Value) -> bool {
         return false;
     }
     let name = printable(&case.name);
-    say(&format!("case {name} step {step}: expected {expected}, got {got}"));
+    print_error(&format!("case {name} step {step}: expected {expected}, got {got}"));
     true
 }
 
-fn say(line: &str) {
+fn print_error(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Prints lines until nobody reads them any more; the replay goes on for its exit code.
+/// Prints lines until the pipe is closed; the replay goes on for its exit code.
 struct Printer<W: Write> {
     out: Option<BufWriter<W>>,
 }

@@ -1,8 +1,8 @@
-// A server for what a real one does not do: it answers every request as it is told, or not at all.
+// A fake server with a scripted answer, for failures that a real one does not produce.
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 
-/** `answer(socket, request, number)` writes what it likes; `request` is the text of one request. */
+/** `answer(socket, request, number)` writes the response; `request` is the text of one request. */
 export async function faultyServer(after, answer) {
   const sockets = new Set();
   const seen = { requests: 0, get open() { return sockets.size; } };

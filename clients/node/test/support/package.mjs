@@ -1,4 +1,4 @@
-// The package as npm would publish it, unpacked into a folder of its own.
+// The package as npm would publish it, unpacked into a temporary folder.
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// A real tidegate for a test: on a free port or a Unix socket, with its own folder, and gone afterwards.
+// A real tidegate for a test, on a free port or a Unix socket, with its own folder. Stopped afterwards.
 import { spawn } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 const built = fileURLToPath(new URL('../../../../target/debug/tidegate', import.meta.url));
 const program = resolve(process.env.TIDEGATE ?? built);
 
-/** Periods of a day and more, so that nothing is renewed while a test runs. */
+/** Periods of a day or more, so that no limit refills while a test runs. */
 export const POLICIES = `
 policies:
   three: { limit: 3/day }
@@ -26,7 +26,7 @@ policies:
 const running = new Set();
 process.on('exit', () => running.forEach((pid) => kill(pid)));
 
-/** Waits until `probe` is truthy, and answers that. */
+/** Waits until `probe` is truthy, and returns its value. */
 export async function until(what, probe, seconds = 60) {
   const deadline = Date.now() + seconds * 1000;
   while (Date.now() < deadline) {
@@ -40,17 +40,17 @@ export async function until(what, probe, seconds = 60) {
 }
 
 /**
- * `on` is where it listens: `127.0.0.1:0` any free port, `unix` a socket in its folder, null
- * where its `config` says. With a folder that it is given it outlives us. Where `config` is null it serves its demo.
+ * `on` is the address: `127.0.0.1:0` for any free port, `unix` for a socket in its folder, null for the addresses in
+ * `config`. A server with a given `folder` outlives this process. If `config` is null, it serves the demo policies.
  */
 export async function startServer({ on = '127.0.0.1:0', config = POLICIES, folder: given } = {}) {
   const folder = given ?? mkdtempSync(join(tmpdir(), 'tidegate-node-'));
   const [file, out] = [join(folder, 'policies.yaml'), join(folder, 'out')];
-  const told = config === null ? [] : ['-c', file];
+  const configArgs = config === null ? [] : ['-c', file];
   writeFileSync(file, config ?? '');
   const listen = on === 'unix' ? `unix:${join(folder, 'http.sock')}` : on;
   const log = openSync(out, 'w');
-  const child = spawn(program, ['serve', ...told, ...(on === null ? [] : ['--listen', listen])], {
+  const child = spawn(program, ['serve', ...configArgs, ...(on === null ? [] : ['--listen', listen])], {
     stdio: ['ignore', log, log], detached: given !== undefined, cwd: folder,
   });
   closeSync(log);
@@ -73,7 +73,7 @@ export async function startServer({ on = '127.0.0.1:0', config = POLICIES, folde
     options,
     url: options.url,
     listen: address.replace(/^http:\/\//, ''),
-    /** At once, as a crash would. */
+    /** Kills it at once, like a crash. */
     async stop() {
       running.delete(child.pid);
       const gone = child.exitCode ?? child.signalCode ?? new Promise((done) => child.on('exit', done));
@@ -94,7 +94,7 @@ export function kill(pid) {
   }
 }
 
-/** A server and a client of it for the tests of one file, stopped by its `after`. */
+/** A server and a client for the tests of one file, stopped by its `after`. */
 export async function serve(after, Tidegate, options = {}, on = undefined) {
   const server = await startServer({ on });
   // Generous: these tests are not about being slow.

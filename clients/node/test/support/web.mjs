@@ -1,4 +1,4 @@
-// What the tests of both frameworks say of an answer.
+// Assertions on responses, for both frameworks.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ export function isUnavailable({ status, headers, text }) {
     + '"retryAfter":1}');
 }
 
-/** A URL that nobody listens on. */
+/** A URL without a listener. */
 export async function deadUrl() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -1,14 +1,14 @@
 """Asyncio client of the tidegate rate limiter.
 
-`Tidegate` asks a server; `tidegate.asgi` has a middleware for ASGI applications, and
-`tidegate.fastapi` a dependency for FastAPI.
+`Tidegate` is the client, `tidegate.asgi` a middleware for ASGI applications, and `tidegate.fastapi` a
+dependency for FastAPI.
 """
 
-from .answers import Decision, Reservation
+from .checks import Check, Key
 from .client import Tidegate
 from .errors import TidegateError
 from .fallback import OnError
-from .questions import Check, Key
+from .replies import Decision, Reservation
 
 __all__ = ["Check", "Decision", "Key", "OnError", "Reservation", "Tidegate", "TidegateError"]
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Leaves a server alone that does not answer, so that not everyone waits for the timeout."""
+"""A circuit breaker: while the server does not answer, callers do not wait for the timeout."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 from .errors import TidegateError
 
-# So many failures in a row are no accident.
+# The circuit opens after as many failures in a row.
 FAILURES_MAX = 5
-# So long nobody asks at most; then one does, and the others go by what it finds.
+# The longest pause between probes.
 PAUSE_SECONDS = 1.0
-# So many times as long as it took to fail: to be refused at once costs little, and the server may be back
+# The pause is this multiple of the time that the failure took: a refused connection is cheap to probe again
 # soon.
 PAUSE_FACTOR = 10
 
 
 class Circuit:
-    """Open while the server is left alone."""
+    """While it is open, calls fail at once."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -25,16 +25,16 @@ class Circuit:
         self._paused_until = 0.0
         self._probing = False
 
-    def insist_on_closed(self) -> None:
-        """Raise what whoever comes while it is open is told at once."""
+    def raise_if_open(self) -> None:
+        """Fail at once while the circuit is open."""
         if self._has_failed and (self._probing or self._clock() < self._paused_until):
-            alone = f"the server is left alone for up to {PAUSE_SECONDS:g} s"
-            raise TidegateError(f"no answer {FAILURES_MAX} times in a row: {alone}")
+            pause = f"no calls for up to {PAUSE_SECONDS:g} s"
+            raise TidegateError(f"no answer {FAILURES_MAX} times in a row: {pause}")
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Make a call, if it is not open, and note if that fails."""
-        self.insist_on_closed()
+        """Wrap a call, and record whether it fails."""
+        self.raise_if_open()
         probe = self._probing = self._has_failed
         begun = self._clock()
         try:
@@ -46,12 +46,12 @@ class Circuit:
                 self._paused_until = now + min(PAUSE_SECONDS, PAUSE_FACTOR * (now - begun))
             raise
         finally:
-            # Who is cancelled has found out nothing: the next one does.
+            # A cancelled probe has no outcome: the next call probes.
             if probe:
                 self._probing = False
 
     def answered(self) -> None:
-        """Note that the server is there."""
+        """Record that the server has answered."""
         self._failures = 0
 
     @property

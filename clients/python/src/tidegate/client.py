@@ -1,4 +1,4 @@
-"""The client: one method for each thing that a server can be asked."""
+"""The client: one method per call of the server's API."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
-from . import answers
-from .answers import Decision, Reply, Reservation
+from . import replies
+from .checks import Check, Key, number, text, whole
 from .coalesce import BATCH_BYTES_MAX, BATCH_MAX
 from .errors import TidegateError
-from .fallback import Fallback, OnError, on_error_word
-from .line import BATCH, Line, batch_body, renumbered
-from .questions import Check, Key, number, text, whole
+from .fallback import Fallback, OnError, check_on_error
+from .replies import Decision, Reply, Reservation
+from .session import BATCH, Session, batch_body, renumbered
 from .wire import Address
 
 T = TypeVar("T")
 
 
 class Tidegate:
-    """Asks a tidegate server, over TCP (`url`) or a Unix socket.
+    """A client of a tidegate server, over TCP (`url`) or a Unix socket.
 
-    A refusal is a value. Trouble costs at most `timeout` seconds of silence and then is answered as
-    `on_error` says: `allow` and `deny` make a decision whose `source` is `fallback`, `raise` raises
-    `TidegateError`. What is wrong with the question itself is always raised: as a `ValueError` before
-    it is sent, and as a `TidegateError` if only the server knows, as of a policy that there is not.
+    A denial is a value. If the server is silent for `timeout` seconds, `on_error` applies: `allow` and
+    `deny` return a decision with `source` `fallback`, `raise` raises `TidegateError`. Invalid arguments
+    always raise: a `ValueError` before anything is sent, or a `TidegateError` if only the server can
+    know, e.g. for an unknown policy.
 
-    A client belongs to the event loop in which it is first used. Checks that are asked at the same
-    time share calls; at most `max_connections` connections are open.
+    A client belongs to the event loop that first uses it. Concurrent checks share calls; at most
+    `max_connections` connections are open.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Tidegate:
         ssl: tls.SSLContext | None = None,
         max_connections: int = 32,
     ) -> None:
-        self._address = Address.of(url, socket, token, ssl)
+        self._address = Address.parse(url, socket, token, ssl)
         if not number("timeout", timeout, 3600) > 0:
             raise ValueError("timeout: expected more than 0 seconds")
         self._timeout = timeout
@@ -54,13 +54,13 @@ class Tidegate:
             raise ValueError("max_connections: expected at least 1")
         self._max_connections = max_connections
         self._fallback = Fallback(on_error)
-        self._line_in_use: Line | None = None
-        self._later: set[asyncio.Task[bool]] = set()
+        self._current_session: Session | None = None
+        self._background: set[asyncio.Task[bool]] = set()
         self._closed = False
 
     @property
     def fallbacks(self) -> int:
-        """How many answers the server did not give."""
+        """The number of decisions made without the server."""
         return self._fallback.count
 
     async def check(
@@ -72,103 +72,103 @@ class Tidegate:
         headers: bool = False,
         on_error: OnError | None = None,
     ) -> Decision:
-        """Spend `cost`, if allowed.
+        """Check a key against a policy, and charge `cost` if allowed.
 
-        With `headers`, the decision has the headers to tell your own client. `on_error` is the client's
-        unless given. A check that is cancelled before it was sent is not charged.
+        With `headers`, the decision has the headers for your own client. `on_error` overrides the
+        client's. A check that is cancelled before it was sent is not charged.
         """
         check = Check(policy, key, cost)
         if on_error is not None:
-            on_error_word(on_error)
-        return await self._or_fallback(check, self._line().coalescer.ask(check, headers), on_error)
+            check_on_error(on_error)
+        return await self._or_fallback(check, self._session().coalescer.check(check, headers), on_error)
 
     async def check_many(self, checks: Iterable[Check], *, atomic: bool = False) -> list[Decision]:
-        """Ask many checks, answered in order; if `atomic`, all are charged or none.
+        """Make many checks, with decisions in the same order. With `atomic`, all are charged or none.
 
-        More than 1000 are several calls side by side, which an atomic step cannot be.
+        More than 1000 checks are sent as several concurrent calls, so they cannot be atomic.
         """
         parts = _parts(list(checks))
         if atomic and len(parts) > 1:
-            raise ValueError(f"checks: an atomic step has at most {BATCH_MAX} checks, and 1 MB")
+            raise ValueError(f"checks: an atomic call has at most {BATCH_MAX} checks and 1 MB")
         starts = [sum(len(part) for part in parts[:index]) for index in range(len(parts))]
-        asked = zip(starts, parts, strict=True)
-        answered = await asyncio.gather(*(self._part(start, part, atomic) for start, part in asked))
-        return [one for part in answered for one in part]
+        numbered = zip(starts, parts, strict=True)
+        decided = await asyncio.gather(*(self._part(start, part, atomic) for start, part in numbered))
+        return [one for part in decided for one in part]
 
     async def peek(self, policy: str, key: Key, cost: int = 1) -> Decision:
-        """Answer what a check would, and spend nothing. Cost 0 shows what is left now."""
+        """Return what a check would, and charge nothing. Cost 0 shows what is left."""
         check = Check(policy, key, cost)
         return await self._or_fallback(check, self._one("/v1/peek", check))
 
     async def refund(self, policy: str, key: Key, cost: int = 1) -> Decision:
-        """Give back up to `cost` of what was used, and answer what is left."""
+        """Return up to `cost` units, and report what is left."""
         check = Check(policy, key, cost)
         return await self._or_fallback(check, self._one("/v1/refund", check))
 
     async def reset(self, policy: str, key: Key) -> Decision:
-        """Forget what a key has used. Needs the server's `token`, or to be on its machine.
+        """Reset a key. Needs the server's `token`, or a server on the same machine.
 
-        Whatever `on_error` says, this has happened, or raises.
+        Raises if it fails, regardless of `on_error`.
         """
         return await self._one("/v1/reset", Check(policy, key))
 
     async def reserve(self, policy: str, key: Key, cost: int = 1) -> Reservation:
-        """Take a place in a leaky bucket's queue: wait its `delay`, then go ahead."""
+        """Reserve a slot in a leaky bucket. Wait its `delay`, then start."""
         body = Check(policy, key, cost).encoded()
         try:
-            return await self._call("/v1/reserve", body, answers.reservation)
+            return await self._call("/v1/reserve", body, replies.reservation)
         except TidegateError as error:
             return self._fallback.reservation(error)
 
     async def schedule(self, policy: str, key: Key, cost: int = 1) -> Reservation:
-        """Take a place in a leaky bucket's queue, and wait until it is time to go ahead.
+        """Reserve a slot in a leaky bucket, and wait until it begins.
 
-        Who is refused is told at once. The place of who is cancelled while waiting is not given back.
+        Returns at once if not accepted. A slot stays reserved if the wait is cancelled.
         """
         reservation = await self.reserve(policy, key, cost)
         await asyncio.sleep(reservation.delay)
         return reservation
 
     async def acquire(self, policy: str, key: Key, cost: int = 1) -> Decision:
-        """Take a place of a concurrency limit: give the `permit` of the decision to `release`."""
+        """Acquire a permit of a concurrency limit. Pass the decision's `permit` to `release`."""
         check = Check(policy, key, cost)
         return await self._or_fallback(check, self._one("/v1/acquire", check))
 
     async def release(self, policy: str, key: Key, permit: str) -> bool:
-        """Give a place back. Whether the server knows of it now; twice does no harm.
+        """Release a permit. Return whether the server did; releasing twice is safe.
 
-        If that fails, the place comes back by itself when its time is over.
+        A permit that is not released expires by itself.
         """
         check = Check(policy, key)
         body = check.encoded(permit=text("permit", permit))
         try:
-            return await self._call("/v1/release", body, answers.released)
+            return await self._call("/v1/release", body, replies.released)
         except TidegateError as error:
             self._fallback.allows(error)
             return False
 
     @asynccontextmanager
     async def permit(self, policy: str, key: Key, cost: int = 1) -> AsyncIterator[Decision]:
-        """Hold a place of a concurrency limit for a block, if the decision is `allowed`.
+        """Hold a permit of a concurrency limit for a block, if the decision is `allowed`.
 
-        If giving it back fails, it comes back by itself when its time is over: whatever `on_error` says,
-        that is no reason to lose what the block has done.
+        If the release fails, the permit expires by itself. This never raises, regardless of `on_error`:
+        the result of the block must not be lost.
         """
 
-        async def give_back(decision: Decision) -> bool:
+        async def release_permit(decision: Decision) -> bool:
             if decision.permit is None:
                 return False
             try:
                 return await self.release(policy, key, decision.permit)
             except TidegateError as error:
-                self._fallback.note(error, "a place is not given back")
+                self._fallback.record(error, "permit not released")
                 return False
 
-        decision = await self._whatever_happens(self.acquire(policy, key, cost), give_back)
+        decision = await self._acquire_or_release(self.acquire(policy, key, cost), release_permit)
         try:
             yield decision
         finally:
-            await asyncio.shield(self._later_on(give_back(decision)))
+            await asyncio.shield(self._in_background(release_permit(decision)))
 
     async def observe(
         self,
@@ -180,8 +180,8 @@ class Tidegate:
         saturation: float | None = None,
         url: str | None = None,
     ) -> bool:
-        """Say how a service does, for the limits that follow it. Whether the server took note."""
-        said: dict[str, object] = {"target": text("target", target), "ok": bool(ok)}
+        """Report the latency and load of a service, for adaptive limits. Return whether it was sent."""
+        fields: dict[str, object] = {"target": text("target", target), "ok": bool(ok)}
         year_ms = 366.0 * 24 * 3600 * 1000
         for name, value, most in (
             ("latency_ms", latency_ms, year_ms),
@@ -189,26 +189,26 @@ class Tidegate:
             ("saturation", saturation, 1.0),
         ):
             if value is not None:
-                said[name] = number(name, value, most)
+                fields[name] = number(name, value, most)
         if url is not None:
-            said["url"] = text("url", url)
+            fields["url"] = text("url", url)
         try:
-            return await self._call("/v1/observe", json.dumps(said).encode(), _noted)
+            return await self._call("/v1/observe", json.dumps(fields).encode(), _accepted)
         except TidegateError as error:
             self._fallback.allows(error)
             return False
 
     async def aclose(self) -> None:
-        """Wait for what is under way, and close the connections."""
-        while self._later:
-            await asyncio.wait(self._later)
+        """Wait for pending calls, and close the connections."""
+        while self._background:
+            await asyncio.wait(self._background)
         self._closed = True
-        line = self._line_in_use
-        if line is not None and line.loop is asyncio.get_running_loop():
-            await line.close()
+        session = self._current_session
+        if session is not None and session.loop is asyncio.get_running_loop():
+            await session.close()
 
     async def __aenter__(self) -> Self:
-        """Do nothing: connections are made when they are needed."""
+        """Connections are opened on demand."""
         return self
 
     async def __aexit__(
@@ -217,86 +217,86 @@ class Tidegate:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close the client."""
         await self.aclose()
 
-    def _line(self) -> Line:
-        """The line of this event loop. One whose loop is over is forgotten, as tests leave them."""
+    def _session(self) -> Session:
+        """The session of this event loop. A session of a closed loop is dropped, as tests leave them."""
         if self._closed:
-            raise RuntimeError("this client is closed")
-        line = self._line_in_use
-        if line is None or line.loop.is_closed():
-            line = Line(self._address, self._timeout, self._max_connections)
-            self._line_in_use = line
-            self._later.clear()
-        elif line.loop is not asyncio.get_running_loop():
-            raise RuntimeError("this client is in use by another event loop: make one for each")
-        return line
+            raise RuntimeError("the client is closed")
+        session = self._current_session
+        if session is None or session.loop.is_closed():
+            session = Session(self._address, self._timeout, self._max_connections)
+            self._current_session = session
+            self._background.clear()
+        elif session.loop is not asyncio.get_running_loop():
+            raise RuntimeError("the client is in use by another event loop: create one per loop")
+        return session
 
     async def _call(self, path: str, body: bytes, read: Callable[[Reply], T]) -> T:
-        return await self._line().call(path, body, read)
+        return await self._session().call(path, body, read)
 
     async def _one(self, path: str, check: Check) -> Decision:
         body = check.encoded()
-        return await self._call(path, body, lambda reply: answers.decision(reply, check.policy))
+        return await self._call(path, body, lambda reply: replies.decision(reply, check.policy))
 
     async def _or_fallback(
-        self, check: Check, ask: Coroutine[object, object, Decision], on_error: OnError | None = None
+        self, check: Check, call: Coroutine[object, object, Decision], on_error: OnError | None = None
     ) -> Decision:
         try:
-            return await ask
+            return await call
         except TidegateError as error:
             return self._fallback.decision(check, error, on_error)
 
     async def _part(self, start: int, part: list[Check], atomic: bool) -> list[Decision]:
         body = batch_body([check.encoded() for check in part], atomic=atomic)
         try:
-            return await self._call(BATCH, body, lambda it: answers.decisions(it, len(part)))
+            return await self._call(BATCH, body, lambda it: replies.decisions(it, len(part)))
         except TidegateError as error:
-            ours = renumbered(error, lambda index: f"checks[{start + index}]")
-            return [self._fallback.decision(check, ours) for check in part]
+            numbered = renumbered(error, lambda index: f"checks[{start + index}]")
+            return [self._fallback.decision(check, numbered) for check in part]
 
-    async def _whatever_happens(
+    async def _acquire_or_release(
         self,
         acquire: Coroutine[object, object, Decision],
-        give_back: Callable[[Decision], Coroutine[object, object, bool]],
+        release_permit: Callable[[Decision], Coroutine[object, object, bool]],
     ) -> Decision:
-        """Take a place. If nobody waits for it any more when it comes, give it back."""
-        taking = asyncio.ensure_future(acquire)
+        """Acquire a permit. If the caller is cancelled meanwhile, release it when it arrives."""
+        acquiring = asyncio.ensure_future(acquire)
         try:
-            return await asyncio.shield(taking)
+            return await asyncio.shield(acquiring)
         except asyncio.CancelledError:
 
-            async def take_and_give_back() -> bool:
+            async def acquire_and_release() -> bool:
                 try:
-                    return await give_back(await taking)
+                    return await release_permit(await acquiring)
                 except TidegateError:
-                    return False  # nobody is left to be told
+                    return False  # no caller is left to report to
 
-            self._later_on(take_and_give_back())
+            self._in_background(acquire_and_release())
             raise
 
-    def _later_on(self, work: Coroutine[object, object, bool]) -> asyncio.Task[bool]:
-        """Do it even if nobody waits for it. The gate bounds how long it takes."""
+    def _in_background(self, work: Coroutine[object, object, bool]) -> asyncio.Task[bool]:
+        """Run it even if no caller waits for it. The timeout bounds its duration."""
         task = asyncio.get_running_loop().create_task(work)
-        self._later.add(task)
+        self._background.add(task)
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: asyncio.Task[bool]) -> None:
-        self._later.discard(task)
+        self._background.discard(task)
         if not task.cancelled():
-            task.exception()  # told to who waits for it, if anyone does
+            task.exception()  # marks it as retrieved
 
 
-def _noted(reply: Reply) -> bool:
+def _accepted(reply: Reply) -> bool:
     if reply.status != 204:
         raise reply.problem()
     return True
 
 
 def _parts(checks: list[Check]) -> list[list[Check]]:
-    """Cut a list into calls that the server takes."""
+    """Split a list into batches that the server accepts."""
     parts: list[list[Check]] = []
     size = 0
     for check in checks:

@@ -1,4 +1,4 @@
-"""Checks that are asked at the same time share a call."""
+"""Combines concurrent checks into shared calls."""
 
 from __future__ import annotations
 
@@ -6,73 +6,73 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable
 
-from .answers import Decision
+from .checks import Check
 from .errors import TidegateError
-from .gate import WAITING_MAX, Gate
-from .questions import Check
+from .replies import Decision
+from .slots import WAITING_MAX, CallSlots
 
-# What the server takes: 1000 checks, 1 MiB.
+# The server's limits for one batch: 1000 checks, 1 MiB.
 BATCH_MAX = 1000
 BATCH_BYTES_MAX = 1_000_000
 
 Outcome = Decision | TidegateError
-# What is asked, and whether its headers are, too.
+# Sends checks; the flag requests their headers.
 Send = Callable[[list[tuple[Check, bytes]], bool], Awaitable[list[Decision]]]
 
 
 class _Batch:
-    """Checks of one shape that go out together: the server dislikes all of them, or none."""
+    """Checks of one shape that share a call: the server rejects all of them or none."""
 
     def __init__(self, headers: bool) -> None:
         self.headers = headers
-        self._askers: list[tuple[Check, bytes, asyncio.Future[Outcome]]] = []
+        self._checks: list[tuple[Check, bytes, asyncio.Future[Outcome]]] = []
         self._size = 0
 
-    def takes(self, body: bytes) -> bool:
-        return len(self._askers) < BATCH_MAX and self._size + len(body) < BATCH_BYTES_MAX
+    def has_room_for(self, body: bytes) -> bool:
+        return len(self._checks) < BATCH_MAX and self._size + len(body) < BATCH_BYTES_MAX
 
     def add(self, check: Check, body: bytes) -> asyncio.Future[Outcome]:
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._askers.append((check, body, outcome))
+        self._checks.append((check, body, outcome))
         self._size += len(body) + 1
         return outcome
 
     def drop_cancelled(self) -> list[tuple[Check, bytes]]:
-        """Those who still want to know: nobody else is charged."""
-        self._askers = [one for one in self._askers if not one[2].done()]
-        return [(check, body) for check, body, _ in self._askers]
+        """Remove cancelled checks, so that they are not charged, and return the others."""
+        self._checks = [one for one in self._checks if not one[2].done()]
+        return [(check, body) for check, body, _ in self._checks]
 
     def settle(self, outcomes: list[Decision]) -> None:
-        for (_, _, future), outcome in zip(self._askers, outcomes, strict=True):
+        for (_, _, future), outcome in zip(self._checks, outcomes, strict=True):
             if not future.done():
                 future.set_result(outcome)
 
     def fail(self, error: TidegateError) -> None:
-        for _, _, future in self._askers:
+        for _, _, future in self._checks:
             if not future.done():
-                # Each its own: an exception collects the traces of all who raise it.
+                # A copy for each: an exception collects a traceback wherever it is raised.
                 future.set_result(copy.copy(error))
 
 
 class Coalescer:
-    """Collects checks until a place for a call is free, which is at once where there is little to do."""
+    """Collects checks until a call slot is free. An idle client sends a check at once."""
 
-    def __init__(self, gate: Gate, send: Send) -> None:
-        self._gate = gate
+    def __init__(self, slots: CallSlots, send: Send) -> None:
+        self._slots = slots
         self._send = send
         self._open: dict[tuple[object, ...], _Batch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asking = 0
+        self._pending = 0
 
-    async def ask(self, check: Check, headers: bool) -> Decision:
-        """Ask, together with whoever else asks the like now."""
-        if self._asking >= WAITING_MAX:
-            raise TidegateError(f"{WAITING_MAX} checks are waiting already")
-        self._asking += 1
+    async def check(self, check: Check, headers: bool) -> Decision:
+        """Check, in a shared call with other checks of the same shape."""
+        if self._pending >= WAITING_MAX:
+            raise TidegateError(f"{WAITING_MAX} checks are already waiting")
+        self._pending += 1
         try:
             outcome = await self._join(check, headers)
         finally:
-            self._asking -= 1
+            self._pending -= 1
         if isinstance(outcome, TidegateError):
             raise outcome
         return outcome
@@ -80,25 +80,25 @@ class Coalescer:
     def _join(self, check: Check, headers: bool) -> asyncio.Future[Outcome]:
         shape, body = (headers, *check.shape), check.encoded()
         batch = self._open.get(shape)
-        if batch is None or not batch.takes(body):
+        if batch is None or not batch.has_room_for(body):
             batch = self._open[shape] = _Batch(headers)
-            task = asyncio.get_running_loop().create_task(self._carry(shape, batch))
+            task = asyncio.get_running_loop().create_task(self._send_batch(shape, batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return batch.add(check, body)
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for pending checks."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _carry(self, shape: tuple[object, ...], batch: _Batch) -> None:
+    async def _send_batch(self, shape: tuple[object, ...], batch: _Batch) -> None:
         try:
-            async with self._gate.passage():
+            async with self._slots.slot():
                 self._seal(shape, batch)
-                asked = batch.drop_cancelled()
-                if asked:
-                    batch.settle(await self._send(asked, batch.headers))
+                checks = batch.drop_cancelled()
+                if checks:
+                    batch.settle(await self._send(checks, batch.headers))
         except TidegateError as error:
             batch.fail(error)
         except BaseException as error:
@@ -108,6 +108,6 @@ class Coalescer:
             self._seal(shape, batch)
 
     def _seal(self, shape: tuple[object, ...], batch: _Batch) -> None:
-        """Let nobody join any more."""
+        """Close the batch for further checks."""
         if self._open.get(shape) is batch:
             del self._open[shape]

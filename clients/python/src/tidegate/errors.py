@@ -1,25 +1,25 @@
-"""What went wrong. A refusal did not: it is a `Decision`."""
+"""The error of the client. A denial is not an error: it is a `Decision`."""
 
 from __future__ import annotations
 
-OURS = "urn:tidegate:"
+TYPE_PREFIX = "urn:tidegate:"
 
 
 class TidegateError(Exception):
-    """Trouble: the server did not answer, or what it answered is no decision.
+    """The server did not answer, or did not send a decision.
 
-    `detail` says what is wrong. If the server has said so itself, `status` is the answer's, `type`
-    its kind, as in `urn:tidegate:unknown-policy`, and `field` the field that it does not like.
+    `detail` is the reason. If the server sent the error, `status` is its HTTP status, `type` its kind,
+    e.g. `urn:tidegate:unknown-policy`, and `field` the invalid field.
     """
 
     def __init__(
         self,
         detail: str,
         status: int | None = None,
-        type: str | None = None,  # noqa: A002 (as RFC 9457 calls it)
+        type: str | None = None,  # noqa: A002 (the name in RFC 9457)
         field: str | None = None,
     ) -> None:
-        # All of it, so that a copy has all of it.
+        # copy.copy passes these arguments to the constructor.
         super().__init__(detail, status, type, field)
         self.detail = detail
         self.status = status
@@ -27,18 +27,18 @@ class TidegateError(Exception):
         self.field = field
 
     def __str__(self) -> str:
-        """Say the detail, and the status if there is one."""
+        """Return the detail, and the status if there is one."""
         return self.detail if self.status is None else f"{self.detail} (status {self.status})"
 
     @property
     def is_answer(self) -> bool:
-        """Whether a tidegate has said so itself: then it is there, whatever it says."""
-        return self.type is not None and self.type.startswith(OURS)
+        """Whether a tidegate server sent this error, so it is reachable."""
+        return self.type is not None and self.type.startswith(TYPE_PREFIX)
 
     @property
     def is_mistake(self) -> bool:
-        """Whether the question was wrong, as a policy is that nobody has configured.
+        """Whether the call was invalid, e.g. for an unknown policy.
 
-        It is raised whatever `on_error` says: to ask again or elsewhere would not help.
+        It is raised regardless of `on_error`: a retry would not help.
         """
         return self.is_answer and self.status is not None and 400 <= self.status < 500

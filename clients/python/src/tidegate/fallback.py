@@ -1,4 +1,4 @@
-"""What is answered instead of a server that does not."""
+"""Decisions when the server does not answer."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import logging
 import time
 from typing import Literal, get_args
 
-from .answers import Decision, Reservation
+from .checks import Check
 from .errors import TidegateError
-from .questions import Check
+from .replies import Decision, Reservation
 
 OnError = Literal["allow", "deny", "raise"]
-# When those come back who are refused because nobody knows better.
+# Retry-After of a denial by fallback.
 RETRY_AFTER_MS = 1000
-# A log line at most so often: trouble comes in thousands.
-SECONDS_BETWEEN_WARNINGS = 10.0
+# At most one log line per interval.
+WARNING_INTERVAL_SECONDS = 10.0
 
 log = logging.getLogger("tidegate")
 
 
-def on_error_word(value: OnError) -> OnError:
-    """Insist on a word that there is."""
+def check_on_error(value: OnError) -> OnError:
+    """Return the value, or raise if it is invalid."""
     if value not in get_args(OnError):
         raise ValueError(f"on_error: expected allow, deny or raise, got {value!r}")
     return value
 
 
 class Fallback:
-    """Answers as `on_error` says, counts it, and tells the log."""
+    """Applies `on_error`, counts fallbacks, and logs them."""
 
     def __init__(self, on_error: OnError) -> None:
-        self._on_error = on_error_word(on_error)
+        self._on_error = check_on_error(on_error)
         self._warned_at: float | None = None
         self.count = 0
 
@@ -41,22 +41,22 @@ class Fallback:
         return Decision(allowed, 0, 0, wait, wait, check.policy, check.policy, "fallback", error=error)
 
     def reservation(self, error: TidegateError) -> Reservation:
-        """Give a place, or none, without the server; or raise."""
+        """Accept or reject without the server, or raise."""
         accepted = self.allows(error)
         return Reservation(accepted, 0, 0 if accepted else RETRY_AFTER_MS, "fallback", error)
 
     def allows(self, error: TidegateError, on_error: OnError | None = None) -> bool:
-        """Whether to go ahead. A mistake in the question, and what `raise` asks for, is raised."""
-        word = self._on_error if on_error is None else on_error
-        if error.is_mistake or word == "raise":
+        """Whether to allow. Raises for an invalid call, and if `on_error` is `raise`."""
+        action = self._on_error if on_error is None else on_error
+        if error.is_mistake or action == "raise":
             raise error
-        self.note(error, word)
-        return word == "allow"
+        self.record(error, action)
+        return action == "allow"
 
-    def note(self, error: TidegateError, instead: str) -> None:
-        """Count it, and tell the log what is done instead."""
+    def record(self, error: TidegateError, action: str) -> None:
+        """Count a fallback, and log it with the action taken."""
         self.count += 1
         now = time.monotonic()
-        if self._warned_at is None or now - self._warned_at >= SECONDS_BETWEEN_WARNINGS:
+        if self._warned_at is None or now - self._warned_at >= WARNING_INTERVAL_SECONDS:
             self._warned_at = now
-            log.warning("answered without the server (%s): %s", instead, error)
+            log.warning("answered without the server (%s): %s", action, error)

@@ -1,4 +1,4 @@
-"""A dependency for FastAPI: limits of single routes. Needs `pip install tidegate[fastapi]`."""
+"""A FastAPI dependency that limits single routes. Needs `pip install tidegate[fastapi]`."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Any
 from fastapi import HTTPException, Response, WebSocketException
 from fastapi.requests import HTTPConnection
 
-from .answers import Decision
 from .asgi import POLICY_VIOLATION
+from .checks import Key
 from .client import Tidegate
-from .fallback import OnError, on_error_word
+from .fallback import OnError, check_on_error
 from .identity import default_key
-from .questions import Key
-from .refusal import Given, refusal, resolve
+from .refusal import ValueOrFunction, refusal, resolve
+from .replies import Decision
 
 Dependency = Callable[[HTTPConnection, Response], Coroutine[Any, Any, Decision]]
 
 
 def rate_limit(
-    policy: Given[str, HTTPConnection],
+    policy: ValueOrFunction[str, HTTPConnection],
     *,
-    key: Given[Key | None, HTTPConnection] = None,
-    cost: Given[int, HTTPConnection] = 1,
+    key: ValueOrFunction[Key | None, HTTPConnection] = None,
+    cost: ValueOrFunction[int, HTTPConnection] = 1,
     client: Tidegate | None = None,
     on_error: OnError | None = None,
 ) -> Dependency:
-    """Make a dependency that checks a request, and raises `HTTPException` 429 if it is refused.
+    """Create a dependency that checks a request, and raises `HTTPException` 429 if it is denied.
 
-    `policy`, `key` and `cost` are values, or functions of the request, async or not. A key is a
-    string, or a mapping for policies that count several identifiers; if there is none, or an empty one,
-    it is the user that an authentication middleware has found, else the client's address. The client is
-    that of `app.state.tidegate` unless one is given, and `on_error` the client's.
+    `policy`, `key` and `cost` are values or functions of the request, async or not. A key is a string,
+    or a mapping for policies with several keys. Without a key, the user set by an authentication
+    middleware is used, else the client's IP address. The default client is `app.state.tidegate`;
+    `on_error` overrides the client's.
 
-    The dependency is the decision. Its headers are added to the response that FastAPI makes; to one
-    that the route makes itself, add `decision.headers`.
+    The dependency returns the decision. Its headers are added to FastAPI's response; if a route creates
+    its own response, add `decision.headers` there.
     """
     if on_error is not None:
-        on_error_word(on_error)
+        check_on_error(on_error)
 
     async def check(connection: HTTPConnection, response: Response) -> Decision:
-        asked = client if client is not None else _client_of(connection)
+        tidegate = client if client is not None else _client_of(connection)
         name = await resolve(policy, connection)
-        who: Key = await resolve(key, connection) or default_key(connection.scope)
+        effective_key: Key = await resolve(key, connection) or default_key(connection.scope)
         units = await resolve(cost, connection)
-        decision = await asked.check(name, who, units, headers=True, on_error=on_error)
+        decision = await tidegate.check(name, effective_key, units, headers=True, on_error=on_error)
         if not decision.allowed:
             raise _refusal(decision, connection)
         for header, value in decision.headers.items():
@@ -58,12 +58,12 @@ def rate_limit(
 def _client_of(connection: HTTPConnection) -> Tidegate:
     found = getattr(connection.app.state, "tidegate", None)
     if not isinstance(found, Tidegate):
-        raise RuntimeError("no client: set app.state.tidegate = Tidegate(…), or give `client`")  # noqa: TRY004
+        raise RuntimeError("no client: set app.state.tidegate = Tidegate(…), or pass `client`")  # noqa: TRY004
     return found
 
 
 def _refusal(decision: Decision, connection: HTTPConnection) -> Exception:
-    told = refusal(decision)
+    denied = refusal(decision)
     if connection.scope["type"] == "websocket":
         return WebSocketException(POLICY_VIOLATION, "rate limit exceeded")
-    return HTTPException(told.status, told.message, told.headers)
+    return HTTPException(denied.status, denied.message, denied.headers)

@@ -1,4 +1,4 @@
-"""Whose request it is, unless the application says so itself."""
+"""The default key of a request: the user, else the IP address."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any
 from uuid import UUID
 
-# Whoever has one address of IPv6 has the others of its network as well.
+# An IPv6 client can use every address of its /64 network.
 IPV6_PREFIX = 64
-# What users are called by Starlette, Django and others.
+# Names of the user's identity in Starlette, Django and others.
 NAMES = ("identity", "id", "display_name")
 
 
 def default_key(scope: Mapping[str, Any]) -> str:
-    """The user, if an authentication middleware has found one, else the client's address.
+    """The user set by an authentication middleware, else the client's IP address.
 
-    The address is that of `scope["client"]`: behind a proxy, have your server put the client's there,
-    as `uvicorn --proxy-headers --forwarded-allow-ips` does.
+    The address is `scope["client"]`. Behind a proxy, let the server set it, e.g. with
+    `uvicorn --proxy-headers --forwarded-allow-ips`.
     """
     user = user_key(scope.get("user"))
     if user is not None:
@@ -25,14 +25,14 @@ def default_key(scope: Mapping[str, Any]) -> str:
     client = scope.get("client")
     if not client or not client[0]:
         raise RuntimeError(
-            "the server knows no client address, as behind a Unix socket: give the middleware a `key`,"
-            " or have the server read the proxy's headers"
+            "no client address, e.g. behind a Unix socket: set `key`, or let the server read the proxy's"
+            " headers"
         )
     return address_key(str(client[0]))
 
 
 def user_key(user: object) -> str | None:
-    """The name of a user who is known."""
+    """The identity of an authenticated user, else None."""
     if user is None or getattr(user, "is_authenticated", True) is False:
         return None
     for name in NAMES:
@@ -50,11 +50,11 @@ def _attribute(user: object, name: str) -> object:
 
 
 def address_key(host: str) -> str:
-    """The address as the server's other doors name it, so that all count the same client."""
+    """The key for an address, in the same form as the server's."""
     try:
         address = ip_address(host)
     except ValueError:
-        return host  # no address, as `testclient`: a name is as good
+        return host  # a name, such as `testclient`
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)

@@ -1,4 +1,4 @@
-"""What is asked for a request, and what whoever is refused is told: the same for ASGI and FastAPI."""
+"""Shared by ASGI and FastAPI: options that may be functions, and the response to a denied request."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, Union
 
-from .answers import Decision
+from .replies import Decision
 
 T = TypeVar("T")
 S = TypeVar("S")
-Given: TypeAlias = Union[T, Callable[[S], T | Awaitable[T]]]  # noqa: UP007 (or it is no alias to mypy)
+ValueOrFunction: TypeAlias = Union[T, Callable[[S], T | Awaitable[T]]]  # noqa: UP007 (mypy needs Union here)
 
 
-async def resolve(given: Given[T, S], subject: S) -> T:
-    """What was given, or what the function answers that was given instead."""
+async def resolve(given: ValueOrFunction[T, S], subject: S) -> T:
+    """The given value, or the result of the given function."""
     if not callable(given):
         return given
     value = given(subject)
@@ -24,7 +24,7 @@ async def resolve(given: Given[T, S], subject: S) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The response to who is refused."""
+    """The response to a denied request."""
 
     status: int
     error: str
@@ -33,28 +33,28 @@ class Refusal:
     headers: dict[str, str]
 
     def body(self) -> dict[str, str | int | None]:
-        """What is sent as JSON."""
+        """The JSON body."""
         return {"error": self.error, "message": self.message, "retryAfter": self.retry_after}
 
 
 def refusal(decision: Decision) -> Refusal:
-    """Tell a refusal. A failure is 503: it does not look like somebody's limit."""
+    """Build the response: 429 for a limit, 503 for a failure of the limiter."""
     seconds = _seconds(decision)
     when = "" if seconds is None else f" Retry after {seconds} seconds."
     headers = dict(decision.headers)
     if seconds is not None:
         headers["retry-after"] = str(seconds)
     if decision.by_failure:
-        words = f"The rate limiter is unavailable.{when}"
-        return Refusal(503, "Service Unavailable", words, seconds, headers)
+        message = f"The rate limiter is unavailable.{when}"
+        return Refusal(503, "Service Unavailable", message, seconds, headers)
     return Refusal(429, "Too Many Requests", f"Rate limit exceeded.{when}", seconds, headers)
 
 
 def _seconds(decision: Decision) -> int | None:
-    """Whole seconds, with the server's jitter if it has told them; None if no wait would help."""
+    """Whole seconds, with the server's jitter if known; None if a retry cannot help."""
     if decision.retry_after_ms is None:
         return None
-    told = decision.headers.get("retry-after", "")
-    if told.isdecimal() and len(told) <= 12:
-        return int(told)
+    header = decision.headers.get("retry-after", "")
+    if header.isdecimal() and len(header) <= 12:
+        return int(header)
     return max(1, -(-decision.retry_after_ms // 1000))

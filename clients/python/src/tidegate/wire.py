@@ -1,4 +1,4 @@
-"""HTTP, and nothing that is asked over it: the only file that knows of aiohttp."""
+"""The HTTP transport. Only this file uses aiohttp."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from .answers import Reply
 from .errors import TidegateError
+from .replies import Reply
 
-# A thousand decisions are about 150 kB.
-ANSWER_BYTES_MAX = 2 * 1024 * 1024
+# A thousand decisions take about 150 kB.
+REPLY_BYTES_MAX = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server is, and how to speak to it."""
+    """The server's address and credentials."""
 
     base: str
     socket: str | None
@@ -26,16 +26,16 @@ class Address:
     ssl: tls.SSLContext | None
 
     @classmethod
-    def of(
+    def parse(
         cls,
         url: str | None,
         socket: str | os.PathLike[str] | None,
         token: str | None,
         ssl: tls.SSLContext | None,
     ) -> Address:
-        """Check what was given, and say as a `ValueError` what is wrong with it."""
+        """Validate the options. Raise a `ValueError` if one is invalid."""
         if url is not None and socket is not None:
-            raise ValueError("socket: give either `url` or `socket`")
+            raise ValueError("socket: set either `url` or `socket`, not both")
         if token is not None and not (token and token.isascii() and token.isprintable()):
             raise ValueError("token: expected printable ASCII characters")
         if socket is not None:
@@ -46,15 +46,15 @@ class Address:
 def _base(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"url: expected something like http://127.0.0.1:8080, got {url!r}")
+        raise ValueError(f"url: expected a URL like http://127.0.0.1:8080, got {url!r}")
     if parts.query or parts.fragment or parts.username is not None:
         raise ValueError(f"url: expected no user, query or fragment, got {url!r}")
-    _ = parts.port  # a ValueError if it is none
+    _ = parts.port  # raises a ValueError if invalid
     return url.rstrip("/")
 
 
 class Wire:
-    """Connections to the server, of the event loop that is running."""
+    """The connections of one event loop."""
 
     def __init__(self, address: Address, connections_max: int) -> None:
         self._base = address.base
@@ -64,7 +64,7 @@ class Wire:
             connector = aiohttp.TCPConnector(limit=connections_max, ssl=ssl)
         else:
             connector = aiohttp.UnixConnector(address.socket, limit=connections_max)
-        # Nothing is compressed, so that an answer is as large as it looks.
+        # No compression, so that the size limit holds.
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
         if address.token is not None:
             headers["authorization"] = f"Bearer {address.token}"
@@ -73,12 +73,12 @@ class Wire:
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            # Who waits how long is the gate's business.
+            # CallSlots applies the timeout.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
 
     async def post(self, path: str, body: bytes) -> Reply:
-        """Send a call, once: one that may have been decided is not sent again."""
+        """Send a call once. It is never repeated: the server may have charged it."""
         try:
             async with self._session.post(self._base + path, data=body, allow_redirects=False) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
@@ -95,7 +95,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > ANSWER_BYTES_MAX:
+        if len(body) > REPLY_BYTES_MAX:
             response.close()
-            raise TidegateError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+            raise TidegateError(f"the reply has more than {REPLY_BYTES_MAX} bytes")
     return bytes(body)

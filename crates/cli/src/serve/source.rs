@@ -1,12 +1,14 @@
-//! Where the configuration comes from: a file or the demo, with what was typed on top.
+//! The configuration of `tidegate serve`: a file or the demo, with the arguments on top.
 
 use super::Args;
 use tidegate_config::demo;
-use tidegate_config::{Config, Listen, Listens, SecretSource, usual_path};
+use tidegate_config::envoy::Error;
+use tidegate_config::{
+    Config, Door, Listener, Listeners, Position, Problem, SecretSource, usual_path,
+};
 use tidegate_server::Source;
 
-/// The file that is named, the usual one if there is one, or the demo; none of these where Envoy's rules are all that
-/// is wanted.
+/// The named file, else the default file, else the demo; with Envoy's rules and no file, an empty configuration.
 pub(super) fn from_args(args: &Args) -> Source {
     let file = args.config.clone().or_else(usual_path);
     let rules = args.envoy.path();
@@ -18,31 +20,30 @@ pub(super) fn from_args(args: &Args) -> Source {
             None if has_rules => Ok(Config::default()),
             None => demo::config(),
         };
-        with_typed(written.map_err(|problems| problems.lines())?, &args)
+        with_arguments(written.map_err(|problems| problems.lines())?, &args)
     };
     Source { files, read: Box::new(read) }
 }
 
-/// What was typed wins over what is written.
-fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
+/// Arguments override the configuration file.
+fn with_arguments(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
     if args.only_typed_doors {
-        config.listen = Listens { http: None, grpc: None, resp: None, proxy: None };
+        config.listen = Listeners::NONE;
     }
-    let listens = &mut config.listen;
-    for (written, typed) in [
-        (&mut listens.http, &args.listen),
-        (&mut listens.grpc, &args.envoy.grpc),
-        (&mut listens.resp, &args.resp),
-    ] {
+    let typed =
+        [(Door::Http, &args.listen), (Door::Grpc, &args.envoy.grpc), (Door::Resp, &args.resp)];
+    for (door, typed) in typed {
+        let written = config.listen.get_mut(door);
         if let Some(address) = typed {
-            let options = written.take().unwrap_or_else(|| Listen::on(address.clone()));
-            *written = Some(Listen { address: address.clone(), ..options });
+            let options = written.take().unwrap_or_else(|| Listener::on(address.clone()));
+            *written = Some(Listener { address: address.clone(), ..options });
         }
     }
-    match (&mut listens.resp, &args.resp_password_file) {
+    match (config.listen.get_mut(Door::Resp), &args.resp_password_file) {
         (Some(resp), Some(file)) => resp.password = Some(SecretSource::File(file.clone())),
         (None, Some(_)) => {
-            let closed = "--resp-password-file: the Redis protocol is not spoken anywhere: say --resp ADDR, too";
+            let closed =
+                "--resp-password-file: the Redis protocol has no address: pass --resp ADDR, too";
             return Err(vec![closed.to_owned()]);
         }
         (_, None) => {}
@@ -50,7 +51,10 @@ fn with_typed(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
     if let Some(url) = &args.store {
         config.store = config.store.at(url.clone());
     }
-    config.rls = args.envoy.rls(config.rls.manner)?.into();
+    let rls = args.envoy.rls(config.rls.manner)?;
+    let warning = |error: &Error| Problem::new(Position::START, error.to_string());
+    config.warnings.extend(rls.rules.warnings.iter().map(warning));
+    config.rls = rls.into();
     Ok(config)
 }
 
@@ -78,7 +82,7 @@ mod tests {
             .unwrap()
         };
         let typed = Typed::parse_from(["serve", "--store", "redis://typed:1"]);
-        let config = with_typed(written("redis://written:1"), &typed.args).unwrap();
+        let config = with_arguments(written("redis://written:1"), &typed.args).unwrap();
         assert_eq!(config.store, written("redis://typed:1").store);
     }
 }

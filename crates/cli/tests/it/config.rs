@@ -155,7 +155,7 @@ fn what_others_were_configured_with_becomes_ours() {
                 r#"  "edge/paced_x": { limit: 5/s, burst: 9, on_store_error: deny }"#,
                 r#"  "edge/filled_x": { algorithm: token-bucket, capacity: 9, refill: 5/h }"#,
                 r#"  "edge/monthly_x": { algorithm: quota, limit: 5, every: month }"#,
-                r#"  "edge/yearly_x": { algorithm: quota, limit: 5, every: 31536000s }"#,
+                r#"  "edge/yearly_x": { algorithm: quota, limit: 5, every: 365day }"#,
             ][..],
         ),
         (

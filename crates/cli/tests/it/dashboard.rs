@@ -10,11 +10,11 @@ use crate::processes::{DEADLINE, wait_until};
 use crate::programs::node;
 use crate::support::{Folder, Server};
 
-/// Somebody who watches.
+/// A client of the live feed.
 struct Watcher(BufReader<TcpStream>);
 
 impl Watcher {
-    /// Asks to watch, and reads how that was answered.
+    /// Opens the feed, and reads the status of the response.
     fn open(server: &Server) -> (u16, Self) {
         let mut stream = server.connect();
         write!(stream, "GET /v1/live HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -30,7 +30,7 @@ impl Watcher {
         (read > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// The next event: its name and what it says; `None` at the end.
+    /// The name and data of the next event; `None` at the end.
     fn next(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some(name) = self.line()?.strip_prefix("event: ") {
@@ -47,7 +47,7 @@ fn check(server: &Server, policy: &str, key: &str) {
 }
 
 #[test]
-fn whoever_watches_sees_every_check_and_who_was_refused() {
+fn the_feed_contains_every_check_and_the_denied_keys() {
     let server = Server::start();
     (0..3).for_each(|_| check(&server, "login", "ann"));
     let (status, mut watcher) = Watcher::open(&server);
@@ -86,7 +86,7 @@ fn whoever_watches_sees_every_check_and_who_was_refused() {
 }
 
 #[test]
-fn a_queue_that_is_only_tried_tells_whom_it_would_have_refused() {
+fn a_leaky_bucket_in_shadow_mode_reports_shadow_denials() {
     let policy = "{ algorithm: leaky-bucket, limit: 1/h, max_wait: 0s, mode: shadow }";
     let folder = Folder::new();
     let server = Server::with_config(&folder, &format!("policies: {{ export: {policy} }}\n"));
@@ -99,7 +99,7 @@ fn a_queue_that_is_only_tried_tells_whom_it_would_have_refused() {
         server.metric(&series)
     };
     assert_eq!(["allowed", "denied", "shadow_denied"].map(requests), [1.0, 0.0, 2.0].map(Some));
-    wait_until("the page tells them", DEADLINE, || {
+    wait_until("the feed reports them", DEADLINE, || {
         let (_, mut watcher) = Watcher::open(&server);
         let (_, snapshot) = watcher.next().unwrap();
         let export = &snapshot["state"]["policies"]["export"];
@@ -108,7 +108,7 @@ fn a_queue_that_is_only_tried_tells_whom_it_would_have_refused() {
 }
 
 #[test]
-fn keys_are_hashes_until_the_configuration_says_otherwise() {
+fn keys_are_hashed_unless_the_configuration_shows_them() {
     let folder = Folder::new();
     let policies = "policies: { login: { algorithm: sliding-log, limit: 1/h } }\n";
     let server = Server::with_config(&folder, policies);
@@ -118,19 +118,19 @@ fn keys_are_hashes_until_the_configuration_says_otherwise() {
         snapshot["state"]["policies"]["login"]["top"][0]["key"].as_str().map(str::to_owned)
     };
     (0..2).for_each(|_| check(&server, "login", "ann@example.com"));
-    wait_until("a hash is told", DEADLINE, || {
+    wait_until("the key is hashed", DEADLINE, || {
         top().is_some_and(|key| key.len() == 16 && key.bytes().all(|it| it.is_ascii_hexdigit()))
     });
     folder.write("tidegate.yaml", format!("{policies}dashboard: {{ keys: shown }}\n"));
     server.signal("HUP");
-    wait_until("keys are told", DEADLINE, || {
+    wait_until("the key is shown", DEADLINE, || {
         check(&server, "login", "ann@example.com");
         top().as_deref() == Some("ann@example.com")
     });
 }
 
 #[test]
-fn so_many_may_watch_and_places_come_back() {
+fn watchers_are_limited_to_64_at_a_time() {
     let server = Server::start();
     let mut watchers: Vec<_> = (0..64).map(|_| Watcher::open(&server)).collect();
     assert!(watchers.iter().all(|(status, _)| *status == 200));
@@ -138,11 +138,11 @@ fn so_many_may_watch_and_places_come_back() {
     assert_eq!(refused.status, 503);
     assert_eq!(refused.json()["type"], "urn:tidegate:too-many-watchers");
     watchers.clear();
-    wait_until("a place is free", DEADLINE, || Watcher::open(&server).0 == 200);
+    wait_until("a watcher may connect again", DEADLINE, || Watcher::open(&server).0 == 200);
 }
 
 #[test]
-fn a_server_that_ends_does_not_wait_for_those_who_watch() {
+fn a_server_that_stops_does_not_wait_for_watchers() {
     let mut server = Server::start();
     let (_, mut watcher) = Watcher::open(&server);
     watcher.next().unwrap();
@@ -152,7 +152,7 @@ fn a_server_that_ends_does_not_wait_for_those_who_watch() {
 }
 
 #[test]
-fn files_may_be_kept_for_ever_under_their_name_and_are_checked_under_others() {
+fn files_of_this_build_are_immutable_and_others_are_revalidated() {
     let server = Server::start();
     let page = server.get("/");
     let tag = page.header("etag").unwrap().to_owned();
@@ -176,44 +176,44 @@ fn files_may_be_kept_for_ever_under_their_name_and_are_checked_under_others() {
 }
 
 #[test]
-fn the_page_does_in_a_browser_what_it_should() {
+fn the_dashboard_works_in_a_browser() {
     let server = Server::start();
     let said = node(&["dashboard.mjs", "browser.mjs"], &[&server.url()]);
     let expected = [
-        "an empty page says what to do",
-        "the page sends checks for a while, and shows them",
-        "checks and refusals are seen as they happen",
-        "everything is reached by keyboard, and can be seen to be",
-        "a policy shows itself, and answers",
-        "dark and light, as the system has it or as it was chosen",
-        "nothing is wider than a phone",
+        "an empty page says how to send a check",
+        "the page sends sample checks and shows them",
+        "checks and denials appear as they happen",
+        "everything is reachable by keyboard, with a focus ring",
+        "a policy page shows limits and sends checks",
+        "the theme follows the system or the choice",
+        "every view fits a phone",
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn the_page_outlives_its_server() {
+fn the_dashboard_survives_a_server_restart() {
     let binary = env!("CARGO_BIN_EXE_tidegate");
     let said = node(&["dashboard_gone.mjs", "browser.mjs"], &[binary]);
     let expected = [
-        "a server that is gone is told",
-        "one that is back is found, and what was missed is a gap",
-        "who looks away gives back the place, and misses nothing",
-        "a server that has no place for it, or says nothing, is told",
+        "a lost connection is shown",
+        "the page reconnects and shows a gap",
+        "a hidden page closes its feed and misses nothing",
+        "a full or silent server is shown",
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn the_page_takes_any_name_and_any_configuration() {
+fn the_dashboard_accepts_any_name_and_reloads() {
     let binary = env!("CARGO_BIN_EXE_tidegate");
     let folder = Folder::new();
     let config = folder.path("tidegate.yaml");
     let said = node(&["dashboard_odd.mjs", "browser.mjs"], &[binary, &config]);
     let expected = [
-        "policies and keys may be called anything",
-        "a name that nobody has is told to be one",
-        "another configuration is seen at once",
+        "policies and keys may have any name",
+        "an unknown policy name is reported",
+        "a reloaded configuration appears at once",
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

@@ -4,23 +4,23 @@ use crate::programs::node;
 use crate::support::{Server, run};
 
 #[test]
-fn the_playground_does_in_a_browser_what_it_should() {
+fn the_playground_works_in_a_browser() {
     let server = Server::start();
     let said = node(&["playground.mjs", "browser.mjs"], &[&server.url()]);
     let (commands, claims): (Vec<_>, Vec<_>) = said.lines().partition(|it| it.starts_with("$ "));
     let expected = [
-        "the golden numbers are there",
-        "sliders move by keyboard, and the numbers follow",
-        "numbers are typed, and what is out of bounds is told",
-        "an address brings a setting back",
-        "a busy server is asked again",
-        "every experiment is drawn, told and tabulated",
-        "controllers are chosen",
-        "a log is pasted, and whom a policy refuses is seen",
-        "nothing is wider than a phone",
+        "the golden numbers are shown",
+        "sliders work by keyboard, and the numbers follow",
+        "numbers can be typed, and errors are shown",
+        "an address restores its parameters",
+        "a busy server is retried",
+        "every experiment has a chart, a summary and a table",
+        "controllers can be chosen",
+        "a pasted log shows which requests a policy denies",
+        "every experiment fits a phone",
     ];
     assert_eq!(claims, expected);
-    // What the page says to type can be typed.
+    // Every command that the page shows works.
     assert_eq!(commands.len(), 6, "{commands:?}");
     for command in commands {
         let words: Vec<_> = command.strip_prefix("$ tidegate ").unwrap().split(' ').collect();

@@ -62,7 +62,10 @@ fn parrot() -> std::net::SocketAddr {
     by_hand(|mut stream| {
         let head = read_head(&mut stream).to_lowercase();
         if !head.contains("upgrade: parrot\r\n") || !head.contains("connection: upgrade\r\n") {
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len());
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{head}",
+                head.len()
+            );
             let _ = stream.write_all(answer.as_bytes());
             return;
         }

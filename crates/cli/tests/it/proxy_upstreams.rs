@@ -247,18 +247,15 @@ fn an_upstream_that_closes_idle_connections_fails_nobody() {
 fn configurations_that_make_no_sense_are_told() {
     let folder = Folder::new();
     for (config, expected) in [
-        (
-            "proxy: { upstream: http://a }",
-            "proxy: cannot be reached: say where it listens with `listen.proxy`",
-        ),
-        ("listen: { proxy: 127.0.0.1:0 }", "listen.proxy: has nobody behind it"),
+        ("proxy: { upstream: http://a }", "proxy: has no address: set `listen.proxy`"),
+        ("listen: { proxy: 127.0.0.1:0 }", "listen.proxy: has no upstream"),
         (
             "listen: { proxy: 127.0.0.1:0 }\nproxy: { upstream: [] }",
             "proxy.upstream: expected 1 to 64 upstreams",
         ),
         (
             "listen: { proxy: 127.0.0.1:0 }\nproxy: { upstream: [http://a, ftp://b] }",
-            "2:31: proxy.upstream[1]: `ftp://b` is no http:// or https:// URL",
+            "2:31: proxy.upstream[1]: `ftp://b` is not an http:// or https:// URL",
         ),
         (
             "listen: { proxy: 127.0.0.1:0 }\nproxy: { upstream: http://a, shed_status: 500 }",

@@ -475,7 +475,7 @@ fn what_cannot_be_loaded_is_told_with_its_place() {
         (limit("unit: day, requests_per_unit: 1, burst: x"), "burst: expected a whole number"),
         (limit("unit: day, requests_per_unit: 1, unlimited: perhaps"), "expected true or false"),
         (limit("unit: day, requests_per_unit: 1, algorithm: ''"), "algorithm is empty"),
-        ("domain: d\n---\ndomain: e".to_owned(), "/f.yaml:3:1: a second document begins here"),
+        ("domain: d\n---\ndomain: e".to_owned(), "/f.yaml:2:1: a second document begins here"),
         ("domain: d\ndomain: e".to_owned(), "/f.yaml:2:1: `domain` is given twice"),
         ("domain: d\nmetadata: {}\nfoo: 1".to_owned(), "/f.yaml:3:1: unknown field `foo`"),
         (limit("unit: day, replaces: [ { name: '' } ]"), "should not have an empty replaces entry"),

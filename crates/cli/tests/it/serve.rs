@@ -121,7 +121,7 @@ fn what_makes_no_sense_exits_with_64() {
 fn a_password_without_a_door_is_told() {
     let said = run(&["serve", "--listen", "127.0.0.1:0", "--resp-password-file", "/nowhere"]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
-    assert!(said.stderr.contains("say --resp ADDR, too"), "{}", said.stderr);
+    assert!(said.stderr.contains("pass --resp ADDR, too"), "{}", said.stderr);
 }
 
 #[test]

@@ -245,8 +245,8 @@ fn a_reload_does_not_take_the_token_from_a_door_that_others_can_reach() {
     write("4/day", "");
     let said = |part: &str| fs::read_to_string(folder.path("program.log")).unwrap().contains(part);
     wait_until("the file is refused", DEADLINE, || {
-        said(&format!("will not listen on 0.0.0.0:{port}: others could reach it"))
-            && said("there is no authentication")
+        said(&format!("will not listen on 0.0.0.0:{port}: other machines can reach it"))
+            && said("it has no authentication")
             && said("the old configuration stays in force")
     });
     assert_eq!(limit(), 3);

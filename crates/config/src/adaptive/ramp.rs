@@ -1,4 +1,4 @@
-//! From a ramp as it is written to one that can be followed.
+//! From a ramp in a file to one of the core.
 
 use std::time::Duration;
 
@@ -6,47 +6,47 @@ use tidegate::Limit;
 use tidegate_core::adaptive::{AdaptiveError, Ends, Ramp, Signal};
 
 use super::super::amount::{rate, span};
-use super::super::node::Spot;
+use super::super::node::Cursor;
 use super::super::problem::Problem;
-use super::super::text::{self, Amount, Curve, Left, Level, RampWord};
+use super::super::text::{self, Curve, Left, Level, RampWord};
 
-/// What a signal can be.
+/// The unit of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unit {
-    /// A part from 0 to 1.
+    /// A share from 0 to 1.
     Share,
     /// A time.
     Time,
-    /// Whatever somebody else says.
+    /// Any number.
     Any,
 }
 
-/// A ramp and the kind of number that it reads, for a signal of some unit.
+/// A ramp, and the kind of signal that it reads.
 pub(super) fn ramp(
     text: &text::Ramp,
     unit: Unit,
     limit: &Limit,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<(Ramp, Signal)> {
     let (ramp, signal) = match text {
-        text::Ramp::Word(word) => of_word(*word),
-        text::Ramp::Curve(curve) => curved(curve, limit, spot, found)?,
+        text::Ramp::Word(word) => named_ramp(*word),
+        text::Ramp::Curve(curve) => curved(curve, limit, cursor, problems)?,
     };
     let wrong = match unit {
         Unit::Share if signal == Signal::Millis => {
-            "reads times, and this source says a part from 0 to 1"
+            "reads times, but this source gives a share from 0 to 1"
         }
         Unit::Time if signal != Signal::Millis => {
-            "reads numbers, and this source says times like 300ms"
+            "reads numbers, but this source gives times like 300ms"
         }
         _ => return Some((ramp, signal)),
     };
-    found.push(spot.problem(wrong));
+    problems.push(cursor.problem(wrong));
     None
 }
 
-pub(super) const fn of_word(word: RampWord) -> (Ramp, Signal) {
+pub(super) const fn named_ramp(word: RampWord) -> (Ramp, Signal) {
     match word {
         RampWord::Pressure => (Ramp::pressure(), Signal::Share),
         RampWord::Cpu => (Ramp::cpu(), Signal::Share),
@@ -58,36 +58,34 @@ pub(super) const fn of_word(word: RampWord) -> (Ramp, Signal) {
 fn curved(
     curve: &Curve,
     limit: &Limit,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<(Ramp, Signal)> {
-    let value = |field, level: &Level, found: &mut Vec<Problem>| {
-        spot.of(field).note(level_of(level), found)
+    let value = |field, level: &Level, problems: &mut Vec<Problem>| {
+        cursor.field(field).accept(level_of(level), problems)
     };
-    let from = value("min_value", &curve.min_value, found);
-    let to = value("max_value", &curve.max_value, found);
+    let from = value("min_value", &curve.min_value, problems);
+    let to = value("max_value", &curve.max_value, problems);
     let max_rate = match &curve.max_rate {
-        Some(left) => spot.of("max_rate").note(share(left, limit), found),
+        Some(left) => cursor.field("max_rate").accept(share(left, limit), problems),
         None => Some(1.0),
     };
-    let min_rate = spot.of("min_rate").note(share(&curve.min_rate, limit), found);
+    let min_rate = cursor.field("min_rate").accept(share(&curve.min_rate, limit), problems);
     let ((x_lo, signal), (x_hi, other)) = (from?, to?);
     if signal != other {
-        let message = "and `min_value` are no two times, nor two numbers";
-        found.push(spot.of("max_value").problem(message));
+        let message = "and `min_value` differ in kind: give two times, or two numbers";
+        problems.push(cursor.field("max_value").problem(message));
         return None;
     }
     let ends = Ends { x_lo, x_hi, y_lo: max_rate?, y_hi: min_rate? };
     let ramp = Ramp::new(ends).map_err(|error| {
         let (field, message) = match error {
-            AdaptiveError::RampFlat { .. } => {
-                ("max_value", "has to be above `min_value`".to_owned())
-            }
+            AdaptiveError::RampFlat { .. } => ("max_value", "must be above `min_value`".to_owned()),
             AdaptiveError::RampRises { .. } => ("min_rate", "is above `max_rate`".to_owned()),
             AdaptiveError::RampNotFinite { .. } => ("max_value", error.to_string()),
             _ => ("max_rate", error.to_string()),
         };
-        found.push(spot.of(field).problem(message));
+        problems.push(cursor.field(field).problem(message));
     });
     Some((ramp.ok()?, signal))
 }
@@ -99,7 +97,7 @@ fn level_of(level: &Level) -> Result<(f64, Signal), String> {
     }
 }
 
-/// The share of a limit that a rate is.
+/// A rate as a share of the limit.
 fn share(left: &Left, limit: &Limit) -> Result<f64, String> {
     let text = match left {
         Left::Share(share) if (0.0..=1.0).contains(share) => return Ok(*share),
@@ -108,7 +106,7 @@ fn share(left: &Left, limit: &Limit) -> Result<f64, String> {
         }
         Left::Rate(text) => text,
     };
-    let (count, period) = rate(&Amount::Rate(text.clone()))?;
+    let (count, period) = rate(text)?;
     let (units, of) = (limit.units(), limit.period());
     if u128::from(count) * of.as_micros() > u128::from(units) * period.as_micros() {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! From a source as it is written to one that can be read.
+//! From a signal source in a file to one that can be read.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use http::Uri;
 use http::uri::PathAndQuery;
 
 use super::super::amount::span_within;
-use super::super::node::Spot;
+use super::super::node::Cursor;
 use super::super::problem::Problem;
 use super::super::text::{AdaptiveSource, RampWord, SourceOptions, SourceWord};
 use super::ramp::Unit;
@@ -16,11 +16,11 @@ use tidegate_core::text::printable;
 /// The longest name of a target.
 const TARGET_BYTES_MAX: usize = 100;
 
-/// What a source is, before it is known how it is followed.
+/// A source whose ramp is not known yet.
 pub(super) struct Checked {
     pub(super) kind: Kind,
     pub(super) target: String,
-    /// What a signal of it is called, unless told.
+    /// The default name of its signal.
     pub(super) name: &'static str,
 }
 
@@ -41,8 +41,8 @@ impl Kind {
         }
     }
 
-    /// How a limit follows it, unless told; nothing is usual for a query.
-    pub(super) const fn usual_ramp(&self, by_url: bool) -> Option<RampWord> {
+    /// The default ramp; a query has none.
+    pub(super) const fn default_ramp(&self, by_url: bool) -> Option<RampWord> {
         match self {
             Self::Latency if by_url => Some(RampWord::Latency),
             Self::Latency => Some(RampWord::Default),
@@ -53,13 +53,13 @@ impl Kind {
     }
 }
 
-/// Checks a source. `policy` is what its target is called, unless told; `failures` makes a sign of so many in a row.
+/// Checks a source. `policy` is the default name of its target; this many `failures` in a row are a signal.
 pub(super) fn source(
     text: &AdaptiveSource,
     policy: &str,
     failures: u32,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<Checked> {
     let options = match text {
         AdaptiveSource::Word(SourceWord::Latency) => {
@@ -70,27 +70,27 @@ pub(super) fn source(
         }
         AdaptiveSource::Map(options) => options,
     };
-    let count_before = found.len();
+    let count_before = problems.len();
     let [name] = given(options)[..] else {
         let message = "expected one of `probe`, `latency`, `pool`, `prometheus` and `fixed`";
-        found.push(spot.problem(message));
+        problems.push(cursor.problem(message));
         return None;
     };
-    misplaced(options, name, spot, found);
+    misplaced(options, name, cursor, problems);
     let kind = match name {
         "latency" => Some(Kind::Latency),
         "pool" => Some(Kind::Pool),
-        "fixed" => spot.of("fixed").note(pressure(options.fixed), found).map(Kind::Fixed),
-        _ => asked(options, failures, spot, found).map(Kind::Asked),
+        "fixed" => cursor.field("fixed").accept(pressure(options.fixed), problems).map(Kind::Fixed),
+        _ => asked(options, failures, cursor, problems).map(Kind::Asked),
     };
     let own = [&options.latency, &options.pool, &options.target].into_iter().flatten().next();
     let target = own.map_or(policy, String::as_str);
     let is_plain = !target.chars().any(char::is_control);
     if !(1..=TARGET_BYTES_MAX).contains(&target.len()) || !is_plain {
         let message = "expected a target of 1 to 100 bytes without control characters";
-        found.push(spot.of("target").problem(message));
+        problems.push(cursor.field("target").problem(message));
     }
-    let kind = kind.filter(|_| found.len() == count_before)?;
+    let kind = kind.filter(|_| problems.len() == count_before)?;
     Some(Checked { kind, target: target.to_owned(), name })
 }
 
@@ -105,8 +105,13 @@ fn given(options: &SourceOptions) -> Vec<&'static str> {
     fields.into_iter().filter(|(_, is_given)| *is_given).map(|(field, _)| field).collect()
 }
 
-/// Notes options of other sources.
-fn misplaced(options: &SourceOptions, name: &str, spot: &Spot<'_>, found: &mut Vec<Problem>) {
+/// Reports options of other sources.
+fn misplaced(
+    options: &SourceOptions,
+    name: &str,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
+) {
     const ASKED: &[&str] = &["probe", "prometheus"];
     let fields = [
         ("pointer", options.pointer.is_some(), &["probe"][..]),
@@ -117,9 +122,8 @@ fn misplaced(options: &SourceOptions, name: &str, spot: &Spot<'_>, found: &mut V
     ];
     for (field, is_given, goes_with) in fields {
         if is_given && !goes_with.contains(&name) {
-            let message =
-                format!("goes with `{}`, and not with `{name}`", goes_with.join("` or `"));
-            found.push(spot.of(field).problem(message));
+            let message = format!("belongs to `{}`, not to `{name}`", goes_with.join("` or `"));
+            problems.push(cursor.field(field).problem(message));
         }
     }
 }
@@ -131,8 +135,8 @@ fn pressure(given: Option<f64>) -> Result<f64, &'static str> {
 fn asked(
     options: &SourceOptions,
     failures: u32,
-    spot: &Spot<'_>,
-    found: &mut Vec<Problem>,
+    cursor: &Cursor<'_>,
+    problems: &mut Vec<Problem>,
 ) -> Option<Ask> {
     let is_probe = options.probe.is_some();
     let (usual_every_s, usual_timeout_ms) = if is_probe { (1, 500) } else { (5, 2000) };
@@ -140,24 +144,25 @@ fn asked(
         (Some(url), _) => {
             let pointer = options.pointer.clone().unwrap_or_else(|| "/pressure".to_owned());
             if !pointer.is_empty() && !pointer.starts_with('/') {
-                found
-                    .push(spot.of("pointer").problem("expected a JSON pointer like /pools/0/used"));
+                problems.push(
+                    cursor.field("pointer").problem("expected a JSON pointer like /pools/0/used"),
+                );
             }
-            (spot.of("probe").note(http_url(url), found), AnswerKind::Pointer(pointer))
+            (cursor.field("probe").accept(http_url(url), problems), AnswerKind::Pointer(pointer))
         }
         (None, base) => {
             let base = base.as_deref().unwrap_or_default();
-            let base = spot.of("prometheus").note(http_url(base), found);
+            let base = cursor.field("prometheus").accept(http_url(base), problems);
             let Some(query) = options.query.as_deref().filter(|query| !query.trim().is_empty())
             else {
-                found.push(spot.problem("`query` is missing: what Prometheus is asked"));
+                problems.push(cursor.problem("`query` is missing: the PromQL expression"));
                 return None;
             };
             (base.and_then(|base| query_of(&base, query)), AnswerKind::Prometheus)
         }
     };
     let mut time = |field, text: Option<&_>, usual: Duration, min, max| match text {
-        Some(text) => spot.of(field).note(span_within(text, min, max), found),
+        Some(text) => cursor.field(field).accept(span_within(text, min, max), problems),
         None => Some(usual),
     };
     let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
@@ -171,11 +176,11 @@ fn asked(
 
 fn http_url(text: &str) -> Result<Uri, String> {
     let expected =
-        || format!("`{}` is no URL like http://db-health:9000/pressure", printable(text));
+        || format!("`{}`: expected a URL like http://db-health:9000/pressure", printable(text));
     let uri: Uri = text.parse().map_err(|_| expected())?;
     match uri.scheme_str() {
         Some("http") if uri.host().is_some_and(|host| !host.is_empty()) => {}
-        Some("https") => return Err("expected http://: over TLS nobody can be asked yet".into()),
+        Some("https") => return Err("expected http://: https is not supported yet".into()),
         _ => return Err(expected()),
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {

@@ -1,15 +1,15 @@
-//! How a signal is smoothed, and what counts while it is missing.
+//! The smoothing, hysteresis and absence of a signal.
 
 use std::time::Duration;
 
 use tidegate_core::adaptive::{Absence, Chain, Hysteresis, Smoothing};
 
 use super::super::amount::span;
-use super::super::node::Spot;
+use super::super::node::Cursor;
 use super::super::problem::Problem;
 use super::super::text;
 
-/// What is written about one signal, or about all that say nothing themselves.
+/// The keys of one signal, or the defaults of all signals.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tuning<'a> {
     pub(super) smoothing: Option<&'a text::Smoothing>,
@@ -23,7 +23,7 @@ pub(super) struct Tuned {
     smoothing: Smoothing,
     hysteresis: Hysteresis,
     absence: Absence,
-    /// So many failures of whoever is asked are a sign.
+    /// This many failures of a probe in a row are a signal.
     pub(super) failures: u32,
 }
 
@@ -31,35 +31,36 @@ impl Default for Tuned {
     fn default() -> Self {
         let absence = Absence::default();
         let (smoothing, hysteresis) = (Smoothing::default(), Hysteresis::default());
-        // Who asks counts failures: a tick in which no answer was due would begin the count anew.
+        // The prober counts failures: a tick without a due answer would reset the count.
         let counted = Absence { failures: 1, ..absence };
         Self { smoothing, hysteresis, absence: counted, failures: absence.failures }
     }
 }
 
 impl Tuned {
-    /// What is written, on top of this.
+    /// These settings with the written ones on top.
     pub(super) fn with(
         mut self,
         tuning: Tuning<'_>,
-        spot: &Spot<'_>,
-        found: &mut Vec<Problem>,
+        cursor: &Cursor<'_>,
+        problems: &mut Vec<Problem>,
     ) -> Option<Self> {
-        let count_before = found.len();
+        let count_before = problems.len();
         if let Some(text) = tuning.smoothing {
-            let spot = spot.of("smoothing");
-            self.smoothing = spot.note(smoothing(text), found).unwrap_or(self.smoothing);
+            let cursor = cursor.field("smoothing");
+            self.smoothing = cursor.accept(smoothing(text), problems).unwrap_or(self.smoothing);
         }
         if let Some(text) = tuning.hysteresis {
-            let spot = spot.of("hysteresis");
-            self.hysteresis = spot.note(hysteresis(text), found).unwrap_or(self.hysteresis);
+            let cursor = cursor.field("hysteresis");
+            self.hysteresis = cursor.accept(hysteresis(text), problems).unwrap_or(self.hysteresis);
         }
         if let Some(text) = tuning.absence {
-            let spot = spot.of("absence");
-            self.absence = spot.note(absence(text, self.absence), found).unwrap_or(self.absence);
+            let cursor = cursor.field("absence");
+            self.absence =
+                cursor.accept(absence(text, self.absence), problems).unwrap_or(self.absence);
             self.failures = text.failures.map_or(self.failures, whole);
         }
-        (found.len() == count_before).then_some(self)
+        (problems.len() == count_before).then_some(self)
     }
 
     pub(super) fn tune(self, chain: Chain) -> Option<Chain> {
@@ -75,7 +76,7 @@ fn smoothing(text: &text::Smoothing) -> Result<Smoothing, String> {
     };
     let smoothing = match options.alpha {
         Some(_) if options.close.is_some() || options.open.is_some() => {
-            return Err("`alpha` stands for both `close` and `open`: leave those out".into());
+            return Err("`alpha` replaces `close` and `open`: remove those".into());
         }
         Some(alpha) => Smoothing::fixed(alpha),
         None => {
@@ -104,11 +105,11 @@ fn absence(text: &text::Absence, usual: Absence) -> Result<Absence, String> {
         failures: usual.failures,
         failed: text.failed.unwrap_or(usual.failed),
     };
-    // The chain knows what makes sense.
+    // The chain checks the values.
     Chain::cpu().absence(absence).map(|_| absence).map_err(|error| error.to_string())
 }
 
-/// The schema has bounded it.
+/// The schema bounds the number.
 fn whole(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,20 +1,20 @@
-//! The files of a configuration.
+//! The files of rules in a folder.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::error::Error;
+use super::Error;
 
-/// More than any configuration that people write.
+/// More than any hand-written file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// A folder that contains itself through a link has an end too.
+/// A bound for folders that contain themselves through a link.
 const DEPTH_MAX: usize = 16;
 
 /// The configuration files below a folder, in the order of their paths; or the one that was named.
 ///
-/// What begins with a dot is not looked at: Kubernetes keeps the files of a `ConfigMap` in a folder behind `..data`, and
-/// links each by its own name.
+/// Names that begin with a dot are skipped: Kubernetes keeps the files of a `ConfigMap` in a folder behind `..data`, with
+/// a link for each.
 pub fn below(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_dir() {
@@ -23,7 +23,7 @@ pub fn below(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     collect(path, 0, &mut files)?;
     if files.is_empty() {
-        return Err(Error::of_file(path, "no *.yaml or *.yml file in this folder or below it"));
+        return Err(Error::in_file(path, "no *.yaml or *.yml file in this folder or below it"));
     }
     files.sort();
     Ok(files)
@@ -31,7 +31,7 @@ pub fn below(path: &Path) -> Result<Vec<PathBuf>, Error> {
 
 fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     if depth == DEPTH_MAX {
-        return Err(Error::of_file(folder, format!("more than {DEPTH_MAX} folders deep")));
+        return Err(Error::in_file(folder, format!("more than {DEPTH_MAX} folders deep")));
     }
     let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
     for entry in entries {
@@ -40,14 +40,14 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), 
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
-        let is_named_so = path.extension().is_some_and(|it| it == "yaml" || it == "yml");
-        // Through links, since that is what a ConfigMap is made of.
+        let is_yaml = path.extension().is_some_and(|it| it == "yaml" || it == "yml");
+        // Follows links: the files of a ConfigMap are links.
         match fs::metadata(&path) {
             Ok(found) if found.is_dir() => collect(&path, depth + 1, files)?,
-            Ok(_) if is_named_so => files.push(path),
+            Ok(_) if is_yaml => files.push(path),
             Ok(_) => {}
-            // A link to what has gone, and nothing that anybody meant to have read.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named_so => {}
+            // A dangling link to some other file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_yaml => {}
             Err(error) => return Err(unreadable(&path, &error)),
         }
     }
@@ -58,15 +58,15 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), 
 pub(super) fn read(path: &Path) -> Result<String, Error> {
     let file = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
     let mut text = String::new();
-    // One byte more than there may be, so that one too many can be told from enough.
+    // One byte more than allowed, to detect a file that is too long.
     let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
     let bytes = read.map_err(|error| unreadable(path, &error))?;
     if bytes as u64 > FILE_BYTES_MAX {
-        return Err(Error::of_file(path, format!("larger than {FILE_BYTES_MAX} bytes")));
+        return Err(Error::in_file(path, format!("larger than {FILE_BYTES_MAX} bytes")));
     }
     Ok(text)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {
-    Error::of_file(path, format!("cannot be read: {error}"))
+    Error::in_file(path, format!("cannot be read: {error}"))
 }

@@ -1,26 +1,29 @@
-//! Rules, and which of them a request's descriptor meets.
+//! Rules, and which of them a descriptor matches.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate::{FixedWindow, Limit, OnStoreError, Policy};
+use tidegate_core::Wildcard;
 
-use super::pattern::Pattern;
+use super::Error;
 use super::unit::Unit;
 
-/// The key of a rule that counts everybody together.
+/// The key of a rule with one counter for all.
 const EVERYBODY: &[u8] = b"global";
-/// Enough for what people match with; more costs an allocation.
+/// Enough for most entries; longer ones cost an allocation.
 const COMPOSITE_INLINE: usize = 120;
 
-/// What a limit that comes with a request says instead of this: as good as none.
+/// The period of the placeholder for limits that come with a request.
 const UNSET_PERIOD: Duration = Duration::from_secs(1);
 
 /// All rules, by domain.
 #[derive(Debug, Default)]
 pub struct Rules {
     pub(super) domains: HashMap<Box<str>, Domain>,
+    /// Keys in the wrong place, which do nothing.
+    pub warnings: Vec<Error>,
 }
 
 /// The rules of one domain.
@@ -31,14 +34,14 @@ pub struct Domain {
     pub own_limits: String,
 }
 
-/// The rules for one entry of a descriptor, after those before it have been met.
+/// The rules for one entry of a descriptor, after the entries before it have matched.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     pub(super) nodes: Vec<Node>,
-    /// By `key_value`, or by the key alone. A pattern is here too, spelt as it is.
+    /// By `key_value`, or by the key alone; patterns by their text.
     pub(super) exact: HashMap<Box<[u8]>, usize>,
     /// In the order of the file.
-    pub(super) patterns: Vec<(Pattern, usize)>,
+    pub(super) patterns: Vec<(Wildcard, usize)>,
 }
 
 #[derive(Debug)]
@@ -48,23 +51,24 @@ pub(super) struct Node {
     pub(super) counts: Counts,
 }
 
-/// What of an entry has counters of its own.
+/// Which counters an entry has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counts {
-    /// Whatever is met is counted together.
+    /// One for all matches.
     Together,
+    /// One per value.
     ByValue,
-    /// For patterns in a key.
+    /// One per key and value, for patterns in a key.
     ByKeyAndValue,
 }
 
-/// What one descriptor of the file says.
+/// The rule of one descriptor in the file.
 #[derive(Debug)]
 pub struct Rule {
     /// The name of its policy.
     pub policy: String,
     pub quantity: Quantity,
-    /// The name that it was given; empty if none.
+    /// Its `name`; empty if it has none.
     pub name: String,
     pub replaces: Vec<String>,
     pub is_shadow: bool,
@@ -76,7 +80,7 @@ pub struct Rule {
 #[derive(Debug)]
 pub enum Quantity {
     Unlimited,
-    /// Without a limit for `requests_per_unit: 0`, which admits nothing.
+    /// `requests_per_unit: 0` has no limit: it admits nothing.
     PerUnit {
         requests: u32,
         unit: Unit,
@@ -91,11 +95,11 @@ pub struct Entry<'a> {
     pub value: &'a str,
 }
 
-/// Which counter of a policy is meant.
+/// The key of a counter within a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CounterKey<'a> {
     One(&'a [u8]),
-    /// Several values, each with its length before it, so that no two spell the same.
+    /// Several values, each with its length before it, so that the key is unique.
     Several(Vec<u8>),
 }
 
@@ -104,19 +108,19 @@ impl Rules {
         self.domains.get(name)
     }
 
-    /// Whether a policy stands for nothing that is written, but for limits that come with a request.
+    /// Whether a policy is the placeholder for limits that come with a request.
     pub fn is_placeholder(&self, policy: &str) -> bool {
         self.domains.values().any(|domain| domain.own_limits == policy)
     }
 
-    /// Every rule, with what each descriptor on the way to it counts by.
+    /// Every rule, with the counters of each descriptor on the path to it.
     pub fn all(&self) -> Vec<(&Rule, Vec<Counts>)> {
         let mut all = Vec::new();
         self.domains.values().for_each(|domain| domain.root.all(&[], &mut all));
         all
     }
 
-    /// The rules that admit nothing. There is nothing to count, and so they are no policies.
+    /// The rules that admit nothing. They are not policies, because there is nothing to count.
     pub fn blocking(&self) -> Vec<&str> {
         let admits_nothing =
             |(rule, _): &(&Rule, _)| matches!(rule.quantity, Quantity::PerUnit { limit: None, .. });
@@ -145,33 +149,33 @@ impl Rule {
 }
 
 impl Domain {
-    /// The rule that a descriptor meets, and the counter. There is one only where the descriptor is as deep as the rule.
+    /// The rule that a descriptor matches, and its counter. The descriptor must be as deep as the rule.
     pub fn find<'a>(&self, entries: &[Entry<'a>]) -> Option<(&Rule, CounterKey<'a>)> {
         let (last, before) = entries.split_last()?;
         let mut level = &self.root;
         let mut counted = SmallVec::<[&'a [u8]; 4]>::new();
         for entry in before {
-            level = &level.meet(entry, &mut counted)?.below;
+            level = &level.find(entry, &mut counted)?.below;
         }
-        let node = level.meet(last, &mut counted)?;
+        let node = level.find(last, &mut counted)?;
         node.rule.as_ref().map(|rule| (rule, CounterKey::of(&counted)))
     }
 }
 
 impl Level {
-    /// What an entry meets: spelt out first, then by pattern, then by its key alone.
-    fn meet<'a>(&self, entry: &Entry<'a>, counted: &mut SmallVec<[&'a [u8]; 4]>) -> Option<&Node> {
+    /// The node that an entry matches: exactly first, then by pattern, then by its key alone.
+    fn find<'a>(&self, entry: &Entry<'a>, counted: &mut SmallVec<[&'a [u8]; 4]>) -> Option<&Node> {
         let (key, value) = (entry.key.as_bytes(), entry.value.as_bytes());
         let mut composite = SmallVec::<[u8; COMPOSITE_INLINE]>::new();
         composite.extend_from_slice(key);
         composite.push(b'_');
         composite.extend_from_slice(value);
-        let spelt_out = self.exact.get(&*composite);
+        let exact = self.exact.get(&*composite);
         let by_pattern = || {
             let found = self.patterns.iter().find(|(pattern, _)| pattern.matches(&composite));
             found.map(|(_, index)| index)
         };
-        let index = spelt_out.or_else(by_pattern).or_else(|| self.exact.get(key))?;
+        let index = exact.or_else(by_pattern).or_else(|| self.exact.get(key))?;
         let node = self.nodes.get(*index)?;
         match node.counts {
             Counts::Together => {}

@@ -1,6 +1,6 @@
-//! Units of time, as Envoy counts them: all begin with the epoch, a month has 30 days and a year 365.
+//! Envoy's units of time: periods start at the epoch, a month has 30 days and a year 365.
 
-/// What a number of requests is per.
+/// The period of a number of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     Second,
@@ -26,7 +26,7 @@ impl Unit {
         Self::ALL.into_iter().find(|unit| u64::from(unit.number()) == number)
     }
 
-    /// The unit that is so many seconds long.
+    /// The unit of this length.
     pub fn lasting(seconds: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.seconds() == seconds)
     }
@@ -43,7 +43,7 @@ impl Unit {
         }
     }
 
-    /// Its number in Envoy's messages, where the week came last.
+    /// Its number in Envoy's messages; the week was added last.
     pub const fn number(self) -> u8 {
         match self {
             Self::Second => 1,

@@ -1,10 +1,10 @@
 //! envoyproxy/ratelimit: every rule that limits is a policy, under the name that it has for `--envoy-config`.
 
 use tidegate::{Limit, OnStoreError};
+use tidegate_core::Field;
 
 use super::{Draft, Limits};
-use crate::envoy::{Counts, Quantity, Rule, Rules, Unit};
-use tidegate_core::text::rate;
+use crate::envoy::{Counts, Quantity, Rule, Rules};
 
 pub(super) fn drafts(rules: &Rules) -> Vec<Draft> {
     let mut all = rules.all();
@@ -12,7 +12,7 @@ pub(super) fn drafts(rules: &Rules) -> Vec<Draft> {
     all.into_iter().map(|(rule, counts)| draft(rule, &counts)).collect()
 }
 
-/// A rule, with what each descriptor on the way to it counts by.
+/// A rule, with the counters of each descriptor on the path to it.
 fn draft(rule: &Rule, counts: &[Counts]) -> Draft {
     let name = &rule.policy;
     let mut notes = Vec::new();
@@ -22,7 +22,7 @@ fn draft(rule: &Rule, counts: &[Counts]) -> Draft {
         _ => notes.push(format!("{name}: one counter for values together; make one key of them")),
     }
     if !rule.replaces.is_empty() {
-        notes.push(format!("{name}: `replaces` has no counterpart; ask the one that replaces"));
+        notes.push(format!("{name}: `replaces` has no counterpart; check the rule that replaces"));
     }
     if rule.is_quota {
         notes.push(format!("{name}: `quota_mode` has no counterpart"));
@@ -45,28 +45,15 @@ fn draft(rule: &Rule, counts: &[Counts]) -> Draft {
 
 fn limits(quantity: &Quantity) -> Result<Limits, &'static str> {
     match quantity {
-        Quantity::Unlimited => Err("unlimited, so there is nothing to ask"),
+        Quantity::Unlimited => Err("unlimited, so there is nothing to check"),
         Quantity::PerUnit { limit: None, .. } => Err("refuses everything; block keys by overrides"),
-        Quantity::PerUnit { limit: Some(limit), unit, .. } => {
-            Ok(Limits::One(options(limit, *unit)))
-        }
+        Quantity::PerUnit { limit: Some(limit), .. } => Ok(Limits::One(options(limit))),
     }
 }
 
-fn options(limit: &Limit, unit: Unit) -> String {
-    let (algorithm, units) = (limit.algorithm(), limit.units());
-    let rate = rate(units, limit.period());
-    match limit {
-        Limit::Gcra(gcra) => format!("limit: {rate}, burst: {}", gcra.burst()),
-        Limit::TokenBucket(bucket) => {
-            format!("algorithm: {algorithm}, capacity: {}, refill: {rate}", bucket.burst())
-        }
-        Limit::Quota(quota) => match quota.every() {
-            Some(every) => {
-                format!("algorithm: {algorithm}, limit: {units}, every: {}", every.as_str())
-            }
-            None => format!("algorithm: {algorithm}, limit: {units}, every: {}s", unit.seconds()),
-        },
-        _ => format!("algorithm: {algorithm}, limit: {rate}"),
-    }
+fn options(limit: &Limit) -> String {
+    let is_default = |(field, text): &(Field, String)| *field == Field::Algorithm && text == "gcra";
+    let fields = limit.spec().fields().into_iter().filter(|field| !is_default(field));
+    let fields = fields.map(|(field, text)| format!("{}: {text}", field.name()));
+    fields.collect::<Vec<_>>().join(", ")
 }

@@ -1,37 +1,69 @@
-//! limitador: a list of limits, each with a namespace. Those of one namespace that apply are checked together.
+//! limitador: a list of limits, each with a namespace. The limits of one namespace are checked together.
 
 use std::path::Path;
 
-use serde::Deserialize;
+use super::{Draft, Limits, Problems, quoted};
+use crate::foreign::Reader;
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::{contents, yaml};
 
-use super::{Draft, Limits, Problems, quoted, read};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Limit {
-    namespace: String,
+struct Limit<'a> {
+    namespace: &'a str,
     max_value: u64,
     seconds: u64,
-    #[serde(default)]
-    conditions: Vec<String>,
-    #[serde(default)]
-    variables: Vec<String>,
-    name: Option<String>,
-    id: Option<String>,
-    #[serde(default)]
-    policy: Option<serde_json::Value>,
+    conditions: Vec<&'a str>,
+    variables: Vec<&'a str>,
+    /// Its `name`, else its `id`.
+    name: Option<&'a str>,
+    has_policy: bool,
 }
 
 pub(super) fn file(path: &Path) -> Result<Vec<Draft>, Problems> {
-    let limits: Vec<Limit> = read(path)?;
+    let wrong = |problem: Problem| Problems::new(path, vec![problem]);
+    let text = contents(path).map_err(wrong)?;
+    let top = yaml::parse(&text).map_err(wrong)?;
+    let mut reader = Reader::new(&text);
+    let items = reader.items(Some(&top)).iter();
+    let limits: Vec<_> = items.filter_map(|node| limit(&mut reader, node)).collect();
+    if !reader.problems.is_empty() {
+        return Err(Problems::new(path, reader.problems));
+    }
+    Ok(drafts(&limits))
+}
+
+fn limit<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<Limit<'a>> {
+    let known =
+        ["namespace", "max_value", "seconds", "conditions", "variables", "name", "id", "policy"];
+    let [namespace, max_value, seconds, conditions, variables, name, id, policy] =
+        reader.fields(node, known, |_, _| false);
+    let required = [("namespace", namespace), ("max_value", max_value), ("seconds", seconds)];
+    for (name, _) in required.iter().filter(|(_, value)| value.is_none()) {
+        reader.problem(node.position, format!("`{name}` is missing"));
+    }
+    let mut texts = |list: Option<&'a Node>| -> Vec<&'a str> {
+        reader.items(list).iter().map(|item| reader.text(item)).collect()
+    };
+    let (conditions, variables) = (texts(conditions), texts(variables));
+    Some(Limit {
+        namespace: reader.text(namespace?),
+        max_value: reader.whole("max_value", max_value?, 0, u64::MAX)?,
+        seconds: reader.whole("seconds", seconds?, 0, u64::MAX)?,
+        conditions,
+        variables,
+        name: name.or(id).map(|node| reader.text(node)),
+        has_policy: policy.is_some(),
+    })
+}
+
+fn drafts(limits: &[Limit<'_>]) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = Vec::new();
     for (index, limit) in limits.iter().enumerate() {
-        let called = limit.name.as_ref().or(limit.id.as_ref());
-        let called = called.cloned().unwrap_or_else(|| format!("limit-{}", index + 1));
+        let called = limit.name.map_or_else(|| format!("limit-{}", index + 1), str::to_owned);
         let line = line(limit, &called);
         let zero = limit.max_value == 0 || limit.seconds == 0;
         let mut notes = Vec::new();
-        if limit.policy.is_some() {
+        if limit.has_policy {
             notes.push(format!("{called}: its `policy` has no counterpart here"));
         }
         if zero {
@@ -45,7 +77,7 @@ pub(super) fn file(path: &Path) -> Result<Vec<Draft>, Problems> {
                 lines.push(line);
                 before.extend(notes);
             } else {
-                let (name, limits) = (limit.namespace.clone(), Limits::All(vec![line]));
+                let (name, limits) = (limit.namespace.to_owned(), Limits::All(vec![line]));
                 drafts.push(Draft { notes, name, limits, more: vec![] });
             }
         } else {
@@ -54,15 +86,15 @@ pub(super) fn file(path: &Path) -> Result<Vec<Draft>, Problems> {
             drafts.push(Draft { notes, name, limits: Limits::All(vec![line]), more: vec![] });
         }
     }
-    Ok(drafts)
+    drafts
 }
 
-fn line(limit: &Limit, called: &str) -> String {
+fn line(limit: &Limit<'_>, called: &str) -> String {
     let (count, seconds) = (limit.max_value, limit.seconds);
     let key = match &limit.variables[..] {
-        // One counter for everybody: the caller gives a constant.
+        // One counter for all: the caller gives a constant.
         [] => quoted("global"),
-        // Several identifiers count together: the caller joins them.
+        // Several identifiers make one key: the caller joins them.
         variables => quoted(&variables.join(",")),
     };
     let name = quoted(called);

@@ -1,4 +1,4 @@
-//! What a configuration says to the proxy, checked.
+//! The settings of the proxy, checked.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,60 +8,60 @@ use http::uri::PathAndQuery;
 
 use super::target::Target;
 
-/// All of it.
+/// The settings of the proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// At least one.
     pub upstreams: Vec<Target>,
     pub balance: Balance,
-    /// The authorities that upstreams are known by, instead of the system's.
+    /// The certificate authorities of upstreams, instead of the system's.
     pub ca_file: Option<PathBuf>,
     pub times: Times,
-    /// How many connections are kept to each upstream while nobody uses them.
+    /// The most idle connections per upstream.
     pub idle_connections_max: usize,
-    /// How many requests may be under way at once; more are turned away.
+    /// The most requests in flight; further ones are refused.
     pub requests_max: usize,
-    /// How many requests may wait for their turn in a leaky bucket.
+    /// The most requests that wait in leaky buckets.
     pub waiting_max: usize,
     pub host: HostHeader,
-    /// What those are told who are turned away because there is too much to do.
+    /// The status of a request that is refused by one of these bounds.
     pub shed_status: StatusCode,
     pub health: Option<HealthCheck>,
-    /// Whether `Forwarded` is written as well.
+    /// Whether upstreams get a `Forwarded` header as well.
     pub writes_forwarded: bool,
 }
 
-/// How long to wait for what.
+/// Timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// To be connected, TLS included.
+    /// For a connection, TLS included.
     pub connect: Duration,
-    /// For the head of an answer, from when the request was sent.
+    /// For the head of a response, after the request was sent.
     pub response: Duration,
-    /// For more of a body.
+    /// For the next part of a body.
     pub idle: Duration,
-    /// How long an unused connection is kept.
+    /// For an idle connection.
     pub keep: Duration,
 }
 
-/// Who of several upstreams gets a request.
+/// How requests are spread over several upstreams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Balance {
-    /// Whoever has the fewest under way.
+    /// To the upstream with the fewest requests in flight.
     LeastLoaded,
     RoundRobin,
 }
 
-/// Whose name an upstream is asked by.
+/// The `Host` header sent to upstreams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostHeader {
-    /// The one that the client asked for.
+    /// The client's.
     Preserve,
     /// The upstream's own.
     Upstream,
 }
 
-/// How upstreams are asked whether they are well.
+/// Health checks of the upstreams.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthCheck {
     pub path: PathAndQuery,
@@ -70,7 +70,7 @@ pub struct HealthCheck {
 }
 
 impl Settings {
-    /// One upstream, and for the rest what is usual.
+    /// Upstreams with default settings.
     pub fn of(upstreams: Vec<Target>) -> Self {
         Self {
             upstreams,
@@ -94,8 +94,8 @@ impl Default for Times {
             connect: Duration::from_secs(5),
             response: Duration::from_mins(1),
             idle: Duration::from_mins(1),
-            // Shorter than the five seconds of Node and many others: a request that meets a connection which is being
-            // closed fails, and is not sent again.
+            // Shorter than the five seconds of Node and many others: a request on a connection that the upstream closes
+            // at that moment fails, and is not retried.
             keep: Duration::from_secs(4),
         }
     }

@@ -1,4 +1,4 @@
-//! Where an upstream is, as it is typed: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`.
+//! The URL of an upstream: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ const EXPECTED: &str =
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     endpoint: Endpoint,
-    /// Its own name, for those who want to be asked by it.
+    /// Its own `Host`.
     authority: HeaderValue,
 }
 
@@ -26,13 +26,13 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
-/// What is spoken over TCP.
+/// The protocol over TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speaks {
     Http,
     /// HTTP/1.1 over TLS.
     Https,
-    /// HTTP/2 without TLS, and without being asked whether.
+    /// HTTP/2 without TLS, with prior knowledge.
     H2c,
 }
 
@@ -61,7 +61,7 @@ impl Target {
         &self.endpoint
     }
 
-    /// Its own name, for those who want to be asked by it.
+    /// Its own `Host`.
     pub const fn authority(&self) -> &HeaderValue {
         &self.authority
     }
@@ -73,25 +73,29 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             if !path.starts_with('/') {
-                return Err("expected a whole path after unix:, like unix:/run/app.sock".to_owned());
+                return Err(
+                    "expected an absolute path after unix:, like unix:/run/app.sock".to_owned()
+                );
             }
             let authority = HeaderValue::from_static("localhost");
             return Ok(Self { endpoint: Endpoint::Unix(path.into()), authority });
         }
         let shown = printable(text);
-        let uri: Uri = text.parse().map_err(|_| format!("`{shown}` is no URL: {EXPECTED}"))?;
+        let uri: Uri = text.parse().map_err(|_| format!("`{shown}` is not a URL: {EXPECTED}"))?;
         let (speaks, usual_port) = match uri.scheme_str() {
             Some("http") => (Speaks::Http, 80),
             Some("https") => (Speaks::Https, 443),
             Some("h2c") => (Speaks::H2c, 80),
-            _ => return Err(format!("`{shown}` is no http:// or https:// URL: {EXPECTED}")),
+            _ => return Err(format!("`{shown}` is not an http:// or https:// URL: {EXPECTED}")),
         };
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         if authority.contains('@') {
-            return Err("has a user in it: send such things as a header".to_owned());
+            return Err("has a user in it: send credentials in a header".to_owned());
         }
         if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
-            return Err(format!("`{shown}` has a path: requests keep their own; {EXPECTED}"));
+            return Err(format!(
+                "`{shown}` has a path, but requests keep their own path: {EXPECTED}"
+            ));
         }
         let host = uri.host().unwrap_or_default();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -129,9 +133,9 @@ mod tests {
             ("h2c://127.0.0.1:50051", Ok("h2c://127.0.0.1:50051")),
             ("http://[::1]:80", Ok("http://[::1]:80")),
             ("unix:/run/app.sock", Ok("unix:/run/app.sock")),
-            ("unix:app.sock", Err("expected a whole path")),
-            ("127.0.0.1:3000", Err("no http:// or https:// URL")),
-            ("ftp://a", Err("no http:// or https:// URL")),
+            ("unix:app.sock", Err("expected an absolute path")),
+            ("127.0.0.1:3000", Err("not an http:// or https:// URL")),
+            ("ftp://a", Err("not an http:// or https:// URL")),
             ("http://a/base", Err("has a path")),
             ("http://a?x=1", Err("has a path")),
             ("http://ann:secret@a", Err("has a user in it")),

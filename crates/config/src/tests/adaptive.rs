@@ -14,11 +14,11 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ),
         (
             "{ source: { probe: 'db:9000' } }",
-            "adaptive.source.probe: `db:9000` is no URL like http://db-health:9000/pressure",
+            "adaptive.source.probe: `db:9000`: expected a URL like http://db-health:9000/pressure",
         ),
         (
             "{ source: { probe: 'https://db/' } }",
-            "adaptive.source.probe: expected http://: over TLS nobody can be asked yet",
+            "adaptive.source.probe: expected http://: https is not supported yet",
         ),
         (
             "{ source: { probe: 'http://db/', every: 10ms } }",
@@ -26,20 +26,20 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ),
         (
             "{ source: { fixed: 0.2, query: x } }",
-            "adaptive.source.query: goes with `prometheus`, and not with `fixed`",
+            "adaptive.source.query: belongs to `prometheus`, not to `fixed`",
         ),
         ("{ source: { fixed: 2 } }", "adaptive.source.fixed: expected a number from 0 to 1"),
         (
             "{ source: { prometheus: 'http://p', query: up } }",
-            "adaptive: `ramp` is missing: what the answers to the query mean",
+            "adaptive: `ramp` is missing: a query has no default",
         ),
         (
             "{ source: cpu, ramp: latency }",
-            "adaptive.ramp: reads times, and this source says a part from 0 to 1",
+            "adaptive.ramp: reads times, but this source gives a share from 0 to 1",
         ),
         (
             "{ source: latency, ramp: { min_value: 2s, max_value: 1s, min_rate: 0 } }",
-            "adaptive.ramp.max_value: has to be above `min_value`",
+            "adaptive.ramp.max_value: must be above `min_value`",
         ),
         (
             "{ source: latency, ramp: { min_value: 1s, max_value: 2s, max_rate: 6001/min, min_rate: 1/s } }",
@@ -51,7 +51,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ),
         (
             "{ source: cpu, in_flight: 16 }",
-            "adaptive.in_flight: goes with `source: latency` and `ramp: default`, whose target it is the pool of",
+            "adaptive.in_flight: needs `source: latency` and `ramp: default`: it is the pool of their target",
         ),
         (
             "{ source: latency, in_flight: { gradient: 0 } }",
@@ -61,34 +61,34 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ("{ chains: [{ source: cpu }, { source: cpu }] }", "adaptive: two chains are called `cpu`"),
     ] {
         let text = format!("policies:\n  p: {{ limit: 100/s, adaptive: {adaptive} }}");
-        let told = problems(&text);
+        let reported = problems(&text);
         assert!(
-            told.len() == 1 && told[0].ends_with(&format!(": policies.p.{expected}")),
-            "{adaptive}: {told:?}"
+            reported.len() == 1 && reported[0].ends_with(&format!(": policies.p.{expected}")),
+            "{adaptive}: {reported:?}"
         );
     }
     for (policy, expected) in [
         (
             "{ algorithm: quota, limit: 9, every: day, adaptive: { source: cpu } }",
-            "adaptive: quota does not follow the load: leave it out",
+            "adaptive: quota cannot be adaptive: remove the key",
         ),
         (
             "{ limit: 1/s, priority: batch }",
-            "priority: goes with `adaptive`, or with an `in_flight` of another policy: without them nothing gives way",
+            "priority: needs `adaptive`, or an `in_flight` of another policy: otherwise nothing is shed",
         ),
         (
             "{ adaptive: { source: cpu }, all: [{ name: a, limit: 1/s }] }",
-            "adaptive: stands beside `all`: give it to one of the limits in there",
+            "adaptive: is given beside `all`: move it into one of its limits",
         ),
         (
             "{ limit: 1/s, key: url, adaptive: { source: latency, floor: 3 } }",
-            "adaptive.floor: does not belong to URLs, whose limits are what the mean of a minute says",
+            "adaptive.floor: does not belong to limits per URL, which follow the mean of a minute",
         ),
     ] {
-        let told = problems(&format!("policies:\n  p: {policy}"));
+        let reported = problems(&format!("policies:\n  p: {policy}"));
         assert!(
-            told.len() == 1 && told[0].ends_with(&format!(": policies.p.{expected}")),
-            "{policy}: {told:?}"
+            reported.len() == 1 && reported[0].ends_with(&format!(": policies.p.{expected}")),
+            "{policy}: {reported:?}"
         );
     }
 }
@@ -128,10 +128,10 @@ fn a_limit_that_would_swing_is_warned_of() {
         warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
     };
     assert_eq!(swings(""), [""; 0]);
-    let told = swings(", smoothing: { alpha: 0.5 }");
+    let reported = swings(", smoothing: { alpha: 0.5 }");
     assert!(
-        told.len() == 1 && told[0].starts_with("policies.p.adaptive: will oscillate: "),
-        "{told:?}"
+        reported.len() == 1 && reported[0].starts_with("policies.p.adaptive: will oscillate: "),
+        "{reported:?}"
     );
 }
 
@@ -145,7 +145,9 @@ fn no_two_limits_that_move_are_called_the_same() {
     };
     check(
         &policies("plan/second"),
-        &["f:3:18: policies.plan/second: metrics would call two limits `plan/second`: rename one"],
+        &[
+            "f:3:18: policies.plan/second: two limits are called `plan/second` in metrics: rename one",
+        ],
     );
     check(&policies("plan/minute"), &[]);
 }

@@ -18,34 +18,34 @@ fn what_a_route_counts_by_is_what_the_limits_of_its_policy_name() {
         (
             pages,
             ", key: client_ip",
-            "key: the policy follows URLs, and so counts by them: leave it out",
+            "key: the policy follows URLs and counts by them: remove the key",
         ),
         (
             pages,
             ", key: [url, client_ip]",
-            "key: the policy follows URLs, and so counts by them: leave it out",
+            "key: the policy follows URLs and counts by them: remove the key",
         ),
         (named, "", ""),
         (
             named,
             ", key: client_ip",
-            "key: the limits of the policy say what they count by: leave it out",
+            "key: each limit of the policy has a key of its own: remove this one",
         ),
         (
             foreign,
             "",
-            "policy: counts by identifiers that are no parts of a request, like client_ip or header:x-user, in each of its limits",
+            "policy: counts by identifiers that are not key parts of a request, like client_ip or header:x-user: use key parts in each of its limits",
         ),
     ] {
         let text = format!("policies:\n  p: {policy}\nroutes:\n  - {{ policy: p{key} }}");
-        let told = Config::parse(&text, &lookup, STORES).err().unwrap_or_default();
-        let told: Vec<_> = told.into_iter().map(|problem| problem.message).collect();
+        let reported = Config::parse(&text, &lookup, STORES).err().unwrap_or_default();
+        let reported: Vec<_> = reported.into_iter().map(|problem| problem.message).collect();
         let expected: Vec<_> = Some(expected)
             .filter(|it| !it.is_empty())
             .map(|it| format!("routes[0].{it}"))
             .into_iter()
             .collect();
-        assert_eq!(told, expected, "{policy} {key}");
+        assert_eq!(reported, expected, "{policy} {key}");
     }
 }
 
@@ -57,38 +57,34 @@ fn what_no_request_can_match_is_no_route() {
         (
             "1/s",
             "/q?x=1",
-            "match.path: `/q?x=1` is no path: expected one without `?` and `#`, since only the path is matched",
+            "match.path: `/q?x=1` is not a path: expected one without `?` and `#`: only the path is matched",
         ),
         (
             "1/s",
             "/q#x",
-            "match.path: `/q#x` is no path: expected one without `?` and `#`, since only the path is matched",
+            "match.path: `/q#x` is not a path: expected one without `?` and `#`: only the path is matched",
         ),
-        (
-            "concurrency 5",
-            "/q",
-            "policy: limits concurrency: a proxy that asks cannot give a place back",
-        ),
+        ("concurrency 5", "/q", "policy: limits concurrency: forward-auth cannot release a permit"),
         (
             " concurrency 5",
             "/q",
-            "policy: limits concurrency: a proxy that asks cannot give a place back",
+            "policy: limits concurrency: forward-auth cannot release a permit",
         ),
         (
             "\tleaky-bucket 1/s max-wait 1s",
             "/q",
-            "policy: is a leaky bucket, which delays: a proxy that asks can only be told yes or no",
+            "policy: is a leaky bucket, which delays: forward-auth can only admit or refuse",
         ),
     ] {
         let text = format!(
             "policies:\n  p: '{policy}'\nroutes:\n  - {{ policy: p, match: {{ path: '{path}' }} }}"
         );
-        let told = problems(&text);
+        let reported = problems(&text);
         match expected {
-            "" => assert_eq!(told, [""; 0], "{text}"),
+            "" => assert_eq!(reported, [""; 0], "{text}"),
             _ => assert!(
-                told.len() == 1 && told[0].ends_with(&format!(": routes[0].{expected}")),
-                "{text}: {told:?}"
+                reported.len() == 1 && reported[0].ends_with(&format!(": routes[0].{expected}")),
+                "{text}: {reported:?}"
             ),
         }
     }
@@ -96,19 +92,20 @@ fn what_no_request_can_match_is_no_route() {
 
 #[test]
 fn the_proxy_protocol_has_to_come_from_somebody() {
-    let believed_from_nobody = |place: &str| {
+    let no_trusted_proxy = |position: &str| {
         format!(
-            "f:{place}.proxy_protocol: is believed from nobody, so that every connection would be closed: name the \
-             networks of those who send it in `client_ip.trusted_proxies`"
+            "f:{position}.proxy_protocol: is accepted from trusted proxies only, and there are none, so that every \
+             connection would be closed: add the senders to `client_ip.trusted_proxies`"
         )
     };
     let doors = "listen:\n  http: { address: '127.0.0.1:1', proxy_protocol: true }\n  \
         resp: { proxy_protocol: true, address: '[::1]:2' }\n  \
         grpc: { address: 'unix:/a', proxy_protocol: true }\n";
-    let expected =
-        [believed_from_nobody("2:51: listen.http"), believed_from_nobody("3:27: listen.resp")];
-    for nobody in ["", "client_ip: { ipv6_prefix: 48 }\n", "client_ip: { trusted_proxies: [] }\n"] {
-        check(&format!("{doors}{nobody}"), &expected.each_ref().map(String::as_str));
+    let expected = [no_trusted_proxy("2:51: listen.http"), no_trusted_proxy("3:27: listen.resp")];
+    for no_proxies in
+        ["", "client_ip: { ipv6_prefix: 48 }\n", "client_ip: { trusted_proxies: [] }\n"]
+    {
+        check(&format!("{doors}{no_proxies}"), &expected.each_ref().map(String::as_str));
     }
     check(&format!("{doors}client_ip: {{ trusted_proxies: [10.0.0.0/8] }}\n"), &[]);
     check(&doors.replace("true", "false"), &[]);
@@ -118,7 +115,7 @@ fn the_proxy_protocol_has_to_come_from_somebody() {
 fn a_token_that_would_be_no_use_is_told_where_it_stands() {
     let (short, unfit) = (
         "is shorter than 16 bytes: it can be guessed",
-        "has to be of visible ASCII characters, without spaces, to fit into a header",
+        "needs visible ASCII characters without spaces, to fit into a header",
     );
     for (token, why) in [
         ("short               ", short),
@@ -136,7 +133,7 @@ fn only_the_redis_protocol_has_a_password() {
     check(
         "listen:\n  http: { address: '127.0.0.1:80', password: x }\n  grpc: 127.0.0.1:81\n  resp: { address: 'unix:/r', password: '', password_file: y }",
         &[
-            "f:2:9: listen.http: has no password: only `resp` has",
+            "f:2:9: listen.http: has no password: only `resp` has one",
             "f:4:60: listen.resp.password_file: and `password` are both given: give one of them",
         ],
     );

@@ -77,14 +77,14 @@ proptest! {
 
     #[test]
     fn whatever_is_in_a_file_is_taken_or_told_with_its_place(text in fuzz::text_like(GRAMMAR)) {
-        // What is made once belongs to nobody's file.
+        // The schema is parsed once, for all files.
         std::sync::LazyLock::force(&SCHEMA);
         let mut parsed = Ok(Config::default());
         let held = allocation_counter::measure(|| parsed = Config::parse(&text, &lookup, STORES)).bytes_max;
-        // However short a file is, what is made of it takes a few hundred kilobytes.
+        // Even a short file takes a few hundred kilobytes.
         prop_assert!(held <= (1 << 20) + 500 * text.len() as u64, "{held} bytes for {}", text.len());
         for problem in parsed.err().unwrap_or_default() {
-            let Place { line, .. } = problem.place;
+            let Position { line, .. } = problem.position;
             prop_assert!(line >= 1 && line <= 1 + text.split(['\n', '\r']).count() as u64, "{problem:?}");
         }
     }

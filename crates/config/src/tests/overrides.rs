@@ -1,4 +1,4 @@
-//! Overrides that would undo each other, or that nobody would ever get.
+//! Overrides that would undo each other, or that no request matches.
 
 use tidegate::Engine;
 
@@ -22,7 +22,7 @@ fn overrides_for_the_same_are_told_however_they_are_spelled() {
             "policies: {{ p: 1/s, q: 1/s }}\noverrides:\n  - {{ policy: p, key: '{first}', block: true }}\n  \
              - {{ policy: q, key: '{second}', allow: true }}\n  - {{ policy: p, key: '{second}', allow: true }}"
         );
-        let expected = format!("f:5:23: overrides[2].key: `{second}` has one already");
+        let expected = format!("f:5:23: overrides[2].key: `{second}` has an override already");
         let expected = is_same.then_some(expected.as_str());
         check(&text, expected.as_slice());
     }
@@ -39,12 +39,12 @@ fn an_override_for_a_part_of_a_client_is_warned_of() {
     };
     let routed = "routes: [{ policy: p }]";
     for key in ["2001:db8:1:2::5", "2001:DB8:1:2::5/128"] {
-        let told = format!(
-            "overrides[0].key: `{key}` is no client by itself: routes count clients of IPv6 by their /64, so write \
-             `2001:db8:1:2::/64`, or raise `client_ip.ipv6_prefix`"
+        let reported = format!(
+            "overrides[0].key: `{key}` never matches: routes count IPv6 clients by their /64: write `2001:db8:1:2::/64`, or raise \
+             `client_ip.ipv6_prefix`"
         );
-        assert_eq!(warned(key, routed), [&*told]);
-        assert_eq!(warned(key, "routes: [{ policy: p, key: client_ip }]"), [&*told]);
+        assert_eq!(warned(key, routed), [&*reported]);
+        assert_eq!(warned(key, "routes: [{ policy: p, key: client_ip }]"), [&*reported]);
     }
     for (key, more) in [
         ("2001:db8:1:2::/64", routed),

@@ -1,28 +1,38 @@
-//! Where the doors are.
+//! The doors: where they listen, and how.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::door::for_each_door;
 use crate::secret::Secret;
 
-/// Where to listen. A door that is not named stays closed.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Listen {
-    /// The HTTP API, forward-auth, metrics and the dashboard.
-    pub http: Option<Door>,
-    /// The rate limit service of Envoy.
-    pub grpc: Option<Door>,
-    /// The protocol of Redis.
-    pub resp: Option<Door>,
-    /// The reverse proxy, for everybody: it has nothing that others may not see. Goes with `proxy`.
-    pub proxy: Option<Door>,
+macro_rules! define_listen {
+    ($($(#[$doc:meta])* $key:ident: $name:ident { $($rest:tt)* },)*) => {
+        /// The addresses to listen on. A door without one stays closed.
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        #[serde(deny_unknown_fields)]
+        pub struct Listen {
+            $($(#[$doc])* pub $key: Option<Door>,)*
+        }
+
+        impl Listen {
+            /// What is written for a door.
+            pub fn get(&self, door: crate::Door) -> Option<&Door> {
+                match door {
+                    $(crate::Door::$name => self.$key.as_ref(),)*
+                }
+            }
+        }
+    };
 }
 
+for_each_door!(define_listen);
+
 /// An address, or a map.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "127.0.0.1:8080")]
+#[cfg_attr(test, schemars(example = "127.0.0.1:8080"))]
 pub enum Door {
     /// `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/tidegate/http.sock`.
     Address(String),
@@ -31,37 +41,39 @@ pub enum Door {
 }
 
 /// A door with its options.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DoorOptions {
     /// `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/tidegate/http.sock`.
-    #[schemars(example = "127.0.0.1:8080")]
+    #[cfg_attr(test, schemars(example = "127.0.0.1:8080"))]
     pub address: String,
-    /// Speaks TLS.
+    /// Serves TLS.
     pub tls: Option<TlsFiles>,
-    /// Whether every connection begins with a PROXY header that names the client. Default: false.
+    /// Whether every connection starts with a PROXY protocol header that names the client. Default: false.
     pub proxy_protocol: Option<bool>,
-    /// What clients have to say before they may ask (resp). Default: nothing.
+    /// The password that clients must send first (resp). Default: none.
     pub password: Option<Secret>,
-    /// A file that holds the password on its first line. Instead of `password`.
-    #[schemars(example = "/run/secrets/tidegate-resp")]
+    /// A file with the password on its first line. Instead of `password`.
+    #[cfg_attr(test, schemars(example = "/run/secrets/tidegate-resp"))]
     pub password_file: Option<String>,
-    /// How many connections are served at once; the next one waits. Default: 10000.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    /// The most connections at once; further ones wait. Default: 10000.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_connections: Option<u32>,
 }
 
 /// Files for TLS, in PEM.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
-    /// The certificate, with those that lead to a known authority.
-    #[schemars(example = "/etc/tidegate/tls.crt")]
+    /// The certificate chain.
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/tls.crt"))]
     pub cert: String,
     /// Its private key.
-    #[schemars(example = "/etc/tidegate/tls.key")]
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/tls.key"))]
     pub key: String,
-    /// Clients have to show a certificate of this authority.
-    #[schemars(example = "/etc/tidegate/clients.crt")]
+    /// Clients must present a certificate of this authority.
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/clients.crt"))]
     pub client_ca: Option<String>,
 }

@@ -1,144 +1,170 @@
-//! Policies, and what some get instead of them.
+//! Policies and overrides.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
+use tidegate_core::LimitSpec;
 
 use super::adaptive::{Adaptive, Priority};
-use super::limit::{Algorithm, Limit, Member, limit_of, with_limit};
+use super::limit::{Algorithm, Member, with_limit};
 use super::scalar::{Amount, OneOrMany, Span};
 
 /// A policy: a line such as `100/min burst 20`, or a map.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "100/min burst 20")]
+#[cfg_attr(test, schemars(example = "100/min burst 20"))]
 pub enum Policy {
     /// A limit in one line.
     Line(String),
-    /// Everything that there is to say.
+    /// All options.
     Map(Box<PolicyOptions>),
 }
 
+impl Policy {
+    /// Its limit, where it has one alone. An unreadable line has none.
+    pub fn limit_spec(&self) -> Option<LimitSpec> {
+        match self {
+            Self::Line(line) => LimitSpec::from_line(line).ok(),
+            Self::Map(options) => Some(options.limit_spec()),
+        }
+    }
+}
+
 with_limit! {
-    /// Everything that there is to say about a policy.
+    /// A policy with all of its options.
     PolicyOptions {
-        /// What answers call its limit when it decides. Default: the policy's name.
+        /// The name of its limit in answers. Default: the policy's name.
         pub name: Option<String>,
-        /// Who is limited, where a route does not say: the key parts of a request. Default: `client_ip`.
+        /// What it counts by where a route has no `key`: the key parts of a request. Default: `client_ip`.
         pub key: Option<OneOrMany>,
-        /// Several limits in one atomic step: admits if all do, and charges all or none. Instead of `limit`.
+        /// Several limits in one atomic step: admits if all of them do, and charges all or none. Instead of `limit`.
         pub all: Option<Vec<Member>>,
-        /// Several limits in one atomic step: admits if one does, and charges those that do. Instead of `limit`.
+        /// Several limits in one atomic step: admits if one of them does, and charges those that do. Instead of `limit`.
         pub any: Option<Vec<Member>>,
         /// `shadow`: counts and reports, and never refuses. Default: `enforce`.
         pub mode: Option<Mode>,
-        /// What to answer when the store cannot: `allow`, `deny`, or `local`, this node's share in process. Default:
-        /// `local`.
+        /// The answer when the store fails: `allow`, `deny`, or `local`, which enforces this node's share in process.
+        /// Default: `local`.
         pub on_store_error: Option<OnStoreError>,
-        /// Copies that a charge needs before it is answered, so that a failover does not forget it. Default: none.
+        /// Replicas that must confirm a charge before the answer, so that it survives a failover. Default: none.
         pub replicas: Option<Replicas>,
-        /// Whether this node takes units ahead and spends them in process. Never admits more. Default: false.
+        /// Whether this node leases units ahead and spends them in process. Never admits more. Default: false.
         pub lease: Option<bool>,
-        /// Whether refusals are remembered for up to a second. Default: true.
+        /// Whether this node remembers refusals for up to a second. Default: true.
         pub deny_cache: Option<bool>,
-        /// Follows the load of what is protected.
+        /// Adapts the limit to the load of the protected service.
         pub adaptive: Option<Adaptive>,
-        /// Who gives way first when the load rises: what is `best-effort` before what is `critical`. Goes with `adaptive`,
-        /// or with an `in_flight` of another policy.
+        /// Which requests are shed first when the load rises: `best-effort` first, `critical` last. Needs `adaptive`, or an
+        /// `in_flight` of another policy.
         pub priority: Option<Priority>,
-        /// How long a decision of this policy may take, 1ms to 1min. Default: `store.deadline`.
+        /// The deadline of a decision of this policy, 1ms to 1min. Default: `store.deadline`.
         pub deadline: Option<Span>,
     }
 }
 
-impl PolicyOptions {
-    pub fn limit_text(&self) -> Limit {
-        limit_of!(self)
-    }
-}
-
-/// Whether policies refuse.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+/// Whether policies refuse requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// They do.
+    /// They refuse requests above the limit.
     Enforce,
-    /// They only count and report.
+    /// They count and report, and refuse nothing.
     Shadow,
 }
 
-/// What to answer when the store cannot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+/// The answer when the store fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OnStoreErrorWord {
-    /// Admit, as if nothing had been spent.
+    /// Admits everything.
     Allow,
-    /// Admit nothing.
+    /// Admits nothing.
     Deny,
-    /// Enforce this node's share in process.
+    /// Enforces this node's share in process.
     Local,
 }
 
-/// What to answer when the store cannot.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// The answer when the store fails.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum OnStoreError {
-    /// In a word.
+    /// By name.
     Word(OnStoreErrorWord),
-    /// With its details.
+    /// With options.
     Map(Deny),
 }
 
-/// Admit nothing, and say when to come back.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// Admits nothing, with a time to retry after.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Deny {
-    /// Admits nothing, and asks to come back after this time. As a word, `deny` asks to come back in a minute.
+    /// Admits nothing, and answers with this retry time. The plain `deny` answers with one minute.
     pub deny: Span,
 }
 
-/// Copies that a charge needs before it is answered.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// Replicas that must confirm a charge before the answer.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Replicas {
-    /// So many replicas have to confirm. Default: 1.
-    #[schemars(range(min = 1, max = 1000))]
+    /// How many replicas must confirm. Default: 1.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
     pub wait: Option<u32>,
-    /// How long they have for it, on top of the store's deadline; 1ms to 1min. Default: 50ms.
+    /// Their timeout, in addition to the store's deadline; 1ms to 1min. Default: 50ms.
     pub timeout: Option<Span>,
-    /// What becomes of an answer that they do not confirm in time. Default: `allow`.
+    /// The answer without their confirmation. Default: `allow`.
     pub unconfirmed: Option<Unconfirmed>,
 }
 
-/// What becomes of an answer that too few replicas have confirmed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+/// The answer when too few replicas confirm in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Unconfirmed {
-    /// It stands, and is counted.
+    /// The answer of the store stands.
     Allow,
-    /// The caller is turned away.
+    /// The request is refused.
     Deny,
 }
 
-/// What one key or network gets instead of a policy: one of `limit`, `allow` and `block`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// An exception for one key or network: one of `limit`, `allow` and `block`.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Override {
-    /// The policy.
+    /// The policy that it belongs to.
     pub policy: String,
     /// The key, or a network like `10.0.0.0/8` for all addresses in it.
     pub key: String,
-    /// A limit of its own, counted as the policy counts.
+    /// Its own limit, with the algorithm of the policy.
     pub limit: Option<Amount>,
-    /// How much at once, with `limit` (gcra).
-    #[schemars(range(min = 1))]
+    /// Its burst, with `limit` (gcra).
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub burst: Option<u64>,
-    /// How much the bucket holds (token-bucket).
-    #[schemars(range(min = 1))]
+    /// The size of its bucket (token-bucket).
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub capacity: Option<u64>,
-    /// How fast the bucket fills again, a rate (token-bucket).
+    /// The rate at which its bucket refills (token-bucket).
     pub refill: Option<Amount>,
-    /// Everything is admitted.
+    /// Admits every request.
     pub allow: Option<bool>,
-    /// Nothing is admitted.
+    /// Refuses every request.
     pub block: Option<bool>,
+}
+
+impl Override {
+    /// The numbers that replace those of the policy; `None` where it has none.
+    pub fn numbers(&self) -> Option<LimitSpec> {
+        let numbers = LimitSpec {
+            limit: self.limit.clone().map(Into::into),
+            burst: self.burst,
+            capacity: self.capacity,
+            refill: self.refill.clone().map(Into::into),
+            ..LimitSpec::default()
+        };
+        (numbers != LimitSpec::default()).then_some(numbers)
+    }
 }

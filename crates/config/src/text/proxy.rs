@@ -1,78 +1,81 @@
 //! The reverse proxy.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::scalar::{OneOrMany, Span};
 
-/// Where requests are passed on to that may pass, and how.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// Where the proxy forwards admitted requests, and how.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Proxy {
-    /// What is behind: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`, or `h2c://127.0.0.1:50051`
-    /// for HTTP/2 without TLS, as gRPC has it; or a list of up to 64.
-    #[schemars(example = "http://127.0.0.1:3000")]
+    /// The upstream: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`, or `h2c://127.0.0.1:50051` for
+    /// HTTP/2 without TLS (gRPC); or a list of up to 64.
+    #[cfg_attr(test, schemars(example = "http://127.0.0.1:3000"))]
     pub upstream: OneOrMany,
-    /// Who of several gets a request. Default: `least-loaded`.
+    /// How requests are spread over several upstreams. Default: `least-loaded`.
     pub balance: Option<Balance>,
-    /// The `Host` that an upstream is asked by: the client's, or its own. Default: `preserve`.
+    /// The `Host` header sent to upstreams: the client's, or the upstream's own. Default: `preserve`.
     pub host: Option<HostHeader>,
-    /// The authorities in PEM that `https://` upstreams are known by. Default: those of the system.
-    #[schemars(example = "/etc/tidegate/upstream-ca.pem")]
+    /// The certificate authorities of `https://` upstreams, in PEM. Default: those of the system.
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/upstream-ca.pem"))]
     pub ca_file: Option<String>,
-    /// How long to connect may take, 1ms to 1min. Default: 5s.
+    /// The timeout for a connection, 1ms to 1min. Default: 5s.
     pub connect_timeout: Option<Span>,
-    /// How long the head of an answer may take once the request was sent, 1ms to 1h. Default: 60s.
+    /// The timeout for the head of a response after the request was sent, 1ms to 1h. Default: 60s.
     pub response_timeout: Option<Span>,
-    /// How long a body may pause, in either direction, 1ms to 1h. Default: 60s.
+    /// The longest pause in a body, in either direction, 1ms to 1h. Default: 60s.
     pub idle_timeout: Option<Span>,
-    /// How long a connection is kept that nobody uses: less than the upstream keeps it. 1ms to 1h. Default: 4s.
+    /// How long an idle connection is kept open: less than the upstream keeps it. 1ms to 1h. Default: 4s.
     pub keep_alive: Option<Span>,
-    /// How many such connections are kept to each upstream. Default: 256.
-    #[schemars(range(max = 10_000))]
+    /// The most idle connections per upstream. Default: 256.
+    #[cfg_attr(test, schemars(range(max = 10_000)))]
     pub max_idle_connections: Option<u32>,
-    /// How many requests may be under way at once; more are turned away. Default: 10000.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    /// The most requests in flight; further ones are refused. Default: 10000.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_requests: Option<u32>,
-    /// How many requests may wait for their turn in leaky buckets; more are turned away. Default: 1000.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    /// The most requests that wait in leaky buckets; further ones are refused. Default: 1000.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_waiting: Option<u32>,
-    /// What those are told who are turned away because there is too much to do: 429 or 503. Default: 429.
-    #[schemars(range(min = 429, max = 503))]
+    /// The status of a request refused because of `max_requests` or `max_waiting`: 429 or 503. Default: 429.
+    #[cfg_attr(test, schemars(range(min = 429, max = 503)))]
     pub shed_status: Option<u16>,
-    /// Asks each upstream how it does. Default: an upstream is only left alone when it cannot be connected to.
+    /// Health checks. Default: none; an upstream is skipped only while connections to it fail.
     pub health: Option<Health>,
 }
 
-/// Who of several upstreams gets a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+/// How requests are spread over several upstreams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
-    /// Whoever has the fewest under way.
+    /// To the upstream with the fewest requests in flight.
     LeastLoaded,
-    /// One after the other.
+    /// To one after the other.
     RoundRobin,
 }
 
-/// The `Host` that an upstream is asked by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+/// The `Host` header sent to upstreams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum HostHeader {
-    /// The one that the client asked for.
+    /// The client's.
     Preserve,
     /// The upstream's own.
     Upstream,
 }
 
-/// How upstreams are asked how they do.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// Health checks of the upstreams.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// What to GET; below 400 is well.
-    #[schemars(example = "/healthz")]
+    /// The path to GET: a status below 400 is healthy.
+    #[cfg_attr(test, schemars(example = "/healthz"))]
     pub path: String,
-    /// How often, 1s to 1h. Default: 5s.
+    /// The interval, 1s to 1h. Default: 5s.
     pub every: Option<Span>,
-    /// How long an answer may take, 1ms to 1min. Default: 2s.
+    /// The timeout, 1ms to 1min. Default: 2s.
     pub timeout: Option<Span>,
 }

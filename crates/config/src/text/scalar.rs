@@ -1,27 +1,38 @@
-//! Values that are more than one word of YAML can say.
+//! Values with a form of their own: durations, amounts, lists.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// A duration like 20ms, 90s or 1h30min.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
-#[schemars(example = "250ms")]
+#[cfg_attr(test, schemars(example = "250ms"))]
 pub struct Span(pub String);
 
 /// A rate like 100/min or 30/90s, or a count.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "100/min")]
+#[cfg_attr(test, schemars(example = "100/min"))]
 pub enum Amount {
-    /// So many, as quotas and concurrency limits have it.
+    /// A number alone, for quotas and concurrency.
     Count(u64),
-    /// So many in a time.
+    /// A number per period.
     Rate(String),
 }
 
+impl From<Amount> for tidegate_core::Amount {
+    fn from(amount: Amount) -> Self {
+        match amount {
+            Amount::Count(count) => Self::Count(count),
+            Amount::Rate(text) => Self::Text(text),
+        }
+    }
+}
+
 /// One, or a list.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum OneOrMany {
     /// One.

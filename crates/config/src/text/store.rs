@@ -1,15 +1,15 @@
-//! Where the counters are.
+//! The store of the counters.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::scalar::Span;
 use crate::secret::Secret;
 
-/// Where to count: a URL, or a map.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// The store of the counters: a URL, or a map.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(example = "redis://127.0.0.1:6379")]
+#[cfg_attr(test, schemars(example = "redis://127.0.0.1:6379"))]
 pub enum Store {
     /// By its URL.
     Url(Secret),
@@ -18,49 +18,52 @@ pub enum Store {
 }
 
 /// A store with its options.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StoreOptions {
     /// `memory`, `redis://`, `rediss://`, `redis+unix://`, `redis+cluster://` or `redis+sentinel://`.
-    #[schemars(example = "redis://127.0.0.1:6379")]
+    #[cfg_attr(test, schemars(example = "redis://127.0.0.1:6379"))]
     pub url: Option<Secret>,
-    /// A file that holds the URL, for one with a password. Instead of `url`.
-    #[schemars(example = "/run/secrets/redis-url")]
+    /// A file with the URL, for one with a password. Instead of `url`.
+    #[cfg_attr(test, schemars(example = "/run/secrets/redis-url"))]
     pub url_file: Option<String>,
-    /// How long a decision may take, 1ms to 1min. Default: 20ms.
+    /// The deadline of a decision, 1ms to 1min. Default: 20ms.
     pub deadline: Option<Span>,
-    /// Whether a store that fails is left alone until it answers again, or when. Default: true.
+    /// The circuit breaker: whether a failing store is skipped until it recovers, or its thresholds. Default: true.
     pub breaker: Option<Breaker>,
-    /// How many nodes share the store, so that each knows its share when the store fails. Default: they are counted.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    /// The number of nodes that share the store, for each node's share when the store fails. Default: counted in the store.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub nodes: Option<u32>,
 }
 
-/// Whether a store that fails is left alone, or when.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// Whether there is a circuit breaker, or its thresholds.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Breaker {
-    /// Whether it is.
+    /// On or off.
     Switch(bool),
-    /// When it is.
+    /// With its thresholds.
     Map(BreakerOptions),
 }
 
-/// When a store that fails is left alone.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// When the breaker opens and closes.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BreakerOptions {
-    /// After so many failures in a row. Default: 5.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    /// Opens after this many failures in a row. Default: 5.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub failures: Option<u32>,
-    /// When one call in a hundred takes longer than this. Default: 10ms.
+    /// Opens when 1 % of the calls take longer than this. Default: 10ms.
     pub slow: Option<Span>,
-    /// Over what time slow calls are counted. Default: 1s.
+    /// The window in which slow calls are counted. Default: 1s.
     pub window: Option<Span>,
-    /// How many calls that time needs to count. Default: 50.
-    #[schemars(range(min = 1))]
+    /// The fewest calls in the window for slow calls to count. Default: 50.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub min_calls: Option<u64>,
-    /// It is used again after so many good probes in a row. Default: 3.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    /// Closes after this many good probes in a row. Default: 3.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub good_probes: Option<u32>,
 }

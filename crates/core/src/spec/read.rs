@@ -36,8 +36,8 @@ impl Period {
         }
     }
 
-    /// Its length, where it has one.
-    pub(crate) fn length(self) -> Result<Duration, FieldError> {
+    /// Its length, where it has one: a month has none.
+    pub fn length(self) -> Result<Duration, FieldError> {
         match self {
             Self::Length(length) => Ok(length),
             Self::Calendar(Every::Month) => {
@@ -66,8 +66,15 @@ fn rate_period(length: Duration) -> String {
     }
 }
 
-/// `100/min`, `30/90s`, `100000/month`.
-pub(super) fn rate(text: &str) -> Result<(u64, Period), FieldError> {
+/// Reads a rate, with an error that says which part of it is wrong: `100/min`, `30/90s`, `100000/month`.
+///
+/// ```
+/// use tidegate_core::{Every, Period, read_rate};
+///
+/// assert_eq!(read_rate("5/month"), Ok((5, Period::Calendar(Every::Month))));
+/// assert_eq!(read_rate("5").unwrap_err().to_string(), "`5` has no time unit: write 5/min");
+/// ```
+pub fn rate(text: &str) -> Result<(u64, Period), FieldError> {
     let text = text.trim();
     let Some((number, time)) = text.split_once('/') else { return Err(no_time_unit(text)) };
     let (number, time) = (number.trim(), time.trim());
@@ -141,8 +148,15 @@ fn unknown_unit(unit: &str) -> FieldError {
     FieldError::text(format!("unit `{unit}` is unknown: expected us, ms, s, min, h, day or week"))
 }
 
-/// A duration, with an error that says which part of it is wrong.
-pub(super) fn duration(text: &str) -> Result<Duration, FieldError> {
+/// Reads a duration as [`parse_duration`] does, with an error that says which part of it is wrong.
+///
+/// ```
+/// use tidegate_core::read_duration;
+///
+/// let error = read_duration("5fortnights").unwrap_err();
+/// assert!(error.to_string().starts_with("unit `fortnights` is unknown"));
+/// ```
+pub fn duration(text: &str) -> Result<Duration, FieldError> {
     let expected = || FieldError::expected(text, "a duration like 5s or 250ms");
     if !text.starts_with(|first: char| first.is_ascii_digit()) {
         return Err(expected());

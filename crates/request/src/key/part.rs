@@ -8,9 +8,9 @@ use http::header::{
 };
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use super::super::Seen;
-use super::super::path::component;
 use super::{FINGERPRINT, GLOBAL};
+use crate::ClientRequest;
+use crate::path::component;
 
 /// A part of a request that can be counted by.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub(super) enum Part {
     Fingerprint,
 }
 
-/// Why a word is no part.
+/// Why a word is not a key part.
 pub(super) enum Unread {
     Name,
     Argument(&'static str),
@@ -55,9 +55,10 @@ impl Part {
             None => (word, None),
         };
         Ok(match (name, argument) {
-            ("header", Some(name)) => Self::Header(name.parse().map_err(|_| {
-                Unread::Argument("no header can be called that; expected header:NAME")
-            })?),
+            ("header", Some(name)) => Self::Header(
+                name.parse()
+                    .map_err(|_| Unread::Argument("not a header name; expected header:NAME"))?,
+            ),
             ("cookie", Some(name)) if is_token(name) => Self::Cookie(name.to_owned()),
             ("query", Some(name)) if !name.is_empty() => Self::Query(component(name)),
             ("header" | "cookie" | "query", _) => {
@@ -75,7 +76,7 @@ impl Part {
         })
     }
 
-    /// Whether no client can choose what it is.
+    /// Whether clients cannot choose its value.
     pub(super) const fn is_ours(&self) -> bool {
         matches!(self, Self::ClientIp | Self::Global | Self::Fingerprint | Self::Route)
     }
@@ -84,14 +85,18 @@ impl Part {
         matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Fingerprint)
     }
 
-    /// Whether it is in headers other than those that an access log usually has.
+    /// Whether it depends on a header that access logs usually lack.
     pub(super) fn reads_unlogged_headers(&self) -> bool {
         let is_logged = |name| name == USER_AGENT || name == REFERER;
         self.reads_headers() && !matches!(self, Self::Header(name) if is_logged(name))
     }
 
-    /// What the request has of it; `None` if it is missing or empty.
-    pub(super) fn of(&self, request: &Seen<'_>, route: Option<&str>) -> Option<Vec<u8>> {
+    /// Its value in a request; `None` if it is missing or empty.
+    pub(super) fn value(
+        &self,
+        request: &ClientRequest<'_>,
+        route: Option<&str>,
+    ) -> Option<Vec<u8>> {
         let value = match self {
             Self::ClientIp => request.client_name().into_bytes(),
             Self::Header(name) => header(request, name),
@@ -113,13 +118,13 @@ fn is_token(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b";=,".contains(&byte))
 }
 
-/// All lines of a header as one, as HTTP has it.
-fn header(request: &Seen<'_>, name: &HeaderName) -> Vec<u8> {
+/// All lines of a header, joined as HTTP defines.
+fn header(request: &ClientRequest<'_>, name: &HeaderName) -> Vec<u8> {
     let lines: Vec<_> = request.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
     lines.join(&b", "[..]).trim_ascii().to_vec()
 }
 
-fn cookie(request: &Seen<'_>, name: &str) -> Option<Vec<u8>> {
+fn cookie(request: &ClientRequest<'_>, name: &str) -> Option<Vec<u8>> {
     let lines = request.headers.get_all(COOKIE).iter();
     let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
     pairs.find_map(|pair| {
@@ -128,23 +133,23 @@ fn cookie(request: &Seen<'_>, name: &str) -> Option<Vec<u8>> {
     })
 }
 
-fn query(request: &Seen<'_>, name: &str) -> Option<String> {
+fn query(request: &ClientRequest<'_>, name: &str) -> Option<String> {
     request.query.split('&').find_map(|pair| {
         let (given, value) = pair.split_once('=').unwrap_or((pair, ""));
         (component(given) == name).then(|| component(value))
     })
 }
 
-/// Host, path and query. Whoever may choose the query may choose among as many keys.
-fn url(request: &Seen<'_>) -> String {
-    let Seen { host, path, query, .. } = request;
+/// Host, path and query. A client can vary the query, and so get any number of keys.
+fn url(request: &ClientRequest<'_>) -> String {
+    let ClientRequest { host, path, query, .. } = request;
     let mark = if query.is_empty() { "" } else { "?" };
     format!("{host}{}{mark}{query}", path.counted())
 }
 
-/// The network of the client, its program and what that says it takes: for clients that share or change addresses.
-/// The same on every node, and nothing that could be read back.
-fn fingerprint(request: &Seen<'_>) -> String {
+/// A hash of the client's network, its user agent and its `Accept` headers, for clients that share or change addresses.
+/// The same on every node, and not reversible.
+fn fingerprint(request: &ClientRequest<'_>) -> String {
     let mut hasher = SipHasher13::new();
     let mut add = |bytes: &[u8]| {
         hasher.write_usize(bytes.len());

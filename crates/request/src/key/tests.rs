@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ClientIp;
-use crate::peer::Peer;
+use crate::Peer;
 
 /// The key that `parts` make of a request of 192.0.2.7 to `/a/b/?user=ann&x=1`, with some headers.
 fn key(parts: &[&str], headers: &[(&str, &str)]) -> String {
@@ -14,8 +14,8 @@ fn key(parts: &[&str], headers: &[(&str, &str)]) -> String {
     }
     let (request, ()) = request.body(()).unwrap().into_parts();
     let peer = Peer::Ip("192.0.2.7".parse().unwrap());
-    let seen = Seen::forwarded(&client_ip, peer, &request).unwrap();
-    let key = KeyParts::read(parts.iter().copied()).unwrap().of(&seen, Some("POST /a/*"));
+    let seen = ClientRequest::forwarded(&client_ip, peer, &request).unwrap();
+    let key = KeyParts::read(parts.iter().copied()).unwrap().key_for(&seen, Some("POST /a/*"));
     String::from_utf8(key).unwrap()
 }
 
@@ -90,8 +90,8 @@ fn words_that_name_no_part_are_explained() {
         ("client-ip", "did you mean `client_ip`?"),
         ("heder:x", "did you mean `header:`?"),
         ("header", "expected a name"),
-        ("header:", "no header"),
-        ("header:a b", "no header"),
+        ("header:", "not a header name"),
+        ("header:a b", "not a header name"),
         ("cookie:", "expected a name"),
         ("cookie:a;b", "expected a name"),
         ("query:", "expected a name"),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::plan::{AnswerKind, Ask};
-use crate::text::printable;
+use tidegate_core::text::printable;
 
 /// Far more than an answer has.
 const ANSWER_BYTES_MAX: usize = 64 << 10;

@@ -30,11 +30,12 @@ macro_rules! assets {
 }
 
 assets! {
+    JS "api.js";
     JS "app.js";
-    JS "ask.js";
+    JS "boot.js";
     JS "charts.js";
+    JS "describe.js";
     JS "dom.js";
-    JS "early.js";
     JS "feed.js";
     JS "health.js";
     SVG "icon.svg";
@@ -43,11 +44,9 @@ assets! {
     JS "playground-draw.js";
     JS "playground-experiments.js";
     JS "playground-replay.js";
-    JS "playground-server.js";
     JS "playground.js";
     JS "plot.js";
     JS "policy.js";
-    JS "rules.js";
     CSS "style.css";
     JS "vendor/uPlot.iife.min.js";
     TEXT "vendor/uPlot.LICENSE";

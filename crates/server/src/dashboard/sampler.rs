@@ -7,10 +7,11 @@ use tidegate::driver::CallTimes;
 use tidegate::{Clock, SystemClock};
 use tokio::time::MissedTickBehavior;
 
+use super::feed::Feed;
 use super::state::State;
 use super::tick::{Looks, Tick};
-use crate::app::AppState;
 use crate::metrics::Glance;
+use crate::service::AppState;
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -18,6 +19,7 @@ const EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Sampler {
     app: Arc<AppState>,
+    feed: Arc<Feed>,
     before: Glance,
     calls: Option<CallTimes>,
     at_us: u64,
@@ -26,11 +28,11 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// Takes a first look, so that whoever comes finds something.
-    pub(crate) fn new(app: Arc<AppState>) -> Self {
+    pub(crate) fn new(app: Arc<AppState>, feed: Arc<Feed>) -> Self {
         let calls = calls(&app);
         let (before, at_us) = (app.metrics().glance(), SystemClock.steady_us());
         let started_ms = SystemClock.now().as_micros() / 1000;
-        let mut sampler = Self { app, before, calls, at_us, started_ms };
+        let mut sampler = Self { app, feed, before, calls, at_us, started_ms };
         sampler.look();
         sampler
     }
@@ -47,7 +49,7 @@ impl Sampler {
     }
 
     fn look(&mut self) {
-        let Self { app, before, calls: calls_before, at_us, started_ms } = self;
+        let Self { app, feed, before, calls: calls_before, at_us, started_ms } = self;
         let (now, calls, now_us) = (app.metrics().glance(), calls(app), SystemClock.steady_us());
         let follower = app.in_force().follower.clone();
         let moving = follower.limits();
@@ -61,11 +63,11 @@ impl Sampler {
         let ms = now_us.saturating_sub(*at_us) / 1000;
         let tick = Tick::between(looks, SystemClock.now().as_micros() / 1000, ms);
         app.service().refusals().tick(tick.refused());
-        let state = State::new(app, &now, moving, *started_ms);
+        let state = State::new(app, feed.watchers(), &now, moving, *started_ms);
         // Plain structs cannot fail to be written.
         if let (Ok(tick), Ok(state)) = (serde_json::to_string(&tick), serde_json::to_string(&state))
         {
-            app.feed().publish(tick, state);
+            feed.publish(tick, state);
         }
         (*before, *calls_before, *at_us) = (now, calls, now_us);
     }

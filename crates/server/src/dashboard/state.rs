@@ -7,8 +7,8 @@ use tidegate::{LeaseStats, MemoryStats};
 
 use super::tick::POLICIES_MAX;
 use crate::adaptive::Moving;
-use crate::app::AppState;
 use crate::metrics::{Glance, PolicyGlance, Refused};
+use crate::service::AppState;
 
 #[derive(Debug, Serialize)]
 pub(super) struct State {
@@ -74,6 +74,7 @@ struct Leases {
 impl State {
     pub(super) fn new(
         app: &AppState,
+        watchers: usize,
         now: &Glance,
         adaptive: Vec<Moving>,
         started_ms: u64,
@@ -87,7 +88,7 @@ impl State {
             started_ms,
             generation: now.reloads,
             keys: if refusals.shows_keys() { "shown" } else { "hashed" },
-            watchers: app.feed().watchers(),
+            watchers,
             nodes: in_force.engine.nodes().get(),
             policies: policies(now, app),
             connections: now.doors.iter().map(|door| (door.name, door.open)).collect(),

@@ -11,15 +11,14 @@ use axum::http::{HeaderMap, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use tidegate::Op;
 
-use super::http::Problem;
-use super::refusal;
-use crate::app::AppState;
-use crate::headers;
-use crate::identity::Seen;
+use super::shared::Problem;
+use super::shared::refusal;
 use crate::metrics::DoorName;
+use crate::service::AppState;
+use crate::service::headers;
 use crate::service::{InForce, Question, Unanswered};
 use tidegate_request::Peer;
-pub(crate) use tidegate_request::{Found, Routes};
+use tidegate_request::Seen;
 
 /// The real status of a refusal, also where the proxy asks for another.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");

@@ -5,8 +5,6 @@
 
 mod admin;
 mod answer;
-mod body;
-pub(crate) mod connection;
 mod door;
 mod live;
 mod openapi;
@@ -16,11 +14,7 @@ mod permits;
 mod playground;
 mod policies;
 mod pressure;
-mod problem;
-mod question;
 mod ready;
-mod request;
-mod settings;
 mod status;
 
 use std::sync::Arc;
@@ -37,17 +31,14 @@ use hyper::body::Body as _;
 use tidegate::tower::write_retry_after;
 use tidegate::{Clock, Op, SystemClock, Timestamp};
 
-pub(crate) use self::body::read_batch;
-pub(crate) use self::connection::HttpBounds;
 pub(crate) use self::door::HttpDoor;
-pub(crate) use self::problem::Problem;
-pub(crate) use self::request::Object;
-use self::request::{BatchRequest, Request};
-pub(crate) use self::settings::Settings;
-use super::{forward_auth, rls};
-use crate::app::AppState;
-use crate::headers;
+use super::shared::request::{BatchRequest, Request};
+use super::shared::{Problem, body};
+use super::{forward_auth, grpc};
+use crate::dashboard::Feed;
 use crate::metrics::{self, DoorName};
+use crate::service::AppState;
+use crate::service::headers;
 use crate::service::{Question, Unanswered};
 use tidegate_request::Peer;
 
@@ -57,6 +48,7 @@ type Answered = Result<Response, Problem>;
 #[derive(Clone, Debug)]
 struct Api {
     app: Arc<AppState>,
+    feed: Arc<Feed>,
     started: Timestamp,
 }
 
@@ -67,8 +59,8 @@ impl FromRef<Api> for Arc<AppState> {
 }
 
 /// The API.
-pub(crate) fn router(app: Arc<AppState>) -> Router {
-    let api = Api { app, started: SystemClock.now() };
+pub(crate) fn router(app: Arc<AppState>, feed: Arc<Feed>) -> Router {
+    let api = Api { app, feed, started: SystemClock.now() };
     let add = |router: Router<Api>, (path, methods)| router.route(path, methods);
     routes()
         .fold(Router::new(), add)
@@ -108,7 +100,7 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/reset", post(reset)),
         ("/v1/status", get(status::show)),
     ];
-    own.into_iter().chain(playground::routes()).chain(rls::routes())
+    own.into_iter().chain(playground::routes()).chain(grpc::routes())
 }
 
 async fn check(State(app): State<Arc<AppState>>, body: Body) -> Answered {
@@ -130,7 +122,7 @@ async fn reset(app: State<Arc<AppState>>, peer: Extension<Peer>, request: AxumRe
 }
 
 async fn administer(app: &AppState, peer: Peer, request: AxumRequest, op: Op) -> Answered {
-    app.in_force().http.admin.admit(peer, request.headers())?;
+    admin::admit(&app.in_force().http.admin, peer, request.headers())?;
     decide(app, request.into_body(), op).await
 }
 

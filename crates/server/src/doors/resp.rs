@@ -34,9 +34,9 @@ use tidegate::{Clock, Scope, SystemClock};
 pub(crate) use self::auth::Password;
 use self::connection::Connection;
 use self::session::Session;
-use crate::app::AppState;
 use crate::net::Stream;
 use crate::net::{ConnectionHandler, Shutdown};
+use crate::service::AppState;
 use tidegate_request::Peer;
 
 /// What one connection may do; how large a command may be is [`frame`]'s.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tidegate::{Key, LimitError, Limiter, SystemClock};
 
 use crate::metrics::{Outcome, Status};
-use crate::text::printable;
+use tidegate_core::text::printable;
 
 /// Lines of each kind.
 const RATE: &str = "10/s burst 20";

@@ -16,7 +16,7 @@ use tidegate::{Clock, Key, SystemClock};
 
 pub(crate) use self::table::Refused;
 use self::table::{OfPolicy, Refusal};
-use crate::text::printable;
+use tidegate_core::text::printable;
 
 /// How many refusals a second are looked at, roughly: enough to find who makes one in a hundred within a second, and
 /// nothing beside what it takes to refuse thousands.

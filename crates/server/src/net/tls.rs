@@ -24,11 +24,6 @@ use crate::net::Stream;
 /// How long to go without looking at the files.
 const LOOK_EVERY_US: u64 = 2_000_000;
 
-/// What HTTP speaks over TLS, the best first.
-pub(crate) const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
-/// What gRPC does.
-pub(crate) const GRPC: &[&[u8]] = &[b"h2"];
-
 /// Shakes hands.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
@@ -157,7 +152,5 @@ fn told(path: &Path, what: &(impl fmt::Display + ?Sized)) -> String {
     format!("{}: {what}", path.display())
 }
 
-#[cfg(test)]
-pub(crate) mod clogged;
 #[cfg(test)]
 mod tests;

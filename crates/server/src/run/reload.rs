@@ -13,10 +13,10 @@ use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
 use self::identity::Identity;
-use crate::app::AppState;
-use crate::config::Config;
-use crate::exposure::Exposure;
+use crate::service::AppState;
 use crate::service::Draft;
+use tidegate_config::Exposure;
+use tidegate_config::{Config, Door};
 
 /// How often the file is looked at. One that changes is taken once it has rested for as long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -127,20 +127,20 @@ impl Reloader {
 
 /// What has changed of what is only looked at on start.
 fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'static str> {
-    let (store, listen) = (&running.store, &running.listen);
+    let store = &running.store;
     let changed = [
         ("store.url", store.url != next.store.url),
         ("store.deadline", store.deadline != next.store.deadline),
         ("store.breaker", store.breaker != next.store.breaker),
         ("store.nodes", store.nodes != next.store.nodes),
-        ("listen.http", listen.http != next.listen.http),
-        ("listen.grpc", listen.grpc != next.listen.grpc),
-        ("listen.resp", listen.resp != next.listen.resp),
-        ("listen.proxy", listen.proxy != next.listen.proxy),
         ("key_prefix", running.key_prefix != next.key_prefix),
         ("telemetry.otlp", running.collector != next.collector),
     ];
-    changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(field, _)| field)
+    let (listen, next) = (running.listen.clone(), next.listen.clone());
+    let doors = Door::ALL.into_iter();
+    let doors = doors.map(move |door| (door.listen_key(), listen.get(door) != next.get(door)));
+    let changed = changed.into_iter().chain(doors);
+    changed.filter(|(_, is_changed)| *is_changed).map(|(field, _)| field)
 }
 
 /// What the file is now, to compare with what it will be.

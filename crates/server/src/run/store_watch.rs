@@ -6,9 +6,9 @@ use std::time::Duration;
 use tidegate::{OnStoreError, StoreError};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::app::AppState;
-use crate::text::printable;
+use crate::service::AppState;
 use tidegate::driver::OpenStore;
+use tidegate_core::text::printable;
 
 /// A store that is looked after.
 pub(super) struct Watched {

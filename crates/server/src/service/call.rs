@@ -8,9 +8,9 @@ use tidegate::{
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
-use crate::config::BY_REQUEST;
-use crate::doors::forward_auth::Found;
 use crate::metrics::{DoorName, Outcome, Status};
+use tidegate_config::BY_REQUEST;
+use tidegate_request::Found;
 
 /// One request at one door: one configuration, one start. A copy, so that late answers can take it along.
 #[derive(Clone, Copy, Debug)]

@@ -7,13 +7,13 @@ use tidegate::{EngineBuilder, LeaseError, PolicyView};
 
 use super::in_force::{InForce, Slot};
 use crate::adaptive::{Follower, Prepared};
-use crate::config::Config;
-use crate::doors::http::Settings;
-use crate::doors::proxy::Proxy;
-use crate::exposure::Exposure;
-use crate::headers::Labels;
 use crate::metrics::Counters;
+use crate::service::Settings;
+use crate::service::headers::Labels;
 use crate::stats::Observed;
+use crate::upstreams::Proxy;
+use tidegate_config::Config;
+use tidegate_config::Exposure;
 
 /// A configuration that is built and not yet in force. Dropped, it has changed nothing.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Draft {
         for (name, _) in &of_envoy {
             // Or one would silently replace the other.
             if config.policies.contains_key(*name) {
-                let name = crate::text::printable(name);
+                let name = tidegate_core::text::printable(name);
                 return Err(format!(
                     "policy `{name}` is also the name of a rule of Envoy's configuration: rename one of them"
                 ));
@@ -111,7 +111,7 @@ impl Draft {
 
     /// Refuses to take the token away from a door that others can reach: no server would start so.
     pub(crate) fn check(&self, exposed: Option<&Exposure>) -> Result<(), String> {
-        exposed.map_or(Ok(()), |door| door.allow(self.next.http.admin.has_token()))
+        exposed.map_or(Ok(()), |door| door.allow(self.next.http.admin.is_set()))
     }
 
     /// Has the log say, once this is in force, which keys wait for a restart.

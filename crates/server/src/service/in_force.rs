@@ -9,13 +9,13 @@ use tidegate::adaptive::Priority;
 use tidegate::{Engine, Key, Policy, PolicyHandle, PolicyView};
 
 use crate::adaptive::{Follower, Shedding};
-use crate::config::DoorRules;
-use crate::doors::forward_auth::Found;
-use crate::doors::http::Settings;
-use crate::doors::proxy::Proxy;
-use crate::doors::rls::Rls;
-use crate::headers::Labels;
 use crate::metrics::{Counters, UpstreamView};
+use crate::service::Settings;
+use crate::service::headers::Labels;
+use crate::upstreams::Proxy;
+use tidegate_config::DoorRules;
+use tidegate_config::Rls;
+use tidegate_request::Found;
 
 /// What is in force. A door takes it once per request, so that one configuration answers the whole request.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl InForce {
 
     /// The name that was probably meant.
     pub(crate) fn closest(&self, name: &str) -> Option<&str> {
-        crate::text::closest(name, self.engine.policies().map(|policy| policy.name()))
+        tidegate_core::text::closest(name, self.engine.policies().map(|policy| policy.name()))
     }
 
     /// What is known of each upstream of the proxy.

@@ -8,7 +8,7 @@ use tidegate::{
 };
 
 use super::*;
-use crate::config::Config;
+use tidegate_config::Config;
 
 /// A store that always fails.
 #[derive(Debug)]

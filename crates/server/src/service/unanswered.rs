@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate::{Answer, CheckError, StoreErrorKind};
 
 use super::{Handle, InForce};
-use crate::text::printable;
+use tidegate_core::text::printable;
 
 /// Why a question has no answer. A refusal is none of these.
 #[derive(Clone, PartialEq, Eq, Debug)]

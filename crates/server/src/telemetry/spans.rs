@@ -12,7 +12,7 @@ use opentelemetry_sdk::trace::SdkTracer;
 use tidegate::{Clock, SystemClock};
 
 use crate::metrics;
-use crate::text::printable;
+use tidegate_core::text::printable;
 
 /// Where spans go. One for the process, as there is one log.
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();

@@ -1,73 +1,53 @@
-//! Which checks come, when, and to whom.
+//! Which checks arrive, when, and at which node.
 
 use tidegate_core::Limit;
 
-use super::setting::Setting;
-use super::world::{Place, start_us};
-use crate::chance::{Chance, Zipf};
+use super::FleetSettings;
+use crate::rng::{Rng, Zipf};
+use crate::{START_US, index};
+
+/// One key on one node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeKey {
+    pub(super) node: usize,
+    pub(super) key: usize,
+}
 
 /// Checks in the order of their instants.
-pub(super) enum Arrivals {
-    /// At random, and some nodes are busier than others.
-    Drawn(Drawn),
-    /// As somebody else has drawn them.
-    Given(std::vec::IntoIter<(u64, Place)>),
+pub(super) type Arrivals = Box<dyn Iterator<Item = (u64, NodeKey)>>;
+
+/// Where the first window begins.
+pub(super) fn start_us(limit: &Limit) -> u64 {
+    let period_us = u64::try_from(limit.period().as_micros()).unwrap_or(u64::MAX).max(1);
+    START_US.next_multiple_of(period_us.min(86_400_000_000))
 }
 
-pub(super) struct Drawn {
-    /// The mean gap between checks and the next one's instant, in units of 2^−20 µs.
-    gap: u128,
-    next: u128,
-    end_us: u64,
-    keys: u64,
-    nodes: usize,
-    busy: Zipf,
-    chance: Chance,
-}
-
-impl Arrivals {
-    pub(super) fn draw(setting: &Setting, limit: &Limit) -> Self {
-        let start_us = start_us(limit);
-        let per_period =
-            u128::from(limit.units()) * u128::from(setting.demand_milli * setting.keys);
-        Self::Drawn(Drawn {
-            gap: ((limit.period().as_micros() * 1000) << 20) / per_period,
-            next: u128::from(start_us) << 20,
-            end_us: start_us + setting.duration_us,
-            keys: setting.keys,
-            nodes: usize::try_from(setting.nodes).unwrap_or(usize::MAX),
-            busy: Zipf::new(setting.nodes),
-            chance: Chance::new(setting.seed, 1),
-        })
-    }
-
-    /// Instants are counted from the start, and in order; nodes are numbers below that of the setting.
-    pub(super) fn given(checks: &[(u64, usize)], limit: &Limit) -> Self {
-        let start_us = start_us(limit);
-        let place = |&(after_us, node)| (start_us + after_us, Place { node, key: 0 });
-        Self::Given(checks.iter().map(place).collect::<Vec<_>>().into_iter())
-    }
-
-    pub(super) fn next(&mut self) -> Option<(u64, Place)> {
-        match self {
-            Self::Drawn(drawn) => drawn.next(),
-            Self::Given(given) => given.next(),
-        }
-    }
-}
-
-impl Drawn {
-    fn next(&mut self) -> Option<(u64, Place)> {
-        self.next += (self.gap * u128::from(self.chance.exponential())) >> 32;
-        let at_us = u64::try_from(self.next >> 20).unwrap_or(u64::MAX);
-        if at_us >= self.end_us {
+/// Checks at random instants; some nodes are busier than others.
+pub(super) fn random(settings: &FleetSettings, limit: &Limit) -> Arrivals {
+    let &FleetSettings { keys, nodes, demand_milli, .. } = settings;
+    let start_us = start_us(limit);
+    let end_us = start_us + settings.duration_us;
+    // The mean gap between checks and the next one's instant, in units of 2^−20 µs.
+    let per_period = u128::from(limit.units()) * u128::from(demand_milli * keys);
+    let gap = ((limit.period().as_micros() * 1000) << 20) / per_period;
+    let mut next = u128::from(start_us) << 20;
+    let (busy, mut rng) = (Zipf::new(nodes), Rng::new(settings.seed, 1));
+    Box::new(std::iter::from_fn(move || {
+        next += (gap * u128::from(rng.exponential())) >> 32;
+        let at_us = u64::try_from(next >> 20).unwrap_or(u64::MAX);
+        if at_us >= end_us {
             return None;
         }
-        let key = self.chance.below(self.keys);
-        let rank = self.busy.draw(&mut self.chance);
+        let key = index(rng.below(keys));
         // Another node is the busiest for another key.
-        let key = usize::try_from(key).unwrap_or(0);
-        let node = (rank + 17 * key) % self.nodes;
-        Some((at_us, Place { node, key }))
-    }
+        let node = (busy.draw(&mut rng) + 17 * key) % index(nodes);
+        Some((at_us, NodeKey { node, key }))
+    }))
+}
+
+/// The given checks: µs since the start, sorted, and the node.
+pub(super) fn given(checks: &[(u64, usize)], limit: &Limit) -> Arrivals {
+    let start_us = start_us(limit);
+    let check = |&(after_us, node)| (start_us + after_us, NodeKey { node, key: 0 });
+    Box::new(checks.iter().map(check).collect::<Vec<_>>().into_iter())
 }

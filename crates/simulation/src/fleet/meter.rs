@@ -1,4 +1,4 @@
-//! What was admitted, when, and by how much that passes the limit.
+//! What was admitted, when, and by how much it exceeds the limit.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use tidegate_core::{Gcra, Limit, State, Timestamp};
 /// Units admitted at an instant.
 type Admitted = (u64, u64);
 
-/// All that was admitted for one key.
+/// Everything that was admitted for one key.
 #[derive(Clone)]
 pub(super) struct Meter {
     limit: Limit,
     admitted: Vec<Admitted>,
-    /// From here on utilisation is measured, and until here.
+    /// Utilisation is measured from the first to the second.
     from_us: u64,
     until_us: u64,
     offered: u64,
@@ -22,7 +22,7 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new(limit: &Limit, start_us: u64, duration_us: u64) -> Self {
         let period_us = u64::try_from(limit.period().as_micros()).unwrap_or(u64::MAX);
-        // The burst at the start is no steady state: a period, and the time of a burst, in whole periods.
+        // The start is no steady state: it lasts a period, and the time of a burst in whole periods.
         let warm_us = period_us.saturating_mul(1 + limit.ceiling() / limit.units());
         let steady = duration_us >= warm_us.saturating_mul(4);
         let warm_us = if steady { warm_us } else { 0 };
@@ -62,7 +62,7 @@ impl Meter {
         (steady.map(|(_, units)| units).sum(), self.capacity.min(self.offered))
     }
 
-    /// The most by which any interval passes what the limit allows there.
+    /// The most by which any interval exceeds what the limit allows there.
     pub(super) fn overshoot(&self) -> u64 {
         let mut admitted = self.admitted.clone();
         admitted.sort_unstable();
@@ -86,14 +86,14 @@ fn length_us(limit: &Limit) -> u64 {
     u64::try_from(limit.period().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The tick is read off what is written: 1 µs, or 1 ms where the arithmetic needs it.
+/// The tick of the state: 1 µs, or 1 ms where the arithmetic needs it.
 fn tick_us(limit: &Limit) -> u64 {
     let mut state = State::Empty;
     let _ = limit.take(&mut state, Timestamp::from_micros(1_000_000), 1);
     state.arrival().map_or(1, |arrival| arrival.tick_us)
 }
 
-/// Above `burst + rate × Δ`, for every Δ at once: a level that runs off at the rate, in parts of a unit.
+/// Above `burst + rate × Δ`, for every Δ at once: a level that drains at the rate, in parts of a unit.
 fn paced(gcra: &Gcra, tick_us: u64, admitted: &[Admitted]) -> u64 {
     let period = gcra.period().as_micros() / u128::from(tick_us);
     let (burst, rate) = (u128::from(gcra.burst()) * period, u128::from(gcra.limit()));
@@ -152,7 +152,7 @@ fn slots(limit: u64, period_us: u64, buckets: u64, admitted: &[Admitted]) -> u64
     u64::try_from(worst).unwrap_or(u64::MAX).saturating_sub(limit)
 }
 
-/// What the limit itself would have refused, had it been asked at the same instants.
+/// What the limit itself refuses at the same instants.
 fn refused(limit: &Limit, admitted: &[Admitted]) -> u64 {
     let mut state = State::Empty;
     let mut refused = 0;

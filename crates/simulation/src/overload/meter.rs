@@ -1,42 +1,42 @@
-//! What came of it.
+//! Measures a run: goodput, latency, variation, settling time.
 
 use std::ops::Range;
 
 use super::scenario::Scenario;
 use crate::float;
 
-/// A run has settled once what is served in time stays within this much of where it ends.
+/// A run has settled once its goodput stays within this much of its final value.
 const SETTLED_WITHIN: f64 = 0.15;
-/// Over so many seconds, so that chance counts for less.
+/// Seconds that are averaged to reduce random variation.
 const OVER_S: usize = 5;
-/// Fewer numbers than this say nothing about how much they vary.
-const TELLING: usize = 8;
+/// The least number of values whose variation means anything.
+const VALUES_MIN: usize = 8;
 
-/// What is counted while a run lasts.
+/// The counts of a run.
 pub(super) struct Meter {
     judged_us: Range<u64>,
     /// Served in time, by second.
     good: Vec<u32>,
-    /// Those of them who are people.
+    /// Those of people, while judged.
     people: u64,
     latencies_us: Vec<u32>,
     pub(super) refused: u64,
-    pub(super) refused_in_vain: u64,
+    pub(super) false_rejects: u64,
 }
 
-/// What came of one run, or of several on average.
+/// The measures of one run, or the means of several.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) goodput: f64,
     pub(super) people: f64,
     pub(super) p99_ms: f64,
-    /// How much the goodput varies from second to second, and from five seconds to five seconds.
+    /// The coefficient of variation of the goodput, by seconds and by five seconds.
     pub(super) cv_1s: Option<f64>,
     pub(super) cv_5s: Option<f64>,
     /// `None` if it never settled.
     pub(super) settling_s: Option<f64>,
     pub(super) refused: f64,
-    pub(super) refused_in_vain: f64,
+    pub(super) false_rejects: f64,
     /// Served in time, by second, from before it begins to after it ends.
     pub(super) course: Vec<f64>,
 }
@@ -51,7 +51,7 @@ impl Meter {
             people: 0,
             latencies_us: Vec::new(),
             refused: 0,
-            refused_in_vain: 0,
+            false_rejects: 0,
         }
     }
 
@@ -73,7 +73,7 @@ impl Meter {
         let lasts_s = float(judged.end - judged.start);
         let place = |second: u64| usize::try_from(second).unwrap_or(0);
         let good = &course[place(judged.start)..place(judged.end)];
-        // The beginning is told by how long it takes to settle.
+        // The settling time describes the start.
         let late = &good[OVER_S.min(good.len())..];
         Outcome {
             goodput: good.iter().sum::<f64>() / lasts_s,
@@ -83,7 +83,7 @@ impl Meter {
             cv_5s: variation(&late.chunks_exact(OVER_S).map(mean).collect::<Vec<_>>()),
             settling_s: settling(good).map(|second| float(second as u64)),
             refused: float(self.refused),
-            refused_in_vain: float(self.refused_in_vain),
+            false_rejects: float(self.false_rejects),
             course,
         }
     }
@@ -113,7 +113,7 @@ fn mean(values: &[f64]) -> f64 {
 /// The standard deviation as a part of the mean, where there is one.
 fn variation(values: &[f64]) -> Option<f64> {
     let mean = mean(values);
-    if values.len() < TELLING || mean <= 0.0 {
+    if values.len() < VALUES_MIN || mean <= 0.0 {
         return None;
     }
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -121,22 +121,22 @@ fn variation(values: &[f64]) -> Option<f64> {
 }
 
 impl Outcome {
-    /// The mean of several runs of one scenario, and the course of the first. What one of them does not have, there is no mean of: it has
-    /// settled if all have.
+    /// The means of several runs of one scenario, and the course of the first. A measure that one run lacks has no
+    /// mean: a scenario has settled if all runs have.
     pub(super) fn mean(runs: &[Self]) -> Self {
-        let of = |value: fn(&Self) -> f64| mean(&runs.iter().map(value).collect::<Vec<_>>());
-        let of_all = |value: fn(&Self) -> Option<f64>| {
+        let mean_of = |value: fn(&Self) -> f64| mean(&runs.iter().map(value).collect::<Vec<_>>());
+        let mean_if_all = |value: fn(&Self) -> Option<f64>| {
             runs.iter().map(value).collect::<Option<Vec<_>>>().map(|values| mean(&values))
         };
         Self {
-            goodput: of(|run| run.goodput),
-            people: of(|run| run.people),
-            p99_ms: of(|run| run.p99_ms),
-            cv_1s: of_all(|run| run.cv_1s),
-            cv_5s: of_all(|run| run.cv_5s),
-            settling_s: of_all(|run| run.settling_s),
-            refused: of(|run| run.refused),
-            refused_in_vain: of(|run| run.refused_in_vain),
+            goodput: mean_of(|run| run.goodput),
+            people: mean_of(|run| run.people),
+            p99_ms: mean_of(|run| run.p99_ms),
+            cv_1s: mean_if_all(|run| run.cv_1s),
+            cv_5s: mean_if_all(|run| run.cv_5s),
+            settling_s: mean_if_all(|run| run.settling_s),
+            refused: mean_of(|run| run.refused),
+            false_rejects: mean_of(|run| run.false_rejects),
             course: runs.first().map(|run| run.course.clone()).unwrap_or_default(),
         }
     }

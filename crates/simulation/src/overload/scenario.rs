@@ -1,36 +1,35 @@
-//! What happens to the plant.
+//! Scenarios: the load on the backend, and faults of the readings.
 
 use std::ops::Range;
 
-use super::plant::Pace;
+use super::backend::Speed;
 
-/// What all workers can do in a second.
+/// Requests per second of all workers.
 pub(super) const CAPACITY: u64 = 400;
-/// Half of that comes before, so that there is something to compare with, and after.
+/// The load is half the capacity before and after, for comparison.
 const BEFORE_S: u64 = 30;
 const AFTER_S: u64 = 15;
 
-/// What one waiting request more does to all others, in millionths: hardly anything, or a lot.
+/// By how much one waiting request slows all others, in millionths: hardly at all, or a lot.
 const MILD_PPM: u64 = 200;
 const HARSH_PPM: u64 = 5_000;
 
-/// Something that happens to the plant: what comes, for how long, and what is known of it.
+/// A load for some time, and the quality of the readings.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     pub name: &'static str,
     pub about: &'static str,
-    /// In hundredths of the capacity, at the beginning and at the end.
+    /// In percent of the capacity, at the beginning and at the end.
     load_percent: (u64, u64),
     pub lasts_s: u64,
-    slower: u64,
+    slowdown: u64,
     growth_ppm: u64,
     pub(super) delay_ticks: usize,
     pub(super) fault: Fault,
-    /// Of a hundred requests, so many come from bots.
     pub(super) bots_percent: u64,
 }
 
-/// What is wrong with the readings, for a third of the time.
+/// A fault of the readings, for a third of the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
     None,
@@ -43,25 +42,25 @@ const CALM: Scenario = Scenario {
     about: "half of what it can do",
     load_percent: (50, 50),
     lasts_s: 60,
-    slower: 1,
+    slowdown: 1,
     growth_ppm: MILD_PPM,
     delay_ticks: 0,
     fault: Fault::None,
     bots_percent: 0,
 };
 
-/// Twice what it can do, with readings that may be late or wrong.
+/// Twice the capacity; variants have readings that are late or wrong.
 const TWICE: Scenario =
     Scenario { name: "twice", about: "2 × what it can do", load_percent: (200, 200), ..CALM };
 
-/// All of them, those that the controllers are compared by first.
+/// All scenarios; those that compare the controllers best come first.
 pub const ALL: [Scenario; 13] = [
     Scenario { name: "spike", about: "3 × what it can do", load_percent: (300, 300), ..CALM },
     Scenario {
         name: "slow-db",
         about: "a database that takes three times as long: it can do 133/s",
         load_percent: (90, 90),
-        slower: 3,
+        slowdown: 3,
         ..CALM
     },
     Scenario {
@@ -72,7 +71,7 @@ pub const ALL: [Scenario; 13] = [
     },
     Scenario {
         name: "harsh",
-        about: "3 × what it can do, and what waits makes all slower",
+        about: "3 × what it can do, and what waits makes all slowdown",
         load_percent: (300, 300),
         growth_ppm: HARSH_PPM,
         ..CALM
@@ -145,23 +144,23 @@ impl Scenario {
         CAPACITY * percent / 100
     }
 
-    /// What the plant can do while it is judged, as far as it is asked to.
+    /// The best possible goodput while it is judged.
     pub(super) fn possible(&self) -> u64 {
-        (CAPACITY * self.load_percent.0 / 100).min(CAPACITY / self.slower)
+        (CAPACITY * self.load_percent.0 / 100).min(CAPACITY / self.slowdown)
     }
 
-    pub(super) fn pace(&self, second: u64) -> Pace {
-        let slower = if self.is_judged(second) { self.slower } else { 1 };
-        Pace { slower, growth_ppm: self.growth_ppm }
+    pub(super) fn speed(&self, second: u64) -> Speed {
+        let slowdown = if self.is_judged(second) { self.slowdown } else { 1 };
+        Speed { slowdown, growth_ppm: self.growth_ppm }
     }
 
-    /// What is wrong with the readings in this second: in the second third of what is judged.
+    /// The fault in this second: it lasts for the second third of what is judged.
     pub(super) fn fault(&self, second: u64) -> Fault {
         let from = BEFORE_S + self.lasts_s / 3;
         if (from..from + self.lasts_s / 3).contains(&second) { self.fault } else { Fault::None }
     }
 
-    /// Whether the plant could serve all who come.
+    /// Whether the backend could serve all requests.
     pub(super) fn is_calm(&self, second: u64) -> bool {
         !self.is_judged(second) || self.load_percent.1 <= 50
     }

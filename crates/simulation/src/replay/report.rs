@@ -1,13 +1,13 @@
-//! What a replay found.
+//! The report of a replay.
 
 use serde::Serialize;
 
-use super::record::told;
-use super::tally::{DeniedKey, PolicyTally, Tally, Unreadable};
-use super::timeline::Course;
+use super::counts::{DeniedKey, PolicyCounts, ReplayCounts, Unreadable};
+use super::record::rfc_3339_utc;
+use super::timeline::TimelineSteps;
 
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ReplayReport {
     pub lines: u64,
     pub from: Option<String>,
     pub until: Option<String>,
@@ -15,14 +15,14 @@ pub struct Report {
     pub unlimited: u64,
     pub unreadable: u64,
     pub first_unreadable: Vec<Unreadable>,
-    pub policies: Vec<Row>,
-    /// What all policies together have decided, over time.
-    pub timeline: Course,
+    pub policies: Vec<PolicyReport>,
+    /// The decisions of all policies together, over time.
+    pub timeline: TimelineSteps,
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct PolicyReport {
     pub policy: String,
     pub requests: u64,
     pub admitted: u64,
@@ -31,13 +31,13 @@ pub struct Row {
     pub keys_denied: usize,
     /// The most denied first.
     pub keys: Vec<DeniedKey>,
-    /// Denied by keys that came when too many were told apart already.
+    /// Denials of keys beyond those that are counted one by one.
     pub denied_by_others: u64,
 }
 
-impl Report {
-    pub(super) fn new(tally: Tally, top: usize) -> Self {
-        let row = |(name, policy): (&String, &PolicyTally)| Row {
+impl ReplayReport {
+    pub(super) fn new(counts: ReplayCounts, top: usize) -> Self {
+        let row = |(name, policy): (&String, &PolicyCounts)| PolicyReport {
             policy: name.clone(),
             requests: policy.requests,
             admitted: policy.requests - policy.denied,
@@ -48,51 +48,51 @@ impl Report {
             denied_by_others: policy.others,
         };
         Self {
-            lines: tally.lines,
-            from: tally.span.map(|(first, _)| told(first)),
-            until: tally.span.map(|(_, last)| told(last)),
-            unlimited: tally.unlimited,
-            unreadable: tally.unreadable,
-            policies: tally.policies.iter().map(row).collect(),
-            timeline: tally.timeline.course(),
-            notes: notes(&tally),
-            first_unreadable: tally.shown,
+            lines: counts.lines,
+            from: counts.span.map(|(first, _)| rfc_3339_utc(first)),
+            until: counts.span.map(|(_, last)| rfc_3339_utc(last)),
+            unlimited: counts.unlimited,
+            unreadable: counts.unreadable,
+            policies: counts.policies.iter().map(row).collect(),
+            timeline: counts.timeline.steps(),
+            notes: notes(&counts),
+            first_unreadable: counts.shown,
         }
     }
 
-    /// Whether there was something, and nothing of it is a log's.
+    /// Whether there were lines, and none of them is a line of an access log.
     pub const fn is_no_log(&self) -> bool {
         self.lines > 0 && self.unreadable == self.lines
     }
 }
 
-fn notes(tally: &Tally) -> Vec<String> {
+fn notes(counts: &ReplayCounts) -> Vec<String> {
     let mut notes = Vec::new();
-    if tally.span.is_some() && !tally.is_fine {
+    if counts.span.is_some() && !counts.has_fraction {
         notes.push(
             "the log has whole seconds: requests of one second count as simultaneous, so that limits with a \
              small burst deny more here than they would have"
                 .to_owned(),
         );
     }
-    if tally.stepped_back > 0 {
+    if counts.stepped_back > 0 {
         notes.push(format!(
             "{} lines are more than a minute older than one before them: sort the log",
-            tally.stepped_back
+            counts.stepped_back
         ));
     }
-    if tally.guessed > 0 {
+    if counts.lacks_headers > 0 {
         notes.push(format!(
             "{} requests should be counted by headers or cookies that the log does not have: they were counted by \
              what is left, or by client_ip",
-            tally.guessed
+            counts.lacks_headers
         ));
     }
-    if tally.forgotten > 0 {
+    if counts.evicted > 0 {
         notes.push(format!(
             "{} counters were forgotten while they mattered, for there were more keys than fit into memory: more was \
              admitted here than would have been. Replay a shorter part of the log, or fewer routes",
-            tally.forgotten
+            counts.evicted
         ));
     }
     notes

@@ -1,4 +1,4 @@
-//! What was admitted and denied over time, in a bounded number of steps: the longer the log, the longer each.
+//! Admissions and denials over time, in a bounded number of steps: the longer the log, the longer each step.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,7 +13,7 @@ const FIRST_STEP_US: u64 = 1_000_000;
 /// Counts by steps that double whenever there would be too many of them.
 pub(super) struct Timeline {
     step_us: u64,
-    /// By the number of the step since 1970; those in which nothing happened are left out.
+    /// By the number of the step since 1970, without empty ones.
     steps: BTreeMap<u64, Step>,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Step {
     pub denied: u64,
 }
 
-/// Steps of equal length, those in which nothing happened included.
+/// Steps of equal length, with empty ones.
 #[derive(Debug, Default, Serialize)]
-pub struct Course {
+pub struct TimelineSteps {
     /// Where the first begins, since 1970.
     from_ms: u64,
     step_ms: u64,
@@ -73,13 +73,15 @@ impl Timeline {
         }
     }
 
-    pub(super) fn course(&self) -> Course {
-        let Some((&first, _)) = self.steps.first_key_value() else { return Course::default() };
-        let of = |number| self.steps.get(&number).copied().unwrap_or_default();
-        Course {
+    pub(super) fn steps(&self) -> TimelineSteps {
+        let Some((&first, _)) = self.steps.first_key_value() else {
+            return TimelineSteps::default();
+        };
+        let step = |number| self.steps.get(&number).copied().unwrap_or_default();
+        TimelineSteps {
             from_ms: first.saturating_mul(self.step_us) / 1000,
             step_ms: self.step_us / 1000,
-            steps: (first..first + self.count()).map(of).collect(),
+            steps: (first..first + self.count()).map(step).collect(),
         }
     }
 }
@@ -96,11 +98,11 @@ mod tests {
         for (second, denied) in [(5, false), (7, true), (5, true), (6, false)] {
             timeline.add(second * 1_000_000 + 3, denied);
         }
-        let Course { from_ms, step_ms, steps } = timeline.course();
-        let of = |admitted, denied| Step { admitted, denied };
+        let TimelineSteps { from_ms, step_ms, steps } = timeline.steps();
+        let step = |admitted, denied| Step { admitted, denied };
         assert_eq!((from_ms, step_ms), (5000, 1000));
-        assert_eq!(steps, [of(1, 1), of(1, 0), of(0, 1)]);
-        assert_eq!(Timeline::default().course().steps, []);
+        assert_eq!(steps, [step(1, 1), step(1, 0), step(0, 1)]);
+        assert_eq!(Timeline::default().steps().steps, []);
     }
 
     proptest! {
@@ -112,12 +114,12 @@ mod tests {
             for &(at_us, denied) in &events {
                 timeline.add(at_us, denied);
             }
-            let course = timeline.course();
-            prop_assert!(course.steps.len() as u64 <= STEPS_MAX);
+            let timeline = timeline.steps();
+            prop_assert!(timeline.steps.len() as u64 <= STEPS_MAX);
             let denied = events.iter().filter(|(_, denied)| *denied).count() as u64;
-            prop_assert_eq!(course.steps.iter().map(|step| step.denied).sum::<u64>(), denied);
+            prop_assert_eq!(timeline.steps.iter().map(|step| step.denied).sum::<u64>(), denied);
             let admitted = events.len() as u64 - denied;
-            prop_assert_eq!(course.steps.iter().map(|step| step.admitted).sum::<u64>(), admitted);
+            prop_assert_eq!(timeline.steps.iter().map(|step| step.admitted).sum::<u64>(), admitted);
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Who asks: names made of a template, and in which order they take turns.
+//! Keys made of a template, and the order in which they are used.
+
+use tidegate_simulation::rng::Rng;
 
 /// How often each key asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -21,10 +23,10 @@ impl Distribution {
     }
 }
 
-/// How many draws there are; then the first comes again. Drawn before the run, so that drawing costs nothing in it.
+/// How many draws there are before they repeat. They are drawn before the run, so that drawing costs nothing in it.
 const DRAWS: u32 = 1 << 20;
 
-/// The same in every run, so that two runs ask the same.
+/// The same in every run, so that runs can be compared.
 #[derive(Debug)]
 pub(super) struct Keys {
     names: Vec<Box<str>>,
@@ -34,25 +36,25 @@ pub(super) struct Keys {
 impl Keys {
     pub(super) fn new(template: &str, count: u32, distribution: Distribution) -> Self {
         let names = (0..count).map(|number| template.replace("{}", &number.to_string()).into());
-        let mut dice = Dice(0x7469_6465_6761_7465);
-        let shares = Shares::of(distribution, count);
-        let draws = (0..DRAWS).map(|_| shares.draw(dice.roll())).collect();
+        let mut rng = Rng::new(0x7469_6465_6761_7465, 0);
+        let shares = Shares::new(distribution, count);
+        let draws = (0..DRAWS).map(|_| shares.draw(&mut rng)).collect();
         Self { names: names.collect(), draws }
     }
 
-    /// Whose turn it is.
-    pub(super) fn at(&self, turn: u64) -> &str {
-        let draw = usize::try_from(turn % u64::from(DRAWS)).unwrap_or_default();
+    /// The key of a request, by its number.
+    pub(super) fn at(&self, number: u64) -> &str {
+        let draw = usize::try_from(number % u64::from(DRAWS)).unwrap_or_default();
         let drawn = self.draws.get(draw).and_then(|key| self.names.get(*key as usize));
         drawn.map_or("", |name| name)
     }
 }
 
-/// Which part of the line from 0 to 1 belongs to which key: where each part ends.
+/// The cumulative share of each key.
 struct Shares(Vec<f64>);
 
 impl Shares {
-    fn of(distribution: Distribution, count: u32) -> Self {
+    fn new(distribution: Distribution, count: u32) -> Self {
         let weight = |key: u32| match distribution {
             Distribution::Zipf => 1.0 / f64::from(key + 1),
             Distribution::Hot if key == 0 => 9.0 * f64::from((count - 1).max(1)),
@@ -67,23 +69,11 @@ impl Shares {
         Self(ends.collect())
     }
 
-    fn draw(&self, place: f64) -> u32 {
-        let key = self.0.partition_point(|end| *end <= place);
+    fn draw(&self, rng: &mut Rng) -> u32 {
+        let drawn = f64::from(u32::try_from(rng.draw() >> 32).unwrap_or_default());
+        let drawn = drawn / (f64::from(u32::MAX) + 1.0);
+        let key = self.0.partition_point(|end| *end <= drawn);
         u32::try_from(key.min(self.0.len() - 1)).unwrap_or_default()
-    }
-}
-
-/// Numbers from 0 to 1 that look like chance (`SplitMix64`).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let high = u32::try_from((mixed ^ (mixed >> 31)) >> 32).unwrap_or_default();
-        f64::from(high) / (f64::from(u32::MAX) + 1.0)
     }
 }
 
@@ -100,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_ask_as_often_as_they_should() {
+    fn keys_are_used_as_often_as_the_distribution_says() {
         for (distribution, first, last) in [
             (Distribution::Uniform, 0.01, 0.01),
             // The sum of 1/n up to 100 is 5.187.

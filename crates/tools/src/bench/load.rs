@@ -1,4 +1,4 @@
-//! The load: lines that ask again as soon as they were answered, or when the next request is due.
+//! The load: clients that send again after each reply, or when the next request is due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,212 +8,216 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::door::{Kind, Line, Trouble};
+use super::client::Client;
+use super::config::Phase;
+use super::error::{ErrorKind, RequestError};
 use super::keys::Keys;
-use super::pace::Pace;
-use super::progress::Progress;
-use super::tally::{Board, Tally};
+use super::pacer::Pacer;
+use super::stats::{ShardedStats, Stats};
+use crate::output::grouped;
+use crate::progress::Progress;
 
-/// How long an exchange may take.
+/// For one batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// For what was due and had to wait, after the end: its waiting belongs to the figures.
+/// After the end, for requests that were due and had to wait: their waiting counts.
 const GRACE: Duration = Duration::from_secs(1);
-/// Before a server is knocked at again that could not be reached.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Before connecting again after a failure.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long, and how much.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
-    pub(super) span: Duration,
-    pub(super) requests: Option<u64>,
-    /// Per second; as fast as answers come without one.
-    pub(super) rate: Option<u32>,
-}
-
-/// What came of a stretch.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    pub(super) tally: Tally,
+pub(super) struct PhaseResult {
+    pub(super) stats: Stats,
     pub(super) took: Duration,
-    /// Requests that were due and never sent, since all lines were busy.
+    /// Requests that were due and never sent, because all clients were busy.
     pub(super) unsent: u64,
 }
 
-/// What lines share during a stretch.
+/// What all clients share during a phase.
 #[derive(Debug)]
-struct Course {
+struct PhaseState {
     keys: Arc<Keys>,
-    board: Board,
-    /// Of the first request: another stretch asks for other keys.
+    stats: ShardedStats,
+    /// The number of the first request: each phase continues with the keys.
     first: u64,
     next: AtomicU64,
-    /// Earlier once it is over.
+    /// Lowered when the time is over.
     end: AtomicU64,
     is_over: AtomicBool,
-    pace: Option<Pace>,
+    pacer: Option<Pacer>,
 }
 
-impl Course {
-    /// The next turns, at most so many: the first of them, and how many.
+impl PhaseState {
+    /// The next requests: the number of the first, and how many, at most `count`.
     fn take(&self, count: u64) -> Option<(u64, u64)> {
         if self.is_over.load(Ordering::Relaxed) {
             return None;
         }
-        let turn = self.next.fetch_add(count, Ordering::Relaxed);
+        let number = self.next.fetch_add(count, Ordering::Relaxed);
         let end = self.end.load(Ordering::Relaxed);
-        (turn < end).then(|| (turn, count.min(end - turn)))
+        (number < end).then(|| (number, count.min(end - number)))
     }
 
     fn taken(&self) -> u64 {
         self.next.load(Ordering::Relaxed).min(self.end.load(Ordering::Relaxed))
     }
 
-    /// Nothing more is due. Without a pace, nothing more is sent.
-    fn ends(&self) {
-        match &self.pace {
-            Some(pace) => {
-                let due = pace.due_by(Instant::now());
+    /// Makes nothing more due; without a pacer, nothing more is sent.
+    fn end(&self) {
+        match &self.pacer {
+            Some(pacer) => {
+                let due = pacer.due_by(Instant::now());
                 self.end.fetch_min(due, Ordering::Relaxed);
             }
             None => self.is_over.store(true, Ordering::Relaxed),
         }
     }
 
-    /// Nothing more is sent: how many were due that never were.
-    fn is_over(&self) -> u64 {
+    /// Sends nothing more, and returns how many due requests were not sent.
+    fn stop(&self) -> u64 {
         self.is_over.store(true, Ordering::Relaxed);
-        let Some(pace) = &self.pace else { return 0 };
-        pace.stop();
+        let Some(pacer) = &self.pacer else { return 0 };
+        pacer.stop();
         self.end.load(Ordering::Relaxed).saturating_sub(self.taken())
     }
 
-    async fn drive(&self, number: usize, line: &mut Line) {
-        let batch = line.batch();
+    async fn drive(&self, index: usize, client: &mut Client) {
+        let batch_size = client.batch_size();
         loop {
-            if let Some(pace) = &self.pace
-                && !pace.wait().await
+            if let Some(pacer) = &self.pacer
+                && !pacer.wait().await
             {
                 return;
             }
-            let Some((turn, count)) = self.take(batch) else { return };
-            let since = match &self.pace {
-                Some(pace) => pace.due_at(turn),
+            let Some((number, count)) = self.take(batch_size) else { return };
+            let since = match &self.pacer {
+                Some(pacer) => pacer.due_at(number),
                 None => Instant::now(),
             };
-            let done = in_time(line.exchange(&self.keys, self.first + turn, count)).await;
+            let done = in_time(client.send(&self.keys, self.first + number, count)).await;
             let took = since.elapsed();
             match done {
-                Ok(answers) => {
-                    // Decisions without a server are timed together, and each took its share.
-                    let shares = if matches!(line, Line::Embedded(_)) { count } else { 1 };
+                Ok(result) => {
+                    // Embedded decisions are timed together, and each took its share.
+                    let shares = if matches!(client, Client::Embedded(_)) { count } else { 1 };
                     let ns = took.as_nanos() / u128::from(shares.max(1));
                     let ns = u64::try_from(ns).unwrap_or(u64::MAX);
-                    self.board.of(number).answered(answers, ns);
+                    self.stats.shard(index).answered(result, ns);
                 }
-                Err(trouble) => {
-                    line.give_up();
-                    let knocks = trouble.kind == Kind::Connect;
-                    self.board.of(number).failed(trouble, count);
-                    if knocks {
-                        sleep(PAUSE).await;
+                Err(error) => {
+                    client.reset();
+                    let is_unreachable = error.kind == ErrorKind::Connect;
+                    self.stats.shard(index).failed(error, count);
+                    if is_unreachable {
+                        sleep(RECONNECT_PAUSE).await;
                     }
                 }
             }
-            if matches!(line, Line::Embedded(_)) {
-                // It never waits, and others need the thread too: timers, and who ends it.
+            if matches!(client, Client::Embedded(_)) {
+                // It never waits, and timers need the thread too.
                 tokio::task::yield_now().await;
             }
         }
     }
 }
 
-/// What has no answer in time is late.
+/// Fails after `TIMEOUT`.
 pub(super) async fn in_time<T>(
-    exchange: impl Future<Output = Result<T, Trouble>>,
-) -> Result<T, Trouble> {
-    let late = || Trouble::new(Kind::Late, format!("no answer within {TIMEOUT:?}"));
+    exchange: impl Future<Output = Result<T, RequestError>>,
+) -> Result<T, RequestError> {
+    let late = || RequestError::new(ErrorKind::Timeout, format!("no answer within {TIMEOUT:?}"));
     tokio::time::timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Lines, and at which request they are.
+/// The clients, and the number of their next request.
 #[derive(Debug)]
-pub(super) struct Load {
-    lines: Vec<Line>,
+pub(super) struct LoadGenerator {
+    clients: Vec<Client>,
     keys: Arc<Keys>,
-    turn: u64,
+    next: u64,
 }
 
-impl Load {
-    pub(super) const fn new(lines: Vec<Line>, keys: Arc<Keys>) -> Self {
-        Self { lines, keys, turn: 0 }
+impl LoadGenerator {
+    pub(super) const fn new(clients: Vec<Client>, keys: Arc<Keys>) -> Self {
+        Self { clients, keys, next: 0 }
     }
 
-    /// Drives all lines until the stretch is over or `stop` says so, and waits for the last answers.
+    /// Runs a phase until it is over or `stop` turns true, and waits for the last replies.
     pub(super) async fn drive(
         &mut self,
-        stretch: Stretch,
+        phase: Phase,
         stop: &mut watch::Receiver<bool>,
-        progress: &mut Progress,
-    ) -> Outcome {
-        let begun = Instant::now();
-        let batch = self.lines.first().map_or(1, Line::batch);
-        let course = Arc::new(Course {
+        label: &str,
+    ) -> PhaseResult {
+        let start = Instant::now();
+        let batch_size = self.clients.first().map_or(1, Client::batch_size);
+        let state = Arc::new(PhaseState {
             keys: self.keys.clone(),
-            board: Board::default(),
-            first: self.turn,
+            stats: ShardedStats::default(),
+            first: self.next,
             next: AtomicU64::new(0),
-            end: AtomicU64::new(stretch.requests.unwrap_or(u64::MAX / 2)),
+            end: AtomicU64::new(phase.requests.unwrap_or(u64::MAX / 2)),
             is_over: AtomicBool::new(false),
-            pace: stretch.rate.map(|rate| Pace::new(rate, batch, begun)),
+            pacer: phase.rate.map(|rate| Pacer::new(rate, batch_size, start)),
         });
-        let count = self.lines.len();
-        if course.pace.is_some() {
-            let course = course.clone();
-            // It ends with the pace, at the latest a nap later.
+        let count = self.clients.len();
+        if state.pacer.is_some() {
+            let state = state.clone();
             tokio::task::spawn_blocking(move || {
-                if let Some(pace) = &course.pace {
-                    pace.keep(&course.end, count);
+                if let Some(pacer) = &state.pacer {
+                    pacer.run(&state.end, count);
                 }
             });
         }
         let mut running = JoinSet::new();
-        for (number, mut line) in self.lines.drain(..).enumerate() {
-            let course = course.clone();
+        for (index, mut client) in self.clients.drain(..).enumerate() {
+            let state = state.clone();
             running.spawn(async move {
-                course.drive(number, &mut line).await;
-                line
+                state.drive(index, &mut client).await;
+                client
             });
         }
-        let watching = async {
-            let mut second = tokio::time::interval(Duration::from_secs(1));
-            loop {
-                second.tick().await;
-                progress.tell(course.board.so_far());
-            }
-        };
+        let progress = Progress::start();
         let mut has_ended = false;
         tokio::select! {
-            () = gather(&mut running, &mut self.lines) => has_ended = true,
-            () = sleep(stretch.span) => {}
+            () = join_all(&mut running, &mut self.clients) => has_ended = true,
+            () = sleep(phase.duration) => {}
             _ = stop.wait_for(|stop| *stop) => {}
-            () = watching => {}
+            () = show_progress(&progress, label, &state.stats) => {}
         }
         if !has_ended {
-            course.ends();
-            // Those who are still behind after that will not be waited for.
-            let _ = timeout(GRACE, gather(&mut running, &mut self.lines)).await;
+            state.end();
+            // Requests that are later than that are given up.
+            let _ = timeout(GRACE, join_all(&mut running, &mut self.clients)).await;
         }
-        let unsent = course.is_over();
-        gather(&mut running, &mut self.lines).await;
+        let unsent = state.stop();
+        join_all(&mut running, &mut self.clients).await;
         progress.done();
-        self.turn += course.taken();
-        Outcome { tally: course.board.total(), took: begun.elapsed(), unsent }
+        self.next += state.taken();
+        PhaseResult { stats: state.stats.total(), took: start.elapsed(), unsent }
     }
 }
 
-/// Takes lines back as they end, until all have.
-async fn gather(running: &mut JoinSet<Line>, lines: &mut Vec<Line>) {
-    while let Some(line) = running.join_next().await {
-        lines.extend(line.ok());
+/// Takes all clients back.
+async fn join_all(running: &mut JoinSet<Client>, clients: &mut Vec<Client>) {
+    while let Some(client) = running.join_next().await {
+        clients.extend(client.ok());
+    }
+}
+
+async fn show_progress(progress: &Progress, label: &str, stats: &ShardedStats) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    let (mut last_us, mut before) = (0, 0);
+    loop {
+        second.tick().await;
+        let (requests, errors) = stats.so_far();
+        progress.show(|us| {
+            // The rate since the last line, which shows a server that has stalled.
+            let rate = grouped((requests - before) * 1_000_000 / (us - last_us).max(1));
+            (last_us, before) = (us, requests);
+            let failed =
+                if errors > 0 { format!(", {} errors", grouped(errors)) } else { String::new() };
+            let (seconds, requests) = (us / 1_000_000, grouped(requests));
+            format!("{label}: {seconds} s, {requests} requests, {rate}/s{failed}")
+        });
     }
 }

@@ -1,23 +1,21 @@
-//! What was measured, for people and for programs.
+//! The measured figures.
 
 mod ratio;
 mod text;
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
 
 use self::ratio::Ratios;
-pub(super) use self::text::grouped;
-use super::histogram::Histogram;
-use super::plan::Plan;
+use super::config::BenchConfig;
+use super::error::ErrorKind;
 use super::rounds::Measured;
-use super::tally::Tally;
+use super::stats::{Latencies, Stats};
 use tidegate_simulation::float;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     door: &'static str,
     /// `closed`, or `open` with a rate.
     r#loop: &'static str,
@@ -29,36 +27,36 @@ pub(super) struct Report {
     keys: u32,
     distribution: &'static str,
     warm_up_seconds: f64,
-    /// Whether somebody ended it early.
+    /// Whether a signal ended it early.
     stopped: bool,
-    /// The server that was asked for, and then what it is compared with.
-    servers: Vec<Row>,
+    /// The first server, and then the one it is compared with.
+    servers: Vec<ServerReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratios: Option<Ratios>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct ServerReport {
     name: String,
     requests: u64,
     seconds: f64,
-    /// Decisions: an error is none.
+    /// Decisions, without errors.
     per_second: f64,
     allowed: u64,
     denied: u64,
     errors: u64,
-    errors_by_kind: Vec<ErrorRow>,
-    /// Open loop: due, and not sent before the end.
+    errors_by_kind: Vec<ErrorReport>,
+    /// Open loop: due, but not sent before the end.
     unsent: u64,
     /// `null` if nothing was decided.
     latency_us: Option<Latency>,
     histogram: Vec<Bar>,
-    /// Of the server that was started for the run.
+    /// Of the local server.
     server_cpu_us_per_request: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
-struct ErrorRow {
+struct ErrorReport {
     kind: &'static str,
     count: u64,
     first: String,
@@ -75,7 +73,6 @@ struct Latency {
     max: f64,
 }
 
-/// How many took so long.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Bar {
     from_us: f64,
@@ -83,23 +80,23 @@ struct Bar {
     count: u64,
 }
 
-impl Report {
-    pub(super) fn new(plan: &Plan, measured: &[Measured], stopped: bool) -> Self {
+impl BenchReport {
+    pub(super) fn new(config: &BenchConfig, measured: &[Measured], stopped: bool) -> Self {
         Self {
-            door: plan.door.name(),
-            r#loop: if plan.stretch.rate.is_some() { "open" } else { "closed" },
-            rate_per_second: plan.stretch.rate,
-            connections: plan.connections,
-            pipeline: plan.pipeline,
-            policy: plan.question.policy.clone(),
-            cost: plan.question.cost,
-            keys: plan.key_count,
-            distribution: plan.distribution.name(),
-            warm_up_seconds: plan.warm_up.as_secs_f64(),
+            door: config.door.name(),
+            r#loop: if config.phase.rate.is_some() { "open" } else { "closed" },
+            rate_per_second: config.phase.rate,
+            connections: config.connections,
+            pipeline: config.pipeline,
+            policy: config.request.policy.clone(),
+            cost: config.request.cost,
+            keys: config.key_count,
+            distribution: config.distribution.name(),
+            warm_up_seconds: config.warm_up.as_secs_f64(),
             stopped,
-            servers: measured.iter().map(Row::of).collect(),
+            servers: measured.iter().map(ServerReport::new).collect(),
             ratios: match measured {
-                [ours, theirs] => Ratios::of(&ours.rounds, &theirs.rounds),
+                [ours, theirs] => Ratios::new(&ours.rounds, &theirs.rounds),
                 _ => None,
             },
         }
@@ -108,21 +105,16 @@ impl Report {
     pub(super) fn has_errors(&self) -> bool {
         self.servers.iter().any(|row| row.errors > 0)
     }
-
-    pub(super) fn json(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, self)?;
-        out.write_all(b"\n")
-    }
 }
 
-impl Row {
-    fn of(measured: &Measured) -> Self {
-        let mut tally = Tally::default();
-        measured.rounds.iter().for_each(|round| tally.merge(&round.outcome.tally));
-        let took: Duration = measured.rounds.iter().map(|round| round.outcome.took).sum();
+impl ServerReport {
+    fn new(measured: &Measured) -> Self {
+        let mut stats = Stats::default();
+        measured.rounds.iter().for_each(|round| stats.merge(&round.result.stats));
+        let took: Duration = measured.rounds.iter().map(|round| round.result.took).sum();
         let cpu: Option<Duration> = measured.rounds.iter().map(|round| round.cpu).sum();
-        let (requests, seconds) = (tally.requests(), took.as_secs_f64());
-        let error = |(kind, (count, first)): (&super::door::Kind, &(u64, String))| ErrorRow {
+        let (requests, seconds) = (stats.requests(), took.as_secs_f64());
+        let error = |(kind, (count, first)): (&ErrorKind, &(u64, String))| ErrorReport {
             kind: kind.name(),
             count: *count,
             first: first.clone(),
@@ -131,14 +123,14 @@ impl Row {
             name: measured.name.clone(),
             requests,
             seconds,
-            per_second: float(tally.times.count()) / seconds,
-            allowed: tally.allowed,
-            denied: tally.denied,
-            errors: tally.errors(),
-            errors_by_kind: tally.errors.iter().map(error).collect(),
-            unsent: measured.rounds.iter().map(|round| round.outcome.unsent).sum(),
-            latency_us: Latency::of(&tally.times),
-            histogram: bars(&tally.times),
+            per_second: float(stats.times.count()) / seconds,
+            allowed: stats.allowed,
+            denied: stats.denied,
+            errors: stats.errors(),
+            errors_by_kind: stats.errors.iter().map(error).collect(),
+            unsent: measured.rounds.iter().map(|round| round.result.unsent).sum(),
+            latency_us: Latency::from_times(&stats.times),
+            histogram: bars(&stats.times),
             server_cpu_us_per_request: cpu
                 .filter(|_| requests > 0)
                 .map(|cpu| cpu.as_secs_f64() * 1e6 / float(requests)),
@@ -151,12 +143,12 @@ fn us(ns: u64) -> f64 {
 }
 
 impl Latency {
-    fn of(times: &Histogram) -> Option<Self> {
-        let (min, max) = times.ends_ns()?;
-        let at = |permille| times.quantile_ns(permille).map(us);
+    fn from_times(times: &Latencies) -> Option<Self> {
+        let (min, max) = times.range()?;
+        let at = |permille| times.quantile(permille).map(us);
         Some(Self {
             min: us(min),
-            mean: us(times.mean_ns()?),
+            mean: us(times.mean()?),
             p50: at(500)?,
             p90: at(900)?,
             p99: at(990)?,
@@ -166,9 +158,9 @@ impl Latency {
     }
 }
 
-/// In steps of 1, 2, 5, 10 and so on, from the shortest to the longest.
-fn bars(times: &Histogram) -> Vec<Bar> {
-    // The last is beyond the longest that is told apart.
+/// Bars with bounds 1, 2, 5, 10 and so on, from the shortest latency to the longest.
+fn bars(times: &Latencies) -> Vec<Bar> {
+    // The last bound is above the range of the histogram.
     let edges = (0..13).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
     let edges: Vec<u64> = std::iter::once(0).chain(edges).collect();
     let bar = |pair: &[u64]| Bar {
@@ -189,13 +181,13 @@ mod tests {
 
     #[test]
     fn the_bars_hold_everything() {
-        let mut times = Histogram::default();
+        let mut times = Latencies::default();
         for ns in [0, 1, 17, 1_500, 90_000, 90_001, 3_000_000_000, u64::MAX] {
-            times.add(ns, 3);
+            times.record(ns, 3);
         }
         let bars = bars(&times);
         assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), times.count());
         assert!(bars.windows(2).all(|pair| pair[0].to_us.to_bits() == pair[1].from_us.to_bits()));
-        assert!(super::bars(&Histogram::default()).is_empty());
+        assert!(super::bars(&Latencies::default()).is_empty());
     }
 }

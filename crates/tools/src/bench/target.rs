@@ -1,103 +1,94 @@
-//! Where a server is: a URL that was typed, and connections to it.
+//! Where a server is: its URL, its address, and connections to it.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::IntoConnectionInfo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 
-use super::door::{DoorKind, Kind, Trouble};
+use super::door::Door;
+use super::error::{ErrorKind, RequestError};
 use tidegate_config::Address;
 
 use crate::Failure;
+use crate::client::Stream;
 use tidegate_core::text::printable;
+use tidegate_redis::RedisUrl;
 
 /// For one connection to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// What a system answers to a process that has as many files open as it may.
+/// `EMFILE`.
 const TOO_MANY_OPEN_FILES: i32 = 24;
 
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// As people are told it.
+    /// For people.
     pub(super) name: String,
-    /// As HTTP calls it.
+    /// The `Host` of HTTP.
     pub(super) host: String,
-    /// Who we say we are over the Redis protocol.
-    pub(super) login: Login,
-    door: DoorKind,
+    /// For the Redis protocol.
+    pub(super) credentials: Credentials,
+    door: Door,
     address: Address,
 }
 
-/// A connection of either kind.
-pub(super) type Stream = Box<dyn Duplex>;
-
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Duplex for T {}
-
-/// A URL taken apart.
+/// A parsed URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    Tcp { host: String, port: u16, login: Login },
+pub(super) enum ServerUrl {
+    Tcp { host: String, port: u16, credentials: Credentials },
     Unix(PathBuf),
 }
 
-/// The words of `AUTH`: none, a password, or a user and a password.
+/// The arguments of `AUTH`: none, a password, or a user and a password.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(super) struct Login(pub(super) Vec<String>);
+pub(super) struct Credentials(pub(super) Vec<String>);
 
-impl fmt::Debug for Login {
+impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
     }
 }
 
-impl Login {
-    /// What a URL says, as clients of Redis read it.
+impl Credentials {
     fn read(url: &str) -> Result<Self, String> {
-        // What is wrong with it could repeat the password.
-        let info = url.into_connection_info();
-        let info = info.map_err(|_| "expected redis://USER:PASSWORD@HOST:PORT".to_owned())?;
-        let settings = info.redis_settings();
-        let password = settings.password().ok_or("a user needs a password: user:password@…")?;
-        let words = settings.username().into_iter().chain([password]);
-        Ok(Self(words.map(str::to_owned).collect()))
+        // The error could contain the password.
+        let login = RedisUrl::parse(url).map(|url| url.login);
+        let login = login.map_err(|_| "expected redis://USER:PASSWORD@HOST:PORT".to_owned())?;
+        let login = login.ok_or("a user needs a password: user:password@…")?;
+        Ok(Self(login.user.into_iter().chain([login.password]).collect()))
     }
 }
 
-impl Place {
-    /// The error says what a door can be reached at.
-    pub(super) fn read(url: &str, door: DoorKind) -> Result<Self, String> {
+impl ServerUrl {
+    /// The error has an example of what the door expects.
+    pub(super) fn read(url: &str, door: Door) -> Result<Self, String> {
         if let Some(path) = url.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.trim_start_matches("//").into()));
         }
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let port = match (scheme, door) {
-            ("", DoorKind::Unix) => return Err(format!("expected {}", door.example())),
+            ("", Door::Unix) => return Err(format!("expected {}", door.example())),
             ("https" | "rediss", _) => {
                 return Err("TLS is not spoken here: measure a door without it".to_owned());
             }
-            ("", DoorKind::Http | DoorKind::Resp) | ("" | "http" | "grpc", DoorKind::Grpc) => None,
-            ("http", DoorKind::Http) => Some(80),
-            ("redis", DoorKind::Resp) => Some(6379),
+            ("", Door::Http | Door::Resp) | ("" | "http" | "grpc", Door::Grpc) => None,
+            ("http", Door::Http) => Some(80),
+            ("redis", Door::Resp) => Some(6379),
             _ => {
-                // Not the rest, in which a password could be.
+                // Without the rest, which may have a password.
                 let (door, example) = (door.name(), door.example());
                 let scheme = printable(scheme);
                 return Err(format!("{scheme}:// does not fit --door {door}: expected {example}"));
             }
         };
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
-        let (authority, login) = match authority.rsplit_once('@') {
+        let (authority, credentials) = match authority.rsplit_once('@') {
             None if rest.contains('@') => {
                 return Err("a password with / or ? has %2F or %3F instead".to_owned());
             }
-            None => (authority, Login::default()),
-            Some((_, place)) if scheme == "redis" => (place, Login::read(url)?),
+            None => (authority, Credentials::default()),
+            Some((_, address)) if scheme == "redis" => (address, Credentials::read(url)?),
             Some(_) => return Err("only redis:// has users and passwords".to_owned()),
         };
         let shown = printable(authority);
@@ -109,27 +100,27 @@ impl Place {
             _ => (authority, port.ok_or_else(unclear)?),
         };
         let host = host.trim_matches(['[', ']']).to_owned();
-        if host.is_empty() { Err(unclear()) } else { Ok(Self::Tcp { host, port, login }) }
+        if host.is_empty() { Err(unclear()) } else { Ok(Self::Tcp { host, port, credentials }) }
     }
 }
 
 impl Target {
-    /// Looks a place up, once. What others can be reached at needs a word of its own: load is easily aimed at the wrong
-    /// machine.
-    pub(super) async fn find(
-        place: &Place,
-        door: DoorKind,
+    /// Resolves a URL once. A server on another machine has to be confirmed, because load is easily aimed at the
+    /// wrong one.
+    pub(super) async fn resolve(
+        url: &ServerUrl,
+        door: Door,
         may_be_remote: bool,
     ) -> Result<Self, Failure> {
-        match place {
-            Place::Unix(path) => Ok(Self {
+        match url {
+            ServerUrl::Unix(path) => Ok(Self {
                 name: format!("unix:{}", path.display()),
                 host: "tidegate".to_owned(),
-                login: Login::default(),
+                credentials: Credentials::default(),
                 door,
                 address: Address::Unix(path.clone()),
             }),
-            Place::Tcp { host, port, login } => {
+            ServerUrl::Tcp { host, port, credentials } => {
                 let found = lookup_host((host.as_str(), *port)).await;
                 let unknown =
                     |why: String| Failure::new(format!("cannot find `{}`: {why}", printable(host)));
@@ -145,18 +136,18 @@ impl Target {
                     )));
                 }
                 let (name, host) = (first.to_string(), first.to_string());
-                Ok(Self { name, host, login: login.clone(), door, address })
+                Ok(Self { name, host, credentials: credentials.clone(), door, address })
             }
         }
     }
 
-    /// A connection, within a time.
-    pub(super) async fn connect(&self) -> Result<Stream, Trouble> {
+    /// Connects within `CONNECT_TIMEOUT`.
+    pub(super) async fn connect(&self) -> Result<Stream, RequestError> {
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, async {
             match &self.address {
                 Address::Tcp(addr) => {
                     let stream = TcpStream::connect(addr).await?;
-                    // A request is one small write: waiting for more would only delay it.
+                    // A request is one small write, and must not wait for more.
                     stream.set_nodelay(true)?;
                     Ok(Box::new(stream) as Stream)
                 }
@@ -166,7 +157,10 @@ impl Target {
             }
         });
         let failed = |why: String, hint: &str| {
-            Trouble::new(Kind::Connect, format!("cannot reach {} ({why}): {hint}", self.name))
+            RequestError::new(
+                ErrorKind::Connect,
+                format!("cannot reach {} ({why}): {hint}", self.name),
+            )
         };
         match connecting.await {
             Ok(Ok(stream)) => Ok(stream),
@@ -186,8 +180,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_name_a_place_that_fits_the_door() {
-        use DoorKind::{Grpc, Http, Resp, Unix};
+    fn urls_are_read_if_they_fit_the_door() {
+        use Door::{Grpc, Http, Resp, Unix};
         for (url, door, expected) in [
             ("http://127.0.0.1:8080", Http, Some("127.0.0.1 8080")),
             ("http://localhost/", Http, Some("localhost 80")),
@@ -213,19 +207,19 @@ mod tests {
             ("http://:80", Http, None),
             ("", Http, None),
         ] {
-            let read = Place::read(url, door).ok().map(|place| match place {
-                Place::Tcp { host, port, login } => {
-                    [vec![host, port.to_string()], login.0].concat().join(" ")
+            let read = ServerUrl::read(url, door).ok().map(|read| match read {
+                ServerUrl::Tcp { host, port, credentials } => {
+                    [vec![host, port.to_string()], credentials.0].concat().join(" ")
                 }
-                Place::Unix(path) => path.display().to_string(),
+                ServerUrl::Unix(path) => path.display().to_string(),
             });
             assert_eq!(read.as_deref(), expected, "{url}");
         }
     }
 
     #[test]
-    fn a_password_is_not_repeated() {
-        let read = |url| Place::read(url, DoorKind::Resp);
+    fn errors_do_not_contain_the_password() {
+        let read = |url| ServerUrl::read(url, Door::Resp);
         for url in [
             "redis://:secret@h:x",
             "redis://:secret@",
@@ -233,8 +227,8 @@ mod tests {
             "tcp://:secret@h",
             "rediss://:secret@h",
         ] {
-            let told = read(url).unwrap_err();
-            assert!(!told.contains("sec"), "{told}");
+            let error = read(url).unwrap_err();
+            assert!(!error.contains("sec"), "{error}");
         }
         assert!(!format!("{:?}", read("redis://:secret@h")).contains("secret"));
     }

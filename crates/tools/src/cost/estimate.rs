@@ -1,4 +1,4 @@
-//! What is needed, and what that saves.
+//! The capacity that is needed, and the savings.
 
 use serde::Serialize;
 
@@ -23,20 +23,19 @@ impl Serialize for Part {
     }
 }
 
-/// What is asked.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct CostInput {
     pub(super) peak_rps: u64,
     pub(super) bots: Part,
     pub(super) efficiency: Part,
-    /// By name; the smallest that holds the peak unless given.
+    /// By name. Absent: the smallest that holds the peak.
     pub(super) current: Option<String>,
     pub(super) saved: Saved,
-    /// A year.
+    /// Per year.
     pub(super) limiter: Option<Cents>,
 }
 
-/// What is saved a month, beside the database.
+/// Monthly savings.
 #[derive(Clone, Copy, Default, Debug, Serialize)]
 pub(super) struct Saved {
     pub(super) database: Cents,
@@ -46,7 +45,7 @@ pub(super) struct Saved {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct CostReport {
     pub(super) peak_rps: u64,
     pub(super) bot_pct: Part,
     pub(super) efficiency: Part,
@@ -63,11 +62,11 @@ pub(super) struct Report {
     pub(super) notes: Vec<String>,
 }
 
-pub(super) fn estimate(question: &Question, prices: &Prices) -> Result<Report, String> {
-    let needed_rps = needed(question);
-    let current = match &question.current {
+pub(super) fn estimate(input: &CostInput, prices: &Prices) -> Result<CostReport, String> {
+    let needed_rps = needed(input);
+    let current = match &input.current {
         Some(name) => prices.named(name)?,
-        None => (prices.smallest_for(question.peak_rps).or(prices.largest()))
+        None => (prices.smallest_for(input.peak_rps).or(prices.largest()))
             .ok_or_else(|| "the price list is empty".to_owned())?,
     };
     let recommended = prices.smallest_for(needed_rps);
@@ -77,19 +76,19 @@ pub(super) fn estimate(question: &Question, prices: &Prices) -> Result<Report, S
         notes.push(format!("nothing fits: the largest is {name}, and holds {rps} requests/s"));
     }
     let database = recommended.map_or(0, |next| current.monthly.0 - next.monthly.0);
-    let saved = Saved { database: Cents(database), ..question.saved };
+    let saved = Saved { database: Cents(database), ..input.saved };
     let monthly = saved.sum();
-    let limiter = question.limiter.unwrap_or(Cents(current.monthly.yearly().0 / 10));
+    let limiter = input.limiter.unwrap_or(Cents(current.monthly.yearly().0 / 10));
     if monthly <= Cents(0) {
         notes.push("no savings: what is there fits, or is too small already".to_owned());
     } else if limiter == Cents(0) {
         notes.push("no ROI: the limiter costs nothing".to_owned());
     }
     let pays = monthly > Cents(0) && limiter > Cents(0);
-    Ok(Report {
-        peak_rps: question.peak_rps,
-        bot_pct: question.bots,
-        efficiency: question.efficiency,
+    Ok(CostReport {
+        peak_rps: input.peak_rps,
+        bot_pct: input.bots,
+        efficiency: input.efficiency,
         needed_rps,
         current: current.clone(),
         recommended: recommended.cloned(),
@@ -103,10 +102,10 @@ pub(super) fn estimate(question: &Question, prices: &Prices) -> Result<Report, S
 }
 
 /// `peak × (1 − bots) × (1 − efficiency)`, rounded up.
-fn needed(question: &Question) -> u64 {
+fn needed(input: &CostInput) -> u64 {
     let whole = u128::from(Part::WHOLE) * u128::from(Part::WHOLE);
-    let kept = question.bots.rest() * question.efficiency.rest();
-    let needed = (u128::from(question.peak_rps) * kept).div_ceil(whole);
+    let kept = input.bots.rest() * input.efficiency.rest();
+    let needed = (u128::from(input.peak_rps) * kept).div_ceil(whole);
     u64::try_from(needed).unwrap_or(u64::MAX)
 }
 
@@ -120,8 +119,8 @@ impl Saved {
 mod tests {
     use super::*;
 
-    fn question(peak_rps: u64) -> Question {
-        Question {
+    fn input(peak_rps: u64) -> CostInput {
+        CostInput {
             peak_rps,
             bots: Part(4000),
             efficiency: Part(3500),
@@ -131,13 +130,13 @@ mod tests {
         }
     }
 
-    fn ask(question: &Question) -> Report {
-        estimate(question, &Prices::default()).unwrap()
+    fn ask(input: &CostInput) -> CostReport {
+        estimate(input, &Prices::default()).unwrap()
     }
 
     #[test]
     fn fifty_thousand_need_nineteen_and_a_half() {
-        let report = ask(&question(50_000));
+        let report = ask(&input(50_000));
         assert_eq!(report.needed_rps, 19_500);
         assert_eq!(report.current.name, "db.r6g.16xlarge");
         assert_eq!(report.recommended.unwrap().name, "db.r6g.8xlarge");
@@ -152,11 +151,8 @@ mod tests {
             hours: Cents(250_000),
             ..Saved::default()
         };
-        let report = ask(&Question {
-            current: Some("db.r6g.8xlarge".to_owned()),
-            saved,
-            ..question(30_000)
-        });
+        let report =
+            ask(&CostInput { current: Some("db.r6g.8xlarge".to_owned()), saved, ..input(30_000) });
         assert_eq!(report.recommended.unwrap().name, "db.r6g.4xlarge");
         assert_eq!(report.monthly_savings.to_string(), "$11,980");
         assert_eq!(report.annual_savings.to_string(), "$143,760");
@@ -166,18 +162,16 @@ mod tests {
 
     #[test]
     fn where_nothing_is_saved_there_is_no_roi() {
-        let too_many = ask(&question(1_000_000));
+        let too_many = ask(&input(1_000_000));
         assert_eq!((too_many.recommended, too_many.roi), (None, None));
         assert!(too_many.notes[0].starts_with("nothing fits"), "{:?}", too_many.notes);
-        let fits =
-            ask(&Question { current: Some("db.r6g.8xlarge".to_owned()), ..question(50_000) });
+        let fits = ask(&CostInput { current: Some("db.r6g.8xlarge".to_owned()), ..input(50_000) });
         assert_eq!((fits.monthly_savings, fits.roi), (Cents(0), None));
-        let grows =
-            ask(&Question { current: Some("db.r6g.4xlarge".to_owned()), ..question(50_000) });
+        let grows = ask(&CostInput { current: Some("db.r6g.4xlarge".to_owned()), ..input(50_000) });
         assert_eq!((grows.monthly_savings, grows.roi), (Cents(-288_000), None));
-        let free = ask(&Question { limiter: Some(Cents(0)), ..question(50_000) });
+        let free = ask(&CostInput { limiter: Some(Cents(0)), ..input(50_000) });
         assert_eq!((free.roi, free.notes.len()), (None, 1));
-        let nothing = ask(&Question { bots: Part(10_000), ..question(50_000) });
+        let nothing = ask(&CostInput { bots: Part(10_000), ..input(50_000) });
         assert_eq!(nothing.needed_rps, 0);
     }
 }

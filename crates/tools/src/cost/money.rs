@@ -1,10 +1,12 @@
-//! Dollars, in whole cents: sums of money are exact.
+//! Dollars in whole cents, so that sums are exact.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// An amount; negative if it is spent where saving was hoped for.
+use crate::output::{decimal, grouped};
+
+/// An amount; negative if it is spent instead of saved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Cents(pub(super) i64);
 
@@ -14,17 +16,15 @@ impl Cents {
 
     /// Dollars as they are typed, with at most two decimals.
     pub(super) fn read(text: &str) -> Result<Self, String> {
-        let (whole, cents) = text.split_once('.').unwrap_or((text, ""));
-        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-        let sound = digits(whole) && digits(cents) && !whole.is_empty() && cents.len() <= 2;
-        let cents = sound.then(|| format!("{whole}{cents:0<2}").parse().ok()).flatten();
-        let within = cents.filter(|cents| *cents <= Self::MAX).map(Self);
-        within.ok_or_else(|| "expected dollars like 150 or 99.50, up to 1000000000".to_owned())
+        let cents = decimal(text, 2).and_then(|cents| i64::try_from(cents).ok());
+        cents
+            .filter(|cents| *cents <= Self::MAX)
+            .map(Self)
+            .ok_or_else(|| "expected dollars like 150 or 99.50, up to 1000000000".to_owned())
     }
 
-    /// Dollars as a file has them.
-    pub(super) fn of_dollars(dollars: f64) -> Option<Self> {
-        // To the cent: what is written in decimal is seldom exact in binary.
+    /// Rounds to the cent, because decimals are seldom exact in binary.
+    pub(super) fn from_dollars(dollars: f64) -> Option<Self> {
         Self::read(&format!("{dollars:.2}")).ok()
     }
 
@@ -52,18 +52,9 @@ impl fmt::Display for Cents {
     /// `$11,980`, `-$2,880` or `$99.50`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (dollars, cents) = (self.0.unsigned_abs() / 100, self.0.unsigned_abs() % 100);
-        let digits = dollars.to_string();
-        let mut text = String::from(if self.0 < 0 { "-$" } else { "$" });
-        for (index, digit) in digits.char_indices() {
-            if index > 0 && (digits.len() - index).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
-        }
-        if cents > 0 {
-            write!(text, ".{cents:02}")?;
-        }
-        f.pad(&text)
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let cents = if cents > 0 { format!(".{cents:02}") } else { String::new() };
+        f.pad(&format!("{sign}${}{cents}", grouped(dollars)))
     }
 }
 
@@ -72,8 +63,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dollars_are_read_and_told_to_the_cent() {
-        for (text, cents, told) in [
+    fn dollars_are_read_and_printed_to_the_cent() {
+        for (text, cents, printed) in [
             ("0", 0, "$0"),
             ("150", 15_000, "$150"),
             ("99.5", 9950, "$99.50"),
@@ -81,7 +72,7 @@ mod tests {
             ("11980", 1_198_000, "$11,980"),
         ] {
             let read = Cents::read(text).unwrap();
-            assert_eq!((read, read.to_string().as_str()), (Cents(cents), told));
+            assert_eq!((read, read.to_string().as_str()), (Cents(cents), printed));
         }
         assert_eq!(Cents(-288_000).to_string(), "-$2,880");
         for bad in [
@@ -97,7 +88,7 @@ mod tests {
         ] {
             assert!(Cents::read(bad).is_err(), "{bad}");
         }
-        assert_eq!(Cents::of_dollars(0.07), Some(Cents(7)));
-        assert_eq!([f64::NAN, f64::INFINITY, -1.0].map(Cents::of_dollars), [None; 3]);
+        assert_eq!(Cents::from_dollars(0.07), Some(Cents(7)));
+        assert_eq!([f64::NAN, f64::INFINITY, -1.0].map(Cents::from_dollars), [None; 3]);
     }
 }

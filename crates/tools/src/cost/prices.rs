@@ -1,4 +1,4 @@
-//! What instances cost and hold: a built-in list, or a file.
+//! Instances with prices and capacities: a built-in list, or a file.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::money::Cents;
 use tidegate_core::text::{closest, printable};
 
-/// A database, its price a month, and the requests per second that it serves.
+/// A database, its price per month, and the requests per second that it serves.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Instance {
     pub(super) name: String,
@@ -17,20 +17,20 @@ pub(super) struct Instance {
     pub(super) rps: u64,
 }
 
-/// As a file has it.
+/// An entry of a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct PriceEntry {
     name: String,
     monthly: f64,
     rps: u64,
 }
 
-/// The smallest first.
+/// Sorted by capacity.
 #[derive(Clone, Debug)]
 pub(super) struct Prices(Vec<Instance>);
 
-/// A longer list is some mistake.
+/// A longer file is a mistake.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Default for Prices {
@@ -62,19 +62,19 @@ impl Prices {
 
     fn parse(text: &str) -> Result<Self, String> {
         let expected = "expected a list like [{ name: db.r6g.4xlarge, monthly: 2880, rps: 15000 }]";
-        let written: Vec<Written> = serde_saphyr::from_str(text)
+        let written: Vec<PriceEntry> = serde_saphyr::from_str(text)
             .map_err(|error| format!("{}; {expected}", printable(&error.to_string())))?;
         let mut list: Vec<Instance> = Vec::new();
-        for Written { name, monthly, rps } in written {
-            let told = printable(&name);
-            let Some(monthly) = Cents::of_dollars(monthly) else {
-                return Err(format!("`{told}`: monthly: expected dollars from 0 to 1000000000"));
+        for PriceEntry { name, monthly, rps } in written {
+            let shown = printable(&name);
+            let Some(monthly) = Cents::from_dollars(monthly) else {
+                return Err(format!("`{shown}`: monthly: expected dollars from 0 to 1000000000"));
             };
             if rps == 0 || rps > super::MAX_RPS {
-                return Err(format!("`{told}`: rps: expected 1 to {}", super::MAX_RPS));
+                return Err(format!("`{shown}`: rps: expected 1 to {}", super::MAX_RPS));
             }
             if list.iter().any(|other| other.name == name) {
-                return Err(format!("`{told}` is given twice: give it once"));
+                return Err(format!("`{shown}` is given twice: give it once"));
             }
             list.push(Instance { name, monthly, rps });
         }
@@ -85,7 +85,7 @@ impl Prices {
         Ok(Self(list))
     }
 
-    /// The smallest that serves as much.
+    /// The smallest instance that serves `rps`.
     pub(super) fn smallest_for(&self, rps: u64) -> Option<&Instance> {
         self.0.iter().find(|instance| instance.rps >= rps)
     }

@@ -1,4 +1,4 @@
-//! What is checked: pure functions from what is known about a server to findings.
+//! The checks: pure functions from the facts of a server to findings.
 
 mod access;
 mod clients;
@@ -17,38 +17,44 @@ use super::finding::Finding;
 pub(super) use latency::script_times;
 pub(super) use store::{not_opened, not_reached, script_failed};
 
-/// All checks, in the order they are told.
-const CHECKS: [fn(&Facts) -> Vec<Finding>; 10] = [
-    server::check,
-    access::check,
-    cluster::check,
-    replication::check,
-    memory::check,
-    persistence::check,
-    clients::check,
-    latency::check,
-    keys::check,
-    not_permitted,
+type Check = fn(&Facts) -> Option<Finding>;
+
+/// In the order in which they are printed.
+const CHECKS: [&[Check]; 10] = [
+    server::CHECKS,
+    access::CHECKS,
+    cluster::CHECKS,
+    replication::CHECKS,
+    memory::CHECKS,
+    persistence::CHECKS,
+    clients::CHECKS,
+    latency::CHECKS,
+    keys::CHECKS,
+    &[not_permitted],
 ];
 
-/// Everything that is to be said about a server.
+/// All findings of a server.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
-    CHECKS.iter().flat_map(|check| check(facts)).collect()
+    CHECKS.iter().flat_map(|checks| run(checks, facts)).collect()
 }
 
-/// Services that run Redis for others often forbid to look.
-fn not_permitted(facts: &Facts) -> Vec<Finding> {
+fn run(checks: &[Check], facts: &Facts) -> Vec<Finding> {
+    checks.iter().filter_map(|check| check(facts)).collect()
+}
+
+/// Providers of Redis often forbid these commands.
+fn not_permitted(facts: &Facts) -> Option<Finding> {
     if facts.forbidden.is_empty() {
-        return Vec::new();
+        return None;
     }
     let commands = facts.forbidden.join(", ");
-    vec![
+    Some(
         Finding::note("permitted", format!("not permitted to look: {commands}"))
             .risk("what they would have told was not checked; limits do not need them")
             .remedy(
                 "run the doctor as a user that may, or look into the settings of whoever runs Redis",
             ),
-    ]
+    )
 }
 
 /// Bytes as people read them.

@@ -1,16 +1,16 @@
-//! Collects what is to be known about one server. It reads, apart from the keys of `rights`.
+//! Collects the facts of one server. It only reads, apart from the keys of `permissions`.
 
 use std::collections::HashMap;
 
 use redis::{Cmd, Value, cmd, pipe};
 
-use super::connect::Look;
-use super::facts::{Facts, Fields, Part, Skew, Slow};
-use super::place::Place;
-use super::watch::{Watch, unix_us};
-use super::{Wants, rights, scan};
+use super::clock::{Stopwatch, unix_us};
+use super::connection::Connection;
+use super::facts::{Facts, Fields, Role, Skew, SlowLog};
+use super::server::RedisServer;
+use super::{Requirements, permissions, scan};
 
-/// What is read of `CONFIG`, one at a time as Redis before 7 wants it. Never `*`, which would fetch passwords.
+/// The settings that are read, one at a time as Redis before 7 needs it. Never `*`, which would fetch passwords.
 const SETTINGS: [&str; 20] = [
     "appendfsync",
     "appendonly",
@@ -37,75 +37,81 @@ const SETTINGS: [&str; 20] = [
 /// How many round trips are timed at most, and for how long.
 const PINGS_MAX: usize = 300;
 const BUDGET_US: u64 = 500_000;
-/// The best of so many comparisons of clocks counts.
+/// The best of this many comparisons of clocks counts.
 const CLOCK_TRIES: usize = 10;
 /// How much of the slow log is read.
 const SLOW_ENTRIES: u64 = 16;
 
-/// Looks at a server that let us in.
-pub(super) async fn collect(look: &mut Look, place: &Place, wants: &Wants) -> Facts {
-    let settings = place.info.redis_settings();
+pub(super) async fn collect(
+    connection: &mut Connection,
+    server: &RedisServer,
+    requirements: &Requirements,
+) -> Facts {
+    let settings = server.info.redis_settings();
     let mut facts = Facts {
-        part: place.part,
-        cli: place.cli.clone(),
+        role: server.role,
+        cli: server.cli.clone(),
         user: settings.username().unwrap_or_default().to_owned(),
         anonymous: settings.password().is_none(),
-        in_clear: place.is_in_clear(),
-        prefix: wants.key_prefix.clone(),
-        nodes: wants.nodes,
+        in_clear: server.is_in_clear(),
+        prefix: requirements.key_prefix.clone(),
+        nodes: requirements.nodes,
         ..Facts::default()
     };
-    let info: Option<String> = look.ask("INFO", &cmd("INFO")).await;
+    let info: Option<String> = connection.query("INFO", &cmd("INFO")).await;
     facts.info = Fields::read(&info.unwrap_or_default());
-    facts.config = config(look).await.unwrap_or_default();
+    facts.config = config(connection).await.unwrap_or_default();
     if facts.info.is("cluster_enabled", "1") {
-        let info: Option<String> = look.ask("CLUSTER INFO", cmd("CLUSTER").arg("INFO")).await;
+        let info: Option<String> =
+            connection.query("CLUSTER INFO", cmd("CLUSTER").arg("INFO")).await;
         facts.cluster = Fields::read(&info.unwrap_or_default());
     }
-    facts.pings_us = pings(look).await.unwrap_or_default();
-    facts.skew = skew(look).await;
-    facts.slow = slow(look).await;
-    facts.events = events(look).await.unwrap_or_default();
-    if facts.part != Part::Replica {
+    facts.pings_us = pings(connection).await.unwrap_or_default();
+    facts.skew = skew(connection).await;
+    facts.slow = slow(connection).await;
+    facts.events = events(connection).await.unwrap_or_default();
+    if facts.role != Role::Replica {
         // Before our own keys are among them.
-        facts.keys = scan::look(look, &wants.key_prefix).await;
+        facts.keys = scan::collect(connection, &requirements.key_prefix).await;
         let behind_sentinels =
-            facts.part == Part::Primary && !facts.info.is("cluster_enabled", "1");
-        facts.rights = rights::look(look, &wants.key("permissions"), behind_sentinels).await;
+            facts.role == Role::Primary && !facts.info.is("cluster_enabled", "1");
+        facts.permissions =
+            permissions::collect(connection, &requirements.key("permissions"), behind_sentinels)
+                .await;
     }
-    facts.forbidden.append(&mut look.forbidden);
+    facts.forbidden.append(&mut connection.forbidden);
     facts
 }
 
-async fn config(look: &mut Look) -> Option<Fields> {
+async fn config(connection: &mut Connection) -> Option<Fields> {
     let mut all = pipe();
     for name in SETTINGS {
         all.cmd("CONFIG").arg("GET").arg(name);
     }
-    let answers: Vec<HashMap<String, String>> = look.ask_all("CONFIG", &all).await?;
+    let answers: Vec<HashMap<String, String>> = connection.query_all("CONFIG", &all).await?;
     let mut fields = Fields::default();
     fields.extend(answers.into_iter().flatten());
     Some(fields)
 }
 
-async fn pings(look: &mut Look) -> Option<Vec<u64>> {
-    let (all, ping) = (Watch::start(), cmd("PING"));
+async fn pings(connection: &mut Connection) -> Option<Vec<u64>> {
+    let (all, ping) = (Stopwatch::start(), cmd("PING"));
     let mut times_us = Vec::with_capacity(PINGS_MAX);
     while times_us.len() < PINGS_MAX && all.elapsed_us() < BUDGET_US {
-        let one = Watch::start();
-        let _: Value = look.ask("PING", &ping).await?;
+        let one = Stopwatch::start();
+        let _: Value = connection.query("PING", &ping).await?;
         times_us.push(one.elapsed_us());
     }
     times_us.sort_unstable();
     Some(times_us)
 }
 
-async fn skew(look: &mut Look) -> Option<Skew> {
+async fn skew(connection: &mut Connection) -> Option<Skew> {
     let mut best: Option<Skew> = None;
     for _ in 0..CLOCK_TRIES {
-        let (watch, before_us) = (Watch::start(), unix_us());
-        let (seconds, micros): (i64, i64) = look.ask("TIME", &cmd("TIME")).await?;
-        // It was asked about half way through the round trip.
+        let (watch, before_us) = (Stopwatch::start(), unix_us());
+        let (seconds, micros): (i64, i64) = connection.query("TIME", &cmd("TIME")).await?;
+        // The server read its clock about half way through the round trip.
         let within_us = watch.elapsed_us() / 2;
         let there_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
         let here_us = before_us.saturating_add_unsigned(within_us);
@@ -117,18 +123,18 @@ async fn skew(look: &mut Look) -> Option<Skew> {
     best
 }
 
-async fn slow(look: &mut Look) -> Option<Slow> {
-    let entries: u64 = look.ask("SLOWLOG", cmd("SLOWLOG").arg("LEN")).await?;
+async fn slow(connection: &mut Connection) -> Option<SlowLog> {
+    let entries: u64 = connection.query("SLOWLOG", cmd("SLOWLOG").arg("LEN")).await?;
     let last: Vec<Vec<Value>> =
-        look.ask("SLOWLOG", cmd("SLOWLOG").arg("GET").arg(SLOW_ENTRIES)).await?;
-    // An entry is its number, when, how long in µs, and the command, which is none of our business.
+        connection.query("SLOWLOG", cmd("SLOWLOG").arg("GET").arg(SLOW_ENTRIES)).await?;
+    // An entry is its number, when, how long in µs, and the command, which is private.
     let slowest_us = last.iter().filter_map(|entry| number(entry.get(2)?)).max().unwrap_or(0);
-    Some(Slow { entries, slowest_us })
+    Some(SlowLog { entries, slowest_us })
 }
 
-async fn events(look: &mut Look) -> Option<Vec<(String, u64)>> {
+async fn events(connection: &mut Connection) -> Option<Vec<(String, u64)>> {
     let latest: Cmd = cmd("LATENCY").arg("LATEST").to_owned();
-    let events: Vec<Vec<Value>> = look.ask("LATENCY", &latest).await?;
+    let events: Vec<Vec<Value>> = connection.query("LATENCY", &latest).await?;
     // An event is its name, when, and how long in ms the last and the longest took.
     let read = |event: &Vec<Value>| {
         let Value::BulkString(name) = event.first()? else { return None };

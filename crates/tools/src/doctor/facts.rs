@@ -1,32 +1,32 @@
-//! What is known about one server. The checks read this and nothing else.
+//! The facts of one server. The checks read nothing else.
 
 use std::collections::HashMap;
 
-/// What a server is to the store.
+/// The role of a server in the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Part {
-    /// All of it: the URL names this server.
+pub(super) enum Role {
+    /// It is the whole store: the URL names it.
     #[default]
-    Whole,
+    Single,
     /// It takes writes, beside others or before replicas.
     Primary,
     /// It follows a primary.
     Replica,
 }
 
-/// One server, as it was found. What could not be looked at is empty, and named in `forbidden`.
+/// What could not be read is empty, and the command is in `forbidden`.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    pub(super) part: Part,
-    /// How `redis-cli` reaches it, without the password.
+    pub(super) role: Role,
+    /// The `redis-cli` command for it, without the password.
     pub(super) cli: String,
     /// The user of the URL; empty if it has none.
     pub(super) user: String,
     /// Whether the server let us in without a password.
     pub(super) anonymous: bool,
-    /// Whether what we send can be read on the way: neither TLS, nor this machine.
+    /// Whether others on the network can read what we send.
     pub(super) in_clear: bool,
-    /// What every key of ours begins with.
+    /// The prefix of all our keys.
     pub(super) prefix: String,
     /// How many tidegate processes will connect.
     pub(super) nodes: u64,
@@ -36,28 +36,27 @@ pub(super) struct Facts {
     pub(super) config: Fields,
     /// `CLUSTER INFO`, if it is in a cluster.
     pub(super) cluster: Fields,
-    /// What the user may not do of what the scripts need; nothing if that was not tried.
-    pub(super) rights: Option<Rights>,
+    /// What the scripts need and the user may not do; `None` if that was not tried.
+    pub(super) permissions: Option<Permissions>,
     /// Round trips of `PING`, sorted, in µs.
     pub(super) pings_us: Vec<u64>,
     pub(super) skew: Option<Skew>,
-    pub(super) slow: Option<Slow>,
+    pub(super) slow: Option<SlowLog>,
     /// `LATENCY LATEST`: the event, and its longest time in ms.
     pub(super) events: Vec<(String, u64)>,
-    pub(super) keys: Option<Keys>,
-    /// Commands that we were not permitted to look with.
+    pub(super) keys: Option<KeySample>,
+    /// Commands that the user may not run.
     pub(super) forbidden: Vec<&'static str>,
 }
 
-/// What is missing of the permissions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Rights {
+pub(super) struct Permissions {
     pub(super) missing: Vec<&'static str>,
-    /// Whether keys with our prefix are out of reach.
+    /// Whether the user may not access keys with our prefix.
     pub(super) no_keys: bool,
 }
 
-/// The server's clock less ours.
+/// The server's clock minus ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Skew {
     pub(super) ahead_us: i64,
@@ -67,7 +66,7 @@ pub(super) struct Skew {
 
 /// The log of slow commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slow {
+pub(super) struct SlowLog {
     pub(super) entries: u64,
     /// Of the last few entries.
     pub(super) slowest_us: u64,
@@ -75,7 +74,7 @@ pub(super) struct Slow {
 
 /// Keys with our prefix.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct KeySample {
     pub(super) looked_at: u64,
     /// Whether these were all there are.
     pub(super) all: bool,

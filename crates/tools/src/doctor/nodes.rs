@@ -1,26 +1,26 @@
-//! Which servers a store is made of: the cluster or the sentinels are asked.
+//! Finds the servers of a store, through its cluster or its sentinels.
 
 mod cluster;
 mod sentinel;
 
 use super::checks::not_reached;
-use super::connect::{Look, Refusal};
-use super::facts::Part;
+use super::connection::{ConnectError, Connection};
+use super::facts::Role;
 use super::finding::{Finding, Severity};
-use super::place::{Entry, Place};
+use super::server::{Access, RedisServer};
 use tidegate_redis::{Endpoint, RedisUrl, Topology};
 
-/// The servers, and what was found on the way to them.
+/// The servers, and findings about the cluster or the sentinels.
 #[derive(Default)]
 pub(super) struct Nodes {
-    pub(super) places: Vec<Place>,
+    pub(super) servers: Vec<RedisServer>,
     pub(super) findings: Vec<Finding>,
 }
 
 impl Nodes {
-    fn add(&mut self, endpoint: &Endpoint, entry: Entry<'_>, part: Part) {
-        match place(endpoint, entry, part) {
-            Ok(place) => self.places.push(place),
+    fn add(&mut self, endpoint: &Endpoint, entry: Access<'_>, role: Role) {
+        match server(endpoint, entry, role) {
+            Ok(server) => self.servers.push(server),
             Err(finding) => self.findings.push(finding),
         }
     }
@@ -29,34 +29,34 @@ impl Nodes {
 /// Finds all servers of a store.
 pub(super) async fn find(url: &RedisUrl) -> Nodes {
     let mut nodes = Nodes::default();
-    let entry = Entry::to_redis(url);
+    let entry = Access::to_redis(url);
     match &url.topology {
-        Topology::Single(endpoint) => nodes.add(endpoint, entry, Part::Whole),
+        Topology::Single(endpoint) => nodes.add(endpoint, entry, Role::Single),
         Topology::Cluster(seeds) => cluster::find(seeds, entry, &mut nodes).await,
         Topology::Sentinel { sentinels, primary, login } => {
-            let to_sentinels = Entry::to_sentinels(url, login.as_ref());
+            let to_sentinels = Access::to_sentinels(url, login.as_ref());
             let (servers, found) = sentinel::find(sentinels, primary, to_sentinels).await;
             nodes.findings = found;
-            for (endpoint, part) in servers {
-                nodes.add(&endpoint, entry, part);
+            for (endpoint, role) in servers {
+                nodes.add(&endpoint, entry, role);
             }
         }
     }
     nodes
 }
 
-/// Connects, or says why not.
-pub(super) async fn reach(place: &Place) -> Result<Look, Finding> {
-    let refused = |refusal: Refusal| not_reached(&refusal, &place.cli).at(&place.name);
-    Look::at(place).await.map_err(refused)
+pub(super) async fn connect(server: &RedisServer) -> Result<Connection, Finding> {
+    let failed = |error| not_reached(&error, &server.cli).at(&server.name);
+    Connection::open(server).await.map_err(failed)
 }
 
-/// While others answer, one that does not is no fault of the whole.
-pub(super) fn softened(mut finding: Finding) -> Finding {
+/// One server that does not answer is no fault while others do.
+pub(super) fn as_warning(mut finding: Finding) -> Finding {
     finding.severity = Severity::Warning;
     finding.risk("the others answer, but if one of them fails there is one fewer to take its place")
 }
 
-fn place(endpoint: &Endpoint, entry: Entry<'_>, part: Part) -> Result<Place, Finding> {
-    Place::new(endpoint, entry, part).map_err(|why| not_reached(&Refusal::Url(why), "redis-cli"))
+fn server(endpoint: &Endpoint, entry: Access<'_>, role: Role) -> Result<RedisServer, Finding> {
+    RedisServer::new(endpoint, entry, role)
+        .map_err(|why| not_reached(&ConnectError::Url(why), "redis-cli"))
 }

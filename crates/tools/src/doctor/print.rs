@@ -1,55 +1,46 @@
-//! Findings for people and for programs.
+//! Prints findings: a table on a terminal, lines elsewhere, or JSON.
 
-use std::io::{self, IsTerminal, Write};
+use std::fmt::Write;
+use std::io::{self, IsTerminal};
 
 use super::finding::{Finding, Severity};
 use crate::Failure;
-use crate::terminal::wants_color;
+use crate::output::{print_report, wants_color};
 
-/// Columns of text beside the first two columns.
+/// The width of the text beside the first two columns.
 const WIDTH: usize = 84;
 /// The width of the first two columns, and of the gap after each.
 const SEVERITY: usize = 9;
 const CHECK: usize = 16;
 
-/// Prints as whoever reads it likes it best.
 pub(super) fn print(findings: &[Finding], json: bool) -> Result<(), Failure> {
-    let mut said = Vec::new();
-    let made = if json {
-        array(&mut said, findings)
-    } else if io::stdout().is_terminal() {
-        table(&mut said, findings, wants_color())
-    } else {
-        lines(&mut said, findings)
-    };
-    made.map_err(|error| Failure::new(error.to_string()))?;
-    crate::print(&said)
-}
-
-fn array(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, findings).map_err(io::Error::from)?;
-    out.write_all(b"\n")
+    print_report(&findings, json, || {
+        if io::stdout().is_terminal() { table(findings, wants_color()) } else { lines(findings) }
+    })
 }
 
 /// One line per finding, with all of it.
-fn lines(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
+fn lines(findings: &[Finding]) -> String {
+    let mut out = String::new();
     for finding in findings {
         let Finding { severity, check, node, seen, risk, remedy } = finding;
         let at = if node.is_empty() { String::new() } else { format!(" {node}") };
-        write!(out, "{} {check}{at}: {seen}", severity.as_str())?;
+        let _ = write!(out, "{} {check}{at}: {seen}", severity.as_str());
         if let Some(risk) = risk {
-            write!(out, "; risk: {risk}")?;
+            let _ = write!(out, "; risk: {risk}");
         }
         if let Some(remedy) = remedy {
-            write!(out, "; remedy: {remedy}")?;
+            let _ = write!(out, "; remedy: {remedy}");
         }
-        writeln!(out)?;
+        let _ = writeln!(out);
     }
-    writeln!(out, "{}", summary(findings))
+    let _ = writeln!(out, "{}", summary(findings));
+    out
 }
 
 /// A table per server. Where there are several, what is in order is only counted.
-fn table(out: &mut impl Write, findings: &[Finding], color: bool) -> io::Result<()> {
+fn table(findings: &[Finding], color: bool) -> String {
+    let mut out = String::new();
     let mut nodes: Vec<&str> = Vec::new();
     for finding in findings {
         if !nodes.contains(&finding.node.as_str()) {
@@ -61,48 +52,46 @@ fn table(out: &mut impl Write, findings: &[Finding], color: bool) -> io::Result<
         let of_node = || findings.iter().filter(|finding| finding.node == node);
         let in_order = of_node().filter(|finding| finding.severity == Severity::Ok).count();
         let title = if node.is_empty() { "the store as a whole" } else { node };
-        writeln!(out, "{title}")?;
+        let _ = writeln!(out, "{title}");
         for finding in of_node() {
             if servers <= 1 || finding.severity != Severity::Ok {
-                rows(out, finding, color)?;
+                rows(&mut out, finding, color);
             }
         }
         if servers > 1 && in_order > 0 {
-            writeln!(out, "  {}{in_order} more", badge(Severity::Ok, color))?;
+            let _ = writeln!(out, "  {}{in_order} more", badge(Severity::Ok, color));
         }
-        writeln!(out)?;
+        let _ = writeln!(out);
     }
-    writeln!(out, "{}", summary(findings))?;
+    let _ = writeln!(out, "{}", summary(findings));
     let sets = |finding: &Finding| {
         finding.remedy.as_ref().is_some_and(|remedy| remedy.contains("CONFIG SET"))
     };
     if findings.iter().any(sets) {
-        writeln!(
-            out,
-            "CONFIG SET lasts until a restart; CONFIG REWRITE then writes it to the file."
-        )?;
+        out.push_str(
+            "CONFIG SET lasts until a restart; CONFIG REWRITE then writes it to the file.\n",
+        );
     }
-    Ok(())
+    out
 }
 
-fn rows(out: &mut impl Write, finding: &Finding, color: bool) -> io::Result<()> {
+fn rows(out: &mut String, finding: &Finding, color: bool) {
     let Finding { severity, check, seen, risk, remedy, .. } = finding;
     let mut parts = wrapped(seen).into_iter();
     let first = parts.next().unwrap_or_default();
-    writeln!(out, "  {}{check:<CHECK$}{first}", badge(*severity, color))?;
+    let _ = writeln!(out, "  {}{check:<CHECK$}{first}", badge(*severity, color));
     let risk = risk.iter().flat_map(|risk| wrapped(&format!("risk: {risk}")));
     let (margin, dim, plain) = (" ".repeat(2 + SEVERITY + CHECK), dimmed(color).0, dimmed(color).1);
     for part in parts {
-        writeln!(out, "{margin}{part}")?;
+        let _ = writeln!(out, "{margin}{part}");
     }
     for part in risk {
-        writeln!(out, "{margin}{dim}{part}{plain}")?;
+        let _ = writeln!(out, "{margin}{dim}{part}{plain}");
     }
     // Not wrapped: it is there to be copied.
     if let Some(remedy) = remedy {
-        writeln!(out, "{margin}{remedy}")?;
+        let _ = writeln!(out, "{margin}{remedy}");
     }
-    Ok(())
 }
 
 fn badge(severity: Severity, color: bool) -> String {
@@ -139,12 +128,12 @@ fn wrapped(text: &str) -> Vec<String> {
 
 fn summary(findings: &[Finding]) -> String {
     let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
-    let told = |severity: Severity| {
+    let count_of = |severity: Severity| {
         let (count, name) = (count(severity), severity.as_str());
         let s = if count == 1 || severity == Severity::Ok { "" } else { "s" };
         format!("{count} {name}{s}")
     };
-    [Severity::Ok, Severity::Note, Severity::Warning, Severity::Fault].map(told).join(", ")
+    [Severity::Ok, Severity::Note, Severity::Warning, Severity::Fault].map(count_of).join(", ")
 }
 
 #[cfg(test)]
@@ -161,27 +150,21 @@ mod tests {
         ]
     }
 
-    fn text(print: impl Fn(&mut Vec<u8>, &[Finding]) -> io::Result<()>) -> String {
-        let mut out = Vec::new();
-        print(&mut out, &findings()).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
     #[test]
     fn a_line_has_all_of_a_finding() {
         let expected = "ok version h:1: Redis 7.0.15\n\
              warning maxmemory h:1: not set; risk: it grows; remedy: redis-cli X\n\
              1 ok, 0 notes, 1 warning, 0 faults\n";
-        assert_eq!(text(lines), expected);
+        assert_eq!(lines(&findings()), expected);
     }
 
     #[test]
     fn a_table_has_colours_only_where_they_are_wanted() {
-        let plain = text(|out, findings| table(out, findings, false));
+        let plain = table(&findings(), false);
         assert!(plain.starts_with("h:1\n  ok       version         Redis 7.0.15\n"), "{plain}");
         assert!(plain.contains("\n  warning  maxmemory       not set\n"), "{plain}");
         assert!(!plain.contains('\x1b'), "{plain}");
-        let coloured = text(|out, findings| table(out, findings, true));
+        let coloured = table(&findings(), true);
         assert!(coloured.contains("\x1b[33mwarning"), "{coloured}");
     }
 

@@ -1,30 +1,30 @@
-//! A bounded look at our keys.
+//! A bounded sample of our keys.
 
 use redis::{cmd, pipe};
 
-use super::connect::Look;
-use super::facts::Keys;
-use super::watch::Watch;
+use super::clock::Stopwatch;
+use super::connection::Connection;
+use super::facts::KeySample;
 
 /// The most keys that are looked at.
 const KEYS_MAX: u64 = 10_000;
 /// How many keys Redis passes over in one step: about a millisecond of its time.
 const STEP: u64 = 1_000;
-/// How long it may take on a server with many keys of others.
+/// For servers with many keys of other applications.
 const BUDGET_US: u64 = 2_000_000;
 /// A state of tidegate has some ten bytes; a sliding log of some thousand admissions has this many.
 const BIG_BYTES: u64 = 64 << 10;
 
-/// Looks at keys that begin with `prefix:`.
-pub(super) async fn look(look: &mut Look, prefix: &str) -> Option<Keys> {
-    // A key that does not exist tells whether sizes may be asked for.
-    let sizes = look.ask::<Option<u64>>("MEMORY", &memory(b"")).await.is_some();
-    let watch = Watch::start();
-    let (mut keys, mut cursor) = (Keys::default(), 0_u64);
+/// Samples keys that begin with `prefix:`.
+pub(super) async fn collect(connection: &mut Connection, prefix: &str) -> Option<KeySample> {
+    // A key that does not exist shows whether MEMORY is permitted.
+    let sizes = connection.query::<Option<u64>>("MEMORY", &memory(b"")).await.is_some();
+    let watch = Stopwatch::start();
+    let (mut keys, mut cursor) = (KeySample::default(), 0_u64);
     loop {
-        let (next, page) = page(look, prefix, cursor).await?;
+        let (next, page) = page(connection, prefix, cursor).await?;
         for page in page.chunks(256) {
-            weigh(look, page, sizes, prefix, &mut keys).await?;
+            sample_page(connection, page, sizes, prefix, &mut keys).await?;
         }
         cursor = next;
         keys.all = cursor == 0;
@@ -34,42 +34,46 @@ pub(super) async fn look(look: &mut Look, prefix: &str) -> Option<Keys> {
     }
 }
 
-async fn page(look: &mut Look, prefix: &str, cursor: u64) -> Option<(u64, Vec<Vec<u8>>)> {
+async fn page(
+    connection: &mut Connection,
+    prefix: &str,
+    cursor: u64,
+) -> Option<(u64, Vec<Vec<u8>>)> {
     let mut scan = cmd("SCAN");
     scan.arg(cursor).arg("MATCH").arg(pattern(prefix)).arg("COUNT").arg(STEP);
-    look.ask("SCAN", &scan).await
+    connection.query("SCAN", &scan).await
 }
 
-async fn weigh(
-    look: &mut Look,
+async fn sample_page(
+    connection: &mut Connection,
     page: &[Vec<u8>],
     sizes: bool,
     prefix: &str,
-    keys: &mut Keys,
+    keys: &mut KeySample,
 ) -> Option<()> {
     let table = overrides(prefix);
     let mut lives = pipe();
     for key in page {
         lives.cmd("PTTL").arg(key);
     }
-    let lives: Vec<i64> = look.ask_all("PTTL", &lives).await?;
+    let lives: Vec<i64> = connection.query_all("PTTL", &lives).await?;
     let mut bytes = vec![None; page.len()];
     if sizes {
         let mut asked = pipe();
         for key in page {
             asked.add_command(memory(key));
         }
-        bytes = look.ask_all("MEMORY", &asked).await?;
+        bytes = connection.query_all("MEMORY", &asked).await?;
     }
     for ((key, life), bytes) in page.iter().zip(lives).zip(bytes) {
         if *key != table {
-            note(keys, key, life, bytes.unwrap_or(0));
+            sample_key(keys, key, life, bytes.unwrap_or(0));
         }
     }
     Some(())
 }
 
-fn note(keys: &mut Keys, key: &[u8], life_ms: i64, bytes: u64) {
+fn sample_key(keys: &mut KeySample, key: &[u8], life_ms: i64, bytes: u64) {
     let name = || String::from_utf8_lossy(key).into_owned();
     keys.looked_at += 1;
     // -2: gone since.
@@ -85,7 +89,7 @@ fn note(keys: &mut Keys, key: &[u8], life_ms: i64, bytes: u64) {
     }
 }
 
-/// The table of overrides: the one key of tidegate that is large and stays, since it is configuration.
+/// The table of overrides is configuration: the one key of tidegate that may be large and does not expire.
 fn overrides(prefix: &str) -> Vec<u8> {
     format!("{prefix}:{{overrides}}").into_bytes()
 }
@@ -96,7 +100,7 @@ fn memory(key: &[u8]) -> redis::Cmd {
     usage
 }
 
-/// The prefix as it is: what means something to Redis' patterns is escaped.
+/// Escapes the prefix for Redis' patterns.
 fn pattern(prefix: &str) -> String {
     let mut pattern = String::with_capacity(prefix.len() + 2);
     for char in prefix.chars() {

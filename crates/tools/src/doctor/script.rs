@@ -1,4 +1,4 @@
-//! The real script through the real client: every algorithm once, and how long a check takes.
+//! Runs the scripts through the real client: every algorithm once, then timed checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use tidegate::{
 };
 
 use super::checks::{script_failed, script_times};
+use super::clock::{Stopwatch, unix_us};
 use super::finding::Finding;
-use super::watch::{Watch, unix_us};
 use tidegate::driver::{StoreDrivers, StoreOptions};
 
 /// One of each kind of state.
@@ -24,15 +24,14 @@ const LIMITS: [&str; 6] = [
 ];
 const SHAPER: &str = "10/s max-wait 1s";
 
-/// Longer than any policy should have: what is slow is still told apart from what fails.
+/// Longer than any policy should have, so that a slow store is not mistaken for a failing one.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// How many checks are timed at most, and for how long.
 const CHECKS_MAX: usize = 300;
 const BUDGET_US: u64 = 1_000_000;
 
-/// Where the doctor counts.
-struct Trial {
+struct ScriptTest {
     store: Arc<dyn Store>,
     key: String,
 }
@@ -50,15 +49,15 @@ pub(super) fn open(
     stores.open(url, &options).map(|opened| opened.store)
 }
 
-/// Runs the script. Its keys are the doctor's own, and are gone soon.
-pub(super) async fn look(store: Arc<dyn Store>, key: String) -> Vec<Finding> {
-    let trial = Trial { store, key };
+/// Runs the scripts with keys of this run, which are deleted or expire.
+pub(super) async fn run(store: Arc<dyn Store>, key: String) -> Vec<Finding> {
+    let test = ScriptTest { store, key };
     let mut failed: Vec<(&str, StoreError)> = Vec::new();
     for text in LIMITS {
-        failed.extend(trial.run(text).await.err().map(|error| (text, error)));
+        failed.extend(test.run(text).await.err().map(|error| (text, error)));
     }
-    failed.extend(trial.shape().await.err().map(|error| ("leaky-bucket", error)));
-    // A failure is told once, however many algorithms it hits.
+    failed.extend(test.shape().await.err().map(|error| ("leaky-bucket", error)));
+    // One finding per kind of failure, however many algorithms it hits.
     failed.dedup_by_key(|(_, error)| error.kind());
     let mut findings: Vec<_> =
         failed.iter().map(|(what, error)| script_failed(what, error)).collect();
@@ -66,44 +65,44 @@ pub(super) async fn look(store: Arc<dyn Store>, key: String) -> Vec<Finding> {
         return findings;
     }
     findings.push(Finding::ok("script", "every algorithm has run"));
-    findings.extend(trial.time().await.and_then(|times_us| script_times(&times_us)));
+    findings.extend(test.time().await.and_then(|times_us| script_times(&times_us)));
     findings
 }
 
-impl Trial {
+impl ScriptTest {
     async fn run(&self, text: &str) -> Result<(), StoreError> {
         let limit: Limit = parsed(text)?;
-        self.ask(&limit, 1, Op::Take).await?;
-        self.ask(&limit, 0, Op::Reset).await
+        self.decide(&limit, 1, Op::Take).await?;
+        self.decide(&limit, 0, Op::Reset).await
     }
 
     async fn shape(&self) -> Result<(), StoreError> {
         let shaper: LeakyBucket = parsed(SHAPER)?;
         let scope = Scope::named("doctor", "shaper");
-        let turn = ReserveRequest {
+        let request = ReserveRequest {
             scope: &scope,
             key: self.key.as_bytes(),
             shaper: &shaper,
             cost: 1,
             cancel: None,
         };
-        self.store.reserve(&turn, now()).await.map(drop)
+        self.store.reserve(&request, now()).await.map(drop)
     }
 
-    async fn ask(&self, limit: &Limit, cost: u64, op: Op) -> Result<(), StoreError> {
+    async fn decide(&self, limit: &Limit, cost: u64, op: Op) -> Result<(), StoreError> {
         let scope = Scope::named("doctor", "");
         let limits = [KeyedLimit { scope: &scope, key: self.key.as_bytes(), limit }];
-        let ask = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
-        self.store.decide(&ask, now()).await.map(drop)
+        let request = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
+        self.store.decide(&request, now()).await.map(drop)
     }
 
-    /// What a check takes, sorted.
+    /// The times of checks, sorted.
     async fn time(&self) -> Option<Vec<u64>> {
         let limit: Limit = parsed(LIMITS[0]).ok()?;
-        let (all, mut times_us) = (Watch::start(), Vec::with_capacity(CHECKS_MAX));
+        let (all, mut times_us) = (Stopwatch::start(), Vec::with_capacity(CHECKS_MAX));
         while times_us.len() < CHECKS_MAX && all.elapsed_us() < BUDGET_US {
-            let one = Watch::start();
-            self.ask(&limit, 1, Op::Peek).await.ok()?;
+            let one = Stopwatch::start();
+            self.decide(&limit, 1, Op::Peek).await.ok()?;
             times_us.push(one.elapsed_us());
         }
         times_us.sort_unstable();

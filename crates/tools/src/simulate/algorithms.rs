@@ -1,15 +1,13 @@
 //! `tidegate simulate algorithms`: one trace through all of them.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::options::{multiple, span_ms, told_ms, usage};
-use super::output::Output;
+use super::options::{OutputArgs, format_ms, read_ms, read_multiple};
 use super::svg::{Chart, Line, Plot, Shape};
-use super::table::Table;
 use crate::Failure;
-use tidegate_simulation::algorithms::{Input, POINTS, Report, Row, run as simulate};
+use crate::output::Table;
+use tidegate_simulation::algorithms::{Algorithms, AlgorithmsReport, AlgorithmsRow, POINTS};
 use tidegate_simulation::float;
 
 const EXAMPLES: &str = "\
@@ -33,45 +31,50 @@ Exit codes: 0 ok, 1 error, 64 usage.";
 /// Send one trace through all algorithms: what each admits, how large its bursts are, what it remembers.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(super) struct AlgorithmsArgs {
     /// Units per window, up to 10000
-    #[arg(long, value_name = "N", default_value_t = Input::default().limit)]
+    #[arg(long, value_name = "N", default_value_t = Algorithms::default().limit)]
     limit: u64,
     /// The length of a window, from 1ms to 24h
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span_ms)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = read_ms)]
     window: u64,
     /// How many windows, up to 100
-    #[arg(long, value_name = "N", default_value_t = Input::default().windows)]
+    #[arg(long, value_name = "N", default_value_t = Algorithms::default().windows)]
     windows: u64,
     /// How much is asked for, as a multiple of the limit, from 0.001 to 100; up to 20000 requests in all
-    #[arg(long, value_name = "X", default_value = "1.5", value_parser = multiple)]
+    #[arg(long, value_name = "X", default_value = "1.5", value_parser = read_multiple)]
     demand: u64,
     /// How many requests come at once, up to 1000
-    #[arg(long, value_name = "N", default_value_t = Input::default().clump)]
+    #[arg(long, value_name = "N", default_value_t = Algorithms::default().clump)]
     clump: u64,
     /// Same seed, same output
-    #[arg(long, value_name = "N", default_value_t = Input::default().seed)]
+    #[arg(long, value_name = "N", default_value_t = Algorithms::default().seed)]
     seed: u64,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let &Args { limit, window: window_ms, windows, demand: demand_milli, clump, seed, .. } = args;
-    let input = Input { limit, window_ms, windows, demand_milli, clump, seed };
-    let report = simulate(&input).map_err(|unfit| usage(&unfit))?;
-    args.output.write(&report, chart, text)
+pub(super) fn run(args: &AlgorithmsArgs) -> Result<ExitCode, Failure> {
+    let &AlgorithmsArgs {
+        limit,
+        window: window_ms,
+        windows,
+        demand: demand_milli,
+        clump,
+        seed,
+        ..
+    } = args;
+    let input = Algorithms { limit, window_ms, windows, demand_milli, clump, seed };
+    args.output.run(&input, chart, text)
 }
 
-fn title(report: &Report) -> String {
-    let (limit, window) = (report.limit, told_ms(report.window_ms));
-    let demand = float(report.demand_milli) / 1000.0;
-    format!("{limit} per {window}, {demand} × the demand, {} at once", report.clump)
+fn title(report: &AlgorithmsReport) -> String {
+    let Algorithms { limit, window_ms, demand_milli, clump, .. } = report.input;
+    let (window, demand) = (format_ms(window_ms), float(demand_milli) / 1000.0);
+    format!("{limit} per {window}, {demand} × the demand, {clump} at once")
 }
 
-fn text(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {
-    let Report { windows, offered, seed, .. } = report;
-    writeln!(out, "{}: {offered} requests in {windows} windows, seed {seed}\n", title(report))?;
+fn text(report: &AlgorithmsReport) -> String {
     let head = ["algorithm", "admitted", "denied", "in a window", "burst", "waits", "bytes"];
     let mut table = Table::new(&head);
     for row in &report.algorithms {
@@ -79,14 +82,15 @@ fn text(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {
             0 => String::new(),
             us => format!("{:?}", Duration::from_millis(us.div_ceil(1000))),
         };
-        let Row { algorithm, admitted, denied, .. } = row;
+        let AlgorithmsRow { algorithm, admitted, denied, .. } = row;
         let (window, burst, bytes) = (row.most_in_a_window, row.largest_burst, row.state_bytes);
         table.row(&[algorithm, admitted, denied, &window, &burst, &waits, &bytes]);
     }
-    table.print(out)
+    let (offered, Algorithms { windows, seed, .. }) = (report.offered, report.input);
+    format!("{}: {offered} requests in {windows} windows, seed {seed}\n\n{table}", title(report))
 }
 
-fn chart(report: &Report) -> Chart {
+fn chart(report: &AlgorithmsReport) -> Chart {
     Chart {
         title: title(report),
         x: "time, ms".to_owned(),
@@ -96,11 +100,11 @@ fn chart(report: &Report) -> Chart {
     }
 }
 
-/// Lines that lie on each other, as those of GCRA and the token bucket, are one.
-fn lines(report: &Report) -> Vec<Line> {
-    let step_ms = float(report.window_ms * report.windows) / float(POINTS);
+/// Equal lines, like those of GCRA and the token bucket, become one.
+fn lines(report: &AlgorithmsReport) -> Vec<Line> {
+    let step_ms = float(report.input.window_ms * report.input.windows) / float(POINTS);
     let mut lines: Vec<(String, &Vec<u64>)> = Vec::new();
-    for Row { algorithm, timeline, .. } in &report.algorithms {
+    for AlgorithmsRow { algorithm, timeline, .. } in &report.algorithms {
         match lines.iter_mut().find(|line| line.1 == timeline) {
             Some((name, _)) => *name = format!("{name}, {algorithm}"),
             None => lines.push(((*algorithm).to_owned(), timeline)),

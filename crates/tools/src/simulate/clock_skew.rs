@@ -1,14 +1,12 @@
 //! `tidegate simulate clock-skew`: whose clock decides.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::options::{span_ms, told_ms, usage};
-use super::output::Output;
+use super::options::{OutputArgs, format_ms, read_ms};
 use super::svg::{Chart, Group, Plot};
-use super::table::Table;
 use crate::Failure;
-use tidegate_simulation::clock_skew::{Input, Outcome, Report, run as simulate};
+use crate::output::Table;
+use tidegate_simulation::clock_skew::{ClockOutcome, ClockSkew, ClockSkewReport, ClockSkewRow};
 use tidegate_simulation::float;
 
 const EXAMPLES: &str = "\
@@ -31,60 +29,58 @@ Exit codes: 0 ok, 1 error, 64 usage.";
 /// Let nodes decide by clocks that differ, and by the one of the store.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(super) struct ClockSkewArgs {
     /// How many nodes, from 2 to 50
-    #[arg(long, value_name = "N", default_value_t = Input::default().nodes)]
+    #[arg(long, value_name = "N", default_value_t = ClockSkew::default().nodes)]
     nodes: u64,
     /// Units per window, for all nodes together, up to 1000
-    #[arg(long, value_name = "N", default_value_t = Input::default().limit)]
+    #[arg(long, value_name = "N", default_value_t = ClockSkew::default().limit)]
     limit: u64,
     /// The length of a window, from 1ms to 24h
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span_ms)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = read_ms)]
     window: u64,
     /// How far a clock is behind or ahead at most, up to 24h
-    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = span_ms)]
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = read_ms)]
     skew: u64,
     /// How many windows, up to 100; times nodes and limit up to 20000
-    #[arg(long, value_name = "N", default_value_t = Input::default().windows)]
+    #[arg(long, value_name = "N", default_value_t = ClockSkew::default().windows)]
     windows: u64,
     /// Same seed, same output
-    #[arg(long, value_name = "N", default_value_t = Input::default().seed)]
+    #[arg(long, value_name = "N", default_value_t = ClockSkew::default().seed)]
     seed: u64,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let &Args { nodes, limit, window: window_ms, skew: skew_ms, windows, seed, .. } = args;
-    let input = Input { nodes, limit, window_ms, skew_ms, windows, seed };
-    let report = simulate(&input).map_err(|unfit| usage(&unfit))?;
-    args.output.write(&report, chart, text)
+pub(super) fn run(args: &ClockSkewArgs) -> Result<ExitCode, Failure> {
+    let &ClockSkewArgs { nodes, limit, window: window_ms, skew: skew_ms, windows, seed, .. } = args;
+    let input = ClockSkew { nodes, limit, window_ms, skew_ms, windows, seed };
+    args.output.run(&input, chart, text)
 }
 
-fn title(report: &Report) -> String {
-    let (window, skew) = (told_ms(report.window_ms), told_ms(report.skew_ms));
-    let Report { nodes, limit, windows, .. } = report;
+fn title(report: &ClockSkewReport) -> String {
+    let ClockSkew { nodes, limit, windows, window_ms, skew_ms, .. } = report.input;
+    let (window, skew) = (format_ms(window_ms), format_ms(skew_ms));
     format!("{nodes} nodes, clocks off by up to {skew}, {limit} per {window}, {windows} windows")
 }
 
-fn text(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {
-    writeln!(out, "{}, {} requests\n", title(report), report.offered)?;
+fn text(report: &ClockSkewReport) -> String {
     let head = ["algorithm", "clock", "admitted", "in a window", "per node"];
     let mut table = Table::new(&head);
     for row in &report.algorithms {
         for (name, clock, outcome) in
             [(row.algorithm, "own", &row.own_clocks), ("", "store", &row.store_clock)]
         {
-            let Outcome { admitted, most_in_a_window, least_by_node, most_by_node } = outcome;
+            let ClockOutcome { admitted, most_in_a_window, least_by_node, most_by_node } = outcome;
             let per_node = format!("{least_by_node} to {most_by_node}");
             table.row(&[&name, &clock, &admitted, &most_in_a_window, &per_node]);
         }
     }
-    table.print(out)
+    format!("{}, {} requests\n\n{table}", title(report), report.offered)
 }
 
-fn chart(report: &Report) -> Chart {
-    let group = |row: &tidegate_simulation::clock_skew::Row| Group {
+fn chart(report: &ClockSkewReport) -> Chart {
+    let group = |row: &ClockSkewRow| Group {
         name: row.algorithm.to_owned(),
         values: vec![float(row.own_clocks.admitted), float(row.store_clock.admitted)],
     };
@@ -92,7 +88,10 @@ fn chart(report: &Report) -> Chart {
         title: title(report),
         x: "admitted".to_owned(),
         y: String::new(),
-        mark: Some(("limit × windows".to_owned(), float(report.limit * report.windows))),
+        mark: Some((
+            "limit × windows".to_owned(),
+            float(report.input.limit * report.input.windows),
+        )),
         plot: Plot::Bars {
             series: vec!["decided by the nodes' clocks".to_owned(), "by the store's".to_owned()],
             groups: report.algorithms.iter().map(group).collect(),

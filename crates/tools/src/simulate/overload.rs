@@ -1,18 +1,19 @@
 //! `tidegate simulate overload`: a server that is asked for more than it can do.
 
-use std::io::{self, Write};
+use std::fmt::Write;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::thread;
 
-use super::options::usage;
-use super::output::Output;
+use super::options::{OutputArgs, usage};
 use super::svg::{Chart, Line, Plot, Shape};
-use super::table::Table;
 use crate::Failure;
+use crate::output::Table;
 use crate::progress::Progress;
 use tidegate_simulation::float;
-use tidegate_simulation::overload::{Block, Input, Report, Row, run as simulate};
+use tidegate_simulation::overload::{
+    self, ControllerRow, Overload, OverloadReport, ScenarioReport,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,45 +56,45 @@ Exit codes: 0 ok, 1 error, 64 usage.";
 /// Ask a server for more than it can do: which controller keeps it useful?
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
-    /// What happens, several with commas; everything if nothing is said
+pub(super) struct OverloadArgs {
+    /// Scenarios, separated by commas; all of them by default
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     scenario: Vec<String>,
     /// How many runs to take the mean of, up to 1000
-    #[arg(long, value_name = "N", default_value_t = Input::default().seeds)]
+    #[arg(long, value_name = "N", default_value_t = Overload::default().seeds)]
     seeds: u64,
     /// The first seed; same seed, same output
-    #[arg(long, value_name = "N", default_value_t = Input::default().seed)]
+    #[arg(long, value_name = "N", default_value_t = Overload::default().seed)]
     seed: u64,
     /// The limit per second that adaptive controllers begin with, up to 100000
-    #[arg(long, value_name = "N", default_value_t = Input::default().limit)]
+    #[arg(long, value_name = "N", default_value_t = Overload::default().limit)]
     limit: u64,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let Args { scenario, seeds, seed, limit, output } = args.clone();
-    let input = Input { scenario, seeds, seed, limit };
+pub(super) fn run(args: &OverloadArgs) -> Result<ExitCode, Failure> {
+    let OverloadArgs { scenario, seeds, seed, limit, output } = args.clone();
+    let input = Overload { scenario, seeds, seed, limit };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let progress = Progress::start();
-    let told = |done, of| progress.tell(|_| format!("{done} of {of} runs"));
-    let report = simulate(&input, threads, told).map_err(|unfit| usage(&unfit))?;
+    let show = |done, of| progress.show(|_| format!("{done} of {of} runs"));
+    let report = overload::run(&input, threads, show).map_err(|error| usage(&error))?;
     progress.done();
     output.write(&report, chart, text)
 }
 
-fn text(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {
-    let &Report { seeds, seed, limit, .. } = report;
-    writeln!(out, "limit {limit}/s, means of {seeds} runs from seed {seed}")?;
+fn text(report: &OverloadReport) -> String {
+    let &OverloadReport { seeds, seed, limit, .. } = report;
+    let mut out = format!("limit {limit}/s, means of {seeds} runs from seed {seed}\n");
     for block in &report.scenarios {
-        writeln!(out, "\n{}: {}; at best {}/s", block.scenario, block.about, block.possible)?;
-        table(block).print(out)?;
+        let ScenarioReport { scenario, about, possible, .. } = block;
+        let _ = write!(out, "\n{scenario}: {about}; at best {possible}/s\n{}", table(block));
     }
-    Ok(())
+    out
 }
 
-fn table(block: &Block) -> Table {
+fn table(block: &ScenarioReport) -> Table {
     let mut table = Table::new(&[
         "controller",
         "goodput/s",
@@ -128,12 +129,12 @@ fn or_dash(value: Option<f64>, decimals: usize) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// As many lines as have colours of their own.
+/// The picture has this many colours.
 const LINES: usize = 6;
 
 /// The course of the first scenario, with the first seed.
-fn chart(report: &Report) -> Chart {
-    let line = |row: &Row| Line {
+fn chart(report: &OverloadReport) -> Chart {
+    let line = |row: &ControllerRow| Line {
         name: row.controller.to_owned(),
         points: (0_u32..).map(f64::from).zip(row.course.iter().copied()).collect(),
         shape: Shape::Straight,
@@ -141,7 +142,7 @@ fn chart(report: &Report) -> Chart {
     let first = report.scenarios.first();
     let mut lines: Vec<Line> =
         first.map_or(vec![], |it| it.controllers.iter().take(LINES).map(line).collect());
-    // The last of them is what it is about: the first is drawn in full.
+    // The controller of interest is the last one; the first is drawn with a solid line.
     lines.reverse();
     Chart {
         title: first.map_or(String::new(), |block| format!("{}: {}", block.scenario, block.about)),

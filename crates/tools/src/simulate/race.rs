@@ -1,15 +1,13 @@
 //! `tidegate simulate race`: what slips through between a read and a write.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::options::usage;
-use super::output::Output;
+use super::options::OutputArgs;
 use super::svg::{Chart, Group, Plot};
-use super::table::Table;
 use crate::Failure;
+use crate::output::Table;
 use tidegate_simulation::float;
-use tidegate_simulation::race::{Input, Report, run as simulate};
+use tidegate_simulation::race::{Race, RaceReport};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,47 +24,45 @@ Exit codes: 0 ok, 1 error, 64 usage.";
 /// Let nodes read a counter, decide, then write it: how many slip through?
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(super) struct RaceArgs {
     /// How many nodes, up to 64
-    #[arg(long, value_name = "N", default_value_t = Input::default().nodes)]
+    #[arg(long, value_name = "N", default_value_t = Race::default().nodes)]
     nodes: u64,
     /// What the counter allows, up to 10000
-    #[arg(long, value_name = "N", default_value_t = Input::default().limit)]
+    #[arg(long, value_name = "N", default_value_t = Race::default().limit)]
     limit: u64,
     /// How many times, each with other luck; times limit and nodes together up to 250000
-    #[arg(long, value_name = "N", default_value_t = Input::default().runs)]
+    #[arg(long, value_name = "N", default_value_t = Race::default().runs)]
     runs: u64,
     /// Same seed, same output
-    #[arg(long, value_name = "N", default_value_t = Input::default().seed)]
+    #[arg(long, value_name = "N", default_value_t = Race::default().seed)]
     seed: u64,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let &Args { nodes, limit, runs, seed, .. } = args;
-    let report = simulate(&Input { nodes, limit, runs, seed }).map_err(|unfit| usage(&unfit))?;
-    args.output.write(&report, chart, text)
+pub(super) fn run(args: &RaceArgs) -> Result<ExitCode, Failure> {
+    let &RaceArgs { nodes, limit, runs, seed, .. } = args;
+    args.output.run(&Race { nodes, limit, runs, seed }, chart, text)
 }
 
-fn title(report: &Report) -> String {
-    let Report { nodes, limit, runs, .. } = report;
+fn title(report: &RaceReport) -> String {
+    let Race { nodes, limit, runs, .. } = report.input;
     format!("{nodes} nodes at a counter of {limit}, {runs} times")
 }
 
-fn text(report: &Report, out: &mut Vec<u8>) -> io::Result<()> {
-    writeln!(out, "{}; at most {} can slip through\n", title(report), report.bound)?;
+fn text(report: &RaceReport) -> String {
     let head = ["way", "over the limit at worst", "on average", "in how many runs"];
     let mut table = Table::new(&head);
     for way in &report.ways {
         let mean = format!("{:.3}", way.over_limit_mean);
-        let over = report.runs - way.runs_by_over_limit.first().unwrap_or(&0);
+        let over = report.input.runs - way.runs_by_over_limit.first().unwrap_or(&0);
         table.row(&[&way.way, &way.over_limit_worst, &mean, &over]);
     }
-    table.print(out)
+    format!("{}; at most {} can slip through\n\n{table}", title(report), report.bound)
 }
 
-fn chart(report: &Report) -> Chart {
+fn chart(report: &RaceReport) -> Chart {
     let runs =
         |over: usize| report.ways.iter().map(|way| float(way.runs_by_over_limit[over])).collect();
     let group = |over: usize| Group { name: format!("limit + {over}"), values: runs(over) };

@@ -1,52 +1,17 @@
-//! The replay of one case: a key of its own, unknown at first, and time as the case tells it.
+//! Replays cases: each with a key of its own, and with the clock of the case.
+
+use std::sync::Arc;
 
 use serde::Serialize;
 use tidegate::{
-    Decision, KeyedLimit, LeakyBucket, Limit, Mode, Op, Reservation, ReserveRequest, Scope, Store,
-    StoreError, StoreReply, StoreRequest, Timestamp,
+    Decision, KeyedLimit, Op, Reservation, ReserveRequest, Scope, Store, StoreError, StoreReply,
+    StoreRequest, Timestamp,
 };
+use tidegate_core::{LeakyBucket, LimitOrShaper};
 
-use super::limit::RawLimit;
+use super::case::Case;
 
-/// What a case is about.
-pub(super) enum Limits {
-    One(Limit),
-    Many(Mode, Vec<Limit>),
-    Shaper(LeakyBucket),
-}
-
-impl Limits {
-    /// Exactly one of `limit`, `all` and `any`.
-    pub(super) fn read(
-        limit: Option<&RawLimit>,
-        all: Option<&[RawLimit]>,
-        any: Option<&[RawLimit]>,
-    ) -> Result<Self, String> {
-        match (limit, all, any) {
-            (Some(raw), None, None) if raw.is_shaper() => {
-                raw.build_shaper().map(Self::Shaper).map_err(|why| format!("limit: {why}"))
-            }
-            (Some(raw), None, None) => {
-                raw.build().map(Self::One).map_err(|why| format!("limit: {why}"))
-            }
-            (None, Some(all), None) => many("all", all).map(|limits| Self::Many(Mode::All, limits)),
-            (None, None, Some(any)) => many("any", any).map(|limits| Self::Many(Mode::Any, limits)),
-            _ => Err("give exactly one of `limit`, `all` and `any`".to_owned()),
-        }
-    }
-}
-
-fn many(field: &str, raw: &[RawLimit]) -> Result<Vec<Limit>, String> {
-    if !(1..=StoreRequest::MAX_LIMITS).contains(&raw.len()) {
-        return Err(format!("`{field}`: expected 1 to {} limits", StoreRequest::MAX_LIMITS));
-    }
-    let built = |(index, raw): (usize, &RawLimit)| {
-        raw.build().map_err(|why| format!("{field}[{index}]: {why}"))
-    };
-    raw.iter().enumerate().map(built).collect()
-}
-
-/// A line of output. The fields of the answer follow its place.
+/// A line of output.
 #[derive(Serialize)]
 pub(super) struct Line<'a> {
     pub(super) case: &'a str,
@@ -55,7 +20,7 @@ pub(super) struct Line<'a> {
     pub(super) answer: &'a Answer,
 }
 
-/// An answer, with the fields of `expect` in their order.
+/// An answer, with its fields in the order of `expect`.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Answer {
@@ -73,63 +38,79 @@ pub(super) struct Decided {
     reset_after_us: u64,
 }
 
-/// A case under way.
-pub(super) struct Replay<'a> {
+/// A replayed case: one answer per step, up to the one that failed.
+pub(super) struct Replayed {
+    pub(super) file: Arc<str>,
+    pub(super) case: Case,
+    pub(super) answers: Vec<Answer>,
+    pub(super) error: Option<StoreError>,
+}
+
+/// Replays a case. No other case may use `key`.
+pub(super) async fn replay(
+    file: Arc<str>,
+    case: Case,
+    store: Arc<dyn Store>,
+    key: String,
+) -> Replayed {
+    let scopes = (0..case.limits.len()).map(|index| Scope::named("vectors", &index.to_string()));
+    let run = Run { store: &*store, case: &case, scopes: scopes.collect(), key };
+    let (mut answers, mut error) = (Vec::with_capacity(case.steps.len()), None);
+    for step in &case.steps {
+        match run.step(step.now, step.cost).await {
+            Ok(answer) => answers.push(answer),
+            Err(failed) => {
+                error = Some(failed);
+                break;
+            }
+        }
+    }
+    if let Some(last) = case.steps.last() {
+        run.clean_up(last.now).await;
+    }
+    Replayed { file, case, answers, error }
+}
+
+struct Run<'a> {
     store: &'a dyn Store,
-    limits: &'a Limits,
+    case: &'a Case,
     /// One per limit.
     scopes: Vec<Scope>,
     key: String,
 }
 
-impl<'a> Replay<'a> {
-    /// Starts from nothing if nobody else has used `key`.
-    pub(super) fn new(store: &'a dyn Store, limits: &'a Limits, key: String) -> Self {
-        let count = if let Limits::Many(_, limits) = limits { limits.len() } else { 1 };
-        let scopes = (0..count).map(|index| Scope::named("vectors", &index.to_string())).collect();
-        Self { store, limits, scopes, key }
-    }
-
-    /// The answer to one step.
-    pub(super) async fn step(&self, now: Timestamp, cost: u64) -> Result<Answer, StoreError> {
-        let (mode, limits) = match self.limits {
-            Limits::Shaper(shaper) => return self.reserve(shaper, now, cost).await,
-            Limits::One(limit) => (None, std::slice::from_ref(limit)),
-            Limits::Many(mode, limits) => (Some(*mode), limits.as_slice()),
-        };
-        let settled = self.ask(mode, limits, cost, Op::Take, now).await?;
-        let decision = Decided::from(settled.verdict.decision);
-        if mode.is_none() {
+impl Run<'_> {
+    async fn step(&self, now: Timestamp, cost: u64) -> Result<Answer, StoreError> {
+        if let [LimitOrShaper::Shaper(shaper)] = &*self.case.limits {
+            return self.reserve(shaper, now, cost).await;
+        }
+        let reply = self.decide(cost, Op::Take, now).await?;
+        let decision = Decided::from(reply.verdict.decision);
+        if self.case.mode.is_none() {
             return Ok(Answer::Decision(decision));
         }
-        let (allowed, binding) = (decision.allowed, settled.verdict.binding);
+        let (allowed, binding) = (decision.allowed, reply.verdict.binding);
         Ok(Answer::Binding { allowed, binding, decision })
     }
 
-    /// Leaves nothing behind in a store that others use too. A place in a queue ends by itself.
-    pub(super) async fn forget(&self, now: Timestamp) {
-        let limits = match self.limits {
-            Limits::Shaper(_) => return,
-            Limits::One(limit) => std::slice::from_ref(limit),
-            Limits::Many(_, limits) => limits.as_slice(),
-        };
-        // What is not forgotten now expires.
-        let _ = self.ask(None, limits, 0, Op::Reset, now).await;
+    /// Deletes the counters from a shared store. Those that stay expire, as reservations do.
+    async fn clean_up(&self, now: Timestamp) {
+        if let [LimitOrShaper::Shaper(_)] = &*self.case.limits {
+            return;
+        }
+        let _ = self.decide(0, Op::Reset, now).await;
     }
 
-    async fn ask(
-        &self,
-        mode: Option<Mode>,
-        limits: &[Limit],
-        cost: u64,
-        op: Op,
-        now: Timestamp,
-    ) -> Result<StoreReply, StoreError> {
+    async fn decide(&self, cost: u64, op: Op, now: Timestamp) -> Result<StoreReply, StoreError> {
         let key = self.key.as_bytes();
-        let keyed = |(scope, limit)| KeyedLimit { scope, key, limit };
-        let limits: Vec<_> = self.scopes.iter().zip(limits).map(keyed).collect();
-        let ask = StoreRequest { mode: mode.unwrap_or_default(), limits: &limits, cost, op };
-        self.store.decide(&ask, now).await
+        let mode = self.case.mode.unwrap_or_default();
+        let limits: Vec<_> = (self.scopes.iter().zip(&self.case.limits))
+            .filter_map(|(scope, limit)| match limit {
+                LimitOrShaper::Limit(limit) => Some(KeyedLimit { scope, key, limit }),
+                LimitOrShaper::Shaper(_) => None,
+            })
+            .collect();
+        self.store.decide(&StoreRequest { mode, limits: &limits, cost, op }, now).await
     }
 
     async fn reserve(
@@ -139,8 +120,8 @@ impl<'a> Replay<'a> {
         cost: u64,
     ) -> Result<Answer, StoreError> {
         let (scope, key) = (&self.scopes[0], self.key.as_bytes());
-        let turn = ReserveRequest { scope, key, shaper, cost, cancel: None };
-        Ok(self.store.reserve(&turn, now).await?.reservation.into())
+        let request = ReserveRequest { scope, key, shaper, cost, cancel: None };
+        Ok(self.store.reserve(&request, now).await?.reservation.into())
     }
 }
 

@@ -1,4 +1,4 @@
-{{/* The name of everything: the release's, with the chart's in it. Names of services have 63 characters at most. */}}
+{{/* The name of all resources: release and chart. A service name has at most 63 characters. */}}
 {{- define "tidegate.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 53 | trimSuffix "-" -}}
@@ -7,7 +7,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What selects pods, and can never change. */}}
+{{/* The pod selector; Kubernetes does not allow changes to it. */}}
 {{- define "tidegate.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -20,7 +20,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{/* The whole configuration: what the chart says, and what the values say. */}}
+{{/* The whole configuration: from the chart and from the values. */}}
 {{- define "tidegate.config" -}}
 {{- if .Values.store.existingSecret }}
 store:
@@ -32,8 +32,8 @@ listen:
 {{ toYaml .Values.config }}
 {{- end -}}
 
-{{/* How long a pod may take to stop, in seconds: `drain`, and 20 for requests in flight and leases. */}}
-{{- define "tidegate.patience" -}}
+{{/* The grace period of a pod in seconds: `drain`, plus 20 for requests in flight and leases. */}}
+{{- define "tidegate.gracePeriodSeconds" -}}
 {{- $minutes := regexFind "[0-9]+min" .Values.config.drain | trimSuffix "min" | int -}}
 {{- $seconds := regexFind "[0-9]+s$" .Values.config.drain | trimSuffix "s" | int -}}
 {{- add (mul 60 $minutes) $seconds 20 -}}

@@ -1,4 +1,4 @@
-// A real browser on a page of the server, watched: what it complains of and whom it calls is noted.
+// A real browser on a page of the server. Records console errors and requests to other sites.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,7 +8,7 @@ import { chromium } from "playwright-core";
 
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
-/** Starts Chromium. Answers `{ page(options), close() }`: pages that note what went wrong. */
+/** Starts Chromium. Returns `{ page(options), close() }`; each page records its problems in `page.problems`. */
 export async function browse(url) {
   const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", headless: true, args: FLAGS });
   return {
@@ -16,12 +16,12 @@ export async function browse(url) {
       const context = await browser.newContext({ viewport: { width, height }, colorScheme, reducedMotion: "reduce", timezoneId: "UTC", locale: "en-GB" });
       const page = await context.newPage();
       page.setDefaultTimeout(15_000);
-      page.troubles = [];
-      page.on("console", (message) => { if (message.type() === "error") page.troubles.push(message.text()); });
-      page.on("pageerror", (error) => page.troubles.push(String(error)));
+      page.problems = [];
+      page.on("console", (message) => { if (message.type() === "error") page.problems.push(message.text()); });
+      page.on("pageerror", (error) => page.problems.push(String(error)));
       page.on("request", (request) => {
         const isOurs = request.url().startsWith(url) || request.url().startsWith("data:");
-        if (!isOurs) page.troubles.push(`a request elsewhere: ${request.url()}`);
+        if (!isOurs) page.problems.push(`request to another site: ${request.url()}`);
       });
       return page;
     },
@@ -29,24 +29,24 @@ export async function browse(url) {
   };
 }
 
-/** Nothing was complained of so far. */
-export function calm(page) {
-  assert.deepEqual(page.troubles, []);
+/** The page recorded no problem. */
+export function assertNoProblems(page) {
+  assert.deepEqual(page.problems, []);
 }
 
-/** Polls until `look` gives something true, and answers that. */
-export async function until(what, look, patienceMs = 15_000) {
-  const deadline = Date.now() + patienceMs;
+/** Polls until `probe` returns a truthy value, and returns that. */
+export async function until(what, probe, timeoutMs = 15_000) {
+  const deadline = Date.now() + timeoutMs;
   for (;;) {
-    const seen = await look();
-    if (seen) return seen;
-    if (Date.now() > deadline) throw new Error(`never seen: ${what}`);
-    await new Promise((then) => setTimeout(then, 50));
+    const value = await probe();
+    if (value) return value;
+    if (Date.now() > deadline) throw new Error(`timed out: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
 
 /** Nothing is wider than the window. */
-export async function fits(page) {
+export async function assertFits(page) {
   const wide = await page.evaluate(() => {
     const width = document.documentElement.clientWidth;
     if (document.documentElement.scrollWidth <= width) return [];
@@ -55,26 +55,26 @@ export async function fits(page) {
   assert.deepEqual(wide, []);
 }
 
-/** No serious trouble for those who hear the page, or see it badly. */
-export async function accessible(page) {
-  // Not as a script of the page, which would be refused: the page only runs its own.
+/** axe-core finds no serious violation. */
+export async function assertAccessible(page) {
+  // Evaluated, not added as a script: the page's content security policy only allows its own.
   await page.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8"));
   const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   const serious = found.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
   assert.deepEqual(serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).slice(0, 3).join(" ")}`), []);
 }
 
-/** Starts a server of its own, and answers where it listens and how to stop it. It ends with this script. */
+/** Starts a server. Returns its address and how to stop it. It ends with this script at the latest. */
 export async function serve(binary, address, ...args) {
   const server = spawn(binary, ["serve", "--listen", address, ...args], { stdio: ["ignore", "pipe", "ignore"] });
   process.on("exit", () => server.kill("SIGKILL"));
-  const [welcome] = await once(server.stdout, "data");
+  const [banner] = await once(server.stdout, "data");
   return {
-    address: String(welcome).match(/http:\/\/(\S+)/)[1],
+    address: String(banner).match(/http:\/\/(\S+)/)[1],
     async stop(signal) {
-      const gone = once(server, "exit");
+      const exited = once(server, "exit");
       server.kill(signal);
-      await gone;
+      await exited;
     },
   };
 }

@@ -1,10 +1,10 @@
-// The dashboard of the server at the URL given, in a real browser. Prints a line for each thing that it saw.
+// The dashboard of the server at the given URL, in a real browser. Prints a line for each behaviour that it verified.
 import assert from "node:assert/strict";
-import { accessible, browse, calm, fits, until } from "./browser.mjs";
+import { assertAccessible, assertFits, assertNoProblems, browse, until } from "./browser.mjs";
 
 const url = process.argv[2];
 const post = async (path, body) => (await fetch(url + path, { method: "POST", body: JSON.stringify(body) })).json();
-const seen = (what, ...more) => console.log(what, ...more);
+const passed = (claim) => console.log(claim);
 const browser = await browse(url);
 
 async function open(options, place = "") {
@@ -18,7 +18,7 @@ const text = (page, selector) => page.locator(selector).innerText();
 const row = (page, name) => page.locator("table.rows tr", { has: page.locator(`a:text-is("${name}")`) });
 
 try {
-  // Before anybody has asked.
+  // Before the first check.
   const page = await open({});
   const drawn = (place) => place.locator(".uplot canvas").first().evaluate((canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean));
   await until("lines are drawn", () => drawn(page));
@@ -28,40 +28,40 @@ try {
     return { ms: Math.round(navigation.loadEventEnd), files: files.length, bytes: [navigation, ...files].reduce((sum, it) => sum + it.decodedBodySize, 0) };
   });
   assert.ok(timing.bytes > 50_000 && timing.bytes <= 150_000, JSON.stringify(timing));
-  await page.getByText("Nobody has asked yet").waitFor();
+  await page.getByRole("heading", { name: "No checks yet" }).waitFor();
   assert.match(await text(page, ".welcome pre"), /^curl -s http:\/\/127\.0\.0\.1:\d+\/v1\/check -d '\{"policy":"api","key":"user-42"\}'$/);
-  await accessible(page);
+  await assertAccessible(page);
   for (const name of ["Try it", "Store", "Breaker", "Leases", "Nodes"]) await page.getByRole("region", { name, exact: true }).waitFor();
   assert.equal(await page.locator(".spark:not([aria-hidden=true])").count(), 0);
-  seen("an empty page says what to do");
+  passed("an empty page says how to send a check");
   console.error(`loaded in ${timing.ms} ms: ${timing.files} files, ${timing.bytes} bytes`);
 
-  // Its own button asks the real API, and stops by itself.
-  await page.getByRole("button", { name: "Send some checks" }).click();
-  await until("its checks are done", async () => /^\d+ checks sent$/.test(await text(page, ".welcome [role=status]")), 30_000);
+  // The button sends checks to the real API, and stops by itself.
+  await page.getByRole("button", { name: "Send sample checks" }).click();
+  await until("the sample checks end", async () => /^\d+ checks sent$/.test(await text(page, ".welcome [role=status]")), 30_000);
   const { api } = await page.evaluate(async () => (await import(document.querySelector("script[type=module]").src.replace("app.js", "feed.js"))).feed.state.policies);
   assert.ok(api.allowed > 0 && api.denied > 0, JSON.stringify(api));
-  seen("the page sends checks for a while, and shows them");
+  passed("the page sends sample checks and shows them");
 
-  // Checks of others are seen within a tick or two, and who is refused.
+  // Checks of other clients appear within two ticks, and so do denied keys.
   for (let n = 0; n < 30; n++) await post("/v1/check", { policy: "login", key: "<img src=x onerror=alert(1)>" });
-  await until("checks are seen", async () => (await row(page, "login").locator("td").nth(3).innerText()).includes("%"));
-  await until("who is refused is seen", async () => (await text(page, "ol.bars")).includes("login"));
+  await until("checks appear", async () => (await row(page, "login").locator("td").nth(3).innerText()).includes("%"));
+  await until("denied keys appear", async () => (await text(page, "ol.bars")).includes("login"));
   assert.equal(await page.locator("ol.bars img").count(), 0);
-  // A key can be copied from the list while it goes on.
+  // A selected key stays selected while the list updates.
   for (let n = 0; n < 305; n++) await post("/v1/check", { policy: "login", key: "mallory" });
   const worst = page.locator("ol.bars b").first();
-  await until("all of them are counted", async () => (await worst.innerText()) === "300");
+  await until("all denials are counted", async () => (await worst.innerText()) === "300");
   await page.evaluate(() => getSelection().selectAllChildren(document.querySelector("ol.bars .label")));
   await post("/v1/check", { policy: "login", key: "mallory" });
-  await until("one more is counted", async () => (await worst.innerText()) === "301");
+  await until("one more denial is counted", async () => (await worst.innerText()) === "301");
   assert.equal(await page.evaluate(() => String(getSelection())), await text(page, "ol.bars li:first-child .label"));
-  seen("checks and refusals are seen as they happen");
+  passed("checks and denials appear as they happen");
 
   // By keyboard alone: to the content, along the policies, into one, and a check there.
   await page.reload();
   await row(page, "login").waitFor();
-  const walked = [];
+  const focused = [];
   for (let n = 0; n < 40; n++) {
     await page.keyboard.press("Tab");
     const here = await page.evaluate(() => {
@@ -69,59 +69,59 @@ try {
       const look = getComputedStyle(node);
       return { text: node.innerText?.trim() || node.getAttribute("aria-label") || "", ring: look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 2 };
     });
-    assert.ok(here.ring, `no ring around ${here.text}`);
-    walked.push(here.text);
+    assert.ok(here.ring, `no focus ring around ${here.text}`);
+    focused.push(here.text);
     if (here.text === "login") break;
   }
-  for (const stop of ["tidegate", "Skip to the content", "Live", "Playground", "As a table", "login"]) assert.ok(walked.includes(stop), `${stop} in ${walked}`);
+  for (const stop of ["tidegate", "Skip to content", "Live", "Playground", "Show as table", "login"]) assert.ok(focused.includes(stop), `${stop} in ${focused}`);
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { level: 1, name: "login" }).waitFor();
   assert.ok(page.url().endsWith("#/policies/login"));
-  seen("everything is reached by keyboard, and can be seen to be");
+  passed("everything is reachable by keyboard, with a focus ring");
 
   // The policy.
-  await until("its limit is told", async () => /sliding-log\s+5\/h/.test(await text(page, ".limits")));
+  await until("its limit is shown", async () => /sliding-log\s+5\/h/.test(await text(page, ".limits")));
   assert.equal(await page.evaluate(() => document.activeElement.id), "main");
   await page.getByLabel("Key").fill("ann");
   await page.getByRole("button", { name: "Check" }).click();
   await until("allowed", async () => (await text(page, ".answer")).startsWith("Allowed 4 of 5 left"));
   for (let n = 0; n < 5; n++) await page.keyboard.press("Enter");
-  await until("denied", async () => (await text(page, ".answer")).startsWith("Denied 0 of 5 left, come back in"));
+  await until("denied", async () => (await text(page, ".answer")).startsWith("Denied 0 of 5 left, retry in"));
   await page.locator(".chart summary").first().click();
   await until("a table", async () => (await page.locator(".figures tbody tr").count()) > 2);
-  await accessible(page);
-  seen("a policy shows itself, and answers");
+  await assertAccessible(page);
+  passed("a policy page shows limits and sends checks");
 
-  // Colours, by choice and kept.
-  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  const light = await ground();
-  await page.getByRole("button", { name: "Switch to dark colours" }).click();
-  const dark = await ground();
+  // The chosen theme is kept.
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await background();
+  await page.getByRole("button", { name: "Switch to dark theme" }).click();
+  const dark = await background();
   assert.notEqual(light, dark);
-  await accessible(page);
+  await assertAccessible(page);
   await page.reload();
   await page.locator("#link.live").waitFor();
-  assert.equal(await ground(), dark);
-  calm(page);
+  assert.equal(await background(), dark);
+  assertNoProblems(page);
   await page.context().close();
   const night = await open({ colorScheme: "dark" });
   assert.equal(await night.evaluate(() => getComputedStyle(document.body).backgroundColor), dark);
-  await accessible(night);
-  calm(night);
+  await assertAccessible(night);
+  assertNoProblems(night);
   await night.context().close();
-  seen("dark and light, as the system has it or as it was chosen");
+  passed("the theme follows the system or the choice");
 
   // On a phone.
   const phone = await open({ width: 360, height: 740 });
   for (const place of ["#/", "#/policies/plan", "#/policies/nobody%20%3Cb%3E", "#/playground"]) {
     await phone.goto(`${url}/${place}`);
     await phone.locator("h1").waitFor();
-    await until("it is drawn", async () => (await phone.locator(".view > *").count()) > 1);
-    await fits(phone);
+    await until("the view is drawn", async () => (await phone.locator(".view > *").count()) > 1);
+    await assertFits(phone);
   }
-  calm(phone);
+  assertNoProblems(phone);
   await phone.context().close();
-  seen("nothing is wider than a phone");
+  passed("every view fits a phone");
 } finally {
   await browser.close();
 }

@@ -1,4 +1,4 @@
-// Pictures of a busy dashboard, for the documentation.
+// Screenshots of a busy dashboard, for the documentation.
 //
 // node dashboard_pictures.mjs BINARY CONFIG FOLDER
 import { browse, serve } from "./browser.mjs";
@@ -18,21 +18,21 @@ const url = `http://${address}`;
 const post = (path, body) => fetch(url + path, { method: "POST", body: JSON.stringify(body) });
 const pick = (all) => all[Math.floor(Math.random() * all.length)];
 
-/** A day at a shop in five minutes: tides of visitors, a scraper, somebody who guesses passwords, a busy database. */
+/** A shop: visitors in waves, a scraper, a password guesser, a database under load. */
 async function traffic(end) {
   for (let n = 0; Date.now() < end; n++) {
-    const tide = 1 + Math.sin(n / 110) * 0.7;
-    const asked = [
-      ...Array.from({ length: 9 * tide }, () => ["/v1/check", "api", `user-${Math.floor(Math.random() * 60)}`]),
+    const wave = 1 + Math.sin(n / 110) * 0.7;
+    const checks = [
+      ...Array.from({ length: 9 * wave }, () => ["/v1/check", "api", `user-${Math.floor(Math.random() * 60)}`]),
       ...Array.from({ length: n % 900 < 500 ? 4 : 1 }, () => ["/v1/check", "api", "scraper-7"]),
-      ...Array.from({ length: 5 * tide }, () => ["/v1/check", "search", `tenant-${Math.floor(Math.random() * 9)}`]),
+      ...Array.from({ length: 5 * wave }, () => ["/v1/check", "search", `tenant-${Math.floor(Math.random() * 9)}`]),
       ["/v1/check", "login", pick(["203.0.113.9", "203.0.113.9", "ann", "bob", "eve"])],
       ["/v1/check", "upload", `user-${n % 4}`],
       ["/v1/check", "plan", pick(["acme", "acme", "globex"])],
       ...(n % 5 ? [] : [["/v1/reserve", "export", "user-1"], ["/v1/check", "beta", "user-2"]]),
     ];
-    await Promise.all(asked.map(([path, policy, key]) => post(path, { policy, key })));
-    if (n % 8 === 0) await post("/v1/observe", { target: "db", latency_ms: 12, saturation: Math.max(0, Math.min(0.8, tide - 0.9)) });
+    await Promise.all(checks.map(([path, policy, key]) => post(path, { policy, key })));
+    if (n % 8 === 0) await post("/v1/observe", { target: "db", latency_ms: 12, saturation: Math.max(0, Math.min(0.8, wave - 0.9)) });
     await new Promise((then) => setTimeout(then, 70));
   }
 }

@@ -1,16 +1,16 @@
-// The playground of the server at the URL given, in a real browser. Prints a line for each thing that it saw, and the
-// command lines that the page shows after a `$`.
+// The playground of the server at the given URL, in a real browser. Prints a line for each behaviour that it verified,
+// and after a `$` each command that the page shows.
 import assert from "node:assert/strict";
-import { accessible, browse, calm, fits, until } from "./browser.mjs";
+import { assertAccessible, assertFits, assertNoProblems, browse, until } from "./browser.mjs";
 
 const url = process.argv[2];
 const NAMES = ["boundary", "sync-lag", "algorithms", "overload", "race", "clock-skew"];
-const seen = (what) => console.log(what);
+const passed = (claim) => console.log(claim);
 const browser = await browse(url);
 const summary = (page) => page.locator(".summary").innerText();
 const says = (page, what) => until(`${what}`, async () => what.test(await summary(page)));
 const command = (page) => page.locator(".line code").innerText();
-const asked = async (name, body) => (await fetch(`${url}/v1/playground/${name}`, { method: "POST", body: JSON.stringify(body) })).json();
+const simulate = async (name, body) => (await fetch(`${url}/v1/playground/${name}`, { method: "POST", body: JSON.stringify(body) })).json();
 
 const close = (...pages) => Promise.all(pages.map((page) => page.context().close()));
 
@@ -21,19 +21,19 @@ async function open(place, options = {}) {
   return page;
 }
 
-/** A line of a log. */
+/** A line of an access log. */
 const line = (second, client, agent) => JSON.stringify({ time: `2026-10-10T13:55:${String(second).padStart(2, "0")}.5Z`, client_ip: client, method: "GET", path: "/", user_agent: agent });
 
 try {
-  // What everybody should see without touching anything.
+  // The defaults.
   const page = await open("");
   await says(page, /^40 requests pass a fixed window within 150 ms: 2 × the limit of 20 per second/);
   await page.getByRole("link", { name: "Sync lag" }).click();
   await says(page, /^Naive caching admits 108 where 60 are allowed \(\+80 %\); tidegate admits 60, and 60 with leases/);
   assert.equal(await command(page), "tidegate simulate sync-lag --nodes 3 --limit 60 --window 1s --interval 400ms --seed 1");
-  seen("the golden numbers are there");
+  passed("the golden numbers are shown");
 
-  // From elsewhere to the same numbers, by keyboard alone.
+  // From other parameters to the same numbers, by keyboard alone.
   await page.goto(`${url}/#/playground/sync-lag?nodes=2&interval_ms=350`);
   await says(page, /admits 81 where 60/);
   await page.getByRole("slider", { name: "Nodes" }).focus();
@@ -48,10 +48,10 @@ try {
   assert.equal(await page.evaluate(() => document.activeElement.id), "knob-interval_ms");
   await page.keyboard.press("ArrowRight");
   await says(page, /admits 108 where 60/);
-  assert.equal(await page.getByRole("slider", { name: "They hear" }).getAttribute("aria-valuetext"), "400 ms");
-  assert.equal(new URL(page.url()).hash, "#/playground/sync-lag", "what is usual is not in the address");
+  assert.equal(await page.getByRole("slider", { name: "Sync interval" }).getAttribute("aria-valuetext"), "400 ms");
+  assert.equal(new URL(page.url()).hash, "#/playground/sync-lag", "defaults are not in the address");
   for (let n = 0; n < 12; n++) await page.keyboard.press("ArrowRight");
-  const { ways: [naive] } = await asked("sync-lag", { interval_ms: 1000 });
+  const { ways: [naive] } = await simulate("sync-lag", { interval_ms: 1000 });
   await says(page, new RegExp(`admits ${naive.admitted} where 60`));
   await page.goto(`${url}/#/playground/boundary?limit=19`);
   await says(page, /^38 requests/);
@@ -61,35 +61,35 @@ try {
   await page.getByRole("slider", { name: "Attack position" }).focus();
   for (let n = 0; n < 5; n++) await page.keyboard.press("ArrowRight");
   await says(page, /^40 requests pass a fixed window within 100 ms/);
-  seen("sliders move by keyboard, and the numbers follow");
+  passed("sliders work by keyboard, and the numbers follow");
 
-  // A number can be typed, beyond the slider, and the server says what it does not like.
+  // A typed number may exceed the slider's range; the server rejects what is out of bounds.
   await page.goto(`${url}/#/playground/sync-lag`);
-  await page.getByRole("spinbutton", { name: "Limit per window, exactly" }).fill("5000");
+  await page.getByRole("spinbutton", { name: "Limit per window, exact value" }).fill("5000");
   await says(page, /where 5,000 are allowed/);
-  page.troubles.length = 0;
-  await page.getByRole("spinbutton", { name: "Nodes, exactly" }).fill("99");
+  page.problems.length = 0;
+  await page.getByRole("spinbutton", { name: "Nodes, exact value" }).fill("99");
   await page.getByRole("alert").getByText("`limit`: expected at most 30000 for all nodes together").waitFor();
-  assert.equal(await page.locator("[aria-invalid]").getAttribute("aria-label"), "Limit per window, exactly");
-  await page.getByRole("spinbutton", { name: "Limit per window, exactly" }).fill("100");
+  assert.equal(await page.locator("[aria-invalid]").getAttribute("aria-label"), "Limit per window, exact value");
+  await page.getByRole("spinbutton", { name: "Limit per window, exact value" }).fill("100");
   await page.getByRole("alert").waitFor({ state: "hidden" });
   await says(page, /where 100 are allowed/);
   assert.equal(await page.locator("[aria-invalid]").count(), 0);
-  page.troubles.length = 0; // the console tells of every 400
-  seen("numbers are typed, and what is out of bounds is told");
+  page.problems.length = 0; // the browser logs every 400
+  passed("numbers can be typed, and errors are shown");
 
   const hash = new URL(page.url()).hash;
   assert.equal(hash, "#/playground/sync-lag?nodes=99&limit=100");
   const shared = await open(hash.slice("#/playground/".length));
   await says(shared, /where 100 are allowed/);
   assert.equal(await command(shared), await command(page));
-  await shared.getByRole("button", { name: "Other luck" }).click();
+  await shared.getByRole("button", { name: "New random seed" }).click();
   await until("another seed", async () => (await command(shared)).endsWith("--seed 2"));
-  calm(shared);
+  assertNoProblems(shared);
   await close(page, shared);
-  seen("an address brings a setting back");
+  passed("an address restores its parameters");
 
-  // Whoever is asked to come back does so.
+  // A 503 is retried after Retry-After.
   const busy = await browser.page();
   let refused = 0;
   await busy.route("**/v1/playground/race", (route) => {
@@ -97,79 +97,79 @@ try {
     return refused > 2 ? route.continue() : route.fulfill({ status: 503, headers: { "retry-after": "1" }, body: "{}" });
   });
   await busy.goto(`${url}/#/playground/race`);
-  await says(busy, /^In 1,000 runs up to 2 slipped past a limit of 60/);
+  await says(busy, /^In 1,000 runs, up to 2 requests exceeded the limit of 60/);
   assert.equal(refused, 3);
   await close(busy);
-  seen("a busy server is asked again");
+  passed("a busy server is retried");
 
   for (const name of NAMES) {
     const one = await open(name, { colorScheme: "dark" });
     await until(`${name} is drawn`, async () => (await one.locator(".numbers tbody tr").count()) > 1);
     assert.equal((await one.locator(".summary").getAttribute("aria-live")), "polite");
-    assert.ok(await one.locator(".lede p").count() === 2 && (await one.title()).endsWith("· tidegate"));
-    await accessible(one);
-    calm(one);
-    seen(`$ ${await command(one)}`);
+    assert.ok(await one.locator(".intro p").count() === 2 && (await one.title()).endsWith("· tidegate"));
+    await assertAccessible(one);
+    assertNoProblems(one);
+    passed(`$ ${await command(one)}`);
     await close(one);
   }
-  seen("every experiment is drawn, told and tabulated");
+  passed("every experiment has a chart, a summary and a table");
 
-  // The picture of an overload shows those who were chosen.
+  // The chart shows the chosen controllers.
   const overload = await open("overload");
   await overload.getByRole("combobox").selectOption("slow-db");
-  await says(overload, /^At best 133 a second/);
+  await says(overload, / of 133 possible\.$/);
   const shown = () => overload.locator(".picture .legend li").count();
   const before = await shown();
   await overload.getByRole("checkbox", { name: "raw 1−CPU" }).check();
   assert.equal(await shown(), before + 1);
-  calm(overload);
+  assertNoProblems(overload);
   await close(overload);
-  seen("controllers are chosen");
+  passed("controllers can be chosen");
 
-  // A log of one who asks too often, and of one who would like to be markup.
+  // A log with a client over its limit, and a user agent that contains markup.
   const replay = await open("replay");
   const hostile = "<img src=x onerror=alert(1)>";
   const log = [...Array.from({ length: 30 }, (_, second) => line(second, "192.0.2.7", "curl")), ...Array.from({ length: 9 }, () => line(40, "198.51.100.23", hostile))].join("\n");
-  await replay.getByLabel("Access log").fill(log);
-  await replay.getByLabel("The policy: a line, or YAML").fill("6/min burst 5");
+  await replay.getByLabel("Access log", { exact: true }).fill(log);
+  await replay.getByLabel("Policy text").fill("6/min burst 5");
   await replay.getByRole("button", { name: "Replay" }).click();
-  await says(replay, /^27 of 39 requests would have been denied \(69\.2 %\), of 2 keys\.$/);
-  assert.match(await replay.locator(".found table").innerText(), /192\.0\.2\.7\s+23/);
-  await replay.getByLabel("Count by").fill("header:user-agent");
+  await says(replay, /^27 of 39 requests would have been denied \(69\.2 %\), from 2 keys\.$/);
+  assert.match(await replay.locator(".replay-report table").innerText(), /192\.0\.2\.7\s+23/);
+  await replay.getByLabel("Key (if").fill("header:user-agent");
   await replay.getByRole("button", { name: "Replay" }).click();
-  await until("the agent is a key", async () => (await replay.locator(".found table").innerText()).includes("<img"));
-  assert.equal(await replay.locator(".found img").count(), 0);
-  await accessible(replay);
-  calm(replay);
-  await replay.getByLabel("The policy: a line, or YAML").fill("limit: 6/min\nbrust: 5");
+  await until("the user agent is a key", async () => (await replay.locator(".replay-report table").innerText()).includes("<img"));
+  assert.equal(await replay.locator(".replay-report img").count(), 0);
+  await assertAccessible(replay);
+  assertNoProblems(replay);
+  await replay.getByLabel("Policy text").fill("limit: 6/min\nbrust: 5");
   await replay.getByRole("button", { name: "Replay" }).click();
   await replay.getByRole("alert").getByText("line 2, column 1: unknown key `brust`, did you mean `burst`?").waitFor();
   await replay.getByRole("combobox", { name: "Policy" }).selectOption("api");
-  await replay.getByLabel("Count by").fill("");
-  await replay.getByRole("button", { name: "Use an example" }).click();
+  await replay.getByLabel("Key (if").fill("");
+  await replay.getByRole("button", { name: "Use example log" }).click();
   await says(replay, /^112 of 223 requests would have been denied/);
   assert.equal(new URL(replay.url()).hash, "#/playground/replay?policy=api");
   assert.equal(await command(replay), "tidegate replay access.log -c tidegate.yaml --policy api");
-  // One that is too long, by its bytes, is cut off rather than refused.
+  // A log that is too long in bytes is cut, not refused.
   await replay.getByRole("combobox", { name: "Policy" }).selectOption("");
-  await replay.getByLabel("The policy: a line, or YAML").fill("6/min burst 5");
+  await replay.getByLabel("Policy text").fill("6/min burst 5");
   const long = Array.from({ length: 2000 }, (_, n) => line(n % 60, "192.0.2.7", "日".repeat(200))).join("\n");
-  await replay.getByLabel("Access log").evaluate((node, text) => { node.value = text; }, long);
+  await replay.getByLabel("Access log", { exact: true }).evaluate((node, text) => { node.value = text; }, long);
   await replay.getByRole("button", { name: "Replay" }).click();
   await says(replay, /^[\d,]+ of 1,[\d,]+ requests would have been denied.* Only the first 1,[\d,]+ lines were used\.$/);
   await close(replay);
-  seen("a log is pasted, and whom a policy refuses is seen");
+  passed("a pasted log shows which requests a policy denies");
 
   for (const name of [...NAMES, "replay"]) {
     const phone = await open(name, { width: 360, height: 740 });
-    if (name === "replay") await phone.getByRole("button", { name: "Use an example" }).click();
+    if (name === "replay") await phone.getByRole("button", { name: "Use example log" }).click();
     await until(`${name} is drawn`, async () => (await phone.locator(".result table, .result svg").count()) > 0);
-    await fits(phone);
-    await accessible(phone);
-    calm(phone);
+    await assertFits(phone);
+    await assertAccessible(phone);
+    assertNoProblems(phone);
     await close(phone);
   }
-  seen("nothing is wider than a phone");
+  passed("every experiment fits a phone");
 } finally {
   await browser.close();
 }

@@ -1,4 +1,4 @@
-// Pictures of the playground, for the documentation.
+// Screenshots of the playground, for the documentation.
 //
 // node playground_pictures.mjs BINARY FOLDER
 import { browse, serve } from "./browser.mjs";
@@ -20,9 +20,9 @@ for (const [name, options, place] of PICTURES) {
   const page = await browser.page(options);
   await page.goto(`${url}/#/playground/${place}`);
   await page.locator("#link.live").waitFor();
-  if (place === "replay") await page.getByRole("button", { name: "Use an example" }).click();
+  if (place === "replay") await page.getByRole("button", { name: "Use example log" }).click();
   await page.locator(".result table.rows").waitFor();
-  // What is to be seen is below the introduction.
+  // On a phone, the result is below the parameters.
   if (options.width < 500) await page.locator(".result").evaluate((node) => scrollTo(0, node.offsetTop - 110));
   await page.mouse.move(0, 0);
   await page.screenshot({ path: `${folder}/${name}.png` });

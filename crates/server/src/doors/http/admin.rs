@@ -1,18 +1,15 @@
 //! Calls that only those who run the service may make: with a token, or where none is set, on this machine.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use axum::http::Uri;
 use axum::http::header::{
     AUTHORIZATION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, VIA,
 };
 use axum::http::uri::Authority;
-use subtle::ConstantTimeEq;
 
-use tidegate_config::checked_token;
-
-use super::problem::Problem;
+use crate::doors::shared::Problem;
+use crate::service::AdminToken;
 use tidegate_request::Peer;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -26,37 +23,20 @@ const OF_PROXIES: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Who may make such calls.
-#[derive(Clone, Default)]
-pub(crate) struct Admin {
-    token: Option<Arc<[u8]>>,
-}
-
-impl Admin {
-    /// Whoever has the token, from anywhere. An error is what is wrong with it, and nothing of it.
-    pub(crate) fn with_token(token: &str) -> Result<Self, &'static str> {
-        checked_token(token).map(|token| Self { token: Some(token.as_bytes().into()) })
+/// Refuses a caller who is not an operator.
+pub(super) fn admit(admin: &AdminToken, peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
+    if !admin.is_set() {
+        return only_local(peer, headers);
     }
-
-    /// Whether there is a token.
-    pub(crate) const fn has_token(&self) -> bool {
-        self.token.is_some()
-    }
-
-    /// Refuses whoever may not call.
-    pub(super) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
-        let Some(token) = &self.token else { return only_local(peer, headers) };
-        let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let given = given.and_then(|given| {
-            let (scheme, rest) = given.split_at_checked(7)?;
-            scheme.eq_ignore_ascii_case(b"bearer ").then(|| rest.trim_ascii())
-        });
-        // In constant time: how long it takes must not tell how much of a guess was right.
-        match given {
-            Some(given) if bool::from(given.ct_eq(token)) => Ok(()),
-            Some(_) => Err(Problem::unauthorized("the token is not the right one")),
-            None => Err(Problem::unauthorized("give it as `Authorization: Bearer TOKEN`")),
-        }
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let given = given.and_then(|given| {
+        let (scheme, rest) = given.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| rest.trim_ascii())
+    });
+    match given {
+        Some(given) if admin.is(given) => Ok(()),
+        Some(_) => Err(Problem::unauthorized("the token is not the right one")),
+        None => Err(Problem::unauthorized("give it as `Authorization: Bearer TOKEN`")),
     }
 }
 
@@ -97,27 +77,25 @@ fn is_local_name(host: &str) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-impl std::fmt::Debug for Admin {
-    /// Never the token.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admin").field("has_token", &self.has_token()).finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(admin: &Admin, peer: &str, header: Option<(HeaderName, &'static str)>, allowed: bool) {
+    fn check(
+        admin: &AdminToken,
+        peer: &str,
+        header: Option<(HeaderName, &'static str)>,
+        allowed: bool,
+    ) {
         let header = header.map(|(name, value)| (name, HeaderValue::from_static(value)));
         let headers: HeaderMap = header.into_iter().collect();
-        let answer = admin.admit(Peer::Ip(peer.parse().unwrap()), &headers);
+        let answer = admit(admin, Peer::Ip(peer.parse().unwrap()), &headers);
         assert_eq!(answer.is_ok(), allowed, "{peer} {headers:?}");
     }
 
     #[test]
     fn without_a_token_only_this_machine_may_call() {
-        let check = |peer, header, allowed| check(&Admin::default(), peer, header, allowed);
+        let check = |peer, header, allowed| check(&AdminToken::default(), peer, header, allowed);
         check("127.0.0.1", None, true);
         check("::1", None, true);
         check("192.0.2.7", None, false);
@@ -140,7 +118,7 @@ mod tests {
 
     #[test]
     fn with_a_token_only_who_has_it_may_call() {
-        let admin = Admin::with_token("s3cret-token-of-ours").unwrap();
+        let admin = AdminToken::new("s3cret-token-of-ours").unwrap();
         let check = |peer, header, allowed| check(&admin, peer, header, allowed);
         check("127.0.0.1", None, false);
         check("192.0.2.7", Some((AUTHORIZATION, "Bearer s3cret-token-of-ours")), true);
@@ -167,11 +145,11 @@ mod tests {
             "s3cret-token-öf-ours",
             "s3cret-token\nof-ours",
         ] {
-            assert!(Admin::with_token(bad).is_err(), "{bad}");
+            assert!(AdminToken::new(bad).is_err(), "{bad}");
         }
         let line = "s3cret-token-of-ours\n";
-        assert!(Admin::with_token(line).is_ok(), "the end of a file's line is no part of it");
+        assert!(AdminToken::new(line).is_ok(), "the end of a file's line is no part of it");
         let padded = format!("short{}", " ".repeat(16));
-        assert!(Admin::with_token(&padded).is_err(), "nor do spaces make it longer");
+        assert!(AdminToken::new(&padded).is_err(), "nor do spaces make it longer");
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tidegate::tower::{Headers, Report};
 use tidegate::{Answer, EXACT_MAX, Timestamp};
 
-use crate::headers::{self, Labels};
+use crate::service::headers::{self, Labels};
 
 /// What a decision takes, roughly.
 pub(super) const DECISION_BYTES: usize = 192;

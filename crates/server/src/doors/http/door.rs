@@ -9,9 +9,9 @@ use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 
-use super::connection::{Answers, Caller, HttpBounds, builder, serve};
 use crate::logs::trace::Trace;
 use crate::net::Stream;
+use crate::net::http::{Answers, Caller, HttpBounds, builder, serve};
 use crate::net::{ConnectionHandler, Shutdown};
 use tidegate_request::Peer;
 
@@ -63,3 +63,6 @@ impl ApiRouter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

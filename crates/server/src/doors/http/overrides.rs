@@ -13,11 +13,11 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use tidegate::{OverrideError, StoredOverride};
 
-use super::problem::Problem;
-use super::{Answered, Api, body, json};
-use crate::config::network_of_key;
-use crate::exact::Exact;
+use super::{Answered, Api, admin, body, json};
+use crate::doors::shared::Problem;
 use crate::service::InForce;
+use tidegate_config::Exact;
+use tidegate_config::network_of_key;
 use tidegate_request::Peer;
 
 /// What a key gets: one of the first three.
@@ -68,7 +68,7 @@ pub(super) async fn list(
     request: AxumRequest,
 ) -> Answered {
     let in_force = api.app.in_force();
-    in_force.http.admin.admit(peer, request.headers())?;
+    admin::admit(&in_force.http.admin, peer, request.headers())?;
     let engine = &in_force.engine;
     let found = engine.overrides().list().await;
     let found = found.map_err(|error| unchanged(&in_force, error))?;
@@ -82,7 +82,7 @@ pub(super) async fn show(
     request: AxumRequest,
 ) -> Answered {
     let in_force = api.app.in_force();
-    in_force.http.admin.admit(peer, request.headers())?;
+    admin::admit(&in_force.http.admin, peer, request.headers())?;
     let Path((policy, key)) = place?;
     let engine = &in_force.engine;
     let found = engine.overrides().get(&policy, &key).await;
@@ -96,7 +96,7 @@ pub(super) async fn set(
     place: Result<Place, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
-    api.app.in_force().http.admin.admit(peer, request.headers())?;
+    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path((policy, key)) = place?;
     // What is meant for a network and is none would be kept as a key that nobody has.
     network_of_key(&key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
@@ -117,7 +117,7 @@ pub(super) async fn remove(
     request: AxumRequest,
 ) -> Answered {
     let in_force = api.app.in_force();
-    in_force.http.admin.admit(peer, request.headers())?;
+    admin::admit(&in_force.http.admin, peer, request.headers())?;
     let Path((policy, key)) = place?;
     let engine = &in_force.engine;
     let removed = engine.overrides().remove(&policy, &key).await;

@@ -10,8 +10,8 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::Answered;
-use super::problem::Problem;
 use crate::dashboard;
+use crate::doors::shared::Problem;
 
 /// Only what this server sends, and nothing inline; no other site may frame the page, so that its buttons are pressed by
 /// those who see them.

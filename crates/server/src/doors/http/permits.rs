@@ -7,14 +7,14 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use tidegate::{Acquired, Op, PermitId, PolicyKind};
 
-use super::problem::Problem;
-use super::request::{Named, Request, Text};
 use super::{Answered, answer, body, json, json_of};
-use crate::app::AppState;
-use crate::exact::Exact;
-use crate::headers;
+use crate::doors::shared::Problem;
+use crate::doors::shared::request::{Named, Request, Text};
 use crate::metrics::DoorName;
+use crate::service::AppState;
+use crate::service::headers;
 use crate::service::{Handle, Question, Unanswered};
+use tidegate_config::Exact;
 
 /// The body of a release.
 #[derive(Deserialize)]

@@ -12,21 +12,25 @@ mod turn;
 use axum::body::Body;
 use axum::routing::{MethodRouter, get, post};
 
-use self::experiment::Experiment;
-use super::problem::Problem;
 use super::{Answered, Api, body, json};
-use crate::simulation::{Unfit, algorithms, boundary, clock_skew, race, sync_lag};
+use crate::doors::shared::Problem;
+use tidegate_simulation::algorithms::Algorithms;
+use tidegate_simulation::boundary::Boundary;
+use tidegate_simulation::clock_skew::ClockSkew;
+use tidegate_simulation::race::Race;
+use tidegate_simulation::sync_lag::SyncLag;
+use tidegate_simulation::{Experiment, InputError};
 
 pub(super) fn routes() -> [(&'static str, MethodRouter<Api>); 8] {
     [
         ("/v1/playground", get(experiment::list)),
-        ("/v1/playground/algorithms", post(run::<algorithms::Input>)),
-        ("/v1/playground/boundary", post(run::<boundary::Input>)),
-        ("/v1/playground/clock-skew", post(run::<clock_skew::Input>)),
+        ("/v1/playground/algorithms", post(run::<Algorithms>)),
+        ("/v1/playground/boundary", post(run::<Boundary>)),
+        ("/v1/playground/clock-skew", post(run::<ClockSkew>)),
         ("/v1/playground/overload", post(run::<overload::Input>)),
-        ("/v1/playground/race", post(run::<race::Input>)),
+        ("/v1/playground/race", post(run::<Race>)),
         ("/v1/playground/replay", post(replay::run)),
-        ("/v1/playground/sync-lag", post(run::<sync_lag::Input>)),
+        ("/v1/playground/sync-lag", post(run::<SyncLag>)),
     ]
 }
 
@@ -36,7 +40,7 @@ async fn run<E: Experiment>(body: Body) -> Answered {
     let sent = if body.is_empty() { b"{}" } else { &*body };
     let input: E = body::decode(sent).map_err(with_range::<E>)?;
     turn::take(move || {
-        let report = input.run().map_err(|unfit| out_of_bounds(&unfit))?;
+        let report = input.run().map_err(|error| out_of_bounds(&error))?;
         Ok(json(&report))
     })
     .await
@@ -47,10 +51,10 @@ fn with_range<E: Experiment>(problem: Problem) -> Problem {
     let knobs = E::default().knobs();
     let knob = knobs.iter().find(|knob| problem.field() == Some(knob.field));
     knob.map_or(problem, |knob| {
-        out_of_bounds(&Unfit { field: knob.field, expected: knob.expected() })
+        out_of_bounds(&InputError { field: knob.field, expected: knob.expected() })
     })
 }
 
-fn out_of_bounds(unfit: &Unfit) -> Problem {
-    Problem::bad_json(unfit.field, &format!("expected {}", unfit.expected))
+fn out_of_bounds(error: &InputError) -> Problem {
+    Problem::bad_json(error.field, &format!("expected {}", error.expected))
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView};
 
 use crate::service::InForce;
-use crate::text::rate;
+use tidegate_core::text::rate;
 
 /// A policy of one limit is that limit; one of several says how they make one answer.
 #[derive(Serialize)]

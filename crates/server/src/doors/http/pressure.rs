@@ -11,9 +11,9 @@ use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use tidegate::{Clock, SystemClock};
 
-use super::problem::Problem;
-use super::request::Text;
-use super::{Answered, Api, body, json};
+use super::{Answered, Api, admin, body, json};
+use crate::doors::shared::Problem;
+use crate::doors::shared::request::Text;
 use crate::stats::{Summary, TooManyTargets};
 use tidegate_request::Peer;
 
@@ -125,7 +125,7 @@ pub(super) async fn set(
     target: Result<Path<String>, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
-    api.app.in_force().http.admin.admit(peer, request.headers())?;
+    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path(target) = target?;
     let body = body::read(request.into_body()).await?;
     let Setting { pressure } = body::decode(&body)?;
@@ -143,7 +143,7 @@ pub(super) async fn clear(
     target: Result<Path<String>, PathRejection>,
     request: AxumRequest,
 ) -> Answered {
-    api.app.in_force().http.admin.admit(peer, request.headers())?;
+    admin::admit(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path(target) = target?;
     name(&target, "target")?;
     say(&api, &target, None)

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::json;
 use tidegate::driver::OpenStore;
 
-use crate::app::AppState;
+use crate::service::AppState;
 
 #[derive(Serialize)]
 struct Readiness {

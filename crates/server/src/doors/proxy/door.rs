@@ -11,12 +11,12 @@ use hyper_util::server::conn::auto;
 use super::relay::Relay;
 use super::service;
 use super::tunnel::Tunnel;
-use crate::app::AppState;
-use crate::doors::http::HttpBounds;
-use crate::doors::http::connection::{Answers, Caller, builder, serve};
 use crate::logs::trace::Trace;
 use crate::net::Stream;
+use crate::net::http::HttpBounds;
+use crate::net::http::{Answers, Caller, builder, serve};
 use crate::net::{ConnectionHandler, Shutdown};
+use crate::service::AppState;
 use tidegate_request::Peer;
 
 /// The proxy behind HTTP.

@@ -10,11 +10,11 @@ use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{HeaderMap, Method, Uri, Version};
 use hyper::body::Body;
 
-use super::forwarded::{self, Hop};
-use super::hops;
-use super::upload::Upload;
-use crate::doors::http::Problem;
-use crate::identity::Path;
+use crate::doors::shared::Problem;
+use crate::upstreams::forwarded::{self, Hop};
+use crate::upstreams::hops;
+use crate::upstreams::upload::Upload;
+use tidegate_request::Path;
 
 /// What a head says besides its headers, before those that end here are taken out.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate::Permit;
 use tokio::sync::oneshot;
 
-use super::link::Link;
-use super::upload::Flow;
-use super::upstreams::{Proxy, RequestSlot};
 use super::watch::Watch;
-use crate::doors::http::connection::{Alarm, Held};
+use crate::net::http::{Alarm, Held};
+use crate::upstreams::link::Link;
+use crate::upstreams::upload::Flow;
+use crate::upstreams::{Proxy, RequestSlot};
 
 /// A body of our own, or one that is passed on.
 #[derive(Debug)]

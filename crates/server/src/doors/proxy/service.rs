@@ -17,22 +17,23 @@ use tidegate::{Clock, SystemClock};
 use tokio::time::Instant;
 
 use self::admission::{Admitted, admit};
-use super::failure::Failure;
-use super::forwarded::Hop;
 use super::head::{self, Wishes};
-use super::hops;
-use super::link::{Link, Unanswered};
+use super::problem::problem;
 use super::relay::{Guards, Relay};
-use super::settings::HostHeader;
 use super::tunnel::Tunnel;
-use super::upload::Upload;
-use super::upstream::{Answered, Upstream};
-use super::upstreams::{Proxy, RequestSlot};
 use super::watch::Watch;
-use crate::app::AppState;
-use crate::doors::http::Problem;
-use crate::doors::http::connection::Caller;
+use crate::doors::shared::Problem;
 use crate::metrics::Shed;
+use crate::net::http::Caller;
+use crate::service::AppState;
+use crate::upstreams::failure::Failure;
+use crate::upstreams::forwarded::Hop;
+use crate::upstreams::hops;
+use crate::upstreams::link::{Link, Unanswered};
+use crate::upstreams::upload::Upload;
+use crate::upstreams::upstream::{Answered, Upstream};
+use crate::upstreams::{Proxy, RequestSlot};
+use tidegate_config::proxy::HostHeader;
 
 /// An answer, and what the connection becomes after it.
 pub(super) struct Passed {
@@ -159,7 +160,7 @@ impl Exchange<'_> {
                 return Err(failed(watch, &why));
             };
             let onwards = watch.onwards(&why, load, path, priority);
-            watch = onwards.ok_or_else(|| why.problem())?;
+            watch = onwards.ok_or_else(|| problem(&why))?;
             request = unsent;
             let host = self.host_for(watch.upstream()).clone();
             request.headers_mut().insert(HOST, host);
@@ -191,7 +192,7 @@ impl Exchange<'_> {
 fn failed(watch: Watch, failure: &Failure) -> Problem {
     tracing::debug!(upstream = %watch.upstream().name, ?failure, "no answer");
     watch.failed(failure);
-    failure.problem()
+    problem(failure)
 }
 
 /// Both have agreed to speak something else, if it is what was asked for.

@@ -7,10 +7,10 @@ use tidegate::adaptive::{Observation, Priority};
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::UrlRequest;
 
-use super::failure::Failure;
-use super::upstream::{Load, Upstream};
-use crate::app::AppState;
 use crate::metrics::UpstreamTrouble;
+use crate::service::AppState;
+use crate::upstreams::failure::Failure;
+use crate::upstreams::upstream::{Load, Upstream};
 
 /// A request on its way: from when it left until its answer's body has ended, or whoever waited has gone.
 #[derive(Debug)]

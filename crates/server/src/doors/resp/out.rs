@@ -3,7 +3,7 @@
 use tidegate::{Decision, EXACT_MAX};
 
 use super::session::Protocol;
-use crate::text::printable;
+use tidegate_core::text::printable;
 
 /// Answers that wait to be written.
 #[derive(Debug, Default)]

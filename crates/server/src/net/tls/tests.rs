@@ -3,6 +3,8 @@ use std::path::PathBuf;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
+use tidegate_config::Door;
+
 use super::*;
 
 /// A folder of our own, gone with the test.
@@ -52,7 +54,7 @@ fn files_that_do_not_fit_are_told_apart() {
                 None => drop(fs::remove_file(path)),
             }
         }
-        let error = Acceptor::new(files.clone(), HTTP).unwrap_err();
+        let error = Acceptor::new(files.clone(), Door::Http.alpn()).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 }
@@ -67,7 +69,7 @@ fn a_bad_pair_leaves_the_old_one_in_force_and_a_good_one_replaces_it() {
     };
     let (first, second) = (pair(), pair());
     write(&first.0, &first.1);
-    let acceptor = Acceptor::new(files.clone(), HTTP).unwrap();
+    let acceptor = Acceptor::new(files.clone(), Door::Http.alpn()).unwrap();
     let config = || acceptor.current.load().config.clone();
     let old = config();
     acceptor.reload();
@@ -90,7 +92,7 @@ fn files_are_looked_at_by_a_clock_that_nobody_sets() {
         fs::write(&files.key, key + end).unwrap();
     };
     write(pair(), "");
-    let acceptor = Acceptor::new(files.clone(), HTTP).unwrap();
+    let acceptor = Acceptor::new(files.clone(), Door::Http.alpn()).unwrap();
     let config = || acceptor.current.load().config.clone();
     let (old, began_us) = (config(), acceptor.next_look_us.load(Relaxed) - LOOK_EVERY_US);
     assert!(began_us <= SystemClock.steady_us(), "by another clock");

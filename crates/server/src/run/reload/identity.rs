@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::envoy;
+use tidegate_config::envoy;
 
 /// What differs when a file is written, replaced, added, taken away or linked elsewhere.
 ///

@@ -5,15 +5,14 @@
 use std::io;
 
 use listenfd::ListenFd;
+use tidegate_config::Door;
+use tidegate_core::text::printable;
 
 use crate::net::{Inherited, Listener};
 
-/// The doors that a socket can be for.
-const DOORS: [&str; 3] = ["http", "grpc", "resp"];
-
 /// Sockets by the name of their door.
 #[derive(Debug, Default)]
-pub(crate) struct Sockets(Vec<(&'static str, Inherited)>);
+pub(crate) struct Sockets(Vec<(Door, Inherited)>);
 
 impl Sockets {
     /// Takes all that were handed over. An error says which has no door.
@@ -26,30 +25,36 @@ impl Sockets {
         for index in 0..count {
             let door = door(names.next().unwrap_or_default(), count)?;
             if sockets.iter().any(|(other, _)| *other == door) {
-                return Err(format!("two sockets were handed over for the door `{door}`"));
+                return Err(format!(
+                    "two sockets were handed over for the door `{}`",
+                    door.as_str()
+                ));
             }
             let socket = take(&mut handed, index);
-            sockets
-                .push((door, socket.map_err(|error| format!("the socket for `{door}`: {error}"))?));
+            sockets.push((
+                door,
+                socket.map_err(|error| format!("the socket for `{}`: {error}", door.as_str()))?,
+            ));
         }
         Ok(Self(sockets))
     }
 
     /// The socket of a door. Needs a running tokio runtime.
-    pub(crate) fn take(&mut self, door: &str) -> Option<io::Result<Listener>> {
+    pub(crate) fn take(&mut self, door: Door) -> Option<io::Result<Listener>> {
         let found = self.0.iter().position(|(name, _)| *name == door)?;
         Some(Listener::inherited(self.0.swap_remove(found).1))
     }
 }
 
 /// The door of a name. Without a name of ours, the only socket is for HTTP: systemd then names it after its unit.
-fn door(name: &str, count: usize) -> Result<&'static str, String> {
-    match DOORS.into_iter().find(|door| *door == name) {
+fn door(name: &str, count: usize) -> Result<Door, String> {
+    match Door::ALL.into_iter().find(|door| door.as_str() == name) {
         Some(door) => Ok(door),
-        None if count == 1 => Ok("http"),
+        None if count == 1 => Ok(Door::Http),
         None => Err(format!(
-            "a socket called `{}` was handed over, and no door is: say FileDescriptorName=http, grpc or resp",
-            crate::text::printable(name)
+            "systemd passed a socket named `{}`, which is no door: set FileDescriptorName= to one of {}",
+            printable(name),
+            Door::ALL.map(Door::as_str).join(", ")
         )),
     }
 }
@@ -77,7 +82,7 @@ mod tests {
             ("", 1, Some("http")),
             ("tidegate.socket", 2, None),
         ] {
-            assert_eq!(door(name, count).ok(), expected, "{name} of {count}");
+            assert_eq!(door(name, count).ok().map(Door::as_str), expected, "{name} of {count}");
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::{Record, Unread, client, request, time};
+use super::{LineError, Record, client, request, time};
 
-pub(super) fn read(line: &str, with_headers: bool) -> Result<Record<'_>, Unread> {
-    let (address, rest) = line.split_once(' ').ok_or(Unread::Missing("client"))?;
-    let (_, rest) = rest.split_once('[').ok_or(Unread::Missing("time in brackets"))?;
-    let (stamp, rest) = rest.split_once(']').ok_or(Unread::Missing("time in brackets"))?;
-    let (asked, rest) = quoted(rest).ok_or(Unread::Missing("request in quotes"))?;
+pub(super) fn read(line: &str, with_headers: bool) -> Result<Record<'_>, LineError> {
+    let (address, rest) = line.split_once(' ').ok_or(LineError::Missing("client"))?;
+    let (_, rest) = rest.split_once('[').ok_or(LineError::Missing("time in brackets"))?;
+    let (stamp, rest) = rest.split_once(']').ok_or(LineError::Missing("time in brackets"))?;
+    let (asked, rest) = quoted(rest).ok_or(LineError::Missing("request in quotes"))?;
     let (method, target) = request(asked)?;
     let mut headers = Vec::new();
     if let Some((referer, rest)) = quoted(rest).filter(|_| with_headers) {
@@ -41,7 +41,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     Some((&inside[..end], &inside[end + 1..]))
 }
 
-/// Without the backslashes that servers put before quotes and backslashes; what else they escape is left as it is.
+/// Removes the backslashes before quotes and backslashes; other escapes stay.
 fn plain(text: &str) -> Cow<'_, str> {
     if text.contains('\\') {
         Cow::Owned(text.replace("\\\"", "\"").replace("\\\\", "\\"))

@@ -1,4 +1,4 @@
-//! JSON lines. Every server has other names; those of nginx, Apache, Caddy, Traefik and Envoy are known, and plain ones.
+//! JSON lines, with the field names of nginx, Apache, Caddy, Traefik and Envoy, and plain ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,15 +6,14 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Record, Unread, client, request, time};
+use super::{LineError, Record, client, request, time};
 use tidegate_core::text::printable;
 
-/// What is looked for, as it is written. Of several names for one thing the first wins.
+/// The fields of a line, still as JSON. Of several names for one thing the first wins.
 #[derive(Default)]
 struct Fields<'a> {
     time: Option<&'a RawValue>,
-    /// Whom the server took for the client, where it says so beside who was connected: behind a proxy that is somebody
-    /// else.
+    /// The client behind a proxy, for servers that log it beside the peer.
     behind: Option<&'a RawValue>,
     client: Option<&'a RawValue>,
     method: Option<&'a RawValue>,
@@ -23,12 +22,12 @@ struct Fields<'a> {
     agent: Option<&'a RawValue>,
     referer: Option<&'a RawValue>,
     headers: Option<&'a RawValue>,
-    /// A line like `GET / HTTP/1.1`, or in Caddy's an object with the rest.
+    /// A line like `GET / HTTP/1.1`, or an object with the rest (Caddy).
     request: Option<&'a RawValue>,
 }
 
 impl<'a> Fields<'a> {
-    fn place(&mut self, name: &str) -> Option<&mut Option<&'a RawValue>> {
+    fn field(&mut self, name: &str) -> Option<&mut Option<&'a RawValue>> {
         Some(match name {
             "time" | "timestamp" | "@timestamp" | "ts" | "time_iso8601" | "time_local" | "msec"
             | "start_time" | "StartUTC" => &mut self.time,
@@ -53,39 +52,38 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldsVisitor).map(|FieldsOf(fields)| fields)
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }
 
 struct FieldsVisitor;
-struct FieldsOf<'a>(Fields<'a>);
 
 impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = FieldsOf<'de>;
+    type Value = Fields<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FieldsOf<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
         let mut fields = Fields::default();
         while let Some(Name(name)) = map.next_key()? {
-            match fields.place(&name) {
-                Some(place @ None) => *place = Some(map.next_value()?),
+            match fields.field(&name) {
+                Some(field @ None) => *field = Some(map.next_value()?),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(FieldsOf(fields))
+        Ok(fields)
     }
 }
 
-/// A text that is borrowed where nothing in it is escaped.
+/// A string, borrowed unless something in it is escaped.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-pub(super) fn read(line: &str, with_headers: bool) -> Result<Record<'_>, Unread> {
+pub(super) fn read(line: &str, with_headers: bool) -> Result<Record<'_>, LineError> {
     let mut fields = parse::<Fields<'_>>(line)?;
     let mut asked = None;
     match fields.request {
@@ -111,12 +109,12 @@ pub(super) fn read(line: &str, with_headers: bool) -> Result<Record<'_>, Unread>
             let (method, target) = request(&line)?;
             (Cow::Owned(method.to_owned()), Cow::Owned(target.to_owned()))
         }
-        (None, ..) => return Err(Unread::Missing("method")),
-        (_, None, _) => return Err(Unread::Missing("path")),
+        (None, ..) => return Err(LineError::Missing("method")),
+        (_, None, _) => return Err(LineError::Missing("path")),
     };
     let address = text(fields.behind).or_else(|| text(fields.client));
-    let address = address.ok_or(Unread::Missing("client"))?;
-    let stamp = fields.time.ok_or(Unread::Missing("time"))?;
+    let address = address.ok_or(LineError::Missing("client"))?;
+    let stamp = fields.time.ok_or(LineError::Missing("time"))?;
     let stamp = text(Some(stamp)).unwrap_or(Cow::Borrowed(stamp.get()));
     Ok(Record {
         at: time::any(&stamp)?,
@@ -128,14 +126,14 @@ pub(super) fn read(line: &str, with_headers: bool) -> Result<Record<'_>, Unread>
     })
 }
 
-fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Unread> {
-    serde_json::from_str(text).map_err(|error| Unread::Json(printable(&error.to_string())))
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, LineError> {
+    serde_json::from_str(text).map_err(|error| LineError::Json(printable(&error.to_string())))
 }
 
-/// A field that is a text, and not an empty one.
+/// A field that is a string, and neither empty nor `-`.
 fn text(field: Option<&RawValue>) -> Option<Cow<'_, str>> {
     let written = field?.get();
-    // Whatever is no text would make an error that nobody reads, and a text without escapes is what it looks like.
+    // Faster than serde for what is no string, or has no escapes.
     let inside = written.strip_prefix('"')?.strip_suffix('"')?;
     let text = if inside.contains('\\') {
         serde_json::from_str::<Name<'_>>(written).ok()?.0
@@ -145,7 +143,7 @@ fn text(field: Option<&RawValue>) -> Option<Cow<'_, str>> {
     (!text.is_empty() && text != "-").then_some(text)
 }
 
-/// Headers by name, each a text or a list of texts as Caddy writes them; and those that have a field of their own.
+/// Headers by name, each a string or a list of strings (Caddy); and those with a field of their own.
 fn headers<'a>(fields: &Fields<'a>) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
     let mut found = Vec::new();
     let own = [("user-agent", fields.agent), ("referer", fields.referer)];

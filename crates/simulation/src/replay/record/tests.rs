@@ -3,7 +3,7 @@ use super::*;
 fn at(text: &str) -> Option<String> {
     time::any(text)
         .ok()
-        .map(|instant| format!("{}{:03}", told(instant.us), instant.us / 1000 % 1000))
+        .map(|instant| format!("{}{:03}", rfc_3339_utc(instant.us), instant.us / 1000 % 1000))
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn only_what_has_a_fraction_is_finer_than_a_second() {
     for (text, fine) in
         [("1700000000", false), ("1700000000.0", true), ("2026-10-10T13:55:36Z", false)]
     {
-        assert_eq!(time::any(text).unwrap().is_fine, fine, "{text}");
+        assert_eq!(time::any(text).unwrap().has_fraction, fine, "{text}");
     }
 }
 
@@ -148,6 +148,12 @@ fn what_cannot_be_read_says_why() {
 }
 
 proptest::proptest! {
+    #[test]
+    fn an_instant_is_read_as_it_is_written(second in 0_u64..7_258_118_400) {
+        let written = rfc_3339_utc(second * 1_000_000);
+        proptest::prop_assert_eq!(time::any(&written).map(|read| read.us), Ok(second * 1_000_000));
+    }
+
     #[test]
     fn no_line_is_a_panic(line in ".*") {
         let _ = Record::read(&line, true);

@@ -1,18 +1,17 @@
-//! The report as people read it.
+//! The report as text.
 
-use std::io::{self, Write};
+use std::fmt::Write;
 
 use super::ratio::{Ratio, Ratios};
-use super::{Bar, Report, Row};
-use crate::simulate::table::Table;
+use super::{Bar, BenchReport, ServerReport};
+use crate::output::{Table, grouped};
 use tidegate_simulation::float;
 
 /// The longest bar.
 const BAR_CHARS: u64 = 40;
 
-impl Report {
-    pub(in super::super) fn text(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        writeln!(out, "{}\n", self.headline())?;
+impl BenchReport {
+    pub(in super::super) fn text(&self) -> String {
         let mut counts =
             Table::new(&["", "requests", "per second", "allowed", "denied", "errors", "CPU each"]);
         for row in &self.servers {
@@ -22,8 +21,6 @@ impl Report {
             let cpu = cpu.unwrap_or_default();
             counts.row(&[&row.name, &requests, &rate, &allowed, &denied, &errors, &cpu]);
         }
-        counts.print(out)?;
-        writeln!(out)?;
         let mut latencies =
             Table::new(&["latency", "min", "p50", "p90", "p99", "p99.9", "max", "mean"]);
         for row in &self.servers {
@@ -33,14 +30,13 @@ impl Report {
                     .map(|us| span(us * 1000.0));
             latencies.row(&[&row.name, &min, &p50, &p90, &p99, &p99_9, &max, &mean]);
         }
-        latencies.print(out)?;
-        for row in &self.servers {
-            bars(row, out)?;
-        }
-        if let (Some(ratios), [ours, theirs]) = (&self.ratios, &self.servers[..]) {
-            compare(ratios, &ours.name, &theirs.name, out)?;
-        }
-        self.troubles(out)
+        let bars: String = self.servers.iter().map(bars).collect();
+        let ratios = match (&self.ratios, &self.servers[..]) {
+            (Some(ratios), [ours, theirs]) => compare(ratios, &ours.name, &theirs.name),
+            _ => String::new(),
+        };
+        let (head, notes) = (self.headline(), self.notes());
+        format!("{head}\n\n{counts}\n{latencies}{bars}{ratios}{notes}")
     }
 
     fn headline(&self) -> String {
@@ -62,45 +58,44 @@ impl Report {
         format!("{door}, {pace}, {connections} {who}{pipeline}, policy {policy}, {keys}")
     }
 
-    /// What else has to be said.
-    fn troubles(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    /// Errors, and other reasons to doubt the figures.
+    fn notes(&self) -> String {
+        let mut out = String::new();
         for row in &self.servers {
             for error in &row.errors_by_kind {
                 let (name, kind, count) = (&row.name, error.kind, grouped(error.count));
-                writeln!(out, "\n{name}: {count} × {kind}, the first: {}", error.first)?;
+                let _ = writeln!(out, "\n{name}: {count} × {kind}, the first: {}", error.first);
             }
             if row.unsent > 0 {
                 let (name, unsent) = (&row.name, grouped(row.unsent));
-                writeln!(
+                let _ = writeln!(
                     out,
                     "\n{name}: {unsent} requests were due and not sent, for all connections were waiting: the rate \
                      was not reached, and their waiting is not in the figures"
-                )?;
+                );
             }
         }
         if self.stopped {
-            writeln!(out, "\nstopped early: this is what was measured until then")?;
+            out.push_str("\nstopped early: this is what was measured until then\n");
         }
-        Ok(())
+        out
     }
 }
 
-fn bars(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
+fn bars(row: &ServerReport) -> String {
     let most = row.histogram.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
     let all: u64 = row.histogram.iter().map(|bar| bar.count).sum();
-    writeln!(out, "\n{}", row.name)?;
+    let mut out = format!("\n{}\n", row.name);
     for Bar { from_us, to_us, count } in &row.histogram {
         let bar = "█".repeat(usize::try_from((count * BAR_CHARS).div_ceil(most)).unwrap_or(0));
         let percent = float(*count) * 100.0 / float(all.max(1));
         let (from, to) = (span(from_us * 1000.0), span(to_us * 1000.0));
-        writeln!(out, "{from:>8} – {to:<8} {percent:>6.2} % {bar}")?;
+        let _ = writeln!(out, "{from:>8} – {to:<8} {percent:>6.2} % {bar}");
     }
-    Ok(())
+    out
 }
 
-fn compare(ratios: &Ratios, ours: &str, theirs: &str, out: &mut Vec<u8>) -> io::Result<()> {
-    let rounds = ratios.rounds;
-    writeln!(out, "\n{ours} : {theirs}, over {rounds} rounds that took turns")?;
+fn compare(ratios: &Ratios, ours: &str, theirs: &str) -> String {
     let mut table = Table::new(&["", "median", "least", "most"]);
     for (name, ratio) in
         [("per second", &ratios.per_second), ("p50", &ratios.p50), ("p99", &ratios.p99)]
@@ -109,20 +104,8 @@ fn compare(ratios: &Ratios, ours: &str, theirs: &str, out: &mut Vec<u8>) -> io::
         let [median, min, max] = [median, min, max].map(|ratio| format!("{ratio:.2}"));
         table.row(&[&name, &median, &min, &max]);
     }
-    table.print(out)
-}
-
-/// A number with commas between thousands.
-pub(in super::super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    let rounds = ratios.rounds;
+    format!("\n{ours} : {theirs}, over {rounds} rounds that took turns\n{table}")
 }
 
 /// A rate to whole requests.
@@ -152,10 +135,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_times_have_three_digits() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    fn times_have_three_digits() {
         assert_eq!(rounded(1234.6), "1,235");
-        for (ns, told) in [
+        for (ns, text) in [
             (17.0, "17 ns"),
             (999.0, "999 ns"),
             (1_000.0, "1.00 µs"),
@@ -165,7 +147,7 @@ mod tests {
             (123_000_000.0, "123 ms"),
             (61_000_000_000.0, "61.0 s"),
         ] {
-            assert_eq!(span(ns), told);
+            assert_eq!(span(ns), text);
         }
     }
 }

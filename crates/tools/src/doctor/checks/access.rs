@@ -1,30 +1,28 @@
-//! What the user may do, and who else may.
+//! Permissions of the user, and access of others.
 
-use super::{Facts, Finding};
+use super::{Check, Facts, Finding};
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    [rights(facts), exposure(facts)].into_iter().flatten().collect()
-}
+pub(super) const CHECKS: &[Check] = &[permissions, exposure];
 
-fn rights(facts: &Facts) -> Option<Finding> {
-    let rights = facts.rights.as_ref()?;
+fn permissions(facts: &Facts) -> Option<Finding> {
+    let permissions = facts.permissions.as_ref()?;
     let prefix = &facts.prefix;
-    if rights.missing.is_empty() && !rights.no_keys {
+    if permissions.missing.is_empty() && !permissions.no_keys {
         return Some(Finding::ok("permissions", format!("all that scripts on {prefix}:* need")));
     }
     let mut seen = Vec::new();
-    if !rights.missing.is_empty() {
-        seen.push(format!("may not {}", rights.missing.join(", ").to_uppercase()));
+    if !permissions.missing.is_empty() {
+        seen.push(format!("may not {}", permissions.missing.join(", ").to_uppercase()));
     }
-    if rights.no_keys {
+    if permissions.no_keys {
         seen.push(format!("may not use keys {prefix}:*"));
     }
-    let keys = if rights.no_keys { format!(" '~{prefix}:*'") } else { String::new() };
-    let commands: Vec<_> = rights.missing.iter().map(|name| format!(" '+{name}'")).collect();
+    let keys = if permissions.no_keys { format!(" '~{prefix}:*'") } else { String::new() };
+    let commands: Vec<_> = permissions.missing.iter().map(|name| format!(" '+{name}'")).collect();
     let user = if facts.user.is_empty() { "default" } else { &facts.user };
     let finding = Finding::fault("permissions", format!("user {user} {}", seen.join(", and ")))
         .risk("checks that need them fail, and on_store_error decides")
-        // Our own user will hardly be allowed to.
+        // Our own user is rarely allowed to do this.
         .remedy(format!("as an administrator: ACL SETUSER {user}{keys}{}", commands.concat()));
     Some(finding)
 }
@@ -40,9 +38,9 @@ fn exposure(facts: &Facts) -> Option<Finding> {
     }
     let bind = facts.config.text("bind")?;
     if !facts.anonymous || !is_public(bind) {
-        return Some(Finding::ok("exposure", format!("{password}; listens on {}", shown(bind))));
+        return Some(Finding::ok("exposure", format!("{password}; listens on {}", describe(bind))));
     }
-    let seen = format!("no password; listens on {}", shown(bind));
+    let seen = format!("no password; listens on {}", describe(bind));
     let remedy = facts.cli("ACL SETUSER default 'resetpass' '>A-LONG-PASSWORD'");
     Some(if facts.config.is("protected-mode", "no") {
         Finding::warning("exposure", format!("{seen}, protected mode off"))
@@ -64,6 +62,6 @@ fn is_public(bind: &str) -> bool {
     bind.trim().is_empty() || !bind.split_whitespace().all(is_local)
 }
 
-fn shown(bind: &str) -> &str {
+fn describe(bind: &str) -> &str {
     if bind.trim().is_empty() { "every address" } else { bind }
 }

@@ -1,19 +1,15 @@
 //! Connections: how many fit, and what ends them.
 
-use super::{Facts, Finding, counted};
+use super::{Check, Facts, Finding, counted};
 
 /// Room for one tidegate process: its checks share one connection, those that wait for replicas have four.
 const POOL: u64 = 5;
 /// While a node is replaced, the old and the new one are connected.
 const TURNOVER: u64 = 2;
-/// Others are told BUSY only after a script has run for so long, in ms. Ours take microseconds.
+/// Redis replies BUSY to others only after a script has run this long, in ms. Ours take microseconds.
 const BUSY_LEAST_MS: u64 = 100;
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let all =
-        [room(facts), rejected(facts), idle(facts), keepalive(facts), blocked(facts), busy(facts)];
-    all.into_iter().flatten().collect()
-}
+pub(super) const CHECKS: &[Check] = &[room, rejected, idle, keepalive, blocked, busy];
 
 fn room(facts: &Facts) -> Option<Finding> {
     let max = facts.setting_number("maxclients")?;

@@ -1,26 +1,24 @@
 //! A cluster's health, as one of its nodes sees it.
 
-use super::{Facts, Finding};
-use crate::doctor::facts::Part;
+use super::{Check, Facts, Finding};
+use crate::doctor::facts::Role;
 
 const SLOTS: u64 = 16_384;
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) const CHECKS: &[Check] = &[check];
+
+fn check(facts: &Facts) -> Option<Finding> {
     if !facts.info.is("cluster_enabled", "1") {
-        return Vec::new();
+        return None;
     }
-    if facts.part == Part::Whole {
+    if facts.role == Role::Single {
         let finding = Finding::fault("cluster", "it is a node of a cluster")
             .risk(
                 "most keys are on other nodes: checks fail with MOVED, and on_store_error decides",
             )
             .remedy("--store redis+cluster://HOST:PORT,…");
-        return vec![finding];
+        return Some(finding);
     }
-    health(facts).into_iter().collect()
-}
-
-fn health(facts: &Facts) -> Option<Finding> {
     let cluster = &facts.cluster;
     let state = cluster.text("cluster_state")?;
     let of = |name| cluster.number(name).unwrap_or(0);

@@ -1,17 +1,14 @@
 //! Our keys: those that never expire, those that are big, and how Redis packs them.
 
-use super::{Facts, Finding, bytes, counted};
+use super::{Check, Facts, Finding, bytes, counted};
 use tidegate_core::text::printable;
 
-/// Fewer than a usual concurrency limit has places.
+/// Fewer than the permits of a usual concurrency limit.
 const ZSET_LEAST: u64 = 64;
 /// More, and each change moves kilobytes.
 const ZSET_MOST: u64 = 1024;
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let all = [without_ttl(facts), big(facts), sets(facts), lists(facts)];
-    all.into_iter().flatten().collect()
-}
+pub(super) const CHECKS: &[Check] = &[without_ttl, big, sets, lists];
 
 fn looked_at(facts: &Facts) -> Option<String> {
     let keys = facts.keys.as_ref()?;

@@ -1,6 +1,6 @@
-//! Time: how long an answer takes, who else is slow, and whose clock is right.
+//! Latency, slow commands, and the clocks.
 
-use super::{Facts, Finding, millis};
+use super::{Check, Facts, Finding, millis};
 
 /// What a decision may take by default.
 const DEADLINE_US: u64 = tidegate::deadline::DEFAULT.subsec_micros() as u64;
@@ -11,10 +11,7 @@ const NEAR_US: u64 = 2_000;
 /// Clocks that are kept in time differ by less.
 const SKEW_US: u64 = 1_000_000;
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let all = [round_trip(facts), slow(facts), events(facts), clock(facts)];
-    all.into_iter().flatten().collect()
-}
+pub(super) const CHECKS: &[Check] = &[round_trip, slow, events, clock];
 
 fn round_trip(facts: &Facts) -> Option<Finding> {
     times("round-trip", "PING", &facts.pings_us)

@@ -1,18 +1,15 @@
 //! Memory: what happens when it is full, and whether it soon is.
 
-use super::{Facts, Finding, bytes, counted};
+use super::{Check, Facts, Finding, bytes, counted};
 
 /// In percent of maxmemory: time to look after it.
 const FULL_SOON: u64 = 80;
 /// … and when the next writes may be refused.
 const FULL_NOW: u64 = 95;
-/// Below this much memory the ratios only tell what an empty server needs.
+/// Below this much memory the ratio only reflects what an empty server needs.
 const RATIO_MATTERS_BYTES: u64 = 64 << 20;
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let all = [maxmemory(facts), policy(facts), evicted(facts), lazyfree(facts), fragmented(facts)];
-    all.into_iter().flatten().collect()
-}
+pub(super) const CHECKS: &[Check] = &[maxmemory, policy, evicted, lazyfree, fragmented];
 
 fn maxmemory(facts: &Facts) -> Option<Finding> {
     let (max, used) = (facts.setting_number("maxmemory")?, facts.info.number("used_memory")?);

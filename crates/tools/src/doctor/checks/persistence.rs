@@ -1,11 +1,8 @@
 //! What a restart forgets, and what writing it down costs.
 
-use super::{Facts, Finding, counted};
+use super::{Check, Facts, Finding, counted};
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let all = [kept(facts), writable(facts), rewrites(facts), delayed(facts)];
-    all.into_iter().flatten().collect()
-}
+pub(super) const CHECKS: &[Check] = &[kept, writable, rewrites, delayed];
 
 fn appends(facts: &Facts) -> Option<bool> {
     match facts.config.text("appendonly") {
@@ -29,7 +26,7 @@ fn kept(facts: &Facts) -> Option<Finding> {
             _ => Finding::ok("persistence", "AOF: a crash forgets at most about a second"),
         });
     }
-    // Without CONFIG nobody knows.
+    // Without CONFIG it is unknown.
     let save = facts.config.text("save")?.trim();
     Some(if save.is_empty() {
         Finding::note("persistence", "neither RDB nor AOF")

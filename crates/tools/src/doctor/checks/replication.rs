@@ -1,16 +1,18 @@
-//! Who has a copy, and how old it is.
+//! Replicas, and how far they are behind.
 
-use super::{Facts, Finding, counted};
-use crate::doctor::facts::{Fields, Part};
+use super::{Check, Facts, Finding, counted};
+use crate::doctor::facts::{Fields, Role};
 
 /// Replicas report once a second; more than this is late.
 const LAG_S: u64 = 2;
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    match facts.info.text("role") {
-        Some("slave") => vec![replica(facts)],
-        Some("master") => [copies(facts), quorum(facts)].into_iter().flatten().collect(),
-        _ => Vec::new(),
+pub(super) const CHECKS: &[Check] = &[replication, min_replicas];
+
+fn replication(facts: &Facts) -> Option<Finding> {
+    match facts.info.text("role")? {
+        "slave" => Some(replica(facts)),
+        "master" => primary(facts),
+        _ => None,
     }
 }
 
@@ -19,7 +21,7 @@ fn replica(facts: &Facts) -> Finding {
     let host = info.text("master_host").unwrap_or("?");
     let port = info.text("master_port").unwrap_or("?");
     let of = format!("a replica of {host}:{port}");
-    if facts.part != Part::Replica {
+    if facts.role != Role::Replica {
         return Finding::fault("replication", of)
             .risk("every check fails with READONLY, and on_store_error decides")
             .remedy(format!(
@@ -53,7 +55,7 @@ fn late(fields: &Fields, number: u64, written: u64) -> Option<String> {
     Some(format!("{ip}:{port} is {state}, heard of {lag} s ago, {behind} bytes behind"))
 }
 
-fn copies(facts: &Facts) -> Option<Finding> {
+fn primary(facts: &Facts) -> Option<Finding> {
     let count = facts.info.number("connected_slaves")?;
     if count == 0 {
         let finding = Finding::note("replication", "no replica")
@@ -76,7 +78,8 @@ fn copies(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn quorum(facts: &Facts) -> Option<Finding> {
+fn min_replicas(facts: &Facts) -> Option<Finding> {
+    facts.info.text("role").filter(|role| *role == "master")?;
     let wanted = facts.config.number("min-replicas-to-write")?;
     let count = facts.info.number("connected_slaves")?;
     let good = facts.info.number("min_slaves_good_slaves").unwrap_or(count);

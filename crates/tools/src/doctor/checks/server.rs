@@ -1,6 +1,6 @@
 //! Which server it is, and of which version.
 
-use super::{Facts, Finding};
+use super::{Check, Facts, Finding};
 
 /// Scripts may write after they have asked for the time: since 5.0 not the script but what it did is replicated.
 const WORKS_SINCE: (u64, u64) = (5, 0);
@@ -9,28 +9,28 @@ const MAINTAINED_SINCE: (u64, u64) = (6, 2);
 /// What the tests run against.
 const TESTED_SINCE: (u64, u64) = (7, 0);
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) const CHECKS: &[Check] = &[check];
+
+fn check(facts: &Facts) -> Option<Finding> {
     let info = &facts.info;
-    let Some(text) = info.text("redis_version") else { return Vec::new() };
+    let text = info.text("redis_version")?;
     if info.is("redis_mode", "sentinel") {
         let finding = Finding::fault("version", format!("a sentinel of Redis {text}"))
             .risk("it knows where Redis is, but keeps nothing: no check works")
             .remedy("--store redis+sentinel://HOST:26379,…/NAME");
-        return vec![finding];
+        return Some(finding);
     }
     if let Some(version) = info.text("valkey_version") {
-        return vec![Finding::ok("version", format!("Valkey {version}"))];
+        return Some(Finding::ok("version", format!("Valkey {version}")));
     }
     if let Some(version) = info.text("dragonfly_version") {
         let seen = format!("Dragonfly {version}, which speaks Redis' protocol");
-        return vec![
-            Finding::note("version", seen)
-                .risk("tidegate is tested with Redis and Valkey; the findings of `script` tell whether it works here"),
-        ];
+        let risk = "tidegate is tested with Redis and Valkey; the findings of `script` tell whether it works here";
+        return Some(Finding::note("version", seen).risk(risk));
     }
     let seen = format!("Redis {text}");
     let version = version(text);
-    vec![if version < WORKS_SINCE {
+    Some(if version < WORKS_SINCE {
         Finding::fault("version", seen)
             .risk("scripts that ask for the time cannot write before Redis 5: no check works")
             .remedy("upgrade to Redis 7 or newer, or to Valkey")
@@ -42,7 +42,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         Finding::note("version", seen).risk("tidegate is tested with Redis 7 and newer")
     } else {
         Finding::ok("version", seen)
-    }]
+    })
 }
 
 /// Major and minor; 0 for what is no number.

@@ -1,7 +1,7 @@
 //! Rows: lines of `INFO` and of `CONFIG`, and the findings they make.
 
 use super::*;
-use crate::doctor::facts::{Fields, Keys, Part, Rights, Skew, Slow};
+use crate::doctor::facts::{Fields, KeySample, Permissions, Role, Skew, SlowLog};
 use crate::doctor::finding::Severity;
 
 /// Facts from `name:value` pairs separated by blanks; `__` stands for a blank within a value.
@@ -17,8 +17,8 @@ fn facts(info: &str, config: &str) -> Facts {
     }
 }
 
-/// Each finding as `severity check`; a finding that is not in order says what to do, or at least why.
-fn told(findings: &[Finding]) -> String {
+/// Each finding as `severity check`; one that is not ok has a remedy, or at least a risk.
+fn summary(findings: &[Finding]) -> String {
     for finding in findings.iter().filter(|finding| finding.severity > Severity::Ok) {
         assert!(finding.risk.is_some() || finding.seen.contains("without effect"), "{finding:?}");
         let must = finding.severity > Severity::Note;
@@ -27,20 +27,20 @@ fn told(findings: &[Finding]) -> String {
             "{finding:?}"
         );
     }
-    let told = |it: &Finding| format!("{} {}", it.severity.as_str(), it.check);
-    findings.iter().map(told).collect::<Vec<_>>().join(", ")
+    let summary = |it: &Finding| format!("{} {}", it.severity.as_str(), it.check);
+    findings.iter().map(summary).collect::<Vec<_>>().join(", ")
 }
 
-fn rows(check: fn(&Facts) -> Vec<Finding>, rows: &[(&str, &str, &str)]) {
+fn rows(checks: &[Check], rows: &[(&str, &str, &str)]) {
     for (info, config, expected) in rows {
-        assert_eq!(told(&check(&facts(info, config))), *expected, "{info} / {config}");
+        assert_eq!(summary(&run(checks, &facts(info, config))), *expected, "{info} / {config}");
     }
 }
 
 #[test]
 fn versions() {
     rows(
-        server::check,
+        server::CHECKS,
         &[
             ("redis_version:4.0.14", "", "fault version"),
             ("redis_version:6.0.16", "", "warning version"),
@@ -59,7 +59,7 @@ fn versions() {
 fn memory_and_eviction() {
     let used = "used_memory:1000000 used_memory_rss:2000000";
     rows(
-        memory::check,
+        memory::CHECKS,
         &[
             (used, "maxmemory:0 maxmemory-policy:noeviction", "warning maxmemory, ok eviction"),
             (used, "maxmemory:0 maxmemory-policy:allkeys-lru", "warning maxmemory, note eviction"),
@@ -105,7 +105,7 @@ fn memory_and_eviction() {
 #[test]
 fn persistence_and_disk() {
     rows(
-        persistence::check,
+        persistence::CHECKS,
         &[
             ("", "appendonly:no save:", "note persistence"),
             ("", "appendonly:no save:3600__1", "note persistence"),
@@ -130,7 +130,7 @@ fn persistence_and_disk() {
 #[test]
 fn connections() {
     rows(
-        clients::check,
+        clients::CHECKS,
         &[
             ("connected_clients:1 maxclients:10000", "", "ok maxclients"),
             ("connected_clients:1", "maxclients:29", "warning maxclients"),
@@ -148,7 +148,7 @@ fn connections() {
 fn replicas() {
     let one = |rest: &str| format!("role:master connected_slaves:1 slave0:ip=h,port=1,{rest}");
     rows(
-        replication::check,
+        replication::CHECKS,
         &[
             ("role:master connected_slaves:0", "min-replicas-to-write:0", "note replication"),
             (
@@ -172,17 +172,17 @@ fn replicas() {
         ],
     );
     let mut replica = facts("role:slave master_link_status:up", "");
-    replica.part = Part::Replica;
-    assert_eq!(told(&replication::check(&replica)), "ok replication");
+    replica.role = Role::Replica;
+    assert_eq!(summary(&run(replication::CHECKS, &replica)), "ok replication");
     replica.info = Fields::read("role:slave\nmaster_link_status:down");
-    assert_eq!(told(&replication::check(&replica)), "warning replication");
+    assert_eq!(summary(&run(replication::CHECKS, &replica)), "warning replication");
 }
 
 #[test]
 fn clusters() {
     let mut node = facts("cluster_enabled:1", "");
-    assert_eq!(told(&cluster::check(&node)), "fault cluster");
-    node.part = Part::Primary;
+    assert_eq!(summary(&run(cluster::CHECKS, &node)), "fault cluster");
+    node.role = Role::Primary;
     for (state, assigned, pfail, fail, expected) in [
         ("ok", 16_384, 0, 0, "ok cluster"),
         ("ok", 16_384, 5, 0, "warning cluster"),
@@ -194,7 +194,7 @@ fn clusters() {
             "cluster_state:{state}\ncluster_slots_assigned:{assigned}\n\
              cluster_slots_pfail:{pfail}\ncluster_slots_fail:{fail}"
         ));
-        assert_eq!(told(&cluster::check(&node)), expected);
+        assert_eq!(summary(&run(cluster::CHECKS, &node)), expected);
     }
 }
 
@@ -209,7 +209,7 @@ fn times_and_clocks() {
         let mut pings_us = vec![median; 98];
         pings_us.extend([p99, p99]);
         let facts = Facts { pings_us, ..facts("", "") };
-        assert_eq!(told(&latency::check(&facts)), expected);
+        assert_eq!(summary(&run(latency::CHECKS, &facts)), expected);
     }
     for (ahead_us, within_us, expected) in [
         (-400, 100, "ok clock"),
@@ -218,32 +218,35 @@ fn times_and_clocks() {
         (1_500_000, 900_000, "ok clock"),
     ] {
         let facts = Facts { skew: Some(Skew { ahead_us, within_us }), ..facts("", "") };
-        assert_eq!(told(&latency::check(&facts)), expected);
+        assert_eq!(summary(&run(latency::CHECKS, &facts)), expected);
     }
     for (entries, slowest_us, expected) in
         [(0, 0, "ok slowlog"), (9, 15_000, "ok slowlog"), (9, 45_000, "note slowlog")]
     {
-        let facts = Facts { slow: Some(Slow { entries, slowest_us }), ..facts("", "") };
-        assert_eq!(told(&latency::check(&facts)), expected);
+        let facts = Facts { slow: Some(SlowLog { entries, slowest_us }), ..facts("", "") };
+        assert_eq!(summary(&run(latency::CHECKS, &facts)), expected);
     }
     let facts = Facts { events: vec![("fork".into(), 3), ("command".into(), 40)], ..facts("", "") };
-    assert_eq!(told(&latency::check(&facts)), "note latency-events");
+    assert_eq!(summary(&run(latency::CHECKS, &facts)), "note latency-events");
     assert_eq!(script_times(&[]), None);
 }
 
 #[test]
 fn keys_and_packing() {
     for (keys, expected) in [
-        (Keys { all: true, ..Keys::default() }, "ok ttl"),
-        (Keys { looked_at: 9, all: true, ..Keys::default() }, "ok ttl, ok big-keys"),
-        (Keys { looked_at: 9, without_ttl: 1, ..Keys::default() }, "warning ttl, ok big-keys"),
-        (Keys { looked_at: 9, big: 1, ..Keys::default() }, "ok ttl, note big-keys"),
+        (KeySample { all: true, ..KeySample::default() }, "ok ttl"),
+        (KeySample { looked_at: 9, all: true, ..KeySample::default() }, "ok ttl, ok big-keys"),
+        (
+            KeySample { looked_at: 9, without_ttl: 1, ..KeySample::default() },
+            "warning ttl, ok big-keys",
+        ),
+        (KeySample { looked_at: 9, big: 1, ..KeySample::default() }, "ok ttl, note big-keys"),
     ] {
         let facts = Facts { keys: Some(keys), ..facts("", "") };
-        assert_eq!(told(&keys::check(&facts)), expected);
+        assert_eq!(summary(&run(keys::CHECKS, &facts)), expected);
     }
     rows(
-        keys::check,
+        keys::CHECKS,
         &[
             (
                 "",
@@ -267,15 +270,15 @@ fn keys_and_packing() {
 #[test]
 fn who_may_do_what() {
     let mut of = facts("", "bind:127.0.0.1__-::1 protected-mode:yes");
-    of.rights = Some(Rights::default());
-    assert_eq!(told(&access::check(&of)), "ok permissions, ok exposure");
-    of.rights = Some(Rights { missing: vec!["eval", "lset"], no_keys: true });
+    of.permissions = Some(Permissions::default());
+    assert_eq!(summary(&run(access::CHECKS, &of)), "ok permissions, ok exposure");
+    of.permissions = Some(Permissions { missing: vec!["eval", "lset"], no_keys: true });
     of.user = "app".to_owned();
-    let findings = access::check(&of);
-    assert_eq!(told(&findings), "fault permissions, ok exposure");
+    let findings = run(access::CHECKS, &of);
+    assert_eq!(summary(&findings), "fault permissions, ok exposure");
     let remedy = findings[0].remedy.as_deref().unwrap();
     assert_eq!(remedy, "as an administrator: ACL SETUSER app '~tg:*' '+eval' '+lset'");
-    of.rights = None;
+    of.permissions = None;
     for (anonymous, in_clear, config, expected) in [
         (true, false, "bind:*__-::* protected-mode:yes", "note exposure"),
         (true, false, "bind:*__-::* protected-mode:no", "warning exposure"),
@@ -285,7 +288,7 @@ fn who_may_do_what() {
         (true, false, "", ""),
     ] {
         let of = Facts { anonymous, in_clear, ..facts("", config) };
-        assert_eq!(told(&access::check(&of)), expected, "{config}");
+        assert_eq!(summary(&run(access::CHECKS, &of)), expected, "{config}");
     }
 }
 
@@ -293,7 +296,7 @@ fn who_may_do_what() {
 fn what_may_not_be_looked_at_is_a_note() {
     let of = Facts { forbidden: vec!["CONFIG", "SLOWLOG"], ..facts("", "") };
     let findings = all(&of);
-    assert_eq!(told(&findings), "note permitted");
+    assert_eq!(summary(&findings), "note permitted");
     assert!(findings[0].seen.contains("not permitted to look: CONFIG, SLOWLOG"));
 }
 

@@ -2,20 +2,20 @@
 
 use redis::cmd;
 
-use super::{Finding, Nodes, Part, place, reach, softened};
-use crate::doctor::place::Entry;
+use super::{Finding, Nodes, Role, as_warning, connect, server};
+use crate::doctor::server::Access;
 use tidegate_redis::Endpoint;
 
-pub(super) async fn find(seeds: &[Endpoint], entry: Entry<'_>, nodes: &mut Nodes) {
+pub(super) async fn find(seeds: &[Endpoint], entry: Access<'_>, nodes: &mut Nodes) {
     let mut missed = Vec::new();
     for seed in seeds {
         match members(seed, entry).await {
             Ok(members) => {
                 for member in members.iter().filter(|member| member.has_address()) {
-                    nodes.add(&member.endpoint, entry, member.part());
+                    nodes.add(&member.endpoint, entry, member.role());
                 }
-                nodes.findings.extend(missed.into_iter().map(softened));
-                nodes.findings.push(copies(&members));
+                nodes.findings.extend(missed.into_iter().map(as_warning));
+                nodes.findings.push(replicas(&members));
                 nodes.findings.push(one_slot());
                 return;
             }
@@ -25,18 +25,21 @@ pub(super) async fn find(seeds: &[Endpoint], entry: Entry<'_>, nodes: &mut Nodes
     nodes.findings.append(&mut missed);
 }
 
-async fn members(seed: &Endpoint, entry: Entry<'_>) -> Result<Vec<Member>, Finding> {
-    let place = place(seed, entry, Part::Primary)?;
-    let mut look = reach(&place).await?;
-    let text: Option<String> = look.ask("CLUSTER NODES", cmd("CLUSTER").arg("NODES")).await;
-    let text = text.ok_or_else(|| not_in_one().at(&place.name))?;
+async fn members(seed: &Endpoint, entry: Access<'_>) -> Result<Vec<Member>, Finding> {
+    let server = server(seed, entry, Role::Primary)?;
+    let mut connection = connect(&server).await?;
+    let text: Option<String> = connection.query("CLUSTER NODES", cmd("CLUSTER").arg("NODES")).await;
+    let text = text.ok_or_else(|| no_cluster().at(&server.name))?;
     Ok(text.lines().filter_map(Member::read).collect())
 }
 
-fn not_in_one() -> Finding {
-    Finding::fault("cluster", "it is not in a cluster, or does not let us look with CLUSTER NODES")
-        .risk("redis+cluster:// does not find the other nodes")
-        .remedy("--store redis://HOST:PORT if it stands alone; otherwise ACL SETUSER USER +cluster")
+fn no_cluster() -> Finding {
+    Finding::fault(
+        "cluster",
+        "it is not in a cluster, or does not let us connection with CLUSTER NODES",
+    )
+    .risk("redis+cluster:// does not find the other nodes")
+    .remedy("--store redis://HOST:PORT if it stands alone; otherwise ACL SETUSER USER +cluster")
 }
 
 /// One line of `CLUSTER NODES`.
@@ -74,14 +77,14 @@ impl Member {
         !self.is("noaddr") && !self.is("handshake")
     }
 
-    /// No check depends on one that serves no slots.
-    fn part(&self) -> Part {
-        if self.has_slots { Part::Primary } else { Part::Replica }
+    /// A node without slots counts as a replica, because no check depends on it.
+    fn role(&self) -> Role {
+        if self.has_slots { Role::Primary } else { Role::Replica }
     }
 }
 
 /// Whether every node that serves has a replica.
-fn copies(members: &[Member]) -> Finding {
+fn replicas(members: &[Member]) -> Finding {
     let has_copy = |id: &str| members.iter().any(|it| it.primary_id == id && !it.is("fail"));
     let alone = members.iter().filter(|it| it.has_slots && !has_copy(&it.id));
     let alone: Vec<_> = alone.map(|it| it.endpoint.to_string()).collect();
@@ -118,19 +121,19 @@ ee :0@0 slave,noaddr bb 0 0 1 disconnected
         let seen: Vec<_> = members
             .iter()
             .filter(|it| it.has_address())
-            .map(|it| (it.endpoint.to_string(), it.part()))
+            .map(|it| (it.endpoint.to_string(), it.role()))
             .collect();
         let expected = [
-            ("127.0.0.1:7000", Part::Primary),
-            ("127.0.0.1:7001", Part::Primary),
-            ("[::1]:7002", Part::Replica),
-            ("127.0.0.1:7003", Part::Replica),
+            ("127.0.0.1:7000", Role::Primary),
+            ("127.0.0.1:7001", Role::Primary),
+            ("[::1]:7002", Role::Replica),
+            ("127.0.0.1:7003", Role::Replica),
         ]
-        .map(|(address, part)| (address.to_owned(), part));
+        .map(|(address, role)| (address.to_owned(), role));
         assert_eq!(seen, expected);
-        // Of the second, one replica has failed, and nobody knows where the other is.
+        // One replica of the second has failed, and the other has no address.
         let members: Vec<_> = members.into_iter().filter(Member::has_address).collect();
-        assert_eq!(copies(&members).seen, "no replica of 127.0.0.1:7001");
+        assert_eq!(replicas(&members).seen, "no replica of 127.0.0.1:7001");
         assert_eq!(Member::read("aa 127.0.0.1:7000@17000 master"), None);
     }
 }

@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis::{Cmd, cmd};
 
-use super::{Finding, Part, place, reach, softened};
-use crate::doctor::connect::Look;
-use crate::doctor::place::Entry;
+use super::{Finding, Role, as_warning, connect, server};
+use crate::doctor::connection::Connection;
+use crate::doctor::server::Access;
 use tidegate_core::text::printable;
 use tidegate_redis::Endpoint;
 
-/// What the sentinels said, all together.
+/// The replies of all sentinels.
 #[derive(Default)]
-struct Said {
+struct SentinelReplies {
     asked: usize,
     answered: usize,
     primaries: BTreeSet<Endpoint>,
@@ -25,42 +25,42 @@ struct Said {
 pub(super) async fn find(
     sentinels: &[Endpoint],
     name: &str,
-    entry: Entry<'_>,
-) -> (Vec<(Endpoint, Part)>, Vec<Finding>) {
-    let mut said = Said { asked: sentinels.len(), ..Said::default() };
+    entry: Access<'_>,
+) -> (Vec<(Endpoint, Role)>, Vec<Finding>) {
+    let mut replies = SentinelReplies { asked: sentinels.len(), ..SentinelReplies::default() };
     let mut findings = Vec::new();
     for endpoint in sentinels {
         match sentinel(endpoint, entry).await {
-            Ok(mut look) => said.ask(&mut look, name).await,
-            Err(finding) => findings.push(softened(finding)),
+            Ok(mut connection) => replies.ask(&mut connection, name).await,
+            Err(finding) => findings.push(as_warning(finding)),
         }
     }
-    findings.push(said.finding(name));
-    let primaries = said.primaries.iter().map(|it| (it.clone(), Part::Primary));
-    let replicas = said.replicas.difference(&said.primaries);
-    (primaries.chain(replicas.map(|it| (it.clone(), Part::Replica))).collect(), findings)
+    findings.push(replies.finding(name));
+    let primaries = replies.primaries.iter().map(|it| (it.clone(), Role::Primary));
+    let replicas = replies.replicas.difference(&replies.primaries);
+    (primaries.chain(replicas.map(|it| (it.clone(), Role::Replica))).collect(), findings)
 }
 
-async fn sentinel(endpoint: &Endpoint, entry: Entry<'_>) -> Result<Look, Finding> {
-    reach(&place(endpoint, entry, Part::Primary)?).await
+async fn sentinel(endpoint: &Endpoint, entry: Access<'_>) -> Result<Connection, Finding> {
+    connect(&server(endpoint, entry, Role::Primary)?).await
 }
 
 fn endpoint(host: &str, port: &str) -> Option<Endpoint> {
     Some(Endpoint::Tcp { host: host.to_owned(), port: port.parse().ok()? })
 }
 
-impl Said {
-    async fn ask(&mut self, look: &mut Look, name: &str) {
+impl SentinelReplies {
+    async fn ask(&mut self, connection: &mut Connection, name: &str) {
         self.answered += 1;
         let about = |what: &str| -> Cmd { cmd("SENTINEL").arg(what).arg(name).clone() };
-        let primary = look.ask("SENTINEL", &about("GET-MASTER-ADDR-BY-NAME")).await;
+        let primary = connection.query("SENTINEL", &about("GET-MASTER-ADDR-BY-NAME")).await;
         let primary: Option<(String, String)> = primary.flatten();
         self.primaries.extend(primary.and_then(|(ip, port)| endpoint(&ip, &port)));
         let replicas: Option<Vec<HashMap<String, String>>> =
-            look.ask("SENTINEL", &about("REPLICAS")).await;
+            connection.query("SENTINEL", &about("REPLICAS")).await;
         let address = |it: &HashMap<String, String>| endpoint(it.get("ip")?, it.get("port")?);
         self.replicas.extend(replicas.iter().flatten().filter_map(address));
-        if let Some(Err(error)) = look.try_command(&about("CKQUORUM")).await {
+        if let Some(Err(error)) = connection.try_command(&about("CKQUORUM")).await {
             self.no_quorum = Some(printable(&error.to_string()));
         }
     }
@@ -108,22 +108,22 @@ mod tests {
 
     #[test]
     fn sentinels_have_to_agree() {
-        let said = |answered, primaries: &[&str], no_quorum: Option<&str>| Said {
+        let replies = |answered, primaries: &[&str], no_quorum: Option<&str>| SentinelReplies {
             asked: 3,
             answered,
             primaries: primaries.iter().filter_map(|host| endpoint(host, "1")).collect(),
             replicas: BTreeSet::new(),
             no_quorum: no_quorum.map(str::to_owned),
         };
-        for (said, severity) in [
-            (said(3, &["a"], None), Severity::Ok),
-            (said(2, &["a"], None), Severity::Warning),
-            (said(3, &["a"], Some("NOQUORUM")), Severity::Warning),
-            (said(3, &["a", "b"], None), Severity::Fault),
-            (said(3, &[], None), Severity::Fault),
-            (said(0, &[], None), Severity::Fault),
+        for (replies, severity) in [
+            (replies(3, &["a"], None), Severity::Ok),
+            (replies(2, &["a"], None), Severity::Warning),
+            (replies(3, &["a"], Some("NOQUORUM")), Severity::Warning),
+            (replies(3, &["a", "b"], None), Severity::Fault),
+            (replies(3, &[], None), Severity::Fault),
+            (replies(0, &[], None), Severity::Fault),
         ] {
-            assert_eq!(said.finding("main").severity, severity);
+            assert_eq!(replies.finding("main").severity, severity);
         }
     }
 }

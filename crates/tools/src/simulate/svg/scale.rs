@@ -1,4 +1,4 @@
-//! From values to places in the picture.
+//! Axes: from values to positions in the chart.
 
 /// An axis from 0 to a round number.
 pub(super) struct Scale {
@@ -9,28 +9,28 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Holds values up to `max`, between two places in the picture.
+    /// For values up to `max`, between two positions in the chart.
     pub(super) fn new(max: f64, from: f64, to: f64) -> Self {
         let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
         let power = 10_f64.powf((max / 5.0).log10().floor());
         let round = [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power);
         // At most seven steps: the digit above a fifth of the whole is at most two and a half times it.
         let step = round.into_iter().find(|step| max / step <= 7.0).unwrap_or(max);
-        // Within a millionth of a step a value is on it.
+        // Tolerates rounding of a millionth of a step.
         let steps = (1..=7).find(|&steps| f64::from(steps) * step >= max - step * 1e-6);
         Self { step, steps: steps.unwrap_or(7), from, to }
     }
 
-    /// Where a value stands; one outside of the axis stands at its end.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    /// The position of a value; one outside of the axis is at its end.
+    pub(super) fn position(&self, value: f64) -> f64 {
         let part = (value / (self.step * f64::from(self.steps))).clamp(0.0, 1.0);
         self.from + (self.to - self.from) * if part.is_nan() { 0.0 } else { part }
     }
 
-    /// The round numbers, and where they stand.
+    /// The round numbers, and their positions.
     pub(super) fn ticks(&self) -> impl Iterator<Item = (String, f64)> {
         let values = (0..=self.steps).map(|count| f64::from(count) * self.step);
-        values.map(|value| (number(value), self.place(value)))
+        values.map(|value| (number(value), self.position(value)))
     }
 }
 
@@ -68,12 +68,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_stands_at_the_end() {
+    fn values_outside_are_at_the_end() {
         let scale = Scale::new(10.0, 100.0, 0.0);
-        for (value, place) in
+        for (value, position) in
             [(-1.0, 100.0), (0.0, 100.0), (5.0, 50.0), (99.0, 0.0), (f64::NAN, 100.0)]
         {
-            assert!((scale.place(value) - place).abs() < 1e-9, "{value}");
+            assert!((scale.position(value) - position).abs() < 1e-9, "{value}");
         }
     }
 }

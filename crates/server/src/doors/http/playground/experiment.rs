@@ -4,39 +4,15 @@ use std::collections::BTreeMap;
 
 use axum::response::Response;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::super::json;
 use super::overload;
-use crate::simulation::{Knob, Unfit, algorithms, boundary, clock_skew, race, sync_lag};
-
-/// A simulation with numbers to choose.
-pub(super) trait Experiment: DeserializeOwned + Default + Send + 'static {
-    type Report: Serialize;
-
-    fn knobs(&self) -> Vec<Knob>;
-
-    fn run(&self) -> Result<Self::Report, Unfit>;
-}
-
-/// Those that are bounded as they are.
-macro_rules! as_they_are {
-    ($($simulation:ident),*) => {$(
-        impl Experiment for $simulation::Input {
-            type Report = $simulation::Report;
-
-            fn knobs(&self) -> Vec<Knob> {
-                $simulation::knobs(self).to_vec()
-            }
-
-            fn run(&self) -> Result<Self::Report, Unfit> {
-                $simulation::run(self)
-            }
-        }
-    )*};
-}
-
-as_they_are!(algorithms, boundary, clock_skew, race, sync_lag);
+use tidegate_simulation::algorithms::Algorithms;
+use tidegate_simulation::boundary::Boundary;
+use tidegate_simulation::clock_skew::ClockSkew;
+use tidegate_simulation::race::Race;
+use tidegate_simulation::sync_lag::SyncLag;
+use tidegate_simulation::{Experiment, Knob};
 
 #[derive(Serialize)]
 struct Listed {
@@ -62,12 +38,12 @@ fn told<E: Experiment>(seed: impl FnOnce(&E) -> Option<u64>) -> Told {
 pub(super) async fn list() -> Response {
     let overload = told(|input: &overload::Input| Some(input.seed));
     let experiments = [
-        ("algorithms", told(|input: &algorithms::Input| Some(input.seed))),
-        ("boundary", told(|_: &boundary::Input| None)),
-        ("clock-skew", told(|input: &clock_skew::Input| Some(input.seed))),
+        ("algorithms", told(|input: &Algorithms| Some(input.seed))),
+        ("boundary", told(|_: &Boundary| None)),
+        ("clock-skew", told(|input: &ClockSkew| Some(input.seed))),
         ("overload", Told { scenarios: overload::choices().collect(), ..overload }),
-        ("race", told(|input: &race::Input| Some(input.seed))),
-        ("sync-lag", told(|input: &sync_lag::Input| Some(input.seed))),
+        ("race", told(|input: &Race| Some(input.seed))),
+        ("sync-lag", told(|input: &SyncLag| Some(input.seed))),
     ];
     json(&Listed { experiments: experiments.into() })
 }

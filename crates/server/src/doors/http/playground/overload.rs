@@ -4,9 +4,10 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::experiment::Experiment;
-use crate::simulation::overload::{self as simulation, Block, Row, SCENARIOS, Scenario};
-use crate::simulation::{Knob, Unfit};
+use tidegate_simulation::overload::{
+    self as simulation, ControllerRow, Overload, SCENARIOS, Scenario, ScenarioReport,
+};
+use tidegate_simulation::{Experiment, InputError, Knob};
 
 /// A run of one controller takes about 13 ms; there are eight.
 const SEEDS: RangeInclusive<u64> = 1..=3;
@@ -25,7 +26,7 @@ pub(super) struct Input {
 
 impl Default for Input {
     fn default() -> Self {
-        let simulation::Input { seed, limit, .. } = simulation::Input::default();
+        let Overload { seed, limit, .. } = Overload::default();
         Self { scenario: SCENARIOS[0].name.to_owned(), seeds: 1, seed, limit }
     }
 }
@@ -61,7 +62,7 @@ pub(super) struct Report {
 struct Drawn {
     course: Vec<f64>,
     #[serde(flatten)]
-    row: Row,
+    row: ControllerRow,
 }
 
 impl Experiment for Input {
@@ -71,20 +72,20 @@ impl Experiment for Input {
         vec![Knob::new("limit", self.limit, &LIMIT), Knob::new("seeds", self.seeds, &SEEDS)]
     }
 
-    fn run(&self) -> Result<Report, Unfit> {
-        Knob::within(&self.knobs())?;
+    fn run(&self) -> Result<Report, InputError> {
+        Knob::check_all(&self.knobs())?;
         if !choices().any(|choice| choice.name == self.scenario) {
             let known = choices().map(|choice| choice.name).collect::<Vec<_>>().join(", ");
-            return Err(Unfit::new("scenario", format!("one of {known}")));
+            return Err(InputError::new("scenario", format!("one of {known}")));
         }
         let &Self { seeds, seed, limit, .. } = self;
         let scenario = vec![self.scenario.clone()];
-        let input = simulation::Input { scenario, seeds, seed, limit };
+        let input = Overload { scenario, seeds, seed, limit };
         let mut report = simulation::run(&input, 1, |_, _| {})?;
         let block = report.scenarios.pop();
-        let Block { scenario, about, judged_s, possible, controllers } =
-            block.ok_or_else(|| Unfit::new("scenario", "one that there is"))?;
-        let draw = |mut row: Row| Drawn { course: std::mem::take(&mut row.course), row };
+        let ScenarioReport { scenario, about, judged_s, possible, controllers } =
+            block.ok_or_else(|| InputError::new("scenario", "one that there is"))?;
+        let draw = |mut row: ControllerRow| Drawn { course: std::mem::take(&mut row.course), row };
         let controllers = controllers.into_iter().map(draw).collect();
         Ok(Report { seeds, seed, limit, scenario, about, judged_s, possible, controllers })
     }

@@ -8,15 +8,15 @@ use axum::extract::State;
 use serde::Deserialize;
 use tidegate::Policy;
 
-use super::super::problem::Problem;
-use super::super::request::Text;
 use super::super::{Answered, body, json};
 use super::turn;
-use crate::app::AppState;
-use crate::config::{self, Config, DoorRules};
-use crate::identity::KeyParts;
-use crate::replay::{Judge, Report, Trial, replay};
+use crate::doors::shared::Problem;
+use crate::doors::shared::request::Text;
+use crate::service::AppState;
 use crate::service::InForce;
+use tidegate_config::{Config, DoorRules};
+use tidegate_request::KeyParts;
+use tidegate_simulation::replay::{ReplayReport as Report, ReplaySettings, Replayer, replay};
 
 /// What a policy is called that was only written down here.
 const TRIED: &str = "tried";
@@ -69,7 +69,7 @@ fn tried(in_force: &InForce, body: &[u8]) -> Answered {
 }
 
 impl Wanted<'_> {
-    fn judge(&self, in_force: &InForce) -> Result<Judge, Problem> {
+    fn judge(&self, in_force: &InForce) -> Result<Replayer, Problem> {
         let key = self.key()?;
         let unfit = |why: String| Problem::bad_json("policy", &why);
         match (&self.policy, &self.policy_text) {
@@ -79,17 +79,17 @@ impl Wanted<'_> {
             (None, Some(Text(text))) => {
                 let Config { policies, doors: rules, .. } = &written(text)?;
                 let policy = Some(TRIED.to_owned());
-                Judge::new(trial(policies, rules, policy, key))
+                Replayer::new(trial(policies, rules, policy, key))
                     .map_err(|why| Problem::bad_json("policy_text", &why))
             }
             (Some(Text(name)), None) => {
                 let policies = &only(in_force, name)?;
                 let (rules, policy) = (&in_force.rules, Some(name.to_string()));
-                Judge::new(trial(policies, rules, policy, key)).map_err(unfit)
+                Replayer::new(trial(policies, rules, policy, key)).map_err(unfit)
             }
             (None, None) => {
                 let (policies, rules) = (&*in_force.written, &in_force.rules);
-                Judge::new(trial(policies, rules, None, key)).map_err(unfit)
+                Replayer::new(trial(policies, rules, None, key)).map_err(unfit)
             }
         }
     }
@@ -112,8 +112,14 @@ fn trial<'a>(
     rules: &DoorRules,
     policy: Option<String>,
     key: Option<KeyParts>,
-) -> Trial<'a> {
-    Trial { policies, client_ip: rules.client_ip.clone(), routes: rules.routes(), policy, key }
+) -> ReplaySettings<'a> {
+    ReplaySettings {
+        policies,
+        client_ip: rules.client_ip.clone(),
+        routes: rules.routes(),
+        policy,
+        key,
+    }
 }
 
 /// The policy of a text, alone in a configuration.
@@ -133,8 +139,8 @@ fn written(text: &str) -> Result<Config, Problem> {
 }
 
 /// Without the names that we have put around it.
-fn at_its_place(problem: &config::Problem) -> String {
-    let config::Problem { place, message } = problem;
+fn at_its_place(problem: &tidegate_config::Problem) -> String {
+    let tidegate_config::Problem { position: place, message } = problem;
     let around = format!("policies.{TRIED}");
     let message = message.strip_prefix(&around).unwrap_or(message);
     let message = message.trim_start_matches(['.', ':', ' ']);

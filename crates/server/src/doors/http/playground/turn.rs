@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::super::Answered;
-use super::super::problem::Problem;
+use crate::doors::shared::Problem;
 use crate::net::timeout::within;
 
 /// One for whoever plays, and one more.

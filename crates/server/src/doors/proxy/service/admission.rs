@@ -11,16 +11,16 @@ use tidegate::adaptive::Priority;
 use tidegate::tower::{Report, write_retry_after};
 use tidegate::{Clock, Op, Permit, PolicyKind, Source, SystemClock};
 
-use super::super::upstreams::Proxy;
 use super::super::watch::Watch;
-use crate::app::AppState;
-use crate::doors::http::Problem;
-use crate::doors::refusal;
-use crate::headers;
-use crate::identity::{Path, Seen};
+use crate::doors::shared::Problem;
+use crate::doors::shared::refusal;
 use crate::metrics::{DoorName, Shed};
+use crate::service::AppState;
+use crate::service::headers;
 use crate::service::{Call, InForce, Question, Unanswered};
+use crate::upstreams::Proxy;
 use tidegate_request::Peer;
+use tidegate_request::{Path, Seen};
 
 /// A request that may pass, and has a place behind.
 pub(super) struct Admitted {

@@ -9,12 +9,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::{Connection, Session};
-use crate::app::AppState;
-use crate::demo;
 use crate::doors::resp::{RespBounds, RespDoor};
+use crate::doors::stalled_client;
 use crate::net::Listener;
-use crate::net::tls::clogged;
 use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
+use crate::service::AppState;
+use crate::service::demo;
 use tidegate_config::Address;
 use tidegate_request::Peer;
 
@@ -141,7 +141,7 @@ async fn thousands_of_questions_at_once_are_answered_in_order() {
 #[tokio::test]
 async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     let app = AppState::new(demo::draft());
-    let (stream, client) = clogged::connection().await;
+    let (stream, client) = stalled_client::connection().await;
     let door = RespDoor::new(app.clone(), None, patient());
     tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
     let said = client.hears(&app, "TG.CHECK login ann 5\r\n").await;
@@ -152,7 +152,7 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
 async fn who_never_reads_is_not_said_goodbye_to_for_ever() {
     let bounds = RespBounds { write_deadline: SHORT, ..patient() };
     let door = RespDoor::new(AppState::new(demo::draft()), None, bounds);
-    let (stream, _client) = clogged::connection().await;
+    let (stream, _client) = stalled_client::connection().await;
     let leaving = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).hang_up();
     let left = tokio::time::timeout(LONG, leaving).await.expect("still open");
     assert_eq!(left.unwrap_err().kind(), std::io::ErrorKind::TimedOut);

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::fuzz::{self, Grammar};
+use tidegate_testkit::fuzz::{self, Grammar};
 
 /// The commands in some bytes, as far as they are whole, and what is wrong with the rest.
 fn read(mut bytes: &[u8]) -> (Vec<Vec<String>>, Option<String>) {

@@ -1,0 +1,225 @@
+"""Replies of the server, decoded and validated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .errors import TidegateError
+
+# Headers that an application may pass on to its own clients.
+LIMIT_HEADERS = (
+    "ratelimit-policy",
+    "ratelimit",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "retry-after",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The result of a check."""
+
+    allowed: bool
+    limit: int
+    """The burst, or the limit if there is none. 0 in a fallback."""
+    remaining: int
+    """Whole units left. 0 in a fallback."""
+    retry_after_ms: int | None
+    """0 if allowed; None if this cost can never be allowed."""
+    reset_after_ms: int
+    """Time until the limit is fully available again."""
+    policy: str
+    binding: str
+    """The limit of the policy that the numbers belong to."""
+    source: str
+    """Where the decision was made: `store` and others by the server, `fallback` by this client."""
+    permit: str | None = None
+    """The permit of a concurrency limit, if one was acquired. Release it with `release`."""
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """With `check(…, headers=True)`: headers for your own client, by lower-case name."""
+    error: TidegateError | None = field(default=None, compare=False)
+    """The reason for a fallback."""
+
+    @property
+    def retry_after(self) -> float | None:
+        """`retry_after_ms` in seconds."""
+        return None if self.retry_after_ms is None else self.retry_after_ms / 1000
+
+    @property
+    def by_failure(self) -> bool:
+        """Whether the decision follows from a failure instead of a limit."""
+        return self.source in ("fallback", "fail-closed")
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A slot in a leaky bucket: wait `delay`, then start."""
+
+    accepted: bool
+    delay_ms: int
+    """Wait this long, then start."""
+    retry_after_ms: int | None
+    """0 if accepted; None if this cost can never be accepted."""
+    source: str
+    """`store`, or `fallback` if the server did not answer."""
+    error: TidegateError | None = field(default=None, compare=False)
+    """The reason for a fallback."""
+
+    @property
+    def delay(self) -> float:
+        """`delay_ms` in seconds."""
+        return self.delay_ms / 1000
+
+    @property
+    def retry_after(self) -> float | None:
+        """`retry_after_ms` in seconds."""
+        return None if self.retry_after_ms is None else self.retry_after_ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An HTTP response."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def fields(self) -> dict[str, Any]:
+        """The JSON object in the body. Raises for any status but 200."""
+        if self.status != 200:
+            raise self.problem()
+        return _object(self.body)
+
+    def problem(self) -> TidegateError:
+        """The error in the body, or a generic one if the reply is not from tidegate."""
+        unknown = TidegateError(f"unexpected status {self.status}", self.status)
+        if not self.headers.get("content-type", "").startswith("application/problem+json"):
+            return unknown
+        try:
+            fields = _object(self.body)
+        except TidegateError:
+            return unknown
+        detail, kind, where = (fields.get(name) for name in ("detail", "type", "field"))
+        if not isinstance(detail, str) or not isinstance(kind, str):
+            return unknown
+        return TidegateError(detail, self.status, kind, where if isinstance(where, str) else None)
+
+    def fail_closed_seconds(self) -> int | None:
+        """Retry-After, if the store fails and the policy fails closed; else None."""
+        seconds = self.headers.get("retry-after", "")
+        if self.status != 503 or not seconds.isdecimal() or len(seconds) > 9:
+            return None
+        fails_closed = self.problem().type == "urn:tidegate:store-unavailable"
+        return int(seconds) if fails_closed else None
+
+
+def decision(reply: Reply, policy: str) -> Decision:
+    """Decode the reply to one check. Failing closed is a decision, too."""
+    seconds = reply.fail_closed_seconds()
+    if seconds is not None:
+        wait = seconds * 1000
+        return Decision(False, 0, 0, wait, wait, policy, policy, "fail-closed", error=reply.problem())
+    return replace(_decision(reply.fields()), headers=_limit_headers(reply.headers))
+
+
+def decisions(reply: Reply, count: int, *, headers: bool = False) -> list[Decision]:
+    """Decode the reply to a batch of `count` checks, with their headers if requested."""
+    many = reply.fields().get("decisions")
+    if not isinstance(many, list) or len(many) != count:
+        raise TidegateError(f"invalid reply: expected {count} decisions")
+    if not headers:
+        return [_decision(one) for one in many]
+    return [replace(_decision(one), headers=_limit_headers(_headers(one))) for one in many]
+
+
+def reservation(reply: Reply) -> Reservation:
+    """Decode the reply to a reservation."""
+    seconds = reply.fail_closed_seconds()
+    if seconds is not None:
+        return Reservation(False, 0, seconds * 1000, "fail-closed", reply.problem())
+    fields = reply.fields()
+    return Reservation(
+        accepted=_flag(fields, "accepted"),
+        delay_ms=_count(fields, "delay_ms"),
+        retry_after_ms=_count_or_none(fields, "retry_after_ms"),
+        source="store",
+    )
+
+
+def released(reply: Reply) -> bool:
+    """Decode the reply to a release."""
+    return _flag(reply.fields(), "released")
+
+
+def _decision(fields: object) -> Decision:
+    if not isinstance(fields, dict):
+        raise TidegateError("invalid reply: a decision is not an object")
+    permit = fields.get("permit")
+    return Decision(
+        allowed=_flag(fields, "allowed"),
+        limit=_count(fields, "limit"),
+        remaining=_count(fields, "remaining"),
+        retry_after_ms=_count_or_none(fields, "retry_after_ms"),
+        reset_after_ms=_count(fields, "reset_after_ms"),
+        policy=_text(fields, "policy"),
+        binding=_text(fields, "binding"),
+        source=_text(fields, "source"),
+        permit=None if permit is None else _text(fields, "permit"),
+    )
+
+
+def _headers(fields: dict[str, Any]) -> dict[str, Any]:
+    value = fields.get("headers")
+    if not isinstance(value, dict):
+        raise TidegateError("invalid reply: a decision without headers")
+    return value
+
+
+def _limit_headers(headers: Mapping[str, object]) -> dict[str, str]:
+    """The headers that are safe to pass on."""
+    found = ((name, headers.get(name)) for name in LIMIT_HEADERS)
+    return {name: value for name, value in found if isinstance(value, str) and _is_visible(value)}
+
+
+def _is_visible(value: str) -> bool:
+    return value != "" and value.isascii() and value.isprintable()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise TidegateError(f"invalid reply: {error}") from error
+    if not isinstance(value, dict):
+        raise TidegateError("invalid reply: not an object")
+    return value
+
+
+def _flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name)
+    if not isinstance(value, bool):
+        raise TidegateError(f"invalid reply: `{name}` is {value!r:.40}")
+    return value
+
+
+def _count(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TidegateError(f"invalid reply: `{name}` is {value!r:.40}")
+    return value
+
+
+def _count_or_none(fields: dict[str, Any], name: str) -> int | None:
+    return None if name in fields and fields[name] is None else _count(fields, name)
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise TidegateError(f"invalid reply: `{name}` is {value!r:.40}")
+    return value

@@ -1,0 +1,113 @@
+//! The key of a request: one value, or one for each identifier that the limits of a policy name.
+
+use tidegate::Key;
+
+use crate::{ClientRequest, KeyParts};
+
+/// What requests are counted by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CountedBy {
+    /// All limits count by the same key.
+    One(KeyParts),
+    /// Each limit counts by the identifier that it names.
+    Each(Vec<(String, KeyParts)>),
+}
+
+/// The key of one request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RequestKey<'a> {
+    /// One value for all limits.
+    One(Vec<u8>),
+    /// Values by identifier.
+    Each(Vec<(&'a str, Vec<u8>)>),
+}
+
+impl Default for CountedBy {
+    /// The client's address.
+    fn default() -> Self {
+        Self::One(KeyParts::default())
+    }
+}
+
+impl CountedBy {
+    /// The key of a request on a route.
+    pub fn key_for(&self, request: &ClientRequest<'_>, route: Option<&str>) -> RequestKey<'_> {
+        match self {
+            Self::One(parts) => RequestKey::One(parts.key_for(request, route)),
+            Self::Each(named) => {
+                let value = |parts: &KeyParts| parts.key_for(request, route);
+                let each = named.iter().map(|(name, parts)| (name.as_str(), value(parts)));
+                RequestKey::Each(each.collect())
+            }
+        }
+    }
+
+    /// The same under its former name.
+    #[doc(hidden)]
+    pub fn of(&self, request: &ClientRequest<'_>, route: Option<&str>) -> RequestKey<'_> {
+        self.key_for(request, route)
+    }
+
+    /// Whether a key depends on a header.
+    pub fn reads_headers(&self) -> bool {
+        self.parts().any(KeyParts::reads_headers)
+    }
+
+    /// Whether a key depends on a header that access logs usually lack.
+    pub fn reads_unlogged_headers(&self) -> bool {
+        self.parts().any(KeyParts::reads_unlogged_headers)
+    }
+
+    /// The identifiers that limits name.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.each().iter().map(|(name, _)| name.as_str())
+    }
+
+    fn each(&self) -> &[(String, KeyParts)] {
+        match self {
+            Self::One(_) => &[],
+            Self::Each(named) => named,
+        }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &KeyParts> {
+        let one = match self {
+            Self::One(parts) => Some(parts),
+            Self::Each(_) => None,
+        };
+        one.into_iter().chain(self.each().iter().map(|(_, parts)| parts))
+    }
+}
+
+impl RequestKey<'_> {
+    /// The values by identifier, for [`RequestKey::key`]; empty for one value.
+    pub fn named(&self) -> Vec<(&str, &[u8])> {
+        match self {
+            Self::One(_) => Vec::new(),
+            Self::Each(named) => named.iter().map(|(name, value)| (*name, &**value)).collect(),
+        }
+    }
+
+    /// The key for the engine.
+    pub fn key<'k>(&'k self, named: &'k [(&'k str, &'k [u8])]) -> Key<'k> {
+        match self {
+            Self::One(key) => Key::One(key),
+            Self::Each(_) => Key::Named(named),
+        }
+    }
+
+    /// The same under its former name.
+    #[doc(hidden)]
+    pub fn shown(self) -> Vec<u8> {
+        self.into_label()
+    }
+
+    /// The key for logs and pages: several values as `name=value`.
+    pub fn into_label(self) -> Vec<u8> {
+        let pair = |(name, value): (&str, Vec<u8>)| [name.as_bytes(), b"=", &value].concat();
+        match self {
+            Self::One(key) => key,
+            Self::Each(named) => named.into_iter().map(pair).collect::<Vec<_>>().join(&b", "[..]),
+        }
+    }
+}

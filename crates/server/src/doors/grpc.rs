@@ -1,0 +1,22 @@
+//! Envoy's rate limit service, over gRPC: `envoy.service.ratelimit.v3.RateLimitService`, with health and reflection
+//! beside it, and the same questions as JSON over HTTP.
+//!
+//! The way of a call: [`connection`] → [`service`] picks the method → [`wire`] reads the request within bounds →
+//! [`targets`] finds what each descriptor means → [`decide`] asks the engine → [`answer`] is what it said → [`wire`].
+
+mod answer;
+mod connection;
+mod decide;
+mod health;
+mod json;
+mod reflection;
+mod request;
+mod service;
+mod targets;
+mod wire;
+
+pub(crate) use self::connection::{GrpcBounds, GrpcDoor};
+pub(crate) use self::json::routes;
+pub(crate) use self::service::Service;
+
+pub(crate) use tidegate_config::{Manner, Shadow};

@@ -1,0 +1,63 @@
+//! The same questions as JSON over HTTP: `POST /json` as envoyproxy/ratelimit has it, and `/healthcheck`.
+
+mod read;
+mod write;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRef, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+
+use self::read::JsonRequest;
+use self::write::JsonRuling;
+use super::answer::Code;
+use super::decide::{Trouble, decide};
+use crate::doors::shared::body::read_batch;
+use crate::doors::shared::request::Object;
+use crate::metrics::DoorName;
+use crate::service::AppState;
+
+/// Why there is no answer: plain text, as those who call it expect.
+type Refusal = (StatusCode, String);
+
+/// The routes, for the HTTP door.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> [(&'static str, MethodRouter<S>); 2]
+where
+    Arc<AppState>: FromRef<S>,
+{
+    [("/healthcheck", get(async || "OK")), ("/json", post(answer))]
+}
+
+async fn answer(State(app): State<Arc<AppState>>, body: Body) -> Result<Response, Refusal> {
+    let body = read_batch(body).await;
+    let body = body.map_err(|problem| (problem.status(), format!("{}\n", problem.detail())))?;
+    let Object(json): Object<JsonRequest<'_>> =
+        serde_json::from_slice(&body).map_err(|error| bad(&error.to_string()))?;
+    let in_force = app.in_force();
+    let request = json.request().map_err(|error| bad(&error.0))?;
+    let decided = decide(app.call(&in_force, DoorName::Http), &request).await;
+    let ruling = decided.map_err(|trouble| match trouble {
+        Trouble::Bad(why) | Trouble::Unknown(why) => bad(&why),
+        // Never a 429: a failure must not look like a refusal.
+        Trouble::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    })?;
+    let status = match ruling.overall {
+        Code::Ok => StatusCode::OK,
+        Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let body = serde_json::to_vec(&JsonRuling::from(&ruling)).unwrap_or_default();
+    let json = HeaderValue::from_static("application/json");
+    let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
+    for (name, value) in &ruling.headers {
+        response.headers_mut().insert(*name, HeaderValue::from(*value));
+    }
+    Ok(response)
+}
+
+fn bad(why: &str) -> Refusal {
+    (StatusCode::BAD_REQUEST, format!("{}\n", tidegate_core::text::printable(why)))
+}

@@ -1,0 +1,145 @@
+//! The methods of the service, by their paths.
+
+mod call;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Request, Response, StatusCode};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::Grpc;
+use tonic_prost::ProstCodec;
+
+use self::call::{Call, RlsCodec};
+use super::health::{Check, Watch};
+use super::reflection::{Reflection, SchemaError};
+use crate::logs::trace::Trace;
+use crate::net::Shutdown;
+use crate::net::body::{Collected, Uncollected, collect};
+use crate::net::timeout::within;
+use crate::service::AppState;
+
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// Room for 64 descriptors of 64 entries with long values.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// What gRPC puts before a message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+/// Room for a name, which is all that the other methods are asked.
+pub(super) const NAME_BYTES_MAX: usize = 4 << 10;
+/// How long a call may take, its message included, whatever the caller says: a slow one holds its place, and no more.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What all connections share.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    app: Arc<AppState>,
+    reflection: Arc<Reflection>,
+}
+
+/// The service as one connection has it.
+#[derive(Debug)]
+pub(super) struct ServiceOfConnection {
+    shared: Service,
+    shutdown: Shutdown,
+}
+
+impl Service {
+    pub(crate) fn new(app: Arc<AppState>) -> Result<Self, SchemaError> {
+        Ok(Self { app, reflection: Arc::new(Reflection::new()?) })
+    }
+
+    pub(super) fn for_connection(self, shutdown: Shutdown) -> Arc<ServiceOfConnection> {
+        Arc::new(ServiceOfConnection { shared: self, shutdown })
+    }
+}
+
+impl ServiceOfConnection {
+    /// Answers one call.
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        if !is_grpc(&request) {
+            let mut response = Response::new(Body::default());
+            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return response;
+        }
+        if request.uri().path() != SHOULD_RATE_LIMIT {
+            // In a box, so that those that come all the time do not carry its room around.
+            return Box::pin(self.answer_other(request)).await;
+        }
+        let trace = Trace::from_headers(request.headers());
+        let answer = within(CALL_TIMEOUT, self.should_rate_limit(request));
+        let answer = match trace {
+            // In a box, as below.
+            Some(trace) => Box::pin(trace.around(answer)).await,
+            None => answer.await,
+        };
+        answer.unwrap_or_else(too_slow)
+    }
+
+    /// Answers what is asked all the time. Room for the message is held until then.
+    async fn should_rate_limit(&self, request: Request<Incoming>) -> Response<Body> {
+        let (head, mut body) = request.into_parts();
+        let Collected { bytes, room: _held } =
+            match collect(&mut body, PREFIX_BYTES + MESSAGE_BYTES_MAX).await {
+                Ok(collected) => collected,
+                Err(why) => return uncollected(why).into_http(),
+            };
+        let call = Call { app: self.shared.app.clone() };
+        let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        grpc.unary(call, Request::from_parts(head, Full::new(bytes))).await
+    }
+
+    async fn answer_other(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        let shutdown = self.shutdown.clone();
+        match path {
+            HEALTH_CHECK => {
+                let mut grpc =
+                    Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
+                let answer = within(CALL_TIMEOUT, grpc.unary(Check(shutdown), request)).await;
+                answer.unwrap_or_else(too_slow)
+            }
+            HEALTH_WATCH => {
+                let mut grpc =
+                    Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
+                let answer = within(CALL_TIMEOUT, grpc.server_streaming(Watch(shutdown), request));
+                answer.await.unwrap_or_else(too_slow)
+            }
+            path => {
+                let Some(method) = self.shared.reflection.method(path) else {
+                    let path = tidegate_core::text::printable(path);
+                    return Status::unimplemented(format!("there is no method at {path}"))
+                        .into_http();
+                };
+                method(request).await
+            }
+        }
+    }
+}
+
+fn is_grpc(request: &Request<Incoming>) -> bool {
+    let kind = request.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn uncollected(why: Uncollected) -> Status {
+    match why {
+        Uncollected::Broken => Status::cancelled("the message ended early"),
+        Uncollected::TooLarge => Status::out_of_range(format!(
+            "the message is too large: it may have {MESSAGE_BYTES_MAX} bytes"
+        )),
+        Uncollected::NoRoom => Status::resource_exhausted(
+            "there are too many large messages at once: come back in a moment",
+        ),
+    }
+}
+
+fn too_slow() -> Response<Body> {
+    let why = format!("the call took longer than {CALL_TIMEOUT:?}");
+    Status::deadline_exceeded(why).into_http()
+}

@@ -1,0 +1,398 @@
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::{get, post};
+use hyper::body::Frame;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::super::router;
+use super::*;
+use crate::dashboard::Feed;
+use crate::doors::stalled_client;
+use crate::net::Listener;
+use crate::net::http::{Activity, TimedStream, Timeouts};
+use crate::net::{AcceptBounds, ConnectionHandler, accept};
+use crate::service::AppState;
+use crate::service::demo;
+use tidegate_config::Address;
+
+const SHORT: (AcceptBounds, HttpBounds) = (
+    AcceptBounds {
+        connections_max: 2,
+        notice: Duration::from_millis(50),
+        drain: Duration::from_secs(5),
+    },
+    HttpBounds {
+        head_timeout: Duration::from_millis(50),
+        idle_timeout: Duration::from_secs(5),
+        write_timeout: Duration::from_secs(5),
+        head_bytes_max: 8 << 10,
+        streams_max: 4,
+    },
+);
+
+struct Running {
+    addr: SocketAddr,
+    stop: oneshot::Sender<()>,
+    done: JoinHandle<()>,
+}
+
+async fn start(router: Router, (bounds, http): (AcceptBounds, HttpBounds)) -> Running {
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
+    let door = HttpDoor::new(router, http);
+    let done = tokio::spawn(accept(listener, door, bounds, stopped));
+    Running { addr, stop, done }
+}
+
+fn hello() -> Router {
+    Router::new().route("/", get(async || "hello"))
+}
+
+/// Sends `head` and reads until the server closes, for at most five seconds.
+async fn until_closed(addr: SocketAddr, head: impl AsRef<[u8]>) -> String {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(head.as_ref()).await.unwrap();
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer);
+    tokio::time::timeout(Duration::from_secs(5), read).await.unwrap().unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut_off() {
+    let server = start(hello(), SHORT).await;
+    for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n", "PRI * HTTP/2.0\r\n"] {
+        let answer = until_closed(server.addr, head).await;
+        assert!(!answer.contains("hello"), "{head:?} got {answer:?}");
+    }
+}
+
+/// How HTTP/2 begins.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[tokio::test]
+async fn http2_is_known_by_its_whole_beginning_however_that_is_cut() {
+    let waits = Timeouts { head: SHORT.1.head_timeout, write: SHORT.1.write_timeout };
+    for (cut, last, is_http2) in
+        (0..HELLO.len()).flat_map(|cut| [(cut, b'\n', true), (cut, b'x', false)])
+    {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let line = Arc::new(Activity::default());
+        let (first, rest) = HELLO.split_at(cut);
+        let mut patient = TimedStream::new(Stream::Unix(server), line.clone(), waits);
+        client.write_all(first).await.unwrap();
+        if cut > 0 {
+            patient.read_exact(&mut vec![0; cut]).await.unwrap();
+        }
+        client.write_all(&rest[..rest.len() - 1]).await.unwrap();
+        client.write_all(&[last]).await.unwrap();
+        patient.read_exact(&mut vec![0; HELLO.len() - 1 - cut]).await.unwrap();
+        assert!(!line.is_http2(), "cut at {cut}, and not all there");
+        patient.read_exact(&mut [0]).await.unwrap();
+        assert_eq!(line.is_http2(), is_http2, "cut at {cut}, ends in {last}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let server = start(hello(), SHORT).await;
+    let large = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(9 << 10));
+    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: y\r\n".repeat(101));
+    for head in [large, many] {
+        let answer = until_closed(server.addr, head).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_over_the_cap_give_way_in_the_end() {
+    let server = start(hello(), SHORT).await;
+    let mut idle = Vec::new();
+    for _ in 0..SHORT.0.connections_max {
+        idle.push(TcpStream::connect(server.addr).await.unwrap());
+    }
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    assert!(until_closed(server.addr, request).await.ends_with("hello"));
+}
+
+/// A route that says when it was reached, and answers once it gets a permit.
+fn gated() -> (Router, Arc<Semaphore>, mpsc::Receiver<()>) {
+    let (reached, was_reached) = mpsc::channel(1);
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = gate.clone();
+    let handler = get(async move || {
+        reached.send(()).await.unwrap();
+        let _ = opened.acquire().await;
+        "finished"
+    });
+    (Router::new().route("/", handler), gate, was_reached)
+}
+
+#[tokio::test]
+async fn a_request_in_flight_is_finished_before_the_end() {
+    let (router, gate, mut reached) = gated();
+    let server = start(router, SHORT).await;
+    let client = tokio::spawn(until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+    reached.recv().await.unwrap();
+    server.stop.send(()).unwrap();
+    gate.add_permits(1);
+    assert!(client.await.unwrap().ends_with("finished"));
+    server.done.await.unwrap();
+    assert!(TcpStream::connect(server.addr).await.is_err(), "still accepting");
+}
+
+#[tokio::test]
+async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
+    let long = Duration::from_secs(5);
+    let server = start(
+        hello(),
+        (AcceptBounds { notice: long, ..SHORT.0 }, HttpBounds { head_timeout: long, ..SHORT.1 }),
+    )
+    .await;
+    let mut kept = TcpStream::connect(server.addr).await.unwrap();
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    kept.write_all(request).await.unwrap();
+    let mut first = Vec::new();
+    while !first.ends_with(b"hello") {
+        assert_ne!(kept.read_buf(&mut first).await.unwrap(), 0);
+    }
+    server.stop.send(()).unwrap();
+    // The server cannot end while a connection is open, so that these are answered whenever they come.
+    let fresh =
+        until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(fresh.await.ends_with("hello"));
+    kept.write_all(request).await.unwrap();
+    let mut last = String::new();
+    kept.read_to_string(&mut last).await.unwrap();
+    assert!(last.contains("connection: close") && last.ends_with("hello"), "{last}");
+    tokio::time::timeout(long, server.done).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_never_finishes_does_not_keep_the_server_up() {
+    let (router, _gate, mut reached) = gated();
+    let server =
+        start(router, (AcceptBounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1))
+            .await;
+    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    reached.recv().await.unwrap();
+    server.stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(5), server.done).await.unwrap().unwrap();
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// A connection that has had its first answer.
+async fn kept(addr: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    greeted(&mut stream).await;
+    stream
+}
+
+async fn greeted(stream: &mut TcpStream) {
+    stream.write_all(GET).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"hello") {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "closed");
+    }
+}
+
+async fn is_closed(stream: &mut TcpStream) {
+    let mut rest = Vec::new();
+    let read = stream.read_to_end(&mut rest);
+    // Reset or ended.
+    let _ = tokio::time::timeout(Duration::from_secs(5), read).await.expect("still open");
+}
+
+#[tokio::test]
+async fn a_connection_may_idle_longer_than_a_head_may_take() {
+    let server = start(hello(), (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
+    let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    is_closed(&mut slow).await; // and with it as much time has passed
+    greeted(&mut idle).await;
+}
+
+#[tokio::test]
+async fn a_body_that_came_later_than_its_head_is_no_head_of_the_next() {
+    let router = hello().route("/post", post(async |_: String| "hello"));
+    let server = start(router, (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
+    let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
+    let head =
+        b"POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    idle.write_all(head).await.unwrap();
+    let mut told = Vec::new();
+    while !told.ends_with(b"\r\n\r\n") {
+        assert_ne!(idle.read_buf(&mut told).await.unwrap(), 0);
+    }
+    idle.write_all(b"ok").await.unwrap();
+    while !told.ends_with(b"hello") {
+        assert_ne!(idle.read_buf(&mut told).await.unwrap(), 0);
+    }
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    is_closed(&mut slow).await; // and with it as much time has passed
+    greeted(&mut idle).await;
+}
+
+#[tokio::test]
+async fn a_connection_does_not_idle_for_ever() {
+    let idle_timeout = Duration::from_millis(20);
+    let server = start(hello(), (SHORT.0, HttpBounds { idle_timeout, ..SHORT.1 })).await;
+    is_closed(&mut kept(server.addr).await).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
+    let large = get(async || vec![b'x'; 64 << 20]);
+    let router = hello().route("/large", large);
+    let bounds = AcceptBounds { connections_max: 1, ..SHORT.0 };
+    let write_timeout = Duration::from_millis(50);
+    let server = start(router, (bounds, HttpBounds { write_timeout, ..SHORT.1 })).await;
+    let mut deaf = TcpStream::connect(server.addr).await.unwrap();
+    deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    // Served only once the other has lost its place.
+    let mut next = TcpStream::connect(server.addr).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), greeted(&mut next)).await.unwrap();
+    drop(deaf);
+}
+
+/// A frame of HTTP/2: length, kind, flags, stream.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// Asks for `/` over HTTP/2, and lets the server send so much of each answer.
+async fn asked(addr: SocketAddr, window: u8) -> TcpStream {
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
+    // `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x`, as HPACK has them.
+    let head = frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'x']);
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(&[HELLO, &settings, &head].concat()).await.unwrap();
+    stream
+}
+
+/// A piece of an answer that says when nobody has it any more.
+struct Kept(mpsc::Sender<()>);
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        b"hello"
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.try_send(());
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_http2_that_nobody_takes_is_not_kept_for_ever() {
+    let (gone, mut is_gone) = mpsc::channel(9);
+    let kept = async move || axum::body::Body::from(Bytes::from_owner(Kept(gone.clone())));
+    let short = Duration::from_millis(50);
+    let times = HttpBounds { write_timeout: short, idle_timeout: short / 5, ..SHORT.1 };
+    let server = start(Router::new().route("/", get(kept)), (SHORT.0, times)).await;
+    // Before it is HTTP/2's, and after; with nothing new to be asked meanwhile.
+    for window in [0, 1] {
+        is_closed(&mut asked(server.addr, window).await).await;
+        tokio::time::timeout(Duration::from_secs(5), is_gone.recv()).await.expect("still kept");
+    }
+}
+
+/// A body whose pieces come when they come.
+struct Paused(mpsc::Receiver<&'static str>);
+
+impl hyper::body::Body for Paused {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|piece| Some(Ok(Frame::data(Bytes::from(piece?)))))
+    }
+}
+
+async fn read_until(stream: &mut TcpStream, end: &str) {
+    let mut said = Vec::new();
+    while !said.windows(end.len()).any(|window| window == end.as_bytes()) {
+        let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut said));
+        assert_ne!(read.await.expect("says nothing").unwrap(), 0, "closed");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_http2_may_pause_for_longer_than_its_client() {
+    let (pieces, body) = mpsc::channel(9);
+    let bodies = Arc::new(std::sync::Mutex::new(vec![body]));
+    let paused = get(async move || {
+        let body = bodies.lock().unwrap().pop();
+        body.map_or("hello".into(), |body| axum::body::Body::new(Paused(body)))
+    });
+    let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
+    let server = start(Router::new().route("/", paused), (SHORT.0, times)).await;
+    let mut patient = asked(server.addr, 255).await;
+    pieces.send("first").await.unwrap();
+    read_until(&mut patient, "first").await;
+    is_closed(&mut asked(server.addr, 0).await).await; // and with it as much time has passed
+    pieces.send("second").await.unwrap();
+    read_until(&mut patient, "second").await;
+}
+
+/// Connects again and again, until nobody listens any more; everybody who is let in gets an answer.
+async fn reconnects(addr: SocketAddr) -> usize {
+    let mut answered = 0;
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    while let Ok(mut stream) = TcpStream::connect(addr).await {
+        let mut answer = String::new();
+        let asked = async {
+            stream.write_all(request).await?;
+            stream.read_to_string(&mut answer).await
+        };
+        asked.await.unwrap_or_else(|error| panic!("after {answered} answers: {error}"));
+        assert!(answer.ends_with("hello"), "{answer:?}");
+        answered += 1;
+    }
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_resets_nobody_who_was_let_in() {
+    let (bounds, http) = SHORT;
+    let server = start(hello(), (AcceptBounds { connections_max: 100, ..bounds }, http)).await;
+    let clients: Vec<_> = (0..8).map(|_| tokio::spawn(reconnects(server.addr))).collect();
+    tokio::task::yield_now().await;
+    server.stop.send(()).unwrap();
+    for client in clients {
+        client.await.unwrap();
+    }
+    server.done.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
+    let app = AppState::new(demo::draft());
+    let (stream, client) = stalled_client::connection().await;
+    let door = HttpDoor::new(router(app.clone(), Arc::<Feed>::default()), HttpBounds::default());
+    tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
+    let body = r#"{"policy":"login","key":"ann","cost":5}"#;
+    let head = format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {}", body.len());
+    let said = client.hears(&app, &format!("{head}\r\n\r\n{body}")).await;
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+}

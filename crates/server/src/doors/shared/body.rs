@@ -1,0 +1,206 @@
+//! Request bodies: read within bounds, then decoded with the field named that is wrong.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+
+use super::problem::Problem;
+use super::request::Object;
+use crate::net::body::{Collected, Uncollected, collect};
+use crate::net::timeout::within;
+
+/// Room for one question with many long keys.
+const QUESTION_BYTES_MAX: usize = 64 << 10;
+/// Room for a thousand checks with keys of a kilobyte.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// What is read and thrown away of a body that is not wanted, so that its sender gets to read the answer
+/// instead of a reset connection. Beyond that the connection is closed.
+const DRAIN_BYTES_MAX: usize = 8 << 20;
+/// How long a body may take: a slow one holds a connection, and nothing else.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Reads the body of one question whole.
+pub(crate) async fn read<B>(body: B) -> Result<Collected<'static>, Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    read_within(body, QUESTION_BYTES_MAX).await
+}
+
+/// Reads the body of many questions whole.
+pub(crate) async fn read_batch<B>(body: B) -> Result<Collected<'static>, Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    read_within(body, BATCH_BYTES_MAX).await
+}
+
+async fn read_within<B>(mut body: B, bytes_max: usize) -> Result<Collected<'static>, Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    let read = within(BODY_TIMEOUT, async {
+        let collected = collect(&mut body, bytes_max).await;
+        if collected.is_err() {
+            drain(&mut body).await;
+        }
+        collected
+    });
+    let read = read.await.ok_or_else(|| Problem::body_timeout(BODY_TIMEOUT))?;
+    read.map_err(|why| match why {
+        Uncollected::Broken => Problem::bad_input("the body ended early or was not well framed"),
+        Uncollected::TooLarge => Problem::body_too_large(bytes_max),
+        Uncollected::NoRoom => Problem::no_room(),
+    })
+}
+
+/// Reads to the end or the bound, and keeps nothing.
+async fn drain(body: &mut (impl hyper::body::Body<Data = Bytes> + Unpin)) {
+    let mut left = DRAIN_BYTES_MAX;
+    while let Some(Ok(frame)) = body.frame().await {
+        let size = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(size) else { return };
+        left = rest;
+    }
+}
+
+/// Decodes a body. Straight from the bytes; only a body that turns out to be bad is read again, slowly, to
+/// find out where.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    let decoded = serde_json::from_slice(body);
+    decoded.map(|Object(decoded)| decoded).map_err(|error| locate::<T>(body, &error.to_string()))
+}
+
+#[cold]
+fn locate<'a, T: Deserialize<'a>>(body: &'a [u8], error: &str) -> Problem {
+    if body.is_empty() {
+        let example = "{\"policy\":\"api\",\"key\":\"user-42\"}";
+        return Problem::bad_input(&format!("the body is empty: send JSON like {example}"));
+    }
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let located = serde_path_to_error::deserialize::<_, Object<T>>(&mut reader).err();
+    let path = located.map(|error| error.path().to_string()).unwrap_or_default();
+    Problem::bad_json(&field(&path, error), error)
+}
+
+/// The field an error speaks of. The path ends at the object where a field of it is missing or there twice,
+/// and in a question mark where not even a name could be read.
+fn field(path: &str, error: &str) -> String {
+    let place = path.trim_end_matches('?').trim_end_matches('.');
+    let of_object = ["missing field `", "duplicate field `"];
+    let name = of_object.iter().find_map(|words| error.strip_prefix(words)?.split('`').next());
+    match (place, name) {
+        ("", Some(name)) => name.to_owned(),
+        (place, Some(name)) => format!("{place}.{name}"),
+        (place, None) => place.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use axum::body::Body;
+    use axum::http::StatusCode;
+    use axum::response::IntoResponse;
+    use hyper::body::Frame;
+    use proptest::prelude::*;
+
+    use super::super::request::{BatchRequest, Request};
+    use super::*;
+    use tidegate_testkit::fuzz::{self, Grammar};
+
+    /// A body that never comes.
+    struct Silent;
+
+    impl hyper::body::Body for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_comes_is_given_up() {
+        let problem = read(Body::new(Silent)).await.unwrap_err();
+        assert_eq!(problem.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+    }
+
+    #[test]
+    fn fields_are_named_by_where_they_are() {
+        for (path, error, expected) in [
+            (".", "expected value", ""),
+            ("?", "EOF", ""),
+            ("checks[3].?", "EOF", "checks[3]"),
+            ("checks[3].cost", "invalid type", "checks[3].cost"),
+            (".", "missing field `checks` at line 1", "checks"),
+            ("checks[3]", "duplicate field `key` at line 1", "checks[3].key"),
+        ] {
+            assert_eq!(field(path, error), expected, "{path}");
+        }
+    }
+
+    /// Bodies of questions, whole and in parts, with numbers and nesting that are nobody's.
+    const GRAMMAR: Grammar = Grammar {
+        whole: &[
+            r#"{"policy":"api","key":"k","cost":3}"#,
+            r#"{"policy":"api","keys":{"ip":"a","b":"c"}}"#,
+            r#"{"atomic":true,"headers":true,"checks":[{"policy":"api","key":"k"},{"policy":"b","key":"\u00e9"}]}"#,
+        ],
+        words: &[
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"policy\"",
+            "\"key\"",
+            "\"keys\"",
+            "\"cost\"",
+            "\"checks\"",
+            "\"atomic\"",
+            "\"headers\"",
+            "\"api\"",
+            "\"policy\":\"api\"",
+            "\"key\":\"k\"",
+            "\"cost\":1",
+            "\"checks\":[",
+            "{\"policy\":\"api\",\"key\":\"k\"}",
+            "1",
+            "-1",
+            "1e400",
+            "9007199254740993",
+            "0.5",
+            "true",
+            "null",
+            "\"",
+            "\\",
+            "\\u0000",
+            "\\ud800",
+            " ",
+            "\n",
+            "NaN",
+        ],
+    };
+
+    proptest! {
+        #![proptest_config(fuzz::config(10_000))]
+
+        #[test]
+        fn whatever_a_body_holds_is_a_question_or_a_problem(body in fuzz::bytes_like(GRAMMAR)) {
+            let one = fuzz::held_to(100, &body, || decode::<Request<'_>>(&body).map(|it| it.question().is_ok()));
+            let many = fuzz::held_to(300, &body, || decode::<BatchRequest<'_>>(&body).map(|it| it.questions().is_ok()));
+            // Nothing is both: each has fields that the other does not know.
+            prop_assert!(one.is_err() || many.is_err());
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! One HTTP connection, of version 1.1 or 2: how much and how slowly it may send, and how it ends. What its requests are
+//! answered by is the door's.
+
+mod activity;
+mod timed_stream;
+mod watched_body;
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::header::{CONNECTION, HeaderValue};
+use axum::http::{Response, StatusCode, Version};
+use hyper::Request;
+use hyper::body::{Body, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+
+pub(crate) use self::activity::{Activity, Held};
+pub(crate) use self::timed_stream::{Alarm, TimedStream, Timeouts};
+pub(crate) use self::watched_body::WatchedBody;
+use crate::net::Shutdown;
+use crate::net::Stream;
+use crate::net::WriteCoalescer;
+use tidegate_request::Peer;
+
+/// What one connection may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HttpBounds {
+    /// How long a request head may take; the first one from when the connection is there.
+    pub(crate) head_timeout: Duration,
+    /// How long a connection may stay without a request, at least; at most twice that.
+    pub(crate) idle_timeout: Duration,
+    /// How long a client may take none of its answer; of one among several of HTTP/2, at most twice that.
+    pub(crate) write_timeout: Duration,
+    /// How large a request head may be. How many headers it has, at most 100, is hyper's default: a number of
+    /// our own would cost an allocation per request.
+    pub(crate) head_bytes_max: usize,
+    /// How many requests of HTTP/2 may be under way at once.
+    pub(crate) streams_max: u32,
+}
+
+impl Default for HttpBounds {
+    fn default() -> Self {
+        Self {
+            head_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            head_bytes_max: 32 << 10,
+            streams_max: 256,
+        }
+    }
+}
+
+/// How many requests of HTTP/2 may have been taken back before we knew of them: who opens and resets streams by the
+/// hundred wants work done that nobody waits for.
+const RESETS_MAX: usize = 20;
+/// How often, and for how long, a peer of HTTP/2 is asked whether it is still there.
+const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+
+/// Whose connection it is.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) peer: Peer,
+    pub(crate) is_tls: bool,
+    /// What happens on the connection, for answers that outlive their head.
+    pub(crate) line: Arc<Activity>,
+}
+
+/// What answers the requests of a connection.
+pub(crate) trait Answers: Send + Sync + 'static {
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>
+        + Unpin
+        + Send
+        + 'static;
+
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        caller: &Caller,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// What is left to do once no more HTTP is spoken.
+    fn afterwards(&self, _: Shutdown) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}
+
+/// How HTTP is spoken within bounds.
+pub(crate) fn builder(bounds: HttpBounds) -> auto::Builder<TokioExecutor> {
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1()
+        // hyper's timeout would end idle connections as well, and cost a timer per request: see `TimedStream`.
+        .header_read_timeout(None)
+        // The buffer bounds the head, also one that never ends; hyper's `max_header_size` looks at whole heads only.
+        .max_buf_size(bounds.head_bytes_max);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(bounds.streams_max)
+        .max_header_list_size(u32::try_from(bounds.head_bytes_max).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(RESETS_MAX)
+        .keep_alive_interval(PING.0)
+        .keep_alive_timeout(PING.1);
+    http
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve<A: Answers>(
+    http: &auto::Builder<TokioExecutor>,
+    bounds: HttpBounds,
+    answers: A,
+    stream: Stream,
+    peer: Peer,
+    shutdown: Shutdown,
+) {
+    let line = Arc::new(Activity::default());
+    let caller = Caller { peer, is_tls: stream.is_tls(), line: line.clone() };
+    let waits = Timeouts { head: bounds.head_timeout, write: bounds.write_timeout };
+    let patient = TimedStream::new(stream, line.clone(), waits);
+    // HTTP/1.1 has one answer at a time.
+    let stream = WriteCoalescer::only_if(patient, TimedStream::is_http2);
+    // One count of references per request, not one for each of these.
+    let session = Arc::new(Session { answers, caller, shutdown: shutdown.clone() });
+    let lasting = session.clone();
+    let service = service_fn(move |request| {
+        let session = session.clone();
+        session.caller.line.begin();
+        async move { Ok::<_, Infallible>(session.answer(request).await) }
+    });
+    let io = TokioIo::new(stream.clone());
+    let mut connection = pin!(http.serve_connection_with_upgrades(io, service));
+    let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
+    let mut stalled = pin!(line.stalled(bounds.write_timeout));
+    let mut seen = 0;
+    let (mut is_draining, mut is_closing) = (false, false);
+    let ended = loop {
+        let stop = async {
+            if is_draining {
+                shutdown.closing().await;
+            } else {
+                shutdown.draining().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = stream.drive(connection.as_mut()) => break ended,
+            () = stop, if !is_closing => {
+                // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
+                if is_draining || line.is_http2() {
+                    connection.as_mut().graceful_shutdown();
+                }
+                (is_draining, is_closing) = (true, is_draining);
+            }
+            () = idle.as_mut(), if !is_closing => {
+                if line.is_idle_since(&mut seen) {
+                    connection.as_mut().graceful_shutdown();
+                    is_closing = true;
+                }
+                let deadline = tokio::time::Instant::now() + bounds.idle_timeout;
+                idle.as_mut().reset(deadline);
+            }
+            () = stalled.as_mut() => break Err("an answer was not taken".into()),
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
+    }
+    lasting.answers.afterwards(shutdown).await;
+}
+
+/// What the requests of one connection share.
+struct Session<A> {
+    answers: A,
+    caller: Caller,
+    shutdown: Shutdown,
+}
+
+impl<A: Answers> Session<A> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<WatchedBody<A::Body>> {
+        let _under_way = self.caller.line.under_way();
+        let version = request.version();
+        let mut response = self.answers.answer(request, &self.caller).await;
+        let is_http2 = version == Version::HTTP_2;
+        let is_last = self.shutdown.is_draining() && !is_http2;
+        if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        // HTTP/1.1 has one answer at a time, and the stream knows how it goes.
+        let line = is_http2.then(|| self.caller.line.clone());
+        response.map(|body| WatchedBody::new(body, line))
+    }
+}

@@ -1,0 +1,155 @@
+//! What happens on a connection, told to those who wait for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How many requests there were and are, and which answers stand still. Nothing else is ordered by these: they only have
+/// to become right soon.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    is_http2: AtomicBool,
+    round: AtomicUsize,
+    /// How many pieces of answers wait for the client, by the round in which they last moved: this or the last one.
+    waiting: [AtomicUsize; 2],
+}
+
+/// A request that is under way, until this is dropped.
+pub(super) struct UnderWay<'a>(&'a Activity);
+
+/// The same, for answers that go on after their head: until this is dropped the connection is busy.
+#[derive(Debug)]
+pub(crate) struct Held(Arc<Activity>);
+
+/// A piece of an answer that the client has yet to take, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    line: Arc<Activity>,
+    round: usize,
+}
+
+impl Activity {
+    /// Something goes on that keeps the connection busy.
+    pub(crate) fn hold(self: &Arc<Self>) -> Held {
+        self.begin();
+        Held(self.clone())
+    }
+
+    /// A request is there. Said before anything else is read.
+    pub(super) fn begin(&self) {
+        self.begun.fetch_add(1, Relaxed);
+    }
+
+    /// The request that has begun.
+    pub(super) fn under_way(&self) -> UnderWay<'_> {
+        UnderWay(self)
+    }
+
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.begun.load(Relaxed) != self.ended.load(Relaxed)
+    }
+
+    /// Whether there was no request since this was last asked, and none is under way.
+    pub(super) fn is_idle_since(&self, seen: &mut u64) -> bool {
+        let begun = self.begun();
+        let is_idle = begun == *seen && !self.is_busy();
+        *seen = begun;
+        is_idle
+    }
+
+    pub(crate) fn is_http2(&self) -> bool {
+        self.is_http2.load(Relaxed)
+    }
+
+    pub(super) fn speaks_http2(&self) {
+        self.is_http2.store(true, Relaxed);
+    }
+
+    /// Ready when the client has taken nothing of some answer for so long; at most twice that.
+    pub(crate) async fn stalled(&self, span: Duration) {
+        loop {
+            tokio::time::sleep(span).await;
+            let next = self.round.load(Relaxed).wrapping_add(1);
+            // Those of the next round's place have not moved since the one before this.
+            if self.waiting_of(next).load(Relaxed) > 0 {
+                return;
+            }
+            self.round.store(next, Relaxed);
+        }
+    }
+
+    fn waiting_of(&self, round: usize) -> &AtomicUsize {
+        &self.waiting[round % 2]
+    }
+}
+
+impl Waiting {
+    pub(super) fn begin(line: Arc<Activity>) -> Self {
+        let round = line.round.load(Relaxed);
+        line.waiting_of(round).fetch_add(1, Relaxed);
+        Self { line, round }
+    }
+
+    /// The client has taken some of it.
+    pub(super) fn moved(&mut self) {
+        let round = self.line.round.load(Relaxed);
+        if round != self.round {
+            self.line.waiting_of(round).fetch_add(1, Relaxed);
+            self.line.waiting_of(self.round).fetch_sub(1, Relaxed);
+            self.round = round;
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.line.waiting_of(self.round).fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_moves_once_a_round_stands_still_for_nobody() {
+        const SPAN: Duration = Duration::from_secs(30);
+        let line = Arc::new(Activity::default());
+        let (mut taken, mut stalled) = (Waiting::begin(line.clone()), pin!(line.stalled(SPAN)));
+        let mut is_stalled =
+            || stalled.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_stalled());
+        for round in 0..5 {
+            let gone = Waiting::begin(line.clone());
+            tokio::time::advance(SPAN).await;
+            assert!(!is_stalled(), "round {round}");
+            drop(gone);
+            taken.moved();
+        }
+        tokio::time::advance(SPAN).await;
+        assert!(!is_stalled(), "it has moved since");
+        tokio::time::advance(SPAN).await;
+        assert!(is_stalled());
+    }
+}

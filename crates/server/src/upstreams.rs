@@ -1,0 +1,265 @@
+//! All that are behind the proxy: who gets a request, and how many there may be at once.
+//!
+//! - An [`upstream`] has connections in a [`pool`], a [`health`] and counters; [`keeper`] looks after it.
+//! - A [`link`] is one connection, driven by the request that uses it: no task stands between a request and its answer.
+//!   A connection of HTTP/2 is shared: [`http2`].
+//! - [`upload`] is a request body on its way. [`hops`] are the headers that end here, [`forwarded`] those that are written.
+
+pub(crate) mod failure;
+pub(crate) mod forwarded;
+mod health;
+pub(crate) mod hops;
+mod http2;
+mod keeper;
+pub(crate) mod link;
+mod pool;
+mod tls;
+pub(crate) mod upload;
+pub(crate) mod upstream;
+
+pub(crate) use self::keeper::keep;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tidegate::adaptive::Priority;
+
+use self::tls::Tls;
+use self::upstream::{Load, Upstream};
+use crate::stats::Observed;
+use tidegate_config::proxy::{Balance, Settings};
+
+/// The proxy's part of a configuration, built.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) settings: Settings,
+    upstreams: Vec<Arc<Upstream>>,
+    next: AtomicUsize,
+    /// Counted across configurations.
+    crowd: Arc<Crowd>,
+}
+
+/// How many there are.
+#[derive(Debug, Default)]
+struct Crowd {
+    under_way: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+/// A place among those under way, or among those who wait, until dropped.
+#[derive(Debug)]
+pub(crate) struct RequestSlot {
+    crowd: Arc<Crowd>,
+    of: fn(&Crowd) -> &AtomicUsize,
+}
+
+impl Proxy {
+    /// Upstreams that were there before keep their connections and their counts.
+    pub(crate) fn build(settings: &Settings, before: Option<&Self>) -> Result<Self, String> {
+        let has_tls = settings.upstreams.iter().any(tidegate_config::proxy::Target::is_tls);
+        let tls = has_tls.then(|| Tls::new(settings.ca_file.as_deref())).transpose()?;
+        let upstream = |target: &tidegate_config::proxy::Target| {
+            let tls = tls.clone().filter(|_| target.is_tls());
+            let mut known = before.iter().flat_map(|before| &before.upstreams);
+            // Connections that other authorities vouched for are not kept.
+            let known = known.find(|known| known.target == *target && known.tls == tls);
+            known.cloned().unwrap_or_else(|| Arc::new(Upstream::new(target.clone(), tls)))
+        };
+        Ok(Self {
+            upstreams: settings.upstreams.iter().map(upstream).collect(),
+            settings: settings.clone(),
+            next: AtomicUsize::new(0),
+            crowd: before.map(|before| before.crowd.clone()).unwrap_or_default(),
+        })
+    }
+
+    pub(crate) fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// A place for a request, unless there are too many.
+    pub(crate) fn enter(&self) -> Option<RequestSlot> {
+        self.place(|crowd| &crowd.under_way, self.settings.requests_max)
+    }
+
+    /// A place for a request that has to wait for its turn.
+    pub(crate) fn queue(&self) -> Option<RequestSlot> {
+        self.place(|crowd| &crowd.waiting, self.settings.waiting_max)
+    }
+
+    fn place(&self, of: fn(&Crowd) -> &AtomicUsize, max: usize) -> Option<RequestSlot> {
+        let place = RequestSlot { crowd: self.crowd.clone(), of };
+        // What is one too many is dropped, and so uncounted, at once.
+        (of(&self.crowd).fetch_add(1, Relaxed) < max).then_some(place)
+    }
+
+    /// Whether any of them has room for a request, as far as is known of their pools.
+    pub(crate) fn has_place(&self, observed: &Observed, priority: Option<Priority>) -> bool {
+        self.upstreams.iter().any(|upstream| observed.has_place(&upstream.name, priority))
+    }
+
+    /// Who gets the next request, of those with whom it was not tried yet. If nobody is up, whoever is next to be tried
+    /// again: to try is the only way to know.
+    pub(crate) fn choose(&self, tried: &[Arc<Upstream>], now_us: u64) -> Option<Load> {
+        let count = self.upstreams.len();
+        let start = match tried {
+            [] if count > 1 => self.next.fetch_add(1, Relaxed),
+            _ => self.next.load(Relaxed),
+        };
+        let is_new = |upstream: &&Arc<Upstream>| !tried.iter().any(|it| Arc::ptr_eq(it, upstream));
+        let all = || (0..count).filter_map(|step| self.upstreams.get((start + step) % count));
+        let in_turn = || all().filter(is_new);
+        let best = || {
+            let mut up = in_turn().filter(|upstream| upstream.health.is_up(now_us));
+            match self.settings.balance {
+                Balance::RoundRobin => up.next(),
+                // Of several the first in turn.
+                Balance::LeastLoaded => up.min_by_key(|upstream| upstream.under_way()),
+            }
+        };
+        // One that is not up any more, because another was faster to try it, is not the best again.
+        let chosen = std::iter::from_fn(best).take(count).find(|upstream| upstream.admits(now_us));
+        let last_resort = || in_turn().min_by_key(|upstream| upstream.health.next_try_us());
+        chosen.or_else(last_resort).map(Upstream::load)
+    }
+}
+
+impl Drop for RequestSlot {
+    fn drop(&mut self) {
+        (self.of)(&self.crowd).fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn proxy(balance: Balance) -> Proxy {
+        let targets = ["http://a", "http://b", "http://c"].map(|text| text.parse().unwrap());
+        let settings = Settings { balance, requests_max: 2, ..Settings::of(targets.to_vec()) };
+        Proxy::build(&settings, None).unwrap()
+    }
+
+    fn name(load: Option<&Load>) -> &str {
+        load.unwrap().upstream().name.strip_prefix("http://").unwrap()
+    }
+
+    #[test]
+    fn whoever_has_the_fewest_gets_the_next() {
+        let proxy = proxy(Balance::LeastLoaded);
+        let loads: Vec<_> = (0..6).map(|_| proxy.choose(&[], 0)).collect();
+        for upstream in proxy.upstreams() {
+            assert_eq!(upstream.under_way(), 2);
+        }
+        let freed = name(loads[4].as_ref()).to_owned();
+        let mut loads = loads;
+        drop(loads.remove(4));
+        assert_eq!(name(proxy.choose(&[], 0).as_ref()), freed);
+    }
+
+    #[test]
+    fn in_turn_means_in_turn_past_those_that_are_down() {
+        let proxy = proxy(Balance::RoundRobin);
+        let turns = || -> String {
+            (0..6).map(|_| name(proxy.choose(&[], 0).as_ref()).to_owned()).collect()
+        };
+        assert_eq!(turns(), "abcabc");
+        let down = &proxy.upstreams()[1];
+        down.health.checked(false);
+        down.health.checked(false);
+        assert!(!turns().contains('b'));
+    }
+
+    #[test]
+    fn if_all_are_down_one_is_tried() {
+        let proxy = proxy(Balance::LeastLoaded);
+        for upstream in proxy.upstreams() {
+            upstream.health.checked(false);
+            upstream.health.checked(false);
+        }
+        assert!(proxy.choose(&[], 0).is_some());
+    }
+
+    #[test]
+    fn nobody_is_chosen_twice_for_the_same_request() {
+        for balance in [Balance::LeastLoaded, Balance::RoundRobin] {
+            let proxy = proxy(balance);
+            // One is down, and comes last.
+            proxy.upstreams()[1].health.checked(false);
+            proxy.upstreams()[1].health.checked(false);
+            let mut tried = Vec::new();
+            while let Some(load) = proxy.choose(&tried, 0) {
+                tried.push(load.upstream().clone());
+            }
+            let names: String =
+                tried.iter().map(|it| it.name.trim_start_matches("http://")).collect();
+            assert!(["acb", "cab"].contains(&&*names), "{balance:?}: {names}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_left_alone_gets_one_request_until_it_is_back() {
+        for balance in [Balance::LeastLoaded, Balance::RoundRobin] {
+            let proxy = proxy(balance);
+            let gone = &proxy.upstreams()[0].health;
+            (0..3).for_each(|_| _ = gone.missed(0));
+            let now_us = gone.next_try_us();
+            let chosen = |now_us| -> String {
+                (0..9).map(|_| name(proxy.choose(&[], now_us).as_ref()).to_owned()).collect()
+            };
+            assert_eq!(chosen(now_us - 1).matches('a').count(), 0, "{balance:?}");
+            assert_eq!(chosen(now_us).matches('a').count(), 1, "{balance:?}");
+            gone.reached();
+            assert_eq!(chosen(now_us).matches('a').count(), 3, "{balance:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_are_let_in_than_there_are_places() {
+        let proxy = proxy(Balance::LeastLoaded);
+        let (first, second) = (proxy.enter(), proxy.enter());
+        assert!(first.is_some() && second.is_some() && proxy.enter().is_none());
+        drop(first);
+        assert!(proxy.enter().is_some());
+        let next = Proxy::build(&proxy.settings, Some(&proxy)).unwrap();
+        assert!(next.enter().is_some() && second.is_some());
+        let (held, more) = (next.enter(), next.enter());
+        assert!(held.is_some() && more.is_none(), "those of before are still there");
+    }
+
+    #[test]
+    fn a_new_configuration_keeps_the_upstreams_that_stay() {
+        let before = proxy(Balance::LeastLoaded);
+        let targets = ["http://b", "http://d"].map(|text| text.parse().unwrap());
+        let next = Proxy::build(&Settings::of(targets.to_vec()), Some(&before)).unwrap();
+        assert!(Arc::ptr_eq(&next.upstreams()[0], &before.upstreams()[1]));
+        assert_eq!(next.upstreams().len(), 2);
+    }
+
+    /// Upstreams with and without TLS, known by a new authority in this file.
+    fn renewed(ca_file: &Path, before: Option<&Proxy>) -> Proxy {
+        let ca = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
+        std::fs::write(ca_file, ca.cert.pem()).unwrap();
+        let targets = ["http://a", "https://b"].map(|text| text.parse().unwrap());
+        let settings =
+            Settings { ca_file: Some(ca_file.to_owned()), ..Settings::of(targets.to_vec()) };
+        Proxy::build(&settings, before).unwrap()
+    }
+
+    #[test]
+    fn other_authorities_in_the_same_file_are_taken() {
+        let name = format!("tidegate-ca-{}.pem", std::process::id());
+        let ca_file = std::env::temp_dir().join(name);
+        let first = renewed(&ca_file, None);
+        let same = Proxy::build(&first.settings, Some(&first)).unwrap();
+        let next = renewed(&ca_file, Some(&first));
+        std::fs::remove_file(&ca_file).unwrap();
+        let kept = |proxy: &Proxy| {
+            let mut pairs = proxy.upstreams().iter().zip(first.upstreams());
+            [(); 2].map(|()| pairs.next().is_some_and(|(new, old)| Arc::ptr_eq(new, old)))
+        };
+        assert_eq!((kept(&same), kept(&next)), ([true, true], [true, false]));
+    }
+}

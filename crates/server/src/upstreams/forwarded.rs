@@ -1,0 +1,178 @@
+//! What upstreams are told of where a request comes from. What a trusted proxy says is added to; what anybody else says
+//! is replaced.
+
+use std::net::IpAddr;
+
+use axum::http::HeaderMap;
+use axum::http::header::{FORWARDED, HeaderName, HeaderValue};
+
+use tidegate_request::Peer;
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// What else proxies write, beside all that begins with `X-Forwarded-`: by it a request could claim to be somebody
+/// else's, or to have been for something else, to upstreams that believe it.
+const CLAIMS: [&str; 26] = [
+    "cf-connecting-ip",
+    "client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "forwarded",
+    "front-end-https",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-envoy-original-host",
+    "x-envoy-original-path",
+    "x-forwarded",
+    "x-host",
+    "x-http-host-override",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-rewrite-url",
+    "x-scheme",
+    "x-url-scheme",
+];
+
+/// The hop before us.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hop<'a> {
+    pub(crate) peer: Peer,
+    pub(crate) is_trusted: bool,
+    pub(crate) is_tls: bool,
+    pub(crate) host: &'a HeaderValue,
+    /// Whether `Forwarded` is written where nobody before us has.
+    pub(crate) writes_forwarded: bool,
+}
+
+/// Writes all of it.
+pub(crate) fn write(headers: &mut HeaderMap, hop: Hop<'_>) {
+    forget(headers, hop.is_trusted);
+    if headers.contains_key(FORWARDED) || hop.writes_forwarded {
+        let element = element(hop);
+        add(headers, FORWARDED, &element);
+    }
+    if let Peer::Ip(ip) = hop.peer {
+        add(headers, FOR, &ip.to_string());
+    }
+    let scheme = HeaderValue::from_static(scheme(hop));
+    headers.entry(PROTO).or_insert(scheme);
+    headers.entry(HOST).or_insert_with(|| hop.host.clone());
+}
+
+/// Takes out what is not to be believed. A claim with an underscore is a client's, whoever passes it on: proxies write
+/// hyphens, and CGI and what came after it cannot tell the two apart.
+pub(crate) fn forget(headers: &mut HeaderMap, is_trusted: bool) {
+    let is_claim = |name: &str| name.starts_with("x-forwarded-") || CLAIMS.contains(&name);
+    let is_doubted = |name: &&HeaderName| match name.as_str() {
+        name if name.contains('_') => is_claim(&name.replace('_', "-")),
+        name => !is_trusted && is_claim(name),
+    };
+    for name in headers.keys().filter(is_doubted).cloned().collect::<Vec<_>>() {
+        headers.remove(name);
+    }
+}
+
+const fn scheme(hop: Hop<'_>) -> &'static str {
+    if hop.is_tls { "https" } else { "http" }
+}
+
+/// Adds to a list, which becomes one line: who reads only the last would miss the rest.
+fn add(headers: &mut HeaderMap, name: HeaderName, word: &str) {
+    let before = headers.get_all(&name).iter().map(HeaderValue::as_bytes);
+    let all: Vec<&[u8]> = before.chain([word.as_bytes()]).collect();
+    // What was a value stays one.
+    if let Ok(line) = HeaderValue::from_bytes(&all.join(&b", "[..])) {
+        headers.insert(name, line);
+    }
+}
+
+/// As RFC 7239 has it. A host that cannot be quoted is left out.
+fn element(hop: Hop<'_>) -> String {
+    let source = match hop.peer {
+        Peer::Ip(IpAddr::V4(ip)) => ip.to_string(),
+        Peer::Ip(IpAddr::V6(ip)) => format!("\"[{ip}]\""),
+        Peer::Unix => "unknown".to_owned(),
+    };
+    let host = hop.host.to_str().ok().filter(|host| !host.contains(['"', '\\']));
+    let host = host.map(|host| format!(";host=\"{host}\"")).unwrap_or_default();
+    format!("for={source}{host};proto={}", scheme(hop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLAIMED: [(&str, &str); 8] = [
+        ("x-forwarded-for", "203.0.113.9"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "bank.example"),
+        ("forwarded", "for=203.0.113.9"),
+        ("x-original-uri", "/admin"),
+        ("x-forwarded-user", "root"),
+        ("x_forwarded-for", "203.0.113.9"),
+        ("x-forwarder", "kept"),
+    ];
+
+    fn told(
+        peer: &str,
+        is_trusted: bool,
+        writes_forwarded: bool,
+        sent: &[(&'static str, &str)],
+    ) -> Vec<String> {
+        let header = |(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), value.parse::<HeaderValue>().unwrap())
+        };
+        let mut headers: HeaderMap = sent.iter().map(header).collect();
+        let (peer, host) =
+            (Peer::Ip(peer.parse().unwrap()), HeaderValue::from_static("shop.example"));
+        write(&mut headers, Hop { peer, is_trusted, is_tls: false, host: &host, writes_forwarded });
+        let mut lines: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    #[test]
+    fn strangers_are_not_believed() {
+        let lines = told("192.0.2.1", false, false, &CLAIMED);
+        let expected = [
+            "x-forwarded-for: 192.0.2.1",
+            "x-forwarded-host: shop.example",
+            "x-forwarded-proto: http",
+            "x-forwarder: kept",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn what_trusted_proxies_say_is_added_to() {
+        let lines = told("10.0.0.1", true, false, &CLAIMED);
+        let expected = [
+            "forwarded: for=203.0.113.9, for=10.0.0.1;host=\"shop.example\";proto=http",
+            "x-forwarded-for: 203.0.113.9, 10.0.0.1",
+            "x-forwarded-host: bank.example",
+            "x-forwarded-proto: https",
+            "x-forwarded-user: root",
+            "x-forwarder: kept",
+            "x-original-uri: /admin",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn forwarded_is_written_where_it_is_wanted() {
+        let lines = told("2001:db8::1", false, true, &CLAIMED[..1]);
+        assert_eq!(lines[0], "forwarded: for=\"[2001:db8::1]\";host=\"shop.example\";proto=http");
+    }
+}

@@ -1,0 +1,68 @@
+//! TLS to upstreams: known by the system's authorities, or by those of a file.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::net::Stream;
+use crate::net::tls::certificates;
+
+/// How connections to upstreams are made secret.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    connector: TlsConnector,
+    roots: Arc<RootCertStore>,
+}
+
+impl Tls {
+    pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        match ca_file {
+            Some(path) => {
+                roots.add_parsable_certificates(certificates(path)?);
+            }
+            // Some of a system's certificates may be odd; those that are not will do.
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        if roots.is_empty() {
+            return Err(
+                "no authority to know https:// upstreams by: give `proxy.ca_file`".to_owned()
+            );
+        }
+        let roots = Arc::new(roots);
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots.clone())
+            .with_no_client_auth();
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), roots })
+    }
+
+    pub(crate) async fn connect(&self, host: &str, stream: Stream) -> io::Result<Stream> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let stream = self.connector.connect(name, stream).await?;
+        Ok(Stream::Tls(Box::new(stream.into())))
+    }
+}
+
+impl PartialEq for Tls {
+    /// Whether the same authorities are believed, in whatever order they were read.
+    fn eq(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.roots.roots, &other.roots.roots);
+        ours.len() == theirs.len() && ours.iter().all(|root| theirs.contains(root))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls(…)")
+    }
+}

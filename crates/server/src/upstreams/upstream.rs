@@ -1,0 +1,201 @@
+//! One of those behind the proxy: where it is, its connections, how it does and what was counted of it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
+use tidegate::{Clock, SystemClock};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::failure::Failure;
+use super::health::{Admits, Health};
+use super::http2::{self, SharedConnection};
+use super::link::{Link, Unanswered};
+use super::pool::Pool;
+use super::tls::Tls;
+use super::upload::Upload;
+use crate::metrics::{UpstreamCounts, UpstreamView};
+use crate::net::Stream;
+use tidegate_config::proxy::{Endpoint, Target};
+use tidegate_config::proxy::{Settings, Times};
+
+/// The first may cross the upstream's farewell on its way, the second find the connection closed behind it.
+const SHARED_TRIES_MAX: u32 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) target: Target,
+    /// What it is called in metrics and logs.
+    pub(crate) name: Arc<str>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) pool: Pool,
+    /// Instead of the pool, for HTTP/2.
+    shared: SharedConnection,
+    pub(crate) health: Health,
+    under_way: AtomicUsize,
+    pub(crate) counts: UpstreamCounts,
+}
+
+/// A request that an upstream has to do with, until dropped.
+#[derive(Debug)]
+pub(crate) struct Load(Arc<Upstream>);
+
+/// The head of an answer, and the connection that its body comes from, unless that is for all.
+pub(crate) type Answered = (Response<Incoming>, Option<Box<Link>>);
+
+impl Upstream {
+    pub(crate) fn new(target: Target, tls: Option<Tls>) -> Self {
+        Self {
+            name: target.to_string().into(),
+            target,
+            tls,
+            pool: Pool::default(),
+            shared: SharedConnection::default(),
+            health: Health::default(),
+            under_way: AtomicUsize::new(0),
+            counts: UpstreamCounts::default(),
+        }
+    }
+
+    /// Whether a request may go there. One that is to find out whether it can be connected to has to connect.
+    pub(crate) fn admits(&self, now_us: u64) -> bool {
+        let admits = self.health.admits(now_us);
+        if admits == Admits::Probe {
+            self.pool.sweep(Duration::ZERO);
+        }
+        admits != Admits::Nobody
+    }
+
+    pub(crate) fn load(self: &Arc<Self>) -> Load {
+        self.under_way.fetch_add(1, Relaxed);
+        Load(self.clone())
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.load(Relaxed)
+    }
+
+    /// As an operator sees it.
+    pub(crate) fn view(&self) -> UpstreamView<'_> {
+        UpstreamView {
+            name: &self.name,
+            counts: &self.counts,
+            is_up: self.health.is_up(SystemClock.steady_us()),
+            under_way: self.under_way(),
+            idle_connections: self.pool.len(),
+        }
+    }
+
+    /// Sends a request, over a connection that was kept if there is one, and waits for the head of its answer. It is
+    /// never sent twice: only what nobody can have looked at goes over another connection.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Upload>,
+        times: Times,
+    ) -> Result<Answered, Box<Unanswered>> {
+        if self.target.is_http2() {
+            return self.share(request, times).await.map(|response| (response, None));
+        }
+        if let Some(mut link) = self.pool.take(times.keep) {
+            match link.exchange(request, times.response).await {
+                Ok(response) => return Ok((response, Some(link))),
+                Err(unanswered) => request = unanswered.unsent()?,
+            }
+        }
+        let stream = match self.connect(times).await {
+            Ok(stream) => stream,
+            Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
+        };
+        let mut link = Link::over(stream).await?;
+        let response = link.exchange(request, times.response).await?;
+        Ok((response, Some(link)))
+    }
+
+    /// Sends a request over the connection that is for all, or over the next one if the upstream has taken its leave
+    /// from that.
+    async fn share(
+        &self,
+        mut request: Request<Upload>,
+        times: Times,
+    ) -> Result<Response<Incoming>, Box<Unanswered>> {
+        let mut tries_left = SHARED_TRIES_MAX;
+        loop {
+            let sender = self.shared.sender(self.connect(times));
+            // Who waits for another to connect waits no longer than for itself.
+            let sender = tokio::time::timeout(2 * times.connect, sender).await;
+            let sender = match sender.unwrap_or(Err(Failure::Unheard)) {
+                Ok(sender) => sender,
+                Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
+            };
+            tries_left -= 1;
+            match http2::exchange(sender, request, times.response).await {
+                Err(unanswered) if tries_left > 0 => request = unanswered.unsent()?,
+                answered => return answered,
+            }
+        }
+    }
+
+    async fn connect(&self, times: Times) -> Result<Stream, Failure> {
+        let connecting = connect(&self.target, self.tls.as_ref());
+        match tokio::time::timeout(times.connect, connecting).await {
+            Ok(Ok(stream)) => {
+                if self.health.reached() {
+                    tracing::info!(upstream = &*self.name, "can be connected to again");
+                }
+                Ok(stream)
+            }
+            Ok(Err(error)) => {
+                self.missed(&error);
+                Err(Failure::Unreached(error))
+            }
+            Err(_) => {
+                self.missed(&io::ErrorKind::TimedOut.into());
+                Err(Failure::Unheard)
+            }
+        }
+    }
+
+    fn missed(&self, error: &io::Error) {
+        let upstream = &*self.name;
+        if self.health.missed(SystemClock.steady_us()) {
+            tracing::warn!(upstream, %error, "cannot be connected to: left alone for a while");
+        } else {
+            tracing::debug!(upstream, %error, "cannot be connected to");
+        }
+    }
+
+    /// Takes a connection back.
+    pub(crate) fn keep(&self, link: Box<Link>, settings: &Settings) {
+        self.pool.put(link, settings.idle_connections_max);
+    }
+}
+
+impl Load {
+    pub(crate) const fn upstream(&self) -> &Arc<Upstream> {
+        &self.0
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Connects; names are looked up anew each time, and every address is tried.
+async fn connect(target: &Target, tls: Option<&Tls>) -> io::Result<Stream> {
+    match target.endpoint() {
+        Endpoint::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
+        Endpoint::Tcp { host, port, .. } => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            match tls.filter(|_| target.is_tls()) {
+                Some(tls) => tls.connect(host, Stream::Tcp(stream)).await,
+                None => Ok(Stream::Tcp(stream)),
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The engine over a store in memory, with the clock of the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate::{Check, CheckError, Engine, Key, ManualClock, MemoryStore, Op, Policy, Timestamp};
+
+use super::record::{LineError, Record};
+use tidegate_core::text::unknown_policy;
+use tidegate_request::{ClientIp, CountedBy, KeyParts, Recorded, Routes, Seen};
+
+pub struct Replayer {
+    engine: Engine<ManualClock>,
+    store: Arc<MemoryStore>,
+    clock: ManualClock,
+    routes: Routes,
+    client_ip: ClientIp,
+    /// Checked for every request, instead of that of its route.
+    policy: Option<String>,
+    /// Replaces the key of the route or the policy.
+    key: Option<CountedBy>,
+    /// Whether the policy delays instead of refusing.
+    delays: bool,
+}
+
+/// The decision on one request.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Outcome<'a> {
+    pub(super) policy: &'a str,
+    pub(super) key: Vec<u8>,
+    pub(super) denied: bool,
+    /// Whether the key needs headers that the log does not have.
+    pub(super) lacks_headers: bool,
+}
+
+pub struct ReplaySettings<'a> {
+    pub policies: &'a BTreeMap<String, Policy>,
+    pub client_ip: ClientIp,
+    pub routes: Routes,
+    /// Checked for every request, instead of that of its route.
+    pub policy: Option<String>,
+    /// Replaces the key of the route or the policy.
+    pub key: Option<KeyParts>,
+}
+
+impl Replayer {
+    /// The error is for people.
+    pub fn new(settings: ReplaySettings<'_>) -> Result<Self, String> {
+        Self::over(MemoryStore::default(), settings)
+    }
+
+    fn over(store: MemoryStore, settings: ReplaySettings<'_>) -> Result<Self, String> {
+        let ReplaySettings { policies, client_ip, routes, policy, key } = settings;
+        let clock = ManualClock::default();
+        let store = Arc::new(store);
+        let builder = Engine::builder().clock(clock.clone()).store(store.clone());
+        let add = |builder: tidegate::EngineBuilder<_>, (name, policy): (&String, &Policy)| {
+            builder.policy(name.clone(), policy.clone())
+        };
+        let engine = policies.iter().fold(builder, add).build();
+        let engine = engine.map_err(|error| error.to_string())?;
+        let view = |name: &String| engine.policies().find(|policy| policy.name() == name);
+        let delays = policy.as_ref().and_then(view).is_some_and(|view| view.shaper().is_some());
+        if let (Some(policy), false) = (&policy, delays) {
+            let by = routes.key_of_policy(policy).filter(|_| key.is_none());
+            let names = by.map(|by| by.names().map(|name| (name, &b"anybody"[..])).collect());
+            let names: Vec<_> = names.unwrap_or_default();
+            let key = if names.is_empty() { Key::One(b"anybody") } else { Key::Named(&names) };
+            let check = Check { policy, key, cost: 1 };
+            let names = policies.keys().map(String::as_str);
+            engine.validate(&check, Op::Take).map_err(|error| explain(&error, names))?;
+        }
+        if policy.is_none() && routes.is_empty() {
+            return Err("the configuration has no routes: say which `policy`".to_owned());
+        }
+        let key = key.map(CountedBy::One);
+        Ok(Self { engine, store, clock, routes, client_ip, policy, key, delays })
+    }
+
+    /// Whether a key needs headers: reading them takes longer than the rest of a line.
+    pub(super) fn reads_headers(&self) -> bool {
+        self.key.as_ref().map_or_else(|| self.routes.reads_headers(), CountedBy::reads_headers)
+    }
+
+    /// How many live counters the store had to evict.
+    pub(super) fn evicted(&self) -> u64 {
+        self.store.stats().given_up
+    }
+
+    /// Decides a request at its time; `None` if no route limits it.
+    pub(super) fn decide(&self, record: &Record<'_>) -> Result<Option<Outcome<'_>>, LineError> {
+        let recorded = Recorded {
+            client: record.client,
+            method: &record.method,
+            host: &record.host,
+            target: &record.target,
+            headers: headers(record),
+        };
+        let seen = Seen::recorded(&self.client_ip, recorded)
+            .map_err(|doubt| LineError::Request(doubt.to_string()))?;
+        let Some(found) = self.routes.find(&seen, self.policy.as_deref()) else { return Ok(None) };
+        let (by, key) = match &self.key {
+            Some(by) => (by, by.of(&seen, found.route)),
+            None => (found.by, found.key),
+        };
+        self.clock.set(Timestamp::from_micros(record.at.us));
+        let named = key.named();
+        let check = Check { policy: found.policy, key: key.key(&named), cost: found.cost };
+        let denied = self.denies(&check).map_err(|error| LineError::Request(error.to_string()))?;
+        // Logs have at most the agent and the referer; browsers send far more.
+        let lacks_headers = by.reads_unlogged_headers() && seen.headers.len() <= 2;
+        Ok(Some(Outcome { policy: found.policy, key: key.shown(), denied, lacks_headers }))
+    }
+
+    /// A policy in shadow mode counts as denying where it would have denied.
+    fn denies(&self, check: &Check<'_>) -> Result<bool, CheckError> {
+        if self.delays {
+            let reservation = self.engine.reserve(check).now()?;
+            return Ok(!reservation.accepted() || reservation.shadow_denied());
+        }
+        let answer = self.engine.ask(check, Op::Take).now()?;
+        Ok(!answer.decision.allowed() || answer.shadow_denied)
+    }
+}
+
+fn explain<'a>(error: &CheckError, known: impl Iterator<Item = &'a str>) -> String {
+    match error {
+        CheckError::UnknownPolicy(name) => unknown_policy(name, known),
+        CheckError::NeedsAcquire(_) => {
+            format!("{error}; a log does not say how long requests took")
+        }
+        CheckError::MissingKey { .. } => {
+            format!("{error}; a line of a log has the key parts of its request only")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn headers(record: &Record<'_>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &record.headers {
+        let name = HeaderName::try_from(&**name);
+        // Invalid headers are left out.
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay;
+    use super::*;
+    use tidegate::driver::StoreDrivers;
+    use tidegate_config::Config;
+
+    /// The notes on a log in which each client comes twice and may once a day, with a megabyte for the counters.
+    fn notes(clients: u32) -> String {
+        let text = "policies: { api: sliding-log 1/day }";
+        let config = Config::parse(text, &|_| None, StoreDrivers::MEMORY).unwrap();
+        let settings = ReplaySettings {
+            policies: &config.policies,
+            client_ip: config.doors.client_ip.clone(),
+            routes: config.doors.routes(),
+            policy: Some("api".to_owned()),
+            key: None,
+        };
+        let replayer = Replayer::over(MemoryStore::with_max_bytes(0), settings).unwrap();
+        let line = |client: u32| {
+            let client = std::net::Ipv4Addr::from(client);
+            format!("{client} - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n")
+        };
+        let once: String = (0..clients).map(line).collect();
+        let report = replay(&replayer, (once.clone() + &once).as_bytes(), 1, |_, _| ()).unwrap();
+        assert_eq!(report.policies[0].denied < clients.into(), report.notes.len() > 1);
+        report.notes.concat()
+    }
+
+    #[test]
+    fn the_report_says_if_counters_were_evicted() {
+        assert!(!notes(100).contains("forgotten"));
+        assert!(notes(50_000).contains("counters were forgotten"));
+    }
+}

@@ -1,0 +1,158 @@
+//! One of the measured endpoints: a server, or the library itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::Engine;
+
+use super::client::{Client, EmbeddedClient};
+use super::config::BenchConfig;
+use super::door::Door;
+use super::error::{ErrorKind, RequestError};
+use super::grpc::GrpcClient;
+use super::http::{HttpClient, HttpTemplate};
+use super::load::in_time;
+use super::local_server::{LocalServer, POLICY, PolicySource};
+use super::resp::{RespClient, RespTemplate};
+use super::target::{ServerUrl, Target};
+use crate::Failure;
+use tidegate_config::Config;
+use tidegate_config::demo;
+
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) name: String,
+    protocol: Protocol,
+    /// The server that was started for it.
+    local: Option<LocalServer>,
+}
+
+#[derive(Debug)]
+enum Protocol {
+    Http(Arc<HttpTemplate>),
+    Grpc(Target),
+    Resp(Arc<RespTemplate>),
+    Embedded(EmbeddedClient),
+}
+
+impl Endpoint {
+    /// The named server, or a local one that is started now.
+    pub(super) async fn first(config: &BenchConfig) -> Result<Self, Failure> {
+        if config.door == Door::Embedded {
+            let protocol = Protocol::Embedded(embedded_client(config)?);
+            return Ok(Self { name: "embedded".to_owned(), protocol, local: None });
+        }
+        if let Some(url) = &config.server {
+            return Self::probe(config, url).await;
+        }
+        let local = LocalServer::start(config.door, &config.policies).await?;
+        let url = ServerUrl::read(&local.url, config.door).map_err(Failure::new)?;
+        let endpoint = Self::probe(config, &url).await?;
+        Ok(Self { name: "tidegate, started for this".to_owned(), local: Some(local), ..endpoint })
+    }
+
+    /// A running server, after one request that spends nothing.
+    pub(super) async fn probe(config: &BenchConfig, url: &ServerUrl) -> Result<Self, Failure> {
+        let target = Target::resolve(url, config.door, config.may_be_remote).await?;
+        let (request, key) = (&config.request, config.keys.at(0));
+        let probe = async {
+            Ok(match config.door {
+                Door::Http | Door::Unix => {
+                    Protocol::Http(HttpTemplate::probe(&target, request, key).await?.into())
+                }
+                Door::Grpc => {
+                    GrpcClient::probe(&target, request, key).await?;
+                    Protocol::Grpc(target.clone())
+                }
+                Door::Resp => {
+                    Protocol::Resp(RespTemplate::probe(&target, request, key).await?.into())
+                }
+                Door::Embedded => {
+                    return Err(RequestError::new(ErrorKind::Connect, "embedded has no URL"));
+                }
+            })
+        };
+        let protocol = in_time(probe).await;
+        let protocol = protocol.map_err(|error| not_usable(&target, config.door, &error))?;
+        Ok(Self { name: target.name, protocol, local: None })
+    }
+
+    /// All clients, connected.
+    pub(super) async fn connect(&self, config: &BenchConfig) -> Result<Vec<Client>, Failure> {
+        let mut clients = Vec::new();
+        for _ in 0..config.connections {
+            let connected = in_time(self.connect_once(config)).await.map_err(|error| {
+                let (opened, all) = (clients.len(), config.connections);
+                Failure::new(format!("{} (after {opened} of {all} connections)", error.message))
+            });
+            clients.extend(connected?);
+        }
+        Ok(clients)
+    }
+
+    /// The clients of one connection: with gRPC as many as calls at once.
+    async fn connect_once(&self, config: &BenchConfig) -> Result<Vec<Client>, RequestError> {
+        Ok(match &self.protocol {
+            Protocol::Http(template) => {
+                let mut client = HttpClient::new(template.clone());
+                client.connect().await?;
+                vec![Client::Http(client)]
+            }
+            Protocol::Resp(template) => {
+                let mut client = RespClient::new(template.clone(), config.pipeline.into());
+                client.connect().await?;
+                vec![Client::Resp(client)]
+            }
+            Protocol::Grpc(target) => {
+                let client = GrpcClient::new(target, &config.request);
+                client.connect().await?;
+                (0..config.pipeline).map(|_| Client::Grpc(client.clone())).collect()
+            }
+            Protocol::Embedded(client) => vec![Client::Embedded(client.clone())],
+        })
+    }
+
+    /// CPU time of the local server so far.
+    pub(super) fn cpu(&self) -> Option<Duration> {
+        self.local.as_ref().and_then(LocalServer::cpu)
+    }
+}
+
+fn not_usable(target: &Target, door: Door, error: &RequestError) -> Failure {
+    let name = &target.name;
+    Failure::new(match error.kind {
+        ErrorKind::Connect => error.message.clone(),
+        ErrorKind::Refused => format!("{name} cannot be asked: {}", with_hint(&error.message)),
+        ErrorKind::Lost | ErrorKind::Timeout | ErrorKind::BadReply => format!(
+            "{name} does not speak what --door {} speaks ({}): {}",
+            door.name(),
+            error.message,
+            door.hint()
+        ),
+    })
+}
+
+/// The default of `--policy` may be unknown to the user.
+fn with_hint(message: &str) -> String {
+    let hint =
+        if message.contains("no policy is called") { " (say which with --policy)" } else { "" };
+    format!("{message}{hint}")
+}
+
+/// The policies of the configuration over a store in memory, whatever store it names.
+fn embedded_client(config: &BenchConfig) -> Result<EmbeddedClient, Failure> {
+    let builder = match &config.policies {
+        PolicySource::Limit(limit) => Engine::builder().policy(POLICY, limit.as_str()),
+        PolicySource::Config(file) => {
+            let read =
+                file.as_ref().map_or_else(demo::config, |file| Config::read(file, config.stores));
+            let read = read.map_err(|problems| Failure::new(problems.to_string()))?;
+            let policies = read.policies.into_iter();
+            policies.fold(Engine::builder(), |builder, (name, policy)| builder.policy(name, policy))
+        }
+    };
+    let engine = builder.build().map_err(|error| Failure::new(error.to_string()))?;
+    let request = &config.request;
+    EmbeddedClient::new(engine, &request.policy, request.cost)
+        .map_err(|why| Failure::new(with_hint(&why)))
+}

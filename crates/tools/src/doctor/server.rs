@@ -1,0 +1,121 @@
+//! One server of the store: how to connect to it, and how to show it without its password.
+
+use std::path::PathBuf;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use tidegate_redis::{Endpoint, Login, RedisUrl, TlsFiles};
+
+use super::facts::Role;
+
+/// The options of `redis-cli`.
+fn cli_options(files: &TlsFiles) -> String {
+    let option = |name: &str, file: &Option<PathBuf>| {
+        file.as_ref().map_or(String::new(), |file| format!(" --{name} {}", file.display()))
+    };
+    let (ca, cert) = (option("cacert", &files.ca), option("cert", &files.cert));
+    format!(" --tls{ca}{cert}{}", option("key", &files.key))
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct RedisServer {
+    pub(super) info: ConnectionInfo,
+    pub(super) files: Option<TlsFiles>,
+    pub(super) role: Role,
+    /// Its address, for people.
+    pub(super) name: String,
+    /// The `redis-cli` command for it, which asks for the password.
+    pub(super) cli: String,
+}
+
+/// The login, database and TLS files for a server.
+#[derive(Clone, Copy)]
+pub(super) struct Access<'a> {
+    login: Option<&'a Login>,
+    db: u32,
+    files: Option<&'a TlsFiles>,
+}
+
+impl<'a> Access<'a> {
+    /// For the servers that keep the state.
+    pub(super) fn to_redis(url: &'a RedisUrl) -> Self {
+        Self { login: url.login.as_ref(), db: url.db, files: url.tls.as_ref() }
+    }
+
+    /// For the sentinels, which have their own login.
+    pub(super) fn to_sentinels(url: &'a RedisUrl, login: Option<&'a Login>) -> Self {
+        Self { login, db: 0, files: url.tls.as_ref() }
+    }
+}
+
+impl RedisServer {
+    pub(super) fn new(endpoint: &Endpoint, entry: Access<'_>, role: Role) -> Result<Self, String> {
+        let Access { login, db, files } = entry;
+        let (address, mut cli) = match endpoint {
+            Endpoint::Tcp { host, port } => {
+                let (host, port) = (host.clone(), *port);
+                let tls = files.map_or(String::new(), cli_options);
+                let cli = format!("redis-cli{tls} -h {host} -p {port}");
+                let address = if files.is_some() {
+                    ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+                } else {
+                    ConnectionAddr::Tcp(host, port)
+                };
+                (address, cli)
+            }
+            Endpoint::Unix(path) => {
+                (ConnectionAddr::Unix(path.clone()), format!("redis-cli -s {}", path.display()))
+            }
+        };
+        let mut settings = RedisConnectionInfo::default().set_db(i64::from(db));
+        if let Some(login) = login {
+            settings = settings.set_password(&login.password);
+            if let Some(user) = &login.user {
+                settings = settings.set_username(user);
+                cli.push_str(" --user ");
+                cli.push_str(user);
+            }
+            cli.push_str(" --askpass");
+        }
+        let info = address.into_connection_info().map_err(|error| error.to_string())?;
+        let (info, name) = (info.set_redis_settings(settings), endpoint.to_string());
+        Ok(Self { info, files: files.cloned(), role, name, cli })
+    }
+
+    /// Whether others on the network can read what is sent.
+    pub(super) fn is_in_clear(&self) -> bool {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) => {
+                let ip = host.parse().map(|ip: std::net::IpAddr| ip.is_loopback());
+                !ip.unwrap_or(host == "localhost")
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_redis::Topology;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_shown_without_its_password() {
+        for (url, name, cli) in [
+            ("redis://h", "h:6379", "redis-cli -h h -p 6379"),
+            ("redis://:secret@h:1", "h:1", "redis-cli -h h -p 1 --askpass"),
+            (
+                "rediss://u:secret@h:1?ca=/ca",
+                "h:1",
+                "redis-cli --tls --cacert /ca -h h -p 1 --user u --askpass",
+            ),
+            ("redis://[::1]:1", "[::1]:1", "redis-cli -h ::1 -p 1"),
+            ("redis+unix:///r.sock?pass=secret", "/r.sock", "redis-cli -s /r.sock --askpass"),
+        ] {
+            let url = RedisUrl::parse(url).unwrap();
+            let Topology::Single(endpoint) = &url.topology else { panic!("one server") };
+            let place = RedisServer::new(endpoint, Access::to_redis(&url), Role::Single).unwrap();
+            assert_eq!((place.name.as_str(), place.cli.as_str()), (name, cli));
+        }
+    }
+}
