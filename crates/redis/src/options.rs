@@ -45,7 +45,7 @@ pub struct RedisOptions {
     pub deadline: Duration,
     /// Goes by the caller's time instead of Redis': for replays and tests only, since the clocks of a fleet differ.
     pub replays: bool,
-    /// Whether this process is one of the [nodes](RedisStore::nodes) that share the store: not if it only looks.
+    /// Whether this process is one of the [nodes](tidegate::Coordination::nodes) that share the store: not if it only looks.
     pub announces: bool,
     /// A [breaker](tidegate::Breaker) for each node of Redis; none by default. If one node of a
     /// cluster hangs, only its keys are affected.

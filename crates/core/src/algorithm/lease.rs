@@ -30,7 +30,7 @@ pub(crate) fn window_ttl_us(window: Duration) -> u64 {
 pub struct Return {
     /// How many: at most what is left of the lease, and each unit once.
     pub units: u64,
-    /// When they were granted, as [`Grant::granted_at`] says.
+    /// When they were granted, as [`Grant::granted_at`](crate::Grant::granted_at) says.
     pub granted_at: Timestamp,
     /// How old the lease is by the node's own clock, counted from before its request left.
     pub age: Duration,

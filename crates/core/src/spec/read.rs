@@ -17,6 +17,8 @@ use crate::text::{self, printable};
 ///
 /// assert_eq!(Period::Calendar(Every::Day).to_string(), "day");
 /// assert_eq!(Period::Length(Duration::from_secs(90)).to_string(), "90s");
+/// assert_eq!(Period::Calendar(Every::Day).length(), Ok(Duration::from_secs(86_400)));
+/// assert!(Period::Calendar(Every::Month).length().is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Period {

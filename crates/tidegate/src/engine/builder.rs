@@ -77,7 +77,7 @@ impl<C: Clock> EngineBuilder<C> {
     }
 
     /// How many nodes share the store: what part of each limit this one may grant by itself while the store fails.
-    /// By default as many as the [store](Store::nodes) last knew of, and one where it knows of none.
+    /// By default as many as the [store](crate::Coordination::nodes) last knew of, and one where it knows of none.
     ///
     /// ```
     /// # use tidegate::{Engine, Source};
