@@ -336,10 +336,13 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
         (r#"{"domain":"edge","descriptors":[[[["bare","x"]]]]}"#, "expected an object"),
         (r#"{"domain":"edge","descriptors":[{"entries":[["bare","x"]]}]}"#, "expected an object"),
         (r#"{"domain":"edge","descriptors":[{"limit":[5,"DAY"]}]}"#, "expected an object"),
-        (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":-1}"#, "hitsAddend: `-1` is no whole"),
+        (
+            r#"{"domain":"edge","descriptors":[{}],"hitsAddend":-1}"#,
+            "hitsAddend: `-1` is not a whole",
+        ),
         (
             r#"{"domain":"edge","descriptors":[{"hitsAddend":1.5}]}"#,
-            "hitsAddend: `1.5` is no whole",
+            "hitsAddend: `1.5` is not a whole",
         ),
         (
             r#"{"domain":"edge","descriptors":[{"hitsAddend":true}]}"#,
@@ -353,7 +356,7 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
         ("{}", "domain must not be empty"),
         (r#"{"domain":"edge"}"#, "descriptor list must not be empty"),
         (r#"{"domain":"edge","descriptors":[{"x":1}]}"#, "unknown field `x`"),
-        (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":"x"}"#, "no whole number"),
+        (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":"x"}"#, "not a whole number"),
         (r#"{"domain":"edge","descriptors":[{"hitsAddend":18446744073709551615}]}"#, "is above"),
         (r#"{"domain":"edge","descriptors":[{"limit":{}}]}"#, "no unit"),
         (GIVES_BACK_TO_ITS_OWN, "is_negative_hits does not go with a limit"),

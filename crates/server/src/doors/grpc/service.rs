@@ -129,9 +129,9 @@ fn is_grpc(request: &Request<Incoming>) -> bool {
 fn uncollected(why: Uncollected) -> Status {
     match why {
         Uncollected::Broken => Status::cancelled("the message ended early"),
-        Uncollected::TooLarge => {
-            Status::out_of_range(format!("the message is larger than {MESSAGE_BYTES_MAX} bytes"))
-        }
+        Uncollected::TooLarge => Status::out_of_range(format!(
+            "the message is too large: the maximum is {MESSAGE_BYTES_MAX} bytes"
+        )),
         Uncollected::NoRoom => {
             Status::resource_exhausted("too many large messages at once: retry later")
         }
