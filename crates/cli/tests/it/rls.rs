@@ -406,7 +406,7 @@ fn native_policies_are_asked_by_name() {
     own["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
     let (status, said) = ask_for(&server, &json!({"domain": "tidegate", "descriptors": [own]}));
     assert!(
-        status == 400 && said.to_string().contains("descriptors[0].limit: the limits"),
+        status == 400 && said.to_string().contains("descriptors[0].limit: this domain"),
         "{said}"
     );
     assert_eq!(server.remaining("login", "ann"), 4, "none of these was charged");
