@@ -336,10 +336,13 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
         (r#"{"domain":"edge","descriptors":[[[["bare","x"]]]]}"#, "expected an object"),
         (r#"{"domain":"edge","descriptors":[{"entries":[["bare","x"]]}]}"#, "expected an object"),
         (r#"{"domain":"edge","descriptors":[{"limit":[5,"DAY"]}]}"#, "expected an object"),
-        (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":-1}"#, "hitsAddend: `-1` is no whole"),
+        (
+            r#"{"domain":"edge","descriptors":[{}],"hitsAddend":-1}"#,
+            "hitsAddend: `-1` is not a whole",
+        ),
         (
             r#"{"domain":"edge","descriptors":[{"hitsAddend":1.5}]}"#,
-            "hitsAddend: `1.5` is no whole",
+            "hitsAddend: `1.5` is not a whole",
         ),
         (
             r#"{"domain":"edge","descriptors":[{"hitsAddend":true}]}"#,
@@ -353,7 +356,7 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
         ("{}", "domain must not be empty"),
         (r#"{"domain":"edge"}"#, "descriptor list must not be empty"),
         (r#"{"domain":"edge","descriptors":[{"x":1}]}"#, "unknown field `x`"),
-        (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":"x"}"#, "no whole number"),
+        (r#"{"domain":"edge","descriptors":[{}],"hitsAddend":"x"}"#, "not a whole number"),
         (r#"{"domain":"edge","descriptors":[{"hitsAddend":18446744073709551615}]}"#, "is above"),
         (r#"{"domain":"edge","descriptors":[{"limit":{}}]}"#, "no unit"),
         (GIVES_BACK_TO_ITS_OWN, "is_negative_hits does not go with a limit"),
@@ -403,7 +406,7 @@ fn native_policies_are_asked_by_name() {
     own["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
     let (status, said) = ask_for(&server, &json!({"domain": "tidegate", "descriptors": [own]}));
     assert!(
-        status == 400 && said.to_string().contains("descriptors[0].limit: the limits"),
+        status == 400 && said.to_string().contains("descriptors[0].limit: this domain"),
         "{said}"
     );
     assert_eq!(server.remaining("login", "ann"), 4, "none of these was charged");

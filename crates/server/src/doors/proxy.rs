@@ -8,7 +8,6 @@
 
 mod door;
 mod head;
-mod problem;
 mod response_body;
 mod service;
 mod tracker;

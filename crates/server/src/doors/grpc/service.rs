@@ -129,9 +129,9 @@ fn is_grpc(request: &Request<Incoming>) -> bool {
 fn uncollected(why: BodyReadError) -> Status {
     match why {
         BodyReadError::Broken => Status::cancelled("the message ended early"),
-        BodyReadError::TooLarge => {
-            Status::out_of_range(format!("the message is larger than {MESSAGE_BYTES_MAX} bytes"))
-        }
+        BodyReadError::TooLarge => Status::out_of_range(format!(
+            "the message is too large: the maximum is {MESSAGE_BYTES_MAX} bytes"
+        )),
         BodyReadError::NoRoom => {
             Status::resource_exhausted("too many large messages at once: retry later")
         }
