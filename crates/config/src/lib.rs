@@ -66,13 +66,6 @@ pub use self::store::StoreChoice;
 use crate::plan::Plan;
 use crate::proxy::Settings;
 
-/// Former names.
-#[doc(hidden)]
-pub use self::{
-    AnswerStyle as Manner, Door as DoorName, Listener as Listen, Listeners as Listens,
-    SafeInteger as Exact,
-};
-
 /// A commented example with every key.
 pub const EXAMPLE: &str = include_str!("example.yaml");
 

@@ -150,14 +150,6 @@ impl<'a> ClientRequest<'a> {
     }
 
     /// The same under its former name.
-    #[doc(hidden)]
-    pub fn recorded(
-        client_ip: &'a ClientIp,
-        logged: LoggedRequest<'a>,
-    ) -> Result<Self, AmbiguousRequest> {
-        Self::logged(client_ip, logged)
-    }
-
     /// The name that the client is counted by: its address, or its network.
     pub fn client_name(&self) -> String {
         self.client_ip.name(self.client)

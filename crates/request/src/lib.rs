@@ -23,9 +23,3 @@ pub use self::key::{KeyParts, UnknownPart};
 pub use self::path::{BadPath, Path};
 pub use self::request_key::{CountedBy, RequestKey};
 pub use self::route::{BadMatch, Match, Route, RouteMatch, Routes};
-
-/// Former names.
-#[doc(hidden)]
-pub use self::{
-    ClientRequest as Seen, LoggedRequest as Recorded, RequestKey as Counted, RouteMatch as Found,
-};

@@ -43,11 +43,6 @@ impl CountedBy {
     }
 
     /// The same under its former name.
-    #[doc(hidden)]
-    pub fn of(&self, request: &ClientRequest<'_>, route: Option<&str>) -> RequestKey<'_> {
-        self.key_for(request, route)
-    }
-
     /// Whether a key depends on a header.
     pub fn reads_headers(&self) -> bool {
         self.parts().any(KeyParts::reads_headers)
@@ -97,11 +92,6 @@ impl RequestKey<'_> {
     }
 
     /// The same under its former name.
-    #[doc(hidden)]
-    pub fn shown(self) -> Vec<u8> {
-        self.into_label()
-    }
-
     /// The key for logs and pages: several values as `name=value`.
     pub fn into_label(self) -> Vec<u8> {
         let pair = |(name, value): (&str, Vec<u8>)| [name.as_bytes(), b"=", &value].concat();

@@ -40,7 +40,7 @@ pub(crate) use self::snapshot::{MetricsSnapshot, PolicySnapshot};
 use self::striped::StripedCounters;
 pub(crate) use self::text::CONTENT_TYPE;
 pub(crate) use self::upstreams::{URLS_MAX, UpstreamCounts, UpstreamError, UpstreamView};
-pub(crate) use tidegate_config::DoorName;
+pub(crate) use tidegate_config::Door;
 
 use tidegate::driver::OpenStore;
 
@@ -72,7 +72,7 @@ impl Shed {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     policies: Policies,
-    doors: [DoorCounts; DoorName::ALL.len()],
+    doors: [DoorCounts; Door::ALL.len()],
     store_errors: StripedCounters<{ StoreErrorKind::ALL.len() }>,
     shed: StripedCounters<{ Shed::ALL.len() }>,
     reloads: Reloads,
@@ -137,12 +137,12 @@ impl Metrics {
 
     /// Records `count` checks that began at `since_us` of the [steady clock](Clock::steady_us). Each counts with the time of
     /// all of them, because its client has waited that long.
-    pub(crate) fn door_took(&self, door: DoorName, since_us: u64, count: u64) {
+    pub(crate) fn door_took(&self, door: Door, since_us: u64, count: u64) {
         self.doors[door as usize].times.add(ns_since(since_us), count);
     }
 
     /// Records a check that began at `since_us`. `door` is `None` if [`door_took`](Self::door_took) records its time.
-    pub(crate) fn took(&self, door: Option<DoorName>, counters: &Counters, since_us: u64) {
+    pub(crate) fn took(&self, door: Option<Door>, counters: &Counters, since_us: u64) {
         let ns = ns_since(since_us);
         if let Some(door) = door {
             self.doors[door as usize].times.add(ns, 1);
@@ -151,7 +151,7 @@ impl Metrics {
     }
 
     /// Counts a connection, which is open until the returned value is dropped.
-    pub(crate) fn connected(self: &Arc<Self>, door: DoorName) -> Connected {
+    pub(crate) fn connected(self: &Arc<Self>, door: Door) -> Connected {
         self.doors[door as usize].accepted.fetch_add(1, Relaxed);
         Connected { metrics: self.clone(), door }
     }
@@ -172,7 +172,7 @@ fn ns_since(since_us: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Connected {
     metrics: Arc<Metrics>,
-    door: DoorName,
+    door: Door,
 }
 
 impl Drop for Connected {

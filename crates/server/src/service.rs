@@ -27,7 +27,7 @@ pub(crate) use self::pipeline::Pipeline;
 pub(crate) use self::settings::{AdminToken, Settings};
 pub(crate) use self::unanswered::Unanswered;
 use crate::logs::Events;
-use crate::metrics::{Counters, DoorName, Metrics, Outcome, Refusals, Status};
+use crate::metrics::{Counters, Door, Metrics, Outcome, Refusals, Status};
 
 /// Answers questions with the configuration in force, and records the outcomes.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl CheckService {
     }
 
     /// Begins a request that a door has read; the time to read it does not count.
-    pub(crate) fn call<'s>(&'s self, in_force: &'s InForce, door: DoorName) -> Call<'s> {
+    pub(crate) fn call<'s>(&'s self, in_force: &'s InForce, door: Door) -> Call<'s> {
         Call::begin(self, in_force, door)
     }
 

@@ -13,12 +13,12 @@ use tidegate::Op;
 
 use super::shared::Problem;
 use super::shared::refusal;
-use crate::metrics::DoorName;
+use crate::metrics::Door;
 use crate::service::AppState;
 use crate::service::headers;
 use crate::service::{InForce, Question, Unanswered};
+use tidegate_request::ClientRequest;
 use tidegate_request::Peer;
-use tidegate_request::Seen;
 
 /// The status of a refusal, also if the proxy requests another one.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
@@ -48,11 +48,11 @@ async fn decide(
 ) -> Result<Response, Problem> {
     let in_force = app.in_force();
     // Counted as a check over HTTP.
-    let call = app.call(&in_force, DoorName::Http);
+    let call = app.call(&in_force, Door::Http);
     let settings = &in_force.http;
     let denied = deny_status(request.uri.query().unwrap_or_default())?;
     warn_untrusted_proxy(&in_force, peer, request);
-    let seen = Seen::forwarded(&settings.client_ip, peer, request)
+    let seen = ClientRequest::forwarded(&settings.client_ip, peer, request)
         .map_err(|error| Problem::bad_input(&error.to_string()))?;
     let Some(found) = settings.routes.find(&seen, policy) else {
         return Ok(StatusCode::OK.into_response()); // nothing limits it

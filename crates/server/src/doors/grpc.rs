@@ -19,4 +19,4 @@ pub(crate) use self::connection::{GrpcBounds, GrpcDoor};
 pub(crate) use self::json::routes;
 pub(crate) use self::service::Service;
 
-pub(crate) use tidegate_config::{Manner, Shadow};
+pub(crate) use tidegate_config::{AnswerStyle, Shadow};

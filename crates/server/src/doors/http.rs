@@ -35,7 +35,7 @@ use super::shared::request::{BatchRequest, Request};
 use super::shared::{Problem, body};
 use super::{forward_auth, grpc};
 use crate::dashboard::Feed;
-use crate::metrics::{self, DoorName};
+use crate::metrics::{self, Door};
 use crate::service::AppState;
 use crate::service::headers;
 use crate::service::{Question, Unanswered};
@@ -154,7 +154,7 @@ async fn policies(State(app): State<Arc<AppState>>) -> Response {
 async fn decide(app: &AppState, body: Body, op: Op) -> HandlerResult {
     let body = body::read(body).await?;
     let in_force = app.in_force();
-    let call = app.call(&in_force, DoorName::Http);
+    let call = app.call(&in_force, Door::Http);
     let request: Request<'_> = body::decode(&body)?;
     let parsed = request.question()?;
     let policy = call.policy(parsed.policy, op)?;
@@ -171,7 +171,7 @@ async fn decide(app: &AppState, body: Body, op: Op) -> HandlerResult {
 async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read_batch(body).await?;
     let in_force = app.in_force();
-    let call = app.call(&in_force, DoorName::Http);
+    let call = app.call(&in_force, Door::Http);
     let batch: BatchRequest<'_> = body::decode(&body)?;
     let checks = batch.questions()?;
     let mut questions = Vec::with_capacity(checks.len());
@@ -205,7 +205,7 @@ async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> HandlerRes
 async fn reserve(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read(body).await?;
     let in_force = app.in_force();
-    let call = app.call(&in_force, DoorName::Http);
+    let call = app.call(&in_force, Door::Http);
     let request: Request<'_> = body::decode(&body)?;
     let parsed = request.question()?;
     let policy = call.policy(parsed.policy, Op::Take)?;

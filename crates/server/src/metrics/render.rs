@@ -13,7 +13,7 @@ use super::process::Process;
 use super::sink::Sink;
 use super::text::Text;
 use super::upstreams;
-use super::{DoorName, Metrics, Relaxed, Shed, UpstreamView};
+use super::{Door, Metrics, Relaxed, Shed, UpstreamView};
 
 /// What other modules count, at one instant.
 #[derive(Debug)]
@@ -101,8 +101,7 @@ impl Metrics {
     }
 
     fn doors(&self, to: &mut impl Sink) {
-        let doors =
-            || DoorName::ALL.iter().map(|door| ([door.as_str()], &self.doors[*door as usize]));
+        let doors = || Door::ALL.iter().map(|door| ([door.as_str()], &self.doors[*door as usize]));
         to.family(&catalog::CHECK_DURATION);
         let bounds_s = BOUNDS_NS.map(|ns| seconds(ns, 1e9));
         for (label, door) in doors() {

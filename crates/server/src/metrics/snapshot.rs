@@ -2,7 +2,7 @@
 
 use super::histogram::Durations;
 use super::policies::Status;
-use super::{DoorName, Metrics, Relaxed};
+use super::{Door, Metrics, Relaxed};
 
 #[derive(Clone, Default, Debug)]
 pub(crate) struct MetricsSnapshot {
@@ -52,7 +52,7 @@ impl Metrics {
         });
         policies.retain(|policy| !policy.name.starts_with('(') || policy.total() > 0);
         policies.sort_by(|one, other| one.name.cmp(&other.name));
-        let door = |door: DoorName| {
+        let door = |door: Door| {
             let counts = &self.doors[door as usize];
             let closed = counts.closed.load(Relaxed);
             let open = counts.accepted.load(Relaxed).saturating_sub(closed);
@@ -60,7 +60,7 @@ impl Metrics {
         };
         MetricsSnapshot {
             policies,
-            doors: DoorName::ALL.map(door).into(),
+            doors: Door::ALL.map(door).into(),
             store_errors: self.store_errors.read().iter().sum(),
             reloads: self.reloads.ok.load(Relaxed),
         }

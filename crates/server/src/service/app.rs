@@ -7,7 +7,7 @@ use arc_swap::Guard;
 use tidegate::{Clock, SystemClock};
 
 use super::{Call, CheckService, Draft, InForce};
-use crate::metrics::{DoorName, Figures, Metrics, URLS_MAX};
+use crate::metrics::{Door, Figures, Metrics, URLS_MAX};
 use crate::stats::TargetStats;
 use crate::stats::UrlStats;
 
@@ -38,7 +38,7 @@ impl AppState {
     }
 
     /// Begins a request that a door has read.
-    pub(crate) fn call<'s>(&'s self, in_force: &'s InForce, door: DoorName) -> Call<'s> {
+    pub(crate) fn call<'s>(&'s self, in_force: &'s InForce, door: Door) -> Call<'s> {
         self.service.call(in_force, door)
     }
 

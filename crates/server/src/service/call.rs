@@ -8,9 +8,9 @@ use tidegate::{
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
-use crate::metrics::{DoorName, Outcome, Status};
+use crate::metrics::{Door, Outcome, Status};
 use tidegate_config::BY_REQUEST;
-use tidegate_request::Found;
+use tidegate_request::RouteMatch;
 
 /// One request at one door: one configuration, one start time. `Copy`, so that late answers can move it.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Call<'s> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Timing {
     /// Each answer, for the door and the policy.
-    Each(DoorName),
+    Each(Door),
     /// The policy only: the [pipeline](super::Pipeline) times the door.
     OnlyPolicy,
     Nothing,
@@ -73,7 +73,7 @@ impl<'s, 'q> Question<'s, 'q> {
 }
 
 impl<'s> Call<'s> {
-    pub(super) fn begin(service: &'s CheckService, in_force: &'s InForce, door: DoorName) -> Self {
+    pub(super) fn begin(service: &'s CheckService, in_force: &'s InForce, door: Door) -> Self {
         let (began, since_us) = (SystemClock.now(), steady_us());
         let timing = Timing::Each(door);
         Self { service, in_force, timing, since_us, began, timeout: None, is_shadow: false }
@@ -105,7 +105,7 @@ impl<'s> Call<'s> {
     }
 
     /// The policy of a route.
-    pub(crate) fn routed(self, found: &Found<'_>) -> Result<Handle<'s>, Unanswered> {
+    pub(crate) fn routed(self, found: &RouteMatch<'_>) -> Result<Handle<'s>, Unanswered> {
         self.in_force.routed(found).ok_or_else(|| self.unknown(found.policy, Op::Take))
     }
 

@@ -15,7 +15,7 @@ use crate::service::headers::Labels;
 use crate::upstreams::Upstreams;
 use tidegate_config::DoorRules;
 use tidegate_config::Rls;
-use tidegate_request::Found;
+use tidegate_request::RouteMatch;
 
 /// The configuration in force. A door loads it once per request, so that one configuration answers the whole request.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl InForce {
     }
 
     /// The policy of a route.
-    pub(crate) fn routed(&self, found: &Found<'_>) -> Option<Handle<'_>> {
+    pub(crate) fn routed(&self, found: &RouteMatch<'_>) -> Option<Handle<'_>> {
         match found.number.and_then(|number| *self.routed.get(number)?) {
             Some(index) => self.handle(self.engine.policy_at(index)?),
             None => self.policy(found.policy),

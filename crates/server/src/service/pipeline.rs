@@ -4,7 +4,7 @@ use tidegate::{Op, Timestamp};
 
 use super::call::Timing;
 use super::{Call, CheckService, InForce, steady_us};
-use crate::metrics::DoorName;
+use crate::metrics::Door;
 
 /// Reading the clock costs as much as a decision: one question of this many is timed.
 const TIMED_ONE_OF: u64 = 64;
@@ -13,7 +13,7 @@ const TIMED_ONE_OF: u64 = 64;
 pub(crate) struct Pipeline<'s> {
     service: &'s CheckService,
     in_force: &'s InForce,
-    door: DoorName,
+    door: Door,
     since_us: u64,
     /// Earlier questions of the connection.
     before: u64,
@@ -25,7 +25,7 @@ impl<'s> Pipeline<'s> {
     pub(crate) fn begin(
         service: &'s CheckService,
         in_force: &'s InForce,
-        door: DoorName,
+        door: Door,
         before: u64,
     ) -> Self {
         Self { service, in_force, door, since_us: steady_us(), before, asked: 0 }

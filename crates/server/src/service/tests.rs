@@ -55,7 +55,7 @@ fn ended(service: &CheckService, name: &str) -> Option<[u64; 3]> {
 
 fn check(service: &CheckService, name: &str) -> Result<bool, Unanswered> {
     let in_force = service.in_force();
-    let call = service.call(&in_force, DoorName::Http);
+    let call = service.call(&in_force, Door::Http);
     let policy = call.policy(name, Op::Take)?;
     let question = Question::new(policy, Key::One(b"ann"), 1, Op::Take);
     let answer = call.check(&question).split().ok().unwrap();
@@ -98,7 +98,7 @@ async fn every_kind_of_question_has_a_source_while_the_store_fails() {
         Draft::build(&config(policies), Engine::builder().store(Down), Arc::default(), None);
     let service = CheckService::new(draft.unwrap());
     let in_force = service.in_force();
-    let call = service.call(&in_force, DoorName::Http);
+    let call = service.call(&in_force, Door::Http);
     let question =
         |name| Question::new(call.policy(name, Op::Take).unwrap(), Key::One(b"ann"), 1, Op::Take);
     assert!(call.check(&question("api")).await.is_ok());
@@ -126,7 +126,7 @@ async fn every_kind_of_question_has_a_source_while_the_store_fails() {
 fn only_takes_are_recorded() {
     let service = CheckService::new(draft("api: fixed-window 1/day", None));
     let in_force = service.in_force();
-    let call = service.call(&in_force, DoorName::Http);
+    let call = service.call(&in_force, Door::Http);
     let policy = call.policy("api", Op::Peek).unwrap();
     for op in [Op::Peek, Op::Refund, Op::Reset] {
         let question = Question::new(policy, Key::One(b"ann"), 9, op);

@@ -8,7 +8,7 @@ use tidegate::{Check, CheckError, Engine, Key, ManualClock, MemoryStore, Op, Pol
 
 use super::record::{LineError, Record};
 use tidegate_core::text::unknown_policy;
-use tidegate_request::{ClientIp, CountedBy, KeyParts, Recorded, Routes, Seen};
+use tidegate_request::{ClientIp, ClientRequest, CountedBy, KeyParts, LoggedRequest, Routes};
 
 pub struct Replayer {
     engine: Engine<ManualClock>,
@@ -90,18 +90,18 @@ impl Replayer {
 
     /// Decides a request at its time; `None` if no route limits it.
     pub(super) fn decide(&self, record: &Record<'_>) -> Result<Option<Outcome<'_>>, LineError> {
-        let recorded = Recorded {
+        let recorded = LoggedRequest {
             client: record.client,
             method: &record.method,
             host: &record.host,
             target: &record.target,
             headers: headers(record),
         };
-        let seen = Seen::recorded(&self.client_ip, recorded)
+        let seen = ClientRequest::logged(&self.client_ip, recorded)
             .map_err(|doubt| LineError::Request(doubt.to_string()))?;
         let Some(found) = self.routes.find(&seen, self.policy.as_deref()) else { return Ok(None) };
         let (by, key) = match &self.key {
-            Some(by) => (by, by.of(&seen, found.route)),
+            Some(by) => (by, by.key_for(&seen, found.route)),
             None => (found.by, found.key),
         };
         self.clock.set(Timestamp::from_micros(record.at.us));
@@ -110,7 +110,7 @@ impl Replayer {
         let denied = self.denies(&check).map_err(|error| LineError::Request(error.to_string()))?;
         // Logs have at most the agent and the referer; browsers send far more.
         let lacks_headers = by.reads_unlogged_headers() && seen.headers.len() <= 2;
-        Ok(Some(Outcome { policy: found.policy, key: key.shown(), denied, lacks_headers }))
+        Ok(Some(Outcome { policy: found.policy, key: key.into_label(), denied, lacks_headers }))
     }
 
     /// A policy in shadow mode counts as denying where it would have denied.

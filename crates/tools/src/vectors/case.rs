@@ -7,7 +7,7 @@ use serde_json::Value;
 use tidegate::{Mode, StoreRequest, Timestamp, zone};
 use tidegate_core::{Algorithm, Amount, Every, Field, LimitOrShaper, LimitSpec, Period, Written};
 
-use tidegate_config::Exact;
+use tidegate_config::SafeInteger;
 use tidegate_core::text::printable;
 
 pub(super) struct Case {
@@ -40,13 +40,13 @@ struct RawCase {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawStep {
-    now_us: Exact,
+    now_us: SafeInteger,
     #[serde(default = "one")]
-    cost: Exact,
+    cost: SafeInteger,
 }
 
-fn one() -> Exact {
-    Exact(1)
+fn one() -> SafeInteger {
+    SafeInteger(1)
 }
 
 /// Reads a case; an error names it, and the field.

@@ -7,7 +7,7 @@ use tidegate::{Answer, Clock, Op, Reply, Source, SystemClock};
 use super::answer::{Code, DescriptorAnswer, RlsAnswer};
 use super::request::{BadRequest, Hits, Request};
 use super::targets::{self, CountedTarget, Role, Target};
-use super::{Manner, Shadow};
+use super::{AnswerStyle, Shadow};
 use crate::service::{Call, Question, Record, Unanswered};
 use tidegate_config::envoy::Unit;
 
@@ -63,7 +63,7 @@ pub(super) async fn decide<'a>(
 /// The state of one decision.
 struct RequestDecider<'a> {
     call: Call<'a>,
-    manner: Manner,
+    manner: AnswerStyle,
     statuses: Statuses<'a>,
     /// Whether the request is refused so far.
     refused: bool,

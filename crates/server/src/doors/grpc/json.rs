@@ -18,7 +18,7 @@ use super::answer::Code;
 use super::decide::{DecideError, decide};
 use crate::doors::shared::body::read_batch;
 use crate::doors::shared::request::Object;
-use crate::metrics::DoorName;
+use crate::metrics::Door;
 use crate::service::AppState;
 
 /// An error: plain text, as in envoyproxy/ratelimit.
@@ -39,7 +39,7 @@ async fn answer(State(app): State<Arc<AppState>>, body: Body) -> Result<Response
         serde_json::from_slice(&body).map_err(|error| bad(&error.to_string()))?;
     let in_force = app.in_force();
     let request = json.request().map_err(|error| bad(&error.0))?;
-    let decided = decide(app.call(&in_force, DoorName::Http), &request).await;
+    let decided = decide(app.call(&in_force, Door::Http), &request).await;
     let answer = decided.map_err(|error| match error {
         DecideError::BadRequest(why) | DecideError::UnknownPolicy(why) => bad(&why),
         // Never a 429: a failure must not look like a refusal.

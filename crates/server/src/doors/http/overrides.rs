@@ -15,7 +15,7 @@ use tidegate::{OverrideError, StoredOverride};
 use super::{Api, HandlerResult, admin, body, json};
 use crate::doors::shared::Problem;
 use crate::service::InForce;
-use tidegate_config::Exact;
+use tidegate_config::SafeInteger;
 use tidegate_config::network_of_key;
 use tidegate_request::Peer;
 
@@ -30,7 +30,7 @@ struct OverrideRequest<'a> {
     #[serde(default)]
     block: bool,
     /// Unlimited unless given.
-    ttl_ms: Option<Exact>,
+    ttl_ms: Option<SafeInteger>,
 }
 
 /// A limit as in the configuration: text, or a number alone.
@@ -145,11 +145,11 @@ impl OverrideRequest<'_> {
     /// A lifetime of 0 would delete the override while the response says that it was set.
     fn ttl(&self) -> Result<Option<Duration>, Problem> {
         match self.ttl_ms {
-            Some(Exact(0)) => Err(Problem::bad_field(
+            Some(SafeInteger(0)) => Err(Problem::bad_field(
                 "ttl_ms",
                 "is 0: expected 1 or more, or leave it out for no expiry; DELETE removes an override",
             )),
-            ttl_ms => Ok(ttl_ms.map(|Exact(ms)| Duration::from_millis(ms))),
+            ttl_ms => Ok(ttl_ms.map(|SafeInteger(ms)| Duration::from_millis(ms))),
         }
     }
 }

@@ -10,11 +10,11 @@ use tidegate::{Acquired, Op, PermitId, PolicyKind};
 use super::{HandlerResult, answer, body, json, json_of};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::{NamedKeys, Request, Text};
-use crate::metrics::DoorName;
+use crate::metrics::Door;
 use crate::service::AppState;
 use crate::service::headers;
 use crate::service::{Handle, Question, Unanswered};
-use tidegate_config::Exact;
+use tidegate_config::SafeInteger;
 
 /// The body of a release.
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ struct Released {
 pub(super) async fn acquire(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read(body).await?;
     let in_force = app.in_force();
-    let call = app.call(&in_force, DoorName::Http);
+    let call = app.call(&in_force, Door::Http);
     let request: Request<'_> = body::decode(&body)?;
     let parsed = request.question()?;
     let policy = call.policy(parsed.policy, Op::Take)?;
@@ -59,9 +59,9 @@ pub(super) async fn acquire(State(app): State<Arc<AppState>>, body: Body) -> Han
 pub(super) async fn release(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
     let body = body::read(body).await?;
     let in_force = app.in_force();
-    let call = app.call(&in_force, DoorName::Http);
+    let call = app.call(&in_force, Door::Http);
     let Release { policy, key, keys, permit } = body::decode(&body)?;
-    let request = Request { policy, key, keys, cost: Exact(1) };
+    let request = Request { policy, key, keys, cost: SafeInteger(1) };
     let parsed = request.question()?;
     let policy = call.lookup(parsed.policy)?;
     require_concurrency(&policy)?;

@@ -13,7 +13,7 @@ use super::pipeline::{self, PendingChecks, Pipeline, StopReason};
 use super::reply::ReplyBuffer;
 use super::session::Session;
 use super::{DoorState, buffer_pool};
-use crate::metrics::DoorName;
+use crate::metrics::Door;
 use crate::net::Shutdown;
 use crate::net::Stream;
 use crate::service;
@@ -151,7 +151,7 @@ impl<'h> Connection<'h> {
         if out.0.capacity() == 0 {
             out.0 = buffer_pool::take(OUT_BYTES);
         }
-        let mut calls = service::Pipeline::begin(service, &in_force, DoorName::Resp, *checks);
+        let mut calls = service::Pipeline::begin(service, &in_force, Door::Resp, *checks);
         let mut pending = PendingChecks::new();
         let pipeline =
             Pipeline { door, service: &mut calls, session, out: &mut *out, pending: &mut pending };

@@ -9,7 +9,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, Response, StatusCode};
 
 use super::Problem;
-use tidegate_request::Seen;
+use tidegate_request::ClientRequest;
 
 /// Self-contained, because other requests of the same client may be refused as well.
 const PAGE: &str = include_str!("refusal/page.html");
@@ -34,7 +34,7 @@ enum RefusalFormat {
 
 /// Builds a refusal with the status of the problem and these headers.
 pub(crate) fn response(
-    seen: &Seen<'_>,
+    seen: &ClientRequest<'_>,
     problem: Problem,
     extra_headers: HeaderMap,
 ) -> Response<Bytes> {
@@ -74,7 +74,7 @@ fn page(status: StatusCode, wait: Option<&HeaderValue>) -> Response<Bytes> {
     response
 }
 
-fn format_for(seen: &Seen<'_>) -> RefusalFormat {
+fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
     let accepts = |kinds: &[&str]| {
         let lines = seen.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
         let mut words = lines.flat_map(|line| line.split(','));

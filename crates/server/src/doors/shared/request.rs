@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use tidegate_config::Exact;
+use tidegate_config::SafeInteger;
 
 /// Maximum checks of one batch.
 const BATCH_MAX: usize = 1000;
@@ -26,7 +26,7 @@ pub(crate) struct Request<'a> {
     #[serde(borrow)]
     pub(crate) keys: Option<NamedKeys<'a>>,
     #[serde(default = "one")]
-    pub(crate) cost: Exact,
+    pub(crate) cost: SafeInteger,
 }
 
 /// The body of a batch.
@@ -56,8 +56,8 @@ pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 /// At most [`KEYS_MAX`] named keys, each name once.
 pub(crate) struct NamedKeys<'a>(pub(crate) Vec<(Text<'a>, Text<'a>)>);
 
-fn one() -> Exact {
-    Exact(1)
+fn one() -> SafeInteger {
+    SafeInteger(1)
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::doors::grpc::request::{Descriptor, RequestLimit};
-use crate::metrics::DoorName;
+use crate::metrics::Door;
 use crate::service::AppState;
 use crate::service::{Draft, InForce};
 use tidegate_config::Config;
@@ -51,7 +51,7 @@ fn descriptor<'a>(policy: &'a str, user: &'a str) -> Descriptor<'a> {
 }
 
 fn call<'s>(app: &'s AppState, in_force: &'s InForce) -> Call<'s> {
-    app.call(in_force, DoorName::Grpc).within(Some(Duration::from_millis(15)))
+    app.call(in_force, Door::Grpc).within(Some(Duration::from_millis(15)))
 }
 
 /// Policies over the silent store.

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 
 use super::super::decide::{DecideError, decide};
 use super::super::wire::{self, RateLimitResponse};
-use crate::metrics::DoorName;
+use crate::metrics::Door;
 use crate::service::AppState;
 
 /// Subtracted from the caller's deadline, so that the response arrives in time.
@@ -44,7 +44,7 @@ async fn answer(
     timeout: Option<Duration>,
 ) -> Result<RateLimitResponse, Status> {
     let in_force = app.in_force();
-    let call = app.call(&in_force, DoorName::Grpc).within(timeout);
+    let call = app.call(&in_force, Door::Grpc).within(timeout);
     let request = wire::decode(message).map_err(|bad| Status::invalid_argument(bad.0))?;
     let answer = decide(call, &request).await.map_err(|error| match error {
         DecideError::BadRequest(why) => Status::invalid_argument(why),

@@ -14,13 +14,13 @@ use tidegate::{Clock, Op, Permit, PolicyKind, Source, SystemClock};
 use super::super::tracker::RequestTracker;
 use crate::doors::shared::Problem;
 use crate::doors::shared::refusal;
-use crate::metrics::{DoorName, Shed};
+use crate::metrics::{Door, Shed};
 use crate::service::AppState;
 use crate::service::headers;
 use crate::service::{Call, InForce, Question, Unanswered};
 use crate::upstreams::Upstreams;
 use tidegate_request::Peer;
-use tidegate_request::{Path, Seen};
+use tidegate_request::{ClientRequest, Path};
 
 /// An admitted request.
 pub(super) struct Admitted {
@@ -52,7 +52,7 @@ pub(super) async fn admit(
     parts: &Parts,
 ) -> Result<Admitted, Refused> {
     let client_ip = &in_force.http.client_ip;
-    let seen = Seen::direct(client_ip, peer, parts)
+    let seen = ClientRequest::direct(client_ip, peer, parts)
         .map_err(|error| Box::new(Problem::bad_input(&error.to_string()).into_bytes_response()))?;
     let is_trusted = match peer {
         Peer::Ip(ip) => client_ip.trusts(ip),
@@ -60,7 +60,7 @@ pub(super) async fn admit(
     };
     let found = in_force.http.routes.find(&seen, None);
     let named = found.as_ref().map(|found| found.key.named()).unwrap_or_default();
-    let call = app.call(in_force, DoorName::Proxy);
+    let call = app.call(in_force, Door::Proxy);
     let question = match &found {
         Some(found) => {
             let policy =
@@ -84,13 +84,13 @@ pub(super) fn shed(
     parts: &Parts,
 ) -> Response<Bytes> {
     let problem = Problem::shed(proxy.settings.shed_status);
-    match Seen::direct(&in_force.http.client_ip, peer, parts) {
+    match ClientRequest::direct(&in_force.http.client_ip, peer, parts) {
         Ok(seen) => refuse(&seen, problem, Some(SHED_RETRY_AFTER)),
         Err(error) => Problem::bad_input(&error.to_string()).into_bytes_response(),
     }
 }
 
-fn refuse(seen: &Seen<'_>, problem: Problem, wait: Option<Duration>) -> Response<Bytes> {
+fn refuse(seen: &ClientRequest<'_>, problem: Problem, wait: Option<Duration>) -> Response<Bytes> {
     let mut response_headers = HeaderMap::new();
     write_retry_after(&mut response_headers, wait);
     refusal::response(seen, problem, response_headers)
@@ -101,7 +101,7 @@ struct Admission<'a> {
     app: &'a Arc<AppState>,
     call: Call<'a>,
     proxy: &'a Upstreams,
-    seen: &'a Seen<'a>,
+    seen: &'a ClientRequest<'a>,
     question: Option<Question<'a, 'a>>,
 }
 

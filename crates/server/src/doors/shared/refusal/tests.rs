@@ -14,7 +14,7 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes
     let (parts, ()) = headers.iter().fold(request, add).body(()).unwrap().into_parts();
     let client_ip = ClientIp::new();
     let peer = Peer::Ip("192.0.2.7".parse().unwrap());
-    let seen = Seen::direct(&client_ip, peer, &parts).unwrap();
+    let seen = ClientRequest::direct(&client_ip, peer, &parts).unwrap();
     let retry_after = [(RETRY_AFTER, HeaderValue::from_static("17"))].into_iter().collect();
     response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), retry_after)
 }
