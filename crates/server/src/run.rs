@@ -143,7 +143,7 @@ async fn until_stopped(
             }
             // No secret: the proxy has nothing to administer.
             Door::Proxy => {
-                doors.open(door, bound, ProxyDoor::new(app.clone(), HttpBounds::default()))
+                doors.open(door, bound, ProxyDoor::new(app.clone(), HttpBounds::default()));
             }
         }
     }

@@ -97,7 +97,7 @@ pub(super) fn outbound(
     axum::http::Request::from_parts(parts, body)
 }
 
-/// HTTP/2 may split the cookie header; HTTP/1.1 expects_continue one line (RFC 9113, 8.2.3).
+/// HTTP/2 may split the cookie header; HTTP/1.1 `expects_continue` one line (RFC 9113, 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     let lines = headers.get_all(COOKIE);
     let is_secret = lines.iter().any(HeaderValue::is_sensitive);

@@ -9,7 +9,7 @@ use super::command::{CommandContext, CommandOutcome};
 use super::number;
 use super::reply::escaped;
 
-/// LimitCache cached per connection: a client uses a few, again and again.
+/// `LimitCache` cached per connection: a client uses a few, again and again.
 const LIMITS_MAX: usize = 4;
 
 /// The limits that a connection used last.
