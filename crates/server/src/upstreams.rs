@@ -34,7 +34,7 @@ use tidegate_config::proxy::{Balance, Settings};
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     pub(crate) settings: Settings,
-    upstreams: Vec<Arc<Upstream>>,
+    all: Vec<Arc<Upstream>>,
     next: AtomicUsize,
     counts: Arc<RequestCounts>,
 }
@@ -60,13 +60,13 @@ impl Upstreams {
         let tls = has_tls.then(|| Tls::new(settings.ca_file.as_deref())).transpose()?;
         let upstream = |target: &tidegate_config::proxy::Target| {
             let tls = tls.clone().filter(|_| target.is_tls());
-            let mut known = before.iter().flat_map(|before| &before.upstreams);
+            let mut known = before.iter().flat_map(|before| &before.all);
             // Not with other certificate authorities: its connections were verified with the old ones.
             let known = known.find(|known| known.target == *target && known.tls == tls);
             known.cloned().unwrap_or_else(|| Arc::new(Upstream::new(target.clone(), tls)))
         };
         Ok(Self {
-            upstreams: settings.upstreams.iter().map(upstream).collect(),
+            all: settings.upstreams.iter().map(upstream).collect(),
             settings: settings.clone(),
             next: AtomicUsize::new(0),
             counts: before.map(|before| before.counts.clone()).unwrap_or_default(),
@@ -74,7 +74,7 @@ impl Upstreams {
     }
 
     pub(crate) fn upstreams(&self) -> &[Arc<Upstream>] {
-        &self.upstreams
+        &self.all
     }
 
     /// Counts a request in flight; `None` if there are too many.
@@ -95,19 +95,19 @@ impl Upstreams {
 
     /// Whether the pool of any upstream has room.
     pub(crate) fn has_place(&self, stats: &TargetStats, priority: Option<Priority>) -> bool {
-        self.upstreams.iter().any(|upstream| stats.has_place(&upstream.name, priority))
+        self.all.iter().any(|upstream| stats.has_place(&upstream.name, priority))
     }
 
     /// The upstream for the next attempt, among those not tried yet. If none is up, the one whose ejection ends first:
     /// only an attempt can show that it is back.
     pub(crate) fn choose(&self, tried: &[Arc<Upstream>], now_us: u64) -> Option<Load> {
-        let count = self.upstreams.len();
+        let count = self.all.len();
         let start = match tried {
             [] if count > 1 => self.next.fetch_add(1, Relaxed),
             _ => self.next.load(Relaxed),
         };
         let is_new = |upstream: &&Arc<Upstream>| !tried.iter().any(|it| Arc::ptr_eq(it, upstream));
-        let all = || (0..count).filter_map(|step| self.upstreams.get((start + step) % count));
+        let all = || (0..count).filter_map(|step| self.all.get((start + step) % count));
         let in_turn = || all().filter(is_new);
         let best = || {
             let mut up = in_turn().filter(|upstream| upstream.health.is_up(now_us));
