@@ -113,7 +113,7 @@ impl ConnectionService {
             path => {
                 let Some(method) = self.shared.reflection.method(path) else {
                     let path = tidegate_core::text::printable(path);
-                    return Status::unimplemented(format!("unknown method: {path}")).into_http();
+                    return Status::unimplemented(format!("no method at {path}")).into_http();
                 };
                 method(request).await
             }
