@@ -1,10 +1,10 @@
-//! Limits that follow the load of what they protect: what a [`Plan`] says, put to work.
+//! Limits that follow the load of what they protect, as a [`Plan`] of the configuration describes it.
 //!
-//! The library's [`Adaptive`] decides once a second how much of a limit is in force. Here it is told what to go by:
-//! [`feeds`] ask over HTTP and measure, doors tell [`Observed`], operators say what they know better.
+//! The library's [`Adaptive`] decides once a second how much of a limit is in force. Its inputs come from here: [`feeds`]
+//! probes targets over HTTP, doors record into [`TargetStats`], and operators may set a pressure by hand.
 
-mod asking;
 mod feeds;
+mod probe;
 mod view;
 
 use std::collections::{BTreeMap, HashSet};
@@ -19,67 +19,64 @@ use tidegate::adaptive::{
 use tidegate::{Effective, Policy, Store, SystemClock};
 use tokio::task::JoinSet;
 
-use self::feeds::Fed;
-pub(crate) use self::view::Moving;
-use crate::stats::Observed;
+use self::feeds::SignalTarget;
+pub(crate) use self::view::AdaptiveLimitView;
+use crate::stats::TargetStats;
 use tidegate_config::plan::{self, By, Plan, Signal, Signals, Source, share_at};
 
-/// Lets limits follow. There is one, and it outlives reloads.
+/// All adaptive limits of the server. It outlives reloads.
 #[derive(Debug, Default)]
-pub(crate) struct Follower {
+pub(crate) struct AdaptiveLimits {
     runtime: Adaptive,
-    observed: Arc<Observed>,
-    following: ArcSwap<Following>,
-    /// Ends with what it feeds.
+    target_stats: Arc<TargetStats>,
+    active: ArcSwap<ActivePlans>,
+    /// The tasks that push signals; replaced with the plans.
     feeds: Mutex<JoinSet<()>>,
 }
 
-/// What is followed now.
+/// The plans in force.
 #[derive(Debug, Default)]
-struct Following {
-    plans: Vec<Followed>,
-    /// Those whom somebody else than the library tells.
-    fed: Vec<Fed>,
+struct ActivePlans {
+    plans: Vec<ActivePlan>,
+    /// Signals that this module pushes; the library reads the others itself.
+    signal_targets: Vec<SignalTarget>,
 }
 
-/// A plan at work.
 #[derive(Debug)]
-struct Followed {
+struct ActivePlan {
     plan: Plan,
     effective: Effective,
 }
 
-/// Limits that are about to follow, once the rest of their configuration turns out well. Dropped, it changes nothing.
+/// Plans that are built and not yet in force. Dropping it changes nothing.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    following: Following,
+    active: ActivePlans,
     draft: AdaptiveDraft,
 }
 
-/// A limit whose refusals have a status of their own while the load reduces it.
+/// A limit whose refusals have their own status while the load reduces it.
 #[derive(Debug)]
-pub(crate) struct Shedding {
+pub(crate) struct SheddingLimit {
     pub(crate) effective: Effective,
-    /// All of its units.
+    /// The declared units.
     pub(crate) units: u64,
     pub(crate) status: StatusCode,
 }
 
-impl Follower {
-    /// One that agrees with all others over the store.
+impl AdaptiveLimits {
+    /// Agrees with the other nodes over the store.
     pub(crate) fn shared_over(store: Arc<dyn Store>) -> Self {
         Self { runtime: Adaptive::shared_over(store, SystemClock), ..Self::default() }
     }
 
-    /// What doors tell about the services behind them.
-    pub(crate) const fn observed(&self) -> &Arc<Observed> {
-        &self.observed
+    pub(crate) const fn target_stats(&self) -> &Arc<TargetStats> {
+        &self.target_stats
     }
 
-    /// What is planned, ready to be [followed](Self::follow). A limit that has followed before will go on from where it
-    /// was.
+    /// Builds plans, ready to be [installed](Self::install). A limit that is already in force keeps its state.
     pub(crate) fn prepare(&self, plans: &[Plan]) -> Result<Prepared, String> {
-        let mut following = Following::default();
+        let mut active = ActivePlans::default();
         let mut draft = self.runtime.draft();
         for plan in plans.iter().filter(|plan| plan.mode != Mode::Off) {
             let effective = match &plan.by {
@@ -88,62 +85,61 @@ impl Follower {
                     draft.govern_urls(&plan.name(), plan.units, *ramp, &target, plan.mode)
                 }
                 By::Signals(signals) => {
-                    let rule = rule(&mut draft, plan, signals, &mut following.fed);
+                    let rule = rule(&mut draft, plan, signals, &mut active.signal_targets);
                     let rule =
                         rule.map_err(|error| format!("policy `{}`: {error}", plan.shown()))?;
                     let governed = draft.govern(&plan.name(), plan.units, rule);
                     governed.map_err(|error| format!("policy `{}`: {error}", plan.shown()))?
                 }
             };
-            following.plans.push(Followed { plan: plan.clone(), effective });
+            active.plans.push(ActivePlan { plan: plan.clone(), effective });
         }
-        Ok(Prepared { following, draft })
+        Ok(Prepared { active, draft })
     }
 
-    /// Follows what was prepared, and nothing else.
-    pub(crate) fn follow(&self, Prepared { following: next, draft }: Prepared) {
+    /// Replaces the plans in force.
+    pub(crate) fn install(&self, Prepared { active: next, draft }: Prepared) {
         draft.install();
-        let names: HashSet<_> = next.plans.iter().map(|followed| followed.plan.name()).collect();
+        let names: HashSet<_> = next.plans.iter().map(|active| active.plan.name()).collect();
         let listeners = self.listeners(&next);
         next.cap(&listeners);
-        self.observed.tell(listeners);
+        self.target_stats.set_listeners(listeners);
         let is_any = !next.plans.is_empty();
-        let feeds = feeds::start(&next.fed, &self.observed);
+        let feeds = feeds::start(&next.signal_targets, &self.target_stats);
         *self.feeds.lock().unwrap_or_else(PoisonError::into_inner) = feeds;
-        self.following.store(Arc::new(next));
-        // Last, when nothing holds what was followed before.
+        self.active.store(Arc::new(next));
+        // Last, when nothing refers to the old plans.
         self.runtime.retain(|name| names.contains(name));
-        self.go_by_operators();
+        self.apply_operator_pressures();
         if is_any {
-            // Once for all; what follows nothing does not tick.
+            // Without plans no task has to tick.
             self.runtime.start();
         }
     }
 
-    /// Who is told what is observed, by the name of the target.
-    fn listeners(&self, next: &Following) -> BTreeMap<String, Target> {
-        let names = next.plans.iter().flat_map(|followed| followed.plan.observed());
+    fn listeners(&self, next: &ActivePlans) -> BTreeMap<String, Target> {
+        let names = next.plans.iter().flat_map(|active| active.plan.observed());
         names.map(|name| (name.to_owned(), self.runtime.target(name))).collect()
     }
 
-    /// Takes over how full a pool is said to be.
-    pub(crate) fn saturated(&self, target: &str, saturation: f64) {
-        for (signal, own) in &self.following.load().fed {
+    /// Records how full a client reports its pool to be.
+    pub(crate) fn record_pool_saturation(&self, target: &str, saturation: f64) {
+        for (signal, own) in &self.active.load().signal_targets {
             if signal.source == Source::Pool && signal.target == target {
                 own.push(Reading::Value(saturation));
             }
         }
     }
 
-    /// Goes by what operators say of targets, whatever signals say.
-    pub(crate) fn go_by_operators(&self) {
-        let (said, following) = (self.observed.said(), self.following.load());
-        for (signal, own) in &following.fed {
-            own.fix(said.get(&signal.target).map(|pressure| signal.at(*pressure)));
+    /// Lets the pressures that operators have set override the signals.
+    pub(crate) fn apply_operator_pressures(&self) {
+        let (pressures, active) = (self.target_stats.operator_pressures(), self.active.load());
+        for (signal, own) in &active.signal_targets {
+            own.fix(pressures.get(&signal.target).map(|pressure| signal.at(*pressure)));
         }
-        for Followed { plan, .. } in &following.plans {
+        for ActivePlan { plan, .. } in &active.plans {
             let share = |signal: &Signal, priority: Option<Priority>| {
-                let pressure = *said.get(&signal.target)?;
+                let pressure = *pressures.get(&signal.target)?;
                 let own = priority.map(|priority| priority.share(pressure));
                 Some(own.unwrap_or_else(|| share_at(&signal.ramp, pressure)))
             };
@@ -151,7 +147,7 @@ impl Follower {
                 By::Signals(Signals { each, priority, .. }) => {
                     each.iter().filter_map(|signal| share(signal, *priority)).reduce(f64::min)
                 }
-                By::Urls { ramp, target } => said.get(target).map(|it| share_at(ramp, *it)),
+                By::Urls { ramp, target } => pressures.get(target).map(|it| share_at(ramp, *it)),
             };
             self.runtime.fix(&plan.name(), least.map(|share| share.max(plan.floor_share())));
         }
@@ -162,7 +158,7 @@ fn rule(
     draft: &mut AdaptiveDraft,
     plan: &Plan,
     signals: &Signals,
-    fed: &mut Vec<Fed>,
+    signal_targets: &mut Vec<SignalTarget>,
 ) -> Result<Rule, AdaptiveError> {
     let read = |(index, signal): (usize, &Signal)| {
         let source = match signal.source {
@@ -170,9 +166,9 @@ fn rule(
             Source::Errors => Read::Errors(draft.target(&signal.target)),
             Source::Cpu => Read::Cpu,
             Source::MeanLatency | Source::Pool | Source::Fixed(_) | Source::Asked(_) => {
-                // Nobody else reads it: what failed is read once.
+                // A target of its own, because a failed reading is consumed when it is read.
                 let own = draft.target(&format!("{}\u{1}{index}", plan.name()));
-                fed.push((signal.clone(), own.clone()));
+                signal_targets.push((signal.clone(), own.clone()));
                 Read::Pushed(own)
             }
         };
@@ -187,12 +183,12 @@ fn rule(
     })
 }
 
-impl Following {
-    /// Bounds how many are under way to targets whose pool is told; the smallest counts. What is only tried out bounds
-    /// nothing.
+impl ActivePlans {
+    /// Bounds the requests in flight to targets whose pool size is configured; the smallest pool counts. Plans in shadow
+    /// mode bound nothing.
     fn cap(&self, listeners: &BTreeMap<String, Target>) {
         for (name, target) in listeners {
-            let plans = || self.plans.iter().map(|followed| &followed.plan);
+            let plans = || self.plans.iter().map(|active| &active.plan);
             let known = plans().filter_map(|plan| plan.pool_of(name)?.known()).min();
             target.know_pool(known);
             let enforced = plans().filter(|plan| plan.mode == Mode::Enforce);
@@ -204,24 +200,22 @@ impl Following {
 }
 
 impl Prepared {
-    /// A policy with its limits that move.
+    /// Attaches the adaptive limits to a policy.
     pub(crate) fn adapt(&self, name: &str, policy: Policy) -> Policy {
-        let own = self.following.plans.iter().filter(|followed| followed.plan.policy == name);
-        own.fold(policy, |policy, followed| {
-            policy.adaptive(&followed.plan.limit, &followed.effective)
-        })
+        let own = self.active.plans.iter().filter(|active| active.plan.policy == name);
+        own.fold(policy, |policy, active| policy.adaptive(&active.plan.limit, &active.effective))
     }
 
-    /// The limits of a policy whose refusals have a status of their own under load.
-    pub(crate) fn shedding(&self, name: &str) -> Vec<Shedding> {
-        let own = |it: &&Followed| {
+    /// The limits of a policy whose refusals have their own status under load.
+    pub(crate) fn shedding(&self, name: &str) -> Vec<SheddingLimit> {
+        let own = |it: &&ActivePlan| {
             it.plan.policy == name && it.plan.shed_status != StatusCode::TOO_MANY_REQUESTS
         };
-        let shedding = |Followed { plan, effective }: &Followed| Shedding {
+        let shedding = |ActivePlan { plan, effective }: &ActivePlan| SheddingLimit {
             effective: effective.clone(),
             units: plan.units,
             status: plan.shed_status,
         };
-        self.following.plans.iter().filter(own).map(shedding).collect()
+        self.active.plans.iter().filter(own).map(shedding).collect()
     }
 }

@@ -1,4 +1,5 @@
-//! The doors: what the outside speaks to. Each decodes, asks the service and encodes; its wire types stay inside.
+//! The doors: one module per protocol. A door decodes a request, calls the service and encodes the answer; wire types
+//! stay inside their door.
 
 pub(crate) mod forward_auth;
 pub(crate) mod grpc;

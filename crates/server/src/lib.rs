@@ -1,37 +1,45 @@
-//! The doors of tidegate, and the service behind them.
+//! The server: doors for five protocols, and one service behind them.
 //!
-//! - [`doors`] are what the outside speaks to. A door decodes, asks the service and encodes; wire types stay inside it.
-//! - [`service`] is the one way from a question to an answer; [`app`] is what all doors share.
-//! - [`listen`] binds addresses; [`server`] accepts connections, with every bound that keeps a hostile client from hurting others.
-//! - [`gather`] makes one write of many.
-//! - [`threshold`] is what a connection passes before its door: the PROXY protocol, and [`tls`].
-//! - [`adaptive`] lets limits follow the load of what they protect.
-//! - [`observed`] keeps what callers say about the services behind them.
-//! - [`patience`] waits with an end.
-//! - [`urls`] keeps what the proxy has seen of every URL.
-//! - [`metrics`] counts what the doors did, for Prometheus.
-//! - [`reload`] puts another configuration in force while the doors are open.
-//! - [`dashboard`] is the page at `/`, and what it lives on.
-//! - [`systemd`] takes sockets over, and says how the service does.
-//! - `telemetry` sends spans and figures to a collector, where the feature `otlp` is on.
-//! - [`run`] opens the doors, and closes them.
+//! Each module imports only from modules above it; a test holds the order.
+//!
+//! - [`net`]: listeners, connections, TLS, PROXY protocol, timeouts, body bounds, write coalescing.
+//! - [`metrics`]: counters, histograms, the metric catalogue, refused keys, rendering for Prometheus.
+//! - `telemetry`: OpenTelemetry export, behind the feature `otlp`.
+//! - [`logs`]: log lines and their rate limits.
+//! - [`stats`]: latencies of targets and URLs.
+//! - [`adaptive`]: limits that follow the load, and the signals they follow.
+//! - [`upstreams`]: the proxy's connections, pools, health checks, balancing.
+//! - [`service`]: `CheckService`, the one way from a question to an answer; the configuration in force.
+//! - [`dashboard`]: the sampler, the event feed, the files of the page.
+//! - [`doors`]: one folder per protocol. A door decodes, asks the service and encodes; wire types stay inside it.
+//! - [`run`]: start, reload, shutdown, systemd.
 #![forbid(unsafe_code)]
 #![allow(
     rustdoc::private_intra_doc_links,
-    reason = "the table of contents is for those who read the code"
+    reason = "the table of contents is for readers of the code"
 )]
 
-mod adaptive;
-mod dashboard;
-mod doors;
-pub mod logs;
-mod metrics;
 mod net;
-mod run;
-mod service;
-mod stats;
+
+mod metrics;
+
 #[cfg(feature = "otlp")]
 mod telemetry;
+
+pub mod logs;
+
+mod stats;
+
+mod adaptive;
+
 mod upstreams;
+
+mod service;
+
+mod dashboard;
+
+mod doors;
+
+mod run;
 
 pub use self::run::{ServeError, Source, serve};

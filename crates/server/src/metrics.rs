@@ -9,7 +9,6 @@
 //! reset decides nothing.
 
 mod catalog;
-mod glance;
 mod histogram;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
@@ -18,6 +17,7 @@ mod process;
 mod refusals;
 mod render;
 mod sink;
+mod snapshot;
 mod striped;
 mod text;
 mod upstreams;
@@ -28,18 +28,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use arc_swap::ArcSwapOption;
 use tidegate::{Clock, StoreErrorKind, SystemClock};
 
-pub(crate) use self::glance::{Glance, PolicyGlance};
-use self::histogram::Histogram;
-pub(crate) use self::histogram::Times;
+use self::histogram::DurationHistogram;
+pub(crate) use self::histogram::Durations;
 use self::policies::Policies;
 pub(crate) use self::policies::{Counters, Outcome, Status};
-pub(crate) use self::refusals::{Refusals, Refused};
+pub(crate) use self::refusals::{RefusalReport, Refusals};
 pub(crate) use self::render::Figures;
 #[cfg(feature = "otlp")]
 pub(crate) use self::render::WithFigures;
-use self::striped::Striped;
+pub(crate) use self::snapshot::{MetricsSnapshot, PolicySnapshot};
+use self::striped::StripedCounters;
 pub(crate) use self::text::CONTENT_TYPE;
-pub(crate) use self::upstreams::{URLS_MAX, UpstreamCounts, UpstreamTrouble, UpstreamView};
+pub(crate) use self::upstreams::{URLS_MAX, UpstreamCounts, UpstreamError, UpstreamView};
 pub(crate) use tidegate_config::DoorName;
 
 use tidegate::driver::OpenStore;
@@ -73,8 +73,8 @@ impl Shed {
 pub(crate) struct Metrics {
     policies: Policies,
     doors: [DoorCounts; DoorName::ALL.len()],
-    store_errors: Striped<{ StoreErrorKind::ALL.len() }>,
-    shed: Striped<{ Shed::ALL.len() }>,
+    store_errors: StripedCounters<{ StoreErrorKind::ALL.len() }>,
+    shed: StripedCounters<{ Shed::ALL.len() }>,
     reloads: Reloads,
     store: ArcSwapOption<OpenStore>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Metrics {
 struct DoorCounts {
     accepted: AtomicU64,
     closed: AtomicU64,
-    times: Histogram,
+    times: DurationHistogram,
 }
 
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use self::reload::Reloader;
 pub use self::reload::Source;
 use self::store_watch::Watched;
 use self::systemd::{Notifier, Sockets};
-use crate::adaptive::Follower;
+use crate::adaptive::AdaptiveLimits;
 use crate::dashboard::{Feed, Sampler};
 use crate::doors::grpc::{GrpcBounds, GrpcDoor, Service};
 use crate::doors::http::{self, HttpDoor};
@@ -37,7 +37,7 @@ use crate::service::AppState;
 use crate::service::Draft;
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
-use crate::upstreams::{self, Proxy};
+use crate::upstreams::{self, Upstreams};
 use tidegate::driver::{self, StoreDrivers, StoreOptions};
 use tidegate_config::{self as config, Address, Config, Door, Exposure, SecretSource};
 use tidegate_request::Peer;
@@ -199,12 +199,12 @@ fn built(config: &Config, stores: StoreDrivers) -> Result<(Draft, Watched), Serv
         Some(nodes) => builder.nodes(nodes),
         None => builder,
     };
-    let follower = if opened.store.extensions().is_local() {
-        Follower::default()
+    let adaptive = if opened.store.extensions().is_local() {
+        AdaptiveLimits::default()
     } else {
-        Follower::shared_over(opened.store.clone())
+        AdaptiveLimits::shared_over(opened.store.clone())
     };
-    let draft = Draft::build(config, builder, follower.into(), None).map_err(ServeError::new)?;
+    let draft = Draft::build(config, builder, adaptive.into(), None).map_err(ServeError::new)?;
     Ok((draft, Watched { opened, name: driver::redacted(&url.0) }))
 }
 
@@ -346,7 +346,7 @@ async fn bind(
 }
 
 /// The upstreams that the configuration in force names.
-fn upstreams_in_force(app: Arc<AppState>) -> impl Fn() -> Option<Arc<Proxy>> {
+fn upstreams_in_force(app: Arc<AppState>) -> impl Fn() -> Option<Arc<Upstreams>> {
     move || app.in_force().proxy.clone()
 }
 

@@ -49,7 +49,7 @@ impl CheckService {
             refusals: Refusals::default(),
         };
         service.installed(&service.in_force());
-        service.in_force().follower.follow(prepared);
+        service.in_force().adaptive.install(prepared);
         warnings.iter().for_each(draft::Warning::log);
         service
     }
@@ -60,7 +60,7 @@ impl CheckService {
         let next = Arc::new(next);
         let before = self.in_force.swap(next.clone());
         self.installed(&next);
-        next.follower.follow(prepared);
+        next.adaptive.install(prepared);
         before.engine.release_leases();
         warnings.iter().for_each(draft::Warning::log);
     }
@@ -90,8 +90,8 @@ impl CheckService {
     }
 
     /// How many lines of the log were left out, by event.
-    pub(crate) fn lines_left_out(&self) -> [(&'static str, u64); 2] {
-        self.events.unsaid()
+    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 2] {
+        self.events.dropped_lines()
     }
 
     /// Records how a question ended: every question that spends comes through here.

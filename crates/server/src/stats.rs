@@ -1,7 +1,7 @@
-//! Response times and errors of the services behind, as clients and the proxy report them.
+//! Latencies and errors of the protected services, as clients and the proxy report them.
 
 mod targets;
 mod urls;
 
-pub(crate) use self::targets::{Observed, Summary, TooManyTargets};
-pub(crate) use self::urls::ByUrl;
+pub(crate) use self::targets::{TargetStats, TargetSummary, TooManyTargets};
+pub(crate) use self::urls::UrlStats;

@@ -1,17 +1,17 @@
 //! All that are behind the proxy: who gets a request, and how many there may be at once.
 //!
 //! - An [`upstream`] has connections in a [`pool`], a [`health`] and counters; [`keeper`] looks after it.
-//! - A [`link`] is one connection, driven by the request that uses it: no task stands between a request and its answer.
+//! - A [`connection`] is one connection, driven by the request that uses it: no task stands between a request and its answer.
 //!   A connection of HTTP/2 is shared: [`http2`].
 //! - [`upload`] is a request body on its way. [`hops`] are the headers that end here, [`forwarded`] those that are written.
 
+pub(crate) mod connection;
 pub(crate) mod failure;
 pub(crate) mod forwarded;
 mod health;
 pub(crate) mod hops;
 mod http2;
 mod keeper;
-pub(crate) mod link;
 mod pool;
 mod tls;
 pub(crate) mod upload;
@@ -26,22 +26,22 @@ use tidegate::adaptive::Priority;
 
 use self::tls::Tls;
 use self::upstream::{Load, Upstream};
-use crate::stats::Observed;
+use crate::stats::TargetStats;
 use tidegate_config::proxy::{Balance, Settings};
 
 /// The proxy's part of a configuration, built.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub(crate) struct Upstreams {
     pub(crate) settings: Settings,
     upstreams: Vec<Arc<Upstream>>,
     next: AtomicUsize,
     /// Counted across configurations.
-    crowd: Arc<Crowd>,
+    counts: Arc<RequestCounts>,
 }
 
 /// How many there are.
 #[derive(Debug, Default)]
-struct Crowd {
+struct RequestCounts {
     under_way: AtomicUsize,
     waiting: AtomicUsize,
 }
@@ -49,11 +49,11 @@ struct Crowd {
 /// A place among those under way, or among those who wait, until dropped.
 #[derive(Debug)]
 pub(crate) struct RequestSlot {
-    crowd: Arc<Crowd>,
-    of: fn(&Crowd) -> &AtomicUsize,
+    counts: Arc<RequestCounts>,
+    counter: fn(&RequestCounts) -> &AtomicUsize,
 }
 
-impl Proxy {
+impl Upstreams {
     /// Upstreams that were there before keep their connections and their counts.
     pub(crate) fn build(settings: &Settings, before: Option<&Self>) -> Result<Self, String> {
         let has_tls = settings.upstreams.iter().any(tidegate_config::proxy::Target::is_tls);
@@ -69,7 +69,7 @@ impl Proxy {
             upstreams: settings.upstreams.iter().map(upstream).collect(),
             settings: settings.clone(),
             next: AtomicUsize::new(0),
-            crowd: before.map(|before| before.crowd.clone()).unwrap_or_default(),
+            counts: before.map(|before| before.counts.clone()).unwrap_or_default(),
         })
     }
 
@@ -79,22 +79,22 @@ impl Proxy {
 
     /// A place for a request, unless there are too many.
     pub(crate) fn enter(&self) -> Option<RequestSlot> {
-        self.place(|crowd| &crowd.under_way, self.settings.requests_max)
+        self.slot(|counts| &counts.under_way, self.settings.requests_max)
     }
 
     /// A place for a request that has to wait for its turn.
     pub(crate) fn queue(&self) -> Option<RequestSlot> {
-        self.place(|crowd| &crowd.waiting, self.settings.waiting_max)
+        self.slot(|counts| &counts.waiting, self.settings.waiting_max)
     }
 
-    fn place(&self, of: fn(&Crowd) -> &AtomicUsize, max: usize) -> Option<RequestSlot> {
-        let place = RequestSlot { crowd: self.crowd.clone(), of };
+    fn slot(&self, counter: fn(&RequestCounts) -> &AtomicUsize, max: usize) -> Option<RequestSlot> {
+        let place = RequestSlot { counts: self.counts.clone(), counter };
         // What is one too many is dropped, and so uncounted, at once.
-        (of(&self.crowd).fetch_add(1, Relaxed) < max).then_some(place)
+        (counter(&self.counts).fetch_add(1, Relaxed) < max).then_some(place)
     }
 
     /// Whether any of them has room for a request, as far as is known of their pools.
-    pub(crate) fn has_place(&self, observed: &Observed, priority: Option<Priority>) -> bool {
+    pub(crate) fn has_place(&self, observed: &TargetStats, priority: Option<Priority>) -> bool {
         self.upstreams.iter().any(|upstream| observed.has_place(&upstream.name, priority))
     }
 
@@ -126,7 +126,7 @@ impl Proxy {
 
 impl Drop for RequestSlot {
     fn drop(&mut self) {
-        (self.of)(&self.crowd).fetch_sub(1, Relaxed);
+        (self.counter)(&self.counts).fetch_sub(1, Relaxed);
     }
 }
 
@@ -136,10 +136,10 @@ mod tests {
 
     use super::*;
 
-    fn proxy(balance: Balance) -> Proxy {
+    fn proxy(balance: Balance) -> Upstreams {
         let targets = ["http://a", "http://b", "http://c"].map(|text| text.parse().unwrap());
         let settings = Settings { balance, requests_max: 2, ..Settings::of(targets.to_vec()) };
-        Proxy::build(&settings, None).unwrap()
+        Upstreams::build(&settings, None).unwrap()
     }
 
     fn name(load: Option<&Load>) -> &str {
@@ -223,7 +223,7 @@ mod tests {
         assert!(first.is_some() && second.is_some() && proxy.enter().is_none());
         drop(first);
         assert!(proxy.enter().is_some());
-        let next = Proxy::build(&proxy.settings, Some(&proxy)).unwrap();
+        let next = Upstreams::build(&proxy.settings, Some(&proxy)).unwrap();
         assert!(next.enter().is_some() && second.is_some());
         let (held, more) = (next.enter(), next.enter());
         assert!(held.is_some() && more.is_none(), "those of before are still there");
@@ -233,19 +233,19 @@ mod tests {
     fn a_new_configuration_keeps_the_upstreams_that_stay() {
         let before = proxy(Balance::LeastLoaded);
         let targets = ["http://b", "http://d"].map(|text| text.parse().unwrap());
-        let next = Proxy::build(&Settings::of(targets.to_vec()), Some(&before)).unwrap();
+        let next = Upstreams::build(&Settings::of(targets.to_vec()), Some(&before)).unwrap();
         assert!(Arc::ptr_eq(&next.upstreams()[0], &before.upstreams()[1]));
         assert_eq!(next.upstreams().len(), 2);
     }
 
     /// Upstreams with and without TLS, known by a new authority in this file.
-    fn renewed(ca_file: &Path, before: Option<&Proxy>) -> Proxy {
+    fn renewed(ca_file: &Path, before: Option<&Upstreams>) -> Upstreams {
         let ca = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
         std::fs::write(ca_file, ca.cert.pem()).unwrap();
         let targets = ["http://a", "https://b"].map(|text| text.parse().unwrap());
         let settings =
             Settings { ca_file: Some(ca_file.to_owned()), ..Settings::of(targets.to_vec()) };
-        Proxy::build(&settings, before).unwrap()
+        Upstreams::build(&settings, before).unwrap()
     }
 
     #[test]
@@ -253,10 +253,10 @@ mod tests {
         let name = format!("tidegate-ca-{}.pem", std::process::id());
         let ca_file = std::env::temp_dir().join(name);
         let first = renewed(&ca_file, None);
-        let same = Proxy::build(&first.settings, Some(&first)).unwrap();
+        let same = Upstreams::build(&first.settings, Some(&first)).unwrap();
         let next = renewed(&ca_file, Some(&first));
         std::fs::remove_file(&ca_file).unwrap();
-        let kept = |proxy: &Proxy| {
+        let kept = |proxy: &Upstreams| {
             let mut pairs = proxy.upstreams().iter().zip(first.upstreams());
             [(); 2].map(|()| pairs.next().is_some_and(|(new, old)| Arc::ptr_eq(new, old)))
         };

@@ -12,7 +12,7 @@ const TOLD: [&str; 7] = [
     "[4,3,2]",
     "[1,0,0]",
     "-5",
-    r#""ERR unknown command 'FROB'; COMMAND LIST tells those there are""#,
+    r#""ERR unknown command 'FROB'; COMMAND LIST lists all commands""#,
     r#""OK""#,
 ];
 

@@ -7,8 +7,8 @@ use crate::support::Server;
 
 /// Values that make no sense: the connection lives on.
 const VALUES: [(&str, &str); 33] = [
-    ("FROB", "unknown command 'FROB'; COMMAND LIST tells those there are"),
-    ("'FR\tOB\u{1b}' x", "unknown command 'FR\\tOB\\u{1b}'; COMMAND LIST tells those there are"),
+    ("FROB", "unknown command 'FROB'; COMMAND LIST lists all commands"),
+    ("'FR\tOB\u{1b}' x", "unknown command 'FR\\tOB\\u{1b}'; COMMAND LIST lists all commands"),
     (
         "CL.THROTTLE",
         "wrong number of arguments for 'cl.throttle' command: expected cl.throttle key max_burst count period [quantity]",
@@ -70,13 +70,13 @@ const VALUES: [(&str, &str); 33] = [
     ("TG.CHECK '' k", "no policy is called ``"),
     (
         "TG.CHECK signup k",
-        "policy `signup` counts by `ip`, and here is only one key: ask it over HTTP",
+        "policy `signup` counts by `ip`, but this command has only one key: use the HTTP API",
     ),
     (
         "TG.CHECK export k",
         "policy `export` is a leaky bucket: it delays, so reserve instead of check",
     ),
-    ("TG.CHECK api ''", "key is empty: give who is asking"),
+    ("TG.CHECK api ''", "key is empty: give the name of the caller"),
     ("TG.CHECK api k -1", "cost `-1`: expected a whole number from 0 to 9007199254740992"),
     ("TG.CHECK api k nan", "cost `nan`: expected a whole number from 0 to 9007199254740992"),
     ("TG.CHECK api k inf", "cost `inf`: expected a whole number from 0 to 9007199254740992"),
@@ -88,7 +88,7 @@ const VALUES: [(&str, &str); 33] = [
     ("TG.CHECK api k ''", "cost ``: expected a whole number from 0 to 9007199254740992"),
     (
         "CONFIG SET save x",
-        "nothing is configured here but by the server's file: only CONFIG GET name …",
+        "the configuration cannot be changed here: only CONFIG GET name … is supported",
     ),
     (
         "CLIENT SETNAME 'a b'",
@@ -101,15 +101,15 @@ const BROKEN: [(&str, &str); 12] = [
     ("*65\r\n", "invalid multibulk length: expected at most 64"),
     ("*-7\r\n", "invalid multibulk length: expected at most 64"),
     ("*1000000000\r\n", "invalid multibulk length: expected at most 64"),
-    ("*nan\r\n", "invalid multibulk length: `nan` is no number"),
+    ("*nan\r\n", "invalid multibulk length: `nan` is not a number"),
     ("*1\r\n$-1\r\n", "invalid bulk length: expected 0 or more"),
     ("*1\r\n$1000000000000\r\n", "a command is larger than 65536 bytes"),
-    ("*1\r\n$inf\r\n", "invalid bulk length: `inf` is no number"),
+    ("*1\r\n$inf\r\n", "invalid bulk length: `inf` is not a number"),
     ("*2\r\n$4\r\nECHO\r\n*1\r\n$1\r\nx\r\n", "expected '$', got '*'"),
     ("*1\r\n$4\r\nPINGPING\r\n", "expected CRLF after a bulk of 4 bytes"),
     ("*1\r\n\0", "expected '$', got '\\x00'"),
     ("ECHO \"x\r\n", "unbalanced quotes in request, or an escape: send an array"),
-    ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", "this is no HTTP server"),
+    ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", "this is not an HTTP server"),
 ];
 
 /// What is left of all keys that bad input named.
@@ -132,7 +132,7 @@ fn a_value_that_makes_no_sense_is_named_and_costs_nothing() {
     let reply = server.resp_raw(split.as_bytes());
     assert_eq!(
         reply,
-        "-ERR unknown command 'a\\r\\n+OK\\r\\nb'; COMMAND LIST tells those there are\r\n+OK\r\n"
+        "-ERR unknown command 'a\\r\\n+OK\\r\\nb'; COMMAND LIST lists all commands\r\n+OK\r\n"
     );
     untouched(&server);
 }

@@ -1,4 +1,4 @@
-//! Says once in a while what a signal is, to those who follow it: what was asked over HTTP, what was measured here.
+//! Pushes signals to the limits that follow them: answers of HTTP probes, and what this process measures.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,22 +10,25 @@ use tidegate::{Clock, SystemClock};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::asking::{self, NoNumber};
 use super::plan::{Ask, Signal, Source};
-use crate::stats::Observed;
+use super::probe::{self, ProbeError};
+use crate::stats::TargetStats;
 
-/// What was said is believed for a second and a half: so often, nobody misses it.
-const SAY_EVERY: Duration = Duration::from_millis(400);
+/// A reading expires after 1.5 s.
+const PUSH_INTERVAL: Duration = Duration::from_millis(400);
 
-/// A signal, and where what it says is put.
-pub(super) type Fed = (Signal, Target);
+/// A signal and the target that its readings are pushed to.
+pub(super) type SignalTarget = (Signal, Target);
 
-/// Feeds all of them, until what is returned is dropped. Whoever is asked for several is asked once.
-pub(super) fn start(fed: &[Fed], observed: &Arc<Observed>) -> JoinSet<()> {
+/// Pushes all signals until the returned set is dropped. Signals with the same probe share it.
+pub(super) fn start(
+    signal_targets: &[SignalTarget],
+    target_stats: &Arc<TargetStats>,
+) -> JoinSet<()> {
     let mut feeds = JoinSet::new();
     let mut asked: Vec<(&Ask, Vec<Target>)> = Vec::new();
     let mut measured = Vec::new();
-    for (signal, target) in fed {
+    for (signal, target) in signal_targets {
         match &signal.source {
             Source::Asked(ask) => match asked.iter_mut().find(|(known, _)| *known == ask) {
                 Some((_, targets)) => targets.push(target.clone()),
@@ -38,86 +41,86 @@ pub(super) fn start(fed: &[Fed], observed: &Arc<Observed>) -> JoinSet<()> {
         }
     }
     for (ask, targets) in asked {
-        feeds.spawn(Asking::new(ask.clone(), targets).run());
+        feeds.spawn(HttpProbe::new(ask.clone(), targets).run());
     }
     if !measured.is_empty() {
-        feeds.spawn(measure(measured, observed.clone()));
+        feeds.spawn(measure(measured, target_stats.clone()));
     }
     feeds
 }
 
-/// What is known here.
-async fn measure(measured: Vec<Fed>, observed: Arc<Observed>) {
-    let mut says = at_rest(SAY_EVERY);
+/// Pushes what this process knows.
+async fn measure(measured: Vec<SignalTarget>, target_stats: Arc<TargetStats>) {
+    let mut due = delayed_interval(PUSH_INTERVAL);
     loop {
-        says.tick().await;
+        due.tick().await;
         let now = SystemClock.now();
         for (signal, target) in &measured {
             let value = match signal.source {
                 Source::Fixed(pressure) => signal.at(pressure),
-                // Without traffic in a minute it is well.
-                _ => observed.mean_ms(&signal.target, now).unwrap_or(0.0),
+                // Without traffic in the last minute the target is healthy.
+                _ => target_stats.mean_ms(&signal.target, now).unwrap_or(0.0),
             };
             target.push(Reading::Value(value));
         }
     }
 }
 
-/// Somebody who is asked again and again.
-struct Asking {
+/// One HTTP probe, repeated.
+struct HttpProbe {
     ask: Ask,
     targets: Vec<Target>,
-    says: Interval,
+    pushes: Interval,
     reading: Reading,
     failures: u32,
     is_well: bool,
 }
 
-impl Asking {
+impl HttpProbe {
     fn new(ask: Ask, targets: Vec<Target>) -> Self {
-        let says = at_rest(SAY_EVERY);
-        Self { ask, targets, says, reading: Reading::Missing, failures: 0, is_well: true }
+        let pushes = delayed_interval(PUSH_INTERVAL);
+        Self { ask, targets, pushes, reading: Reading::Missing, failures: 0, is_well: true }
     }
 
     async fn run(mut self) {
-        let mut due = at_rest(self.ask.every);
+        let mut due = delayed_interval(self.ask.every);
         loop {
-            self.saying(due.tick()).await;
+            self.pushing_until(due.tick()).await;
             let ask = self.ask.clone();
-            let answer = self.saying(asking::number(&ask)).await;
-            self.learn(&answer);
-            self.say();
+            let answer = self.pushing_until(probe::number(&ask)).await;
+            self.update(&answer);
+            self.push();
         }
     }
 
-    /// Repeats what is known until something else happens.
-    async fn saying<T>(&mut self, happens: impl Future<Output = T>) -> T {
-        let mut happens = pin!(happens);
+    /// Repeats the last reading until the event.
+    async fn pushing_until<T>(&mut self, event: impl Future<Output = T>) -> T {
+        let mut event = pin!(event);
         loop {
             tokio::select! {
-                it = &mut happens => return it,
-                _ = self.says.tick() => self.say(),
+                it = &mut event => return it,
+                _ = self.pushes.tick() => self.push(),
             }
         }
     }
 
-    fn say(&self) {
+    fn push(&self) {
         for target in &self.targets {
             target.push(self.reading);
         }
     }
 
-    fn learn(&mut self, answer: &Result<f64, NoNumber>) {
+    fn update(&mut self, answer: &Result<f64, ProbeError>) {
         let url = &self.ask.uri;
         match answer {
-            Ok(_) if !self.is_well => tracing::info!(%url, "says how the load is again"),
-            Err(NoNumber::Failed(why) | NoNumber::Unclear(why)) if self.is_well => {
-                tracing::warn!(%url, %why, "does not say how the load is");
+            Ok(_) if !self.is_well => tracing::info!(%url, "load probe answers again"),
+            Err(ProbeError::Failed(why) | ProbeError::Unclear(why)) if self.is_well => {
+                tracing::warn!(%url, %why, "load probe failed");
             }
             _ => {}
         }
         self.is_well = answer.is_ok();
-        let is_failure = matches!(answer, Err(NoNumber::Failed(_)));
+        let is_failure = matches!(answer, Err(ProbeError::Failed(_)));
         self.failures = if is_failure { self.failures.saturating_add(1) } else { 0 };
         self.reading = match answer {
             Ok(value) => Reading::Value(*value),
@@ -127,7 +130,7 @@ impl Asking {
     }
 }
 
-fn at_rest(every: Duration) -> Interval {
+fn delayed_interval(every: Duration) -> Interval {
     let mut interval = interval(every);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval

@@ -1,4 +1,4 @@
-//! What is in force of limits that follow, and why: for operators and metrics.
+//! The units in force of each adaptive limit, and why: for operators and metrics.
 
 use std::collections::BTreeMap;
 
@@ -6,103 +6,106 @@ use serde::Serialize;
 use tidegate::adaptive::{Mode, Status};
 
 use super::plan::{By, Plan};
-use super::{Followed, Follower};
+use super::{ActivePlan, AdaptiveLimits};
 
-/// How many URLs are looked at, the busiest first.
+/// The slowest URL is searched among this many of the busiest.
 const URLS_MAX: usize = 100;
 
-/// A limit that follows.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub(crate) struct Moving {
+pub(crate) struct AdaptiveLimitView {
     pub(crate) policy: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) limit: String,
     /// `enforce`, or `shadow` where it is only computed.
     pub(crate) mode: &'static str,
-    /// All of its units.
     pub(crate) declared: u64,
-    /// Those in force, or those that would be; of URLs the fewest.
+    /// The units in force, or that would be in shadow mode; for limits by URL the fewest.
     pub(crate) effective: u64,
-    /// From 0, well, to 1.
+    /// 0 healthy, 1 overloaded.
     pub(crate) pressure: f64,
-    /// The signal that takes something away.
+    /// The signal that reduces the limit.
     pub(crate) binding: Option<String>,
-    /// Whether a signal has been missing for so long that nothing opens.
+    /// Whether a signal has been missing for so long that the limit does not rise.
     pub(crate) stale: bool,
-    /// Whether it comes back slowly after it was nearly closed.
+    /// Whether the limit rises slowly after it was nearly closed.
     pub(crate) warming: bool,
-    /// In which second all nodes agreed on it. Those with the same have the same in force.
+    /// The second in which all nodes agreed. Nodes with the same value have the same units in force.
     pub(crate) agreed: Option<u64>,
 }
 
-impl Moving {
-    /// For people: the policy, with the limit if there are several.
+impl AdaptiveLimitView {
+    /// The policy, followed by the limit if there are several.
     pub(crate) fn label(&self) -> String {
         let slash = if self.limit.is_empty() { "" } else { "/" };
         format!("{}{slash}{}", self.policy, self.limit)
     }
 
-    /// What checks go by.
+    /// The units that checks use.
     pub(crate) fn in_force(&self) -> u64 {
         if self.mode == "shadow" { self.declared } else { self.effective }
     }
 }
 
-impl Follower {
-    /// All limits that follow, in the order of the configuration.
-    pub(crate) fn limits(&self) -> Vec<Moving> {
-        self.each().into_iter().map(|(_, moving)| moving).collect()
+impl AdaptiveLimits {
+    /// All adaptive limits, in the order of the configuration.
+    pub(crate) fn limits(&self) -> Vec<AdaptiveLimitView> {
+        self.each().into_iter().map(|(_, limit)| limit).collect()
     }
 
-    /// The pressure of every target that is followed: the worst that a limit sees.
+    /// The pressure of each target: the highest that any limit sees.
     pub(crate) fn pressures(&self) -> BTreeMap<String, f64> {
         let mut pressures = BTreeMap::new();
-        for (plan, moving) in self.each() {
+        for (plan, limit) in self.each() {
             for target in plan.targets() {
                 let worst: &mut f64 = pressures.entry(target.to_owned()).or_default();
-                *worst = worst.max(moving.pressure);
+                *worst = worst.max(limit.pressure);
             }
         }
-        pressures.extend(self.observed.said());
+        pressures.extend(self.target_stats.operator_pressures());
         pressures
     }
 
-    fn each(&self) -> Vec<(Plan, Moving)> {
+    fn each(&self) -> Vec<(Plan, AdaptiveLimitView)> {
         let named = |status: Status| (status.name.clone(), status);
         let status: BTreeMap<_, _> = self.runtime.status().into_iter().map(named).collect();
-        let moving = |followed: &Followed| {
-            let plan = &followed.plan;
-            let moving = match &plan.by {
-                By::Signals(_) => moving(plan, status.get(&plan.name())?),
-                By::Urls { .. } => self.of_urls(followed),
+        let view = |active_plan: &ActivePlan| {
+            let plan = &active_plan.plan;
+            let limit = match &plan.by {
+                By::Signals(_) => by_signals(plan, status.get(&plan.name())?),
+                By::Urls { .. } => self.by_urls(active_plan),
             };
-            Some((plan.clone(), moving))
+            Some((plan.clone(), limit))
         };
-        self.following.load().plans.iter().filter_map(moving).collect()
+        self.active.load().plans.iter().filter_map(view).collect()
     }
 
-    fn of_urls(&self, followed: &Followed) -> Moving {
-        let plan = &followed.plan;
-        let By::Urls { ramp, target } = &plan.by else { return still(plan) };
-        if let Some(pressure) = self.observed.said().get(target) {
-            let effective = followed.effective.units().unwrap_or(plan.units);
+    fn by_urls(&self, active_plan: &ActivePlan) -> AdaptiveLimitView {
+        let plan = &active_plan.plan;
+        let By::Urls { ramp, target } = &plan.by else { return declared(plan) };
+        if let Some(pressure) = self.target_stats.operator_pressures().get(target) {
+            let effective = active_plan.effective.units().unwrap_or(plan.units);
             let binding = Some("operator".to_owned());
-            return Moving { effective, pressure: *pressure, binding, ..still(plan) };
+            return AdaptiveLimitView { effective, pressure: *pressure, binding, ..declared(plan) };
         }
         let busiest = self.runtime.target(target).busiest_urls(URLS_MAX).into_iter();
         let means = busiest.map(|(url, summary)| (url, summary.mean_ms));
         let slowest = means.max_by(|(_, one), (_, other)| one.total_cmp(other));
-        let Some((url, mean_ms)) = slowest else { return still(plan) };
+        let Some((url, mean_ms)) = slowest else { return declared(plan) };
         let ends = ramp.ends();
         let position = (mean_ms - ends.x_lo) / (ends.x_hi - ends.x_lo);
         let effective = ramp.limit(mean_ms, plan.units);
         let binding = (effective < plan.units).then(|| url.unwrap_or_else(|| "other".to_owned()));
-        Moving { effective, pressure: position.clamp(0.0, 1.0), binding, ..still(plan) }
+        AdaptiveLimitView {
+            effective,
+            pressure: position.clamp(0.0, 1.0),
+            binding,
+            ..declared(plan)
+        }
     }
 }
 
-fn moving(plan: &Plan, status: &Status) -> Moving {
-    Moving {
+fn by_signals(plan: &Plan, status: &Status) -> AdaptiveLimitView {
+    AdaptiveLimitView {
         effective: status.units,
         pressure: status.output.pressure,
         binding: if status.fixed.is_some() {
@@ -113,13 +116,13 @@ fn moving(plan: &Plan, status: &Status) -> Moving {
         stale: status.output.is_stale,
         warming: status.output.is_warming,
         agreed: status.agreed,
-        ..still(plan)
+        ..declared(plan)
     }
 }
 
-/// As it was declared.
-fn still(plan: &Plan) -> Moving {
-    Moving {
+/// A limit that nothing reduces.
+fn declared(plan: &Plan) -> AdaptiveLimitView {
+    AdaptiveLimitView {
         policy: plan.policy.clone(),
         limit: plan.limit.clone(),
         mode: if plan.mode == Mode::Shadow { "shadow" } else { "enforce" },

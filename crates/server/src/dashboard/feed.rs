@@ -22,10 +22,10 @@ const WAITING_MAX: usize = 8;
 
 /// The watchers, and what is remembered for the next.
 #[derive(Debug, Default)]
-pub(crate) struct Feed(Mutex<Kept>);
+pub(crate) struct Feed(Mutex<FeedState>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct FeedState {
     history: VecDeque<String>,
     state: String,
     watchers: Vec<mpsc::Sender<Bytes>>,
@@ -34,11 +34,11 @@ struct Kept {
 
 /// There is no room, or nothing to see any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NoPlace;
+pub(crate) struct WatchRefused;
 
 /// The answer to a watcher: events until one of both goes.
 #[derive(Debug)]
-pub(crate) struct Watching {
+pub(crate) struct EventStream {
     first: Option<Bytes>,
     next: mpsc::Receiver<Bytes>,
 }
@@ -59,12 +59,12 @@ impl Feed {
     }
 
     /// A place for another watcher, who is told these policies, as JSON, at the beginning.
-    pub(crate) fn watch(&self, policies: &str) -> Result<Watching, NoPlace> {
+    pub(crate) fn watch(&self, policies: &str) -> Result<EventStream, WatchRefused> {
         let mut kept = self.lock();
         kept.watchers.retain(|watcher| !watcher.is_closed());
         // Before the first second is over there is nothing to begin with.
         if kept.watchers.len() == WATCHERS_MAX || kept.is_over || kept.state.is_empty() {
-            return Err(NoPlace);
+            return Err(WatchRefused);
         }
         let (sender, next) = mpsc::channel(WAITING_MAX);
         kept.watchers.push(sender);
@@ -73,7 +73,7 @@ impl Feed {
         let state = &kept.state;
         let snapshot =
             format!(r#"{{"history":[{history}],"policies":{policies},"state":{state}}}"#);
-        Ok(Watching { first: Some(event("snapshot", &snapshot)), next })
+        Ok(EventStream { first: Some(event("snapshot", &snapshot)), next })
     }
 
     /// How many watch.
@@ -88,7 +88,7 @@ impl Feed {
         kept.watchers.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, FeedState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,7 +98,7 @@ fn event(name: &str, data: &str) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
 }
 
-impl Body for Watching {
+impl Body for EventStream {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// The next event, if there is one, and whether more may come.
-    fn next(watching: &mut Watching) -> (Option<(String, Value)>, bool) {
+    fn next(watching: &mut EventStream) -> (Option<(String, Value)>, bool) {
         match Pin::new(watching).poll_frame(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => (None, true),
             Poll::Ready(None) => (None, false),
@@ -186,7 +186,7 @@ mod tests {
     fn places_are_bounded_and_come_back() {
         let feed = fed(1);
         let mut all: Vec<_> = (0..WATCHERS_MAX).map(|_| feed.watch("{}").unwrap()).collect();
-        assert_eq!(feed.watch("{}").unwrap_err(), NoPlace);
+        assert_eq!(feed.watch("{}").unwrap_err(), WatchRefused);
         all.pop();
         assert!(feed.watch("{}").is_ok());
     }
@@ -207,6 +207,6 @@ mod tests {
         next(&mut watching);
         feed.close();
         assert_eq!(next(&mut watching), (None, false));
-        assert_eq!(feed.watch("{}").unwrap_err(), NoPlace);
+        assert_eq!(feed.watch("{}").unwrap_err(), WatchRefused);
     }
 }

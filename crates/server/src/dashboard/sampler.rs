@@ -1,4 +1,4 @@
-//! Looks at the counters once a second, for everybody who watches. No decision does anything for it.
+//! SecondInput at the counters once a second, for everybody who watches. No decision does anything for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tidegate::{Clock, SystemClock};
 use tokio::time::MissedTickBehavior;
 
 use super::feed::Feed;
-use super::state::State;
-use super::tick::{Looks, Tick};
-use crate::metrics::Glance;
+use super::second_stats::{SecondInput, SecondStats};
+use super::state::DashboardState;
+use crate::metrics::MetricsSnapshot;
 use crate::service::AppState;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Sampler {
     app: Arc<AppState>,
     feed: Arc<Feed>,
-    before: Glance,
+    before: MetricsSnapshot,
     calls: Option<CallTimes>,
     at_us: u64,
     started_ms: u64,
@@ -30,14 +30,14 @@ impl Sampler {
     /// Takes a first look, so that whoever comes finds something.
     pub(crate) fn new(app: Arc<AppState>, feed: Arc<Feed>) -> Self {
         let calls = calls(&app);
-        let (before, at_us) = (app.metrics().glance(), SystemClock.steady_us());
+        let (before, at_us) = (app.metrics().snapshot(), SystemClock.steady_us());
         let started_ms = SystemClock.now().as_micros() / 1000;
         let mut sampler = Self { app, feed, before, calls, at_us, started_ms };
         sampler.look();
         sampler
     }
 
-    /// Looks, for ever.
+    /// SecondInput, for ever.
     pub(crate) async fn run(mut self) {
         let mut every = tokio::time::interval(EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -50,20 +50,20 @@ impl Sampler {
 
     fn look(&mut self) {
         let Self { app, feed, before, calls: calls_before, at_us, started_ms } = self;
-        let (now, calls, now_us) = (app.metrics().glance(), calls(app), SystemClock.steady_us());
-        let follower = app.in_force().follower.clone();
-        let moving = follower.limits();
-        let looks = Looks {
+        let (now, calls, now_us) = (app.metrics().snapshot(), calls(app), SystemClock.steady_us());
+        let adaptive = app.in_force().adaptive.clone();
+        let moving = adaptive.limits();
+        let input = SecondInput {
             before,
             now: &now,
             calls: calls_before.as_ref().zip(calls.as_ref()),
             moving: &moving,
-            pressure: follower.pressures(),
+            pressure: adaptive.pressures(),
         };
         let ms = now_us.saturating_sub(*at_us) / 1000;
-        let tick = Tick::between(looks, SystemClock.now().as_micros() / 1000, ms);
+        let tick = SecondStats::between(input, SystemClock.now().as_micros() / 1000, ms);
         app.service().refusals().tick(tick.refused());
-        let state = State::new(app, feed.watchers(), &now, moving, *started_ms);
+        let state = DashboardState::new(app, feed.watchers(), &now, moving, *started_ms);
         // Plain structs cannot fail to be written.
         if let (Ok(tick), Ok(state)) = (serde_json::to_string(&tick), serde_json::to_string(&state))
         {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate::{LeaseStats, MemoryStats};
 
-use super::tick::POLICIES_MAX;
-use crate::adaptive::Moving;
-use crate::metrics::{Glance, PolicyGlance, Refused};
+use super::second_stats::POLICIES_MAX;
+use crate::adaptive::AdaptiveLimitView;
+use crate::metrics::{MetricsSnapshot, PolicySnapshot, RefusalReport};
 use crate::service::AppState;
 
 #[derive(Debug, Serialize)]
-pub(super) struct State {
+pub(super) struct DashboardState {
     version: &'static str,
     started_ms: u64,
     /// Another one with every configuration.
@@ -22,28 +22,28 @@ pub(super) struct State {
     watchers: usize,
     /// How many nodes share the store, as far as is known.
     nodes: u32,
-    policies: BTreeMap<String, Since>,
+    policies: BTreeMap<String, PolicyTotals>,
     /// Open connections by door.
     connections: BTreeMap<&'static str, u64>,
-    store: StoreNow,
-    leases: Leases,
+    store: StoreState,
+    leases: LeaseState,
     /// The limits that follow the load.
-    adaptive: Vec<Moving>,
+    adaptive: Vec<AdaptiveLimitView>,
 }
 
 /// What a policy has done since the start, and whom it refuses.
 #[derive(Debug, Serialize)]
-struct Since {
+struct PolicyTotals {
     allowed: u64,
     denied: u64,
     shadow_denied: u64,
     error: u64,
     #[serde(flatten)]
-    refused: Refused,
+    refused: RefusalReport,
 }
 
 #[derive(Debug, Serialize)]
-struct StoreNow {
+struct StoreState {
     kind: &'static str,
     /// `ok`, `not-connected` or `left-alone`.
     condition: &'static str,
@@ -52,18 +52,18 @@ struct StoreNow {
     breaker_opened: u64,
     errors: u64,
     #[serde(flatten)]
-    memory: Option<Memory>,
+    memory: Option<MemoryState>,
 }
 
 #[derive(Debug, Serialize)]
-struct Memory {
+struct MemoryState {
     keys: u64,
     bytes: usize,
     given_up: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct Leases {
+struct LeaseState {
     keys: u64,
     requests: u64,
     granted: u64,
@@ -71,12 +71,12 @@ struct Leases {
     decided: u64,
 }
 
-impl State {
+impl DashboardState {
     pub(super) fn new(
         app: &AppState,
         watchers: usize,
-        now: &Glance,
-        adaptive: Vec<Moving>,
+        now: &MetricsSnapshot,
+        adaptive: Vec<AdaptiveLimitView>,
         started_ms: u64,
     ) -> Self {
         let in_force = app.in_force();
@@ -93,37 +93,37 @@ impl State {
             policies: policies(now, app),
             connections: now.doors.iter().map(|door| (door.name, door.open)).collect(),
             store: store(app, now.store_errors),
-            leases: Leases { keys, requests, granted, returned, decided },
+            leases: LeaseState { keys, requests, granted, returned, decided },
             adaptive,
         }
     }
 }
 
 /// The busiest of those that were ever asked.
-fn policies(now: &Glance, app: &AppState) -> BTreeMap<String, Since> {
-    let mut refused = app.service().refusals().tell();
+fn policies(now: &MetricsSnapshot, app: &AppState) -> BTreeMap<String, PolicyTotals> {
+    let mut refused = app.service().refusals().report();
     let mut busiest: Vec<_> = now.policies.iter().filter(|policy| policy.total() > 0).collect();
     busiest.sort_by_key(|policy| std::cmp::Reverse(policy.total()));
     busiest.truncate(POLICIES_MAX);
-    let since = |policy: &&PolicyGlance| {
+    let since = |policy: &&PolicySnapshot| {
         let refused = refused.remove(policy.name.as_str()).unwrap_or_default();
-        let &&PolicyGlance { allowed, denied, shadow_denied, error, .. } = policy;
-        (policy.name.clone(), Since { allowed, denied, shadow_denied, error, refused })
+        let &&PolicySnapshot { allowed, denied, shadow_denied, error, .. } = policy;
+        (policy.name.clone(), PolicyTotals { allowed, denied, shadow_denied, error, refused })
     };
     busiest.iter().map(since).collect()
 }
 
-fn store(app: &AppState, errors: u64) -> StoreNow {
+fn store(app: &AppState, errors: u64) -> StoreState {
     let store = app.metrics().store();
     let breaker = store.as_ref().and_then(|store| store.report().breaker);
     let memory = store.as_ref().and_then(|store| store.report().memory);
-    StoreNow {
+    StoreState {
         kind: store.as_ref().map_or("memory", |store| store.kind),
         condition: store.as_ref().map_or("ok", |store| store.condition()),
         breaker: breaker.map(|(state, _)| state.as_str()),
         breaker_opened: breaker.map_or(0, |(_, opened)| opened),
         errors,
-        memory: memory.map(|MemoryStats { keys, bytes, given_up, .. }| Memory {
+        memory: memory.map(|MemoryStats { keys, bytes, given_up, .. }| MemoryState {
             keys,
             bytes,
             given_up,

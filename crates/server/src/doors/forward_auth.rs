@@ -1,6 +1,6 @@
-//! Forward-auth: a proxy asks, for each request, whether it may pass. The answer is a status and headers.
+//! Forward-auth: a proxy asks whether a request may pass. The answer is a status and headers.
 //!
-//! The proxy's request is only looked at, never read: its body belongs to somebody else, and may not even come.
+//! Only the head of the request is used. Its body is meant for the proxy's upstream, and may never arrive.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,10 +20,10 @@ use crate::service::{InForce, Question, Unanswered};
 use tidegate_request::Peer;
 use tidegate_request::Seen;
 
-/// The real status of a refusal, also where the proxy asks for another.
+/// The status of a refusal, also if the proxy requests another one.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 
-/// Answers a proxy by the routes, or by one policy if the path names it.
+/// Decides by the routes, or by one policy if the path names it.
 pub(crate) async fn answer(
     app: &AppState,
     peer: Peer,
@@ -33,7 +33,7 @@ pub(crate) async fn answer(
 ) -> Response {
     let mut response =
         decide(app, peer, policy, request).await.unwrap_or_else(IntoResponse::into_response);
-    // Nobody reads the body, so that what follows on the connection could be taken for a request.
+    // The body stays unread, so the next bytes on the connection could be mistaken for a request.
     if has_body && request.version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -47,13 +47,13 @@ async fn decide(
     request: &Parts,
 ) -> Result<Response, Problem> {
     let in_force = app.in_force();
-    // A question over HTTP like any other, and counted as one.
+    // Counted as a check over HTTP.
     let call = app.call(&in_force, DoorName::Http);
     let settings = &in_force.http;
     let denied = deny_status(request.uri.query().unwrap_or_default())?;
-    warn_of_strangers(&in_force, peer, request);
+    warn_untrusted_proxy(&in_force, peer, request);
     let seen = Seen::forwarded(&settings.client_ip, peer, request)
-        .map_err(|doubt| Problem::bad_input(&doubt.to_string()))?;
+        .map_err(|error| Problem::bad_input(&error.to_string()))?;
     let Some(found) = settings.routes.find(&seen, policy) else {
         return Ok(StatusCode::OK.into_response()); // nothing limits it
     };
@@ -62,19 +62,20 @@ async fn decide(
     let key = found.key.key(&named);
     let answer = call.check(&Question::new(policy, key, found.cost, Op::Take)).await?;
     let answer = Unanswered::unless_decided(answer)?;
-    let mut told = HeaderMap::new();
-    headers::add(&mut told, settings.headers, &answer, policy.labels(), call.began());
+    let mut response_headers = HeaderMap::new();
+    headers::add(&mut response_headers, settings.headers, &answer, policy.labels(), call.began());
     if answer.decision.allowed() {
-        return Ok((StatusCode::OK, told).into_response());
+        return Ok((StatusCode::OK, response_headers).into_response());
     }
     let status = policy.refusal_status(key);
-    told.insert(STATUS, HeaderValue::from(status.as_u16()));
-    // The status that the proxy asks for, if it asks for another.
+    response_headers.insert(STATUS, HeaderValue::from(status.as_u16()));
+    // The proxy may request another status than the policy's.
     let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
-    Ok(refusal::response(&seen, Problem::limited(denied, &answer), told).map(Body::from))
+    Ok(refusal::response(&seen, Problem::limited(denied, &answer), response_headers)
+        .map(Body::from))
 }
 
-/// The status of a refusal. Some proxies append the client's own query, so that it can only choose among refusals.
+/// The status for refusals. Some proxies append the client's query string, so only refusal statuses are accepted.
 fn deny_status(query: &str) -> Result<StatusCode, Problem> {
     let given = query.split('&').find_map(|pair| pair.strip_prefix("deny_status="));
     match given {
@@ -85,12 +86,12 @@ fn deny_status(query: &str) -> Result<StatusCode, Problem> {
     }
 }
 
-/// Says once that a proxy writes headers which nobody believes: all its clients then count as one.
-fn warn_of_strangers(in_force: &InForce, peer: Peer, request: &Parts) {
-    static SAID: AtomicBool = AtomicBool::new(false);
+/// Warns once about `X-Forwarded-For` from an untrusted peer: all clients behind it then count as one.
+fn warn_untrusted_proxy(in_force: &InForce, peer: Peer, request: &Parts) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
     let Peer::Ip(ip) = peer else { return };
     let is_proxy = request.headers.contains_key("x-forwarded-for");
-    if is_proxy && !in_force.http.client_ip.trusts(ip) && !SAID.swap(true, Ordering::Relaxed) {
+    if is_proxy && !in_force.http.client_ip.trusts(ip) && !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(peer = %ip, "ignored X-Forwarded-*: the peer is not among client_ip.trusted_proxies");
     }
 }

@@ -184,7 +184,7 @@ async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> Answered {
     }
     let answers = if batch.atomic {
         let together = call.check_together(&questions, Op::Take).await;
-        together.map_err(Problem::not_together)?
+        together.map_err(Problem::not_atomic)?
     } else {
         // All are under way before the first is waited for, so that a store may take them in one round trip.
         let under_way: Vec<_> = questions.iter().map(|question| call.check(question)).collect();

@@ -1,17 +1,17 @@
-//! The reverse proxy: requests are counted by the routes, like forward-auth, and passed on to an upstream.
+//! The reverse proxy: limits requests by the routes, like forward-auth, and forwards them to an upstream.
 //!
-//! - [`service`] is the way of one request: who it is, whether it may pass, which upstream gets it, what comes back.
-//! - [`head`] is the request head that is sent on.
-//! - [`relay`] is a response body on its way, [`tunnel`] an upgraded connection.
+//! - [`service`] handles one request: admission, choice of the upstream, forwarding, response.
+//! - [`head`] builds the request head that the upstream gets.
+//! - [`response_body`] streams a response body, [`tunnel`] an upgraded connection; [`tracker`] measures a request.
 //!
-//! Nothing is passed on that was not parsed, nothing is sent twice, and bodies are never buffered whole.
+//! Only parsed requests are forwarded, no request is sent twice, and bodies are never buffered whole.
 
 mod door;
 mod head;
 mod problem;
-mod relay;
+mod response_body;
 mod service;
+mod tracker;
 mod tunnel;
-mod watch;
 
 pub(crate) use self::door::ProxyDoor;

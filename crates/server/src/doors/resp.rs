@@ -1,26 +1,24 @@
-//! The Redis protocol: `CL.THROTTLE` as redis-cell answers it, `TG.CHECK` for policies, and what clients say before
-//! they ask.
+//! The Redis protocol: `CL.THROTTLE` as redis-cell answers it, `TG.CHECK` for policies, and the commands that client
+//! libraries send when they connect.
 //!
-//! - [`connection`] reads and writes, within bounds; [`pipeline`] answers what was read at once, and [`frame`] finds the
-//!   commands in it.
-//! - [`command`] is the table of commands; [`throttle`] and [`check`] ask the service, [`greeting`] and [`info`] are what
-//!   clients say and ask before.
-//! - [`transaction`] keeps commands until `EXEC`; [`out`] is how answers are written.
+//! - [`connection`] reads and writes within bounds; [`pipeline`] answers all commands of one read, [`frame`] parses them.
+//! - [`command`] is the command table; [`throttle`] and [`check`] call the service; [`handshake`] and [`info`] serve
+//!   connection setup and introspection.
+//! - [`transaction`] queues commands until `EXEC`; [`reply`] encodes replies.
 //!
-//! A pipeline is the fast path: one read, all its commands decided where they lie in the buffer, one write. In memory
-//! nothing is allocated for a check.
+//! A pipeline is the fast path: one read, every command decided in the read buffer, one write. With the memory store a
+//! check allocates nothing.
 
-mod auth;
 mod buffer_pool;
 mod check;
 mod command;
 mod connection;
 mod frame;
-mod greeting;
+mod handshake;
 mod info;
 mod number;
-mod out;
 mod pipeline;
+mod reply;
 mod session;
 mod throttle;
 mod transaction;
@@ -31,22 +29,22 @@ use std::time::Duration;
 
 use tidegate::{Clock, Scope, SystemClock};
 
-pub(crate) use self::auth::Password;
 use self::connection::Connection;
+pub(crate) use self::handshake::Password;
 use self::session::Session;
 use crate::net::Stream;
 use crate::net::{ConnectionHandler, Shutdown};
 use crate::service::AppState;
 use tidegate_request::Peer;
 
-/// What one connection may do; how large a command may be is [`frame`]'s.
+/// Bounds of one connection. [`frame`] bounds the size of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RespBounds {
-    /// How long a connection may say nothing; for ever by default, as with Redis, because clients keep pools.
+    /// How long a connection may be idle. No limit by default, as in Redis, because clients keep connection pools.
     pub(crate) idle_timeout: Option<Duration>,
     /// How long a command may take from its first byte to its last.
     pub(crate) frame_timeout: Duration,
-    /// How long a client may leave answers unread. Nothing more is read from it meanwhile.
+    /// How long a client may leave replies unread. The server reads nothing more from it meanwhile.
     pub(crate) write_deadline: Duration,
 }
 
@@ -57,24 +55,23 @@ impl Default for RespBounds {
     }
 }
 
-/// The Redis protocol.
+/// The door for the Redis protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct RespDoor(Arc<DoorState>);
 
-/// What the connections of a door share.
+/// State shared by all connections.
 #[derive(Debug)]
 struct DoorState {
     app: Arc<AppState>,
     password: Option<Password>,
     bounds: RespBounds,
-    /// Where `CL.THROTTLE` counts. A policy has a name, so that it is never one's.
+    /// The scope of `CL.THROTTLE` keys. Policy names are not empty, so no policy shares it.
     scope: Scope,
     opened_us: u64,
     connections: AtomicU64,
 }
 
 impl RespDoor {
-    /// A door, with a password if there is one.
     pub(crate) fn new(app: Arc<AppState>, password: Option<Password>, bounds: RespBounds) -> Self {
         let (scope, opened_us) = (Scope::named("", "cl.throttle"), SystemClock.steady_us());
         let connections = AtomicU64::new(0);
@@ -87,7 +84,7 @@ impl ConnectionHandler for RespDoor {
         let door = &*self.0;
         let id = door.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let session = Session::new(id, peer, door.password.is_none());
-        if let Err(error) = Connection::new(door, stream, session).converse(&shutdown).await {
+        if let Err(error) = Connection::new(door, stream, session).run(&shutdown).await {
             tracing::debug!(%error, "connection ended");
         }
     }

@@ -1,4 +1,4 @@
-//! A client over TLS that has read nothing for so long that nothing more can be sent to it, for tests of doors.
+//! Test helper: a TLS client whose receive buffer is full, so that the server cannot send to it.
 
 use std::io::ErrorKind::WouldBlock;
 use std::sync::Arc;
@@ -16,16 +16,15 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 use crate::net::Stream;
 use crate::service::AppState;
 
-/// Far more than anything here takes, also on a busy machine.
+/// Far longer than any test takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// The client's end.
 pub(crate) struct Client(client::TlsStream<UnixStream>);
 
-/// Both ends. The kernel takes nothing more from the server until the client reads what it is never meant to decrypt.
+/// Connects both ends and fills the socket buffer with bytes that the client skips later.
 pub(crate) async fn connection() -> (Stream, Client) {
     let (server, client) = UnixStream::pair().unwrap();
-    let (acceptor, connector) = strangers();
+    let (acceptor, connector) = tls_pair();
     let accepted = acceptor.accept(Stream::Unix(server));
     let connected = connector.connect("localhost".try_into().unwrap(), client);
     let (accepted, connected) = tokio::try_join!(accepted, connected).unwrap();
@@ -34,8 +33,8 @@ pub(crate) async fn connection() -> (Stream, Client) {
     (Stream::Tls(Box::new(accepted.into())), Client(connected))
 }
 
-/// Those who shake hands with each other.
-fn strangers() -> (TlsAcceptor, TlsConnector) {
+/// A TLS server and client with one self-signed certificate.
+fn tls_pair() -> (TlsAcceptor, TlsConnector) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let provider = Arc::new(ring::default_provider());
@@ -46,7 +45,7 @@ fn strangers() -> (TlsAcceptor, TlsConnector) {
         .with_no_client_auth()
         .with_single_cert(vec![cert.der().clone()], key.into())
         .unwrap();
-    // They would come before what clogs the connection, and be lost with it.
+    // Tickets would be sent before the filler bytes, and be lost with them.
     server.send_tls13_tickets = 0;
     let mut roots = RootCertStore::empty();
     roots.add(cert.der().clone()).unwrap();
@@ -59,8 +58,8 @@ fn strangers() -> (TlsAcceptor, TlsConnector) {
 }
 
 impl Client {
-    /// What a door says to a question that takes all of `login` for `ann`, if the client only reads once it was decided.
-    pub(crate) async fn hears(mut self, app: &AppState, question: &str) -> String {
+    /// Sends a question that takes all of `login` for `ann`, reads only once it was decided, and returns the answer.
+    pub(crate) async fn ask(mut self, app: &AppState, question: &str) -> String {
         self.0.write_all(question.as_bytes()).await.unwrap();
         let decided = async {
             while could_log_in(app) {
@@ -68,14 +67,14 @@ impl Client {
             }
         };
         tokio::time::timeout(LONG, decided).await.expect("never decided");
-        self.unclog();
-        let mut said = vec![0; 4 << 10];
-        let read = tokio::time::timeout(LONG, self.0.read(&mut said)).await;
-        said.truncate(read.expect("kept back").unwrap());
-        String::from_utf8(said).unwrap()
+        self.skip_filler();
+        let mut reply = vec![0; 4 << 10];
+        let read = tokio::time::timeout(LONG, self.0.read(&mut reply)).await;
+        reply.truncate(read.expect("no reply").unwrap());
+        String::from_utf8(reply).unwrap()
     }
 
-    fn unclog(&self) {
+    fn skip_filler(&self) {
         let socket = self.0.get_ref().0;
         let mut rest = [0; 1 << 10];
         loop {

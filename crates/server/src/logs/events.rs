@@ -19,29 +19,33 @@ const RATE: &str = "10/s burst 20";
 #[derive(Debug)]
 pub(crate) struct Events {
     hasher: RandomState,
-    refusals: Voice,
-    stand_ins: Voice,
+    refusals: LineLimiter,
+    without_store: LineLimiter,
 }
 
 /// One kind of line.
 #[derive(Debug)]
-struct Voice {
+struct LineLimiter {
     limiter: Option<Limiter<SystemClock>>,
     /// Since the last line.
     unsaid: AtomicU64,
-    unsaid_total: AtomicU64,
+    dropped_total: AtomicU64,
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
-        Self { hasher: RandomState::new(), refusals: Voice::new(RATE), stand_ins: Voice::new(RATE) }
+        Self {
+            hasher: RandomState::new(),
+            refusals: LineLimiter::new(RATE),
+            without_store: LineLimiter::new(RATE),
+        }
     }
 
     /// Writes what is worth a line about a question of a policy.
     #[cold]
     pub(crate) fn record(&self, policy: &str, key: Key<'_>, outcome: &Outcome<'_>) {
         if let (Some(source), Some(trouble)) = (outcome.source, outcome.store_error)
-            && let Some(unsaid) = self.stand_ins.speaks()
+            && let Some(unsaid) = self.without_store.permit()
         {
             tracing::warn!(
                 policy = printable(policy),
@@ -53,7 +57,7 @@ impl Events {
             );
         }
         if outcome.status == Status::Denied
-            && let Some(unsaid) = self.refusals.speaks()
+            && let Some(unsaid) = self.refusals.permit()
         {
             tracing::info!(
                 policy = printable(policy),
@@ -66,9 +70,9 @@ impl Events {
     }
 
     /// How many lines were not written so far: of refusals, and of stand-ins.
-    pub(crate) fn unsaid(&self) -> [(&'static str, u64); 2] {
-        let total = |voice: &Voice| voice.unsaid_total.load(Relaxed);
-        [("refused", total(&self.refusals)), ("without-store", total(&self.stand_ins))]
+    pub(crate) fn dropped_lines(&self) -> [(&'static str, u64); 2] {
+        let total = |limiter: &LineLimiter| limiter.dropped_total.load(Relaxed);
+        [("refused", total(&self.refusals)), ("without-store", total(&self.without_store))]
     }
 
     /// 64 bits of a hash under a key that was drawn when the process began.
@@ -84,19 +88,19 @@ impl Events {
     }
 }
 
-impl Voice {
+impl LineLimiter {
     fn new(rate: &str) -> Self {
         let limiter: Result<_, LimitError> = Limiter::new(rate);
-        Self { limiter: limiter.ok(), unsaid: AtomicU64::new(0), unsaid_total: AtomicU64::new(0) }
+        Self { limiter: limiter.ok(), unsaid: AtomicU64::new(0), dropped_total: AtomicU64::new(0) }
     }
 
     /// Whether to say it, and how much was left unsaid before.
-    fn speaks(&self) -> Option<u64> {
+    fn permit(&self) -> Option<u64> {
         if self.limiter.as_ref().is_none_or(|limiter| limiter.check("").allowed()) {
             return Some(self.unsaid.swap(0, Relaxed));
         }
         self.unsaid.fetch_add(1, Relaxed);
-        self.unsaid_total.fetch_add(1, Relaxed);
+        self.dropped_total.fetch_add(1, Relaxed);
         None
     }
 }
@@ -107,10 +111,10 @@ mod tests {
 
     #[test]
     fn a_flood_is_a_few_lines_and_a_count() {
-        let voice = Voice::new("1/h burst 20");
-        assert_eq!((0..1000).filter_map(|_| voice.speaks()).collect::<Vec<_>>(), [0; 20]);
-        assert_eq!(voice.unsaid.load(Relaxed), 980);
-        assert_eq!(voice.unsaid_total.load(Relaxed), 980);
+        let limiter = LineLimiter::new("1/h burst 20");
+        assert_eq!((0..1000).filter_map(|_| limiter.permit()).collect::<Vec<_>>(), [0; 20]);
+        assert_eq!(limiter.unsaid.load(Relaxed), 980);
+        assert_eq!(limiter.dropped_total.load(Relaxed), 980);
     }
 
     #[test]

@@ -116,7 +116,7 @@ families! {
         "Times that the configuration was read again: ok if it is in force, error if it was refused whole.";
     RELOAD_REFUSED: Gauge "tidegate_config_refused" []
         "1 while the file is one that was refused, and an older configuration is in force; else 0.";
-    UNSAID: Counter "tidegate_log_unsaid_total" ["event"]
+    LOG_LINES_DROPPED: Counter "tidegate_log_unsaid_total" ["event"]
         "Lines that were not written, because there were too many of their kind: refused, or decided without the store.";
     BUILD: Gauge "tidegate_build_info" ["version"]
         "Always 1; the label says what runs.";

@@ -7,8 +7,8 @@ use arc_swap::ArcSwap;
 use tidegate::{Answer, Source, StoreErrorKind};
 use tidegate_config::{BY_REQUEST, RESERVED_NAMES, UNKNOWN};
 
-use super::histogram::{Histogram, Times};
-use super::striped::Striped;
+use super::histogram::{DurationHistogram, Durations};
+use super::striped::StripedCounters;
 
 /// How a check ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,8 +98,8 @@ const SOURCES: usize = Source::ALL.len() + 1;
 /// The counts of one policy, and how long its answers took. They outlive reloads.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    ended: Striped<{ Status::ALL.len() * SOURCES }>,
-    times: Histogram,
+    ended: StripedCounters<{ Status::ALL.len() * SOURCES }>,
+    times: DurationHistogram,
 }
 
 /// The counts of one policy, as they were at one instant.
@@ -118,8 +118,8 @@ impl Counters {
         Counts(self.ended.read())
     }
 
-    pub(super) fn times(&self) -> Times {
-        self.times.times()
+    pub(super) fn times(&self) -> Durations {
+        self.times.read()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An attack is millions of refusals, and to look at who makes it must not cost more than to refuse it. So from some
 //! rate on only one of many is looked at, drawn by lot, and counts for all of them. Each policy has a few places for
-//! keys: a new one takes the place of the least, and begins with its count (the space-saving way), so that a
+//! keys: a new one takes the key of the least, and begins with its count (the space-saving way), so that a
 //! key that is refused often is never missed. Shown are the last five to ten minutes.
 
 mod table;
@@ -14,24 +14,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rapidhash::RapidHashMap;
 use tidegate::{Clock, Key, SystemClock};
 
-pub(crate) use self::table::Refused;
-use self::table::{OfPolicy, Refusal};
+pub(crate) use self::table::RefusalReport;
+use self::table::{PolicyRefusals, Refusal};
 use tidegate_core::text::printable;
 
 /// How many refusals a second are looked at, roughly: enough to find who makes one in a hundred within a second, and
 /// nothing beside what it takes to refuse thousands.
-const LOOKED_AT_PER_SECOND: u64 = 500;
+const SAMPLED_PER_SECOND: u64 = 500;
 /// Policies come from the configuration; there is no use in more.
 const POLICIES_MAX: usize = 1_000;
-/// How much of a key is kept where keys are shown.
+/// How much of a key is kept where keys are text.
 const KEY_CHARS_MAX: usize = 64;
 /// How many looks make one turn: what is older than two turns is forgotten.
-const TURN_SECONDS: u64 = 300;
+const PERIOD_SECONDS: u64 = 300;
 
 /// What is known of refusals, by policy.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    policies: Mutex<RapidHashMap<Box<str>, OfPolicy>>,
+    policies: Mutex<RapidHashMap<Box<str>, PolicyRefusals>>,
     /// One of how many is looked at.
     stride: AtomicU64,
     seconds: AtomicU64,
@@ -48,12 +48,12 @@ impl Refusals {
         retry_after_us: Option<u64>,
     ) {
         let weight = self.stride.load(Relaxed).max(1);
-        if weight > 1 && !drawn_of(weight) {
+        if weight > 1 && !is_drawn(weight) {
             return;
         }
-        let shown = self.shows_keys.load(Relaxed).then(|| readable(key));
+        let text = self.shows_keys.load(Relaxed).then(|| readable(key));
         let at = SystemClock.now();
-        let refusal = Refusal { hash: hash(key), shown, binding, retry_after_us, at, weight };
+        let refusal = Refusal { hash: hash(key), text, binding, retry_after_us, at, weight };
         let policies = if weight == 1 {
             Some(self.lock())
         } else {
@@ -70,13 +70,13 @@ impl Refusals {
 
     /// Once a second, with how many were refused in it: decides how many are looked at in the next, and forgets the old.
     pub(crate) fn tick(&self, refused: u64) {
-        self.stride.store(refused / LOOKED_AT_PER_SECOND, Relaxed);
-        if (self.seconds.fetch_add(1, Relaxed) + 1).is_multiple_of(TURN_SECONDS) {
-            self.lock().retain(|_, policy| policy.turn());
+        self.stride.store(refused / SAMPLED_PER_SECOND, Relaxed);
+        if (self.seconds.fetch_add(1, Relaxed) + 1).is_multiple_of(PERIOD_SECONDS) {
+            self.lock().retain(|_, policy| policy.end_period());
         }
     }
 
-    /// Whether keys are shown as they are, or only as hashes. A change forgets what is known.
+    /// Whether keys are text as they are, or only as hashes. A change forgets what is known.
     pub(crate) fn show_keys(&self, shows: bool) {
         if self.shows_keys.swap(shows, Relaxed) != shows {
             self.lock().clear();
@@ -88,17 +88,17 @@ impl Refusals {
     }
 
     /// What is known of each policy that has refused somebody.
-    pub(crate) fn tell(&self) -> RapidHashMap<Box<str>, Refused> {
-        self.lock().iter().map(|(name, policy)| (name.clone(), policy.tell())).collect()
+    pub(crate) fn report(&self) -> RapidHashMap<Box<str>, RefusalReport> {
+        self.lock().iter().map(|(name, policy)| (name.clone(), policy.report())).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, RapidHashMap<Box<str>, OfPolicy>> {
+    fn lock(&self) -> MutexGuard<'_, RapidHashMap<Box<str>, PolicyRefusals>> {
         self.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// True for one of `many`, at random: an attack could match a fixed pattern.
-fn drawn_of(many: u64) -> bool {
+fn is_drawn(many: u64) -> bool {
     thread_local!(static SEED: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) });
     SEED.with(|seed| {
         let mut x = seed.get();
@@ -143,8 +143,8 @@ mod tests {
     }
 
     fn top(refusals: &Refusals) -> Vec<(String, u64)> {
-        let told = refusals.tell();
-        let top = told.get("api").map(|it| it.top.clone()).unwrap_or_default();
+        let report = refusals.report();
+        let top = report.get("api").map(|it| it.top.clone()).unwrap_or_default();
         top.into_iter().map(|one| (one.key, one.count)).collect()
     }
 
@@ -158,14 +158,14 @@ mod tests {
         note(&refusals, "ann");
         assert_eq!(top(&refusals), [("ann".to_owned(), 1)]);
         refusals.show_keys(false);
-        assert!(top(&refusals).is_empty(), "what was shown is forgotten");
+        assert!(top(&refusals).is_empty(), "what was text is forgotten");
     }
 
     #[test]
     fn whoever_is_refused_often_is_found_among_many_and_a_flood_is_looked_at_in_part() {
         let refusals = Refusals::default();
         refusals.show_keys(true);
-        refusals.tick(64 * LOOKED_AT_PER_SECOND);
+        refusals.tick(64 * SAMPLED_PER_SECOND);
         for number in 0..200_000 {
             note(&refusals, &format!("passer-by-{number}"));
             note(&refusals, "mallory");
@@ -179,10 +179,10 @@ mod tests {
     fn what_is_old_is_forgotten() {
         let refusals = Refusals::default();
         note(&refusals, "ann");
-        (0..TURN_SECONDS).for_each(|_| refusals.tick(0));
+        (0..PERIOD_SECONDS).for_each(|_| refusals.tick(0));
         assert_eq!(top(&refusals).len(), 1);
-        (0..TURN_SECONDS).for_each(|_| refusals.tick(0));
-        assert!(refusals.tell().is_empty());
+        (0..PERIOD_SECONDS).for_each(|_| refusals.tick(0));
+        assert!(refusals.report().is_empty());
     }
 
     #[test]
@@ -200,6 +200,6 @@ mod tests {
         for number in 0..2 * POLICIES_MAX {
             refusals.note(&number.to_string(), (Key::One(b"a"), |_| 1), "", None);
         }
-        assert_eq!(refusals.tell().len(), POLICIES_MAX);
+        assert_eq!(refusals.report().len(), POLICIES_MAX);
     }
 }

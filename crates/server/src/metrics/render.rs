@@ -6,7 +6,7 @@ use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
 use tidegate_core::adaptive::UrlSummary;
 
-use super::catalog as the;
+use super::catalog;
 use super::histogram::BOUNDS_NS;
 use super::policies::Status;
 use super::process::Process;
@@ -29,7 +29,7 @@ pub(crate) struct Figures<'a> {
     pub(crate) urls: Vec<(Option<String>, UrlSummary)>,
     pub(crate) leases: LeaseStats,
     /// How many lines of the log were left out, by event.
-    pub(crate) lines_left_out: [(&'static str, u64); 2],
+    pub(crate) dropped_log_lines: [(&'static str, u64); 2],
 }
 
 /// Hands over the figures of now.
@@ -63,17 +63,17 @@ impl Metrics {
             memory(to, stats);
         }
         leases(to, figures.leases);
-        to.family(&the::RELOADS);
-        to.sample(&the::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
-        to.sample(&the::RELOADS, &["error"], self.reloads.error.load(Relaxed));
-        to.family(&the::RELOAD_REFUSED);
-        to.sample(&the::RELOAD_REFUSED, &[], u64::from(self.reloads.refused.load(Relaxed)));
-        to.family(&the::UNSAID);
-        for (event, count) in figures.lines_left_out {
-            to.sample(&the::UNSAID, &[event], count);
+        to.family(&catalog::RELOADS);
+        to.sample(&catalog::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
+        to.sample(&catalog::RELOADS, &["error"], self.reloads.error.load(Relaxed));
+        to.family(&catalog::RELOAD_REFUSED);
+        to.sample(&catalog::RELOAD_REFUSED, &[], u64::from(self.reloads.refused.load(Relaxed)));
+        to.family(&catalog::LOG_LINES_DROPPED);
+        for (event, count) in figures.dropped_log_lines {
+            to.sample(&catalog::LOG_LINES_DROPPED, &[event], count);
         }
-        to.family(&the::BUILD);
-        to.sample(&the::BUILD, &[env!("CARGO_PKG_VERSION")], 1_u64);
+        to.family(&catalog::BUILD);
+        to.sample(&catalog::BUILD, &[env!("CARGO_PKG_VERSION")], 1_u64);
         if let Some(now) = Process::now() {
             process(to, &now);
         }
@@ -82,16 +82,20 @@ impl Metrics {
     /// All that can be of a known policy, also what has never been: a rate of a series that just began is lost.
     fn checks(&self, to: &mut impl Sink) {
         let policies = self.policies.read();
-        to.family(&the::REQUESTS);
+        to.family(&catalog::REQUESTS);
         for (policy, counts) in &policies {
             for status in Status::ALL {
-                to.sample(&the::REQUESTS, &[policy, status.as_str()], counts.ended(status));
+                to.sample(&catalog::REQUESTS, &[policy, status.as_str()], counts.ended(status));
             }
         }
-        to.family(&the::DECISIONS);
+        to.family(&catalog::DECISIONS);
         for (policy, counts) in &policies {
             for source in Source::ALL {
-                to.sample(&the::DECISIONS, &[policy, source.as_str()], counts.decided_by(source));
+                to.sample(
+                    &catalog::DECISIONS,
+                    &[policy, source.as_str()],
+                    counts.decided_by(source),
+                );
             }
         }
     }
@@ -99,54 +103,54 @@ impl Metrics {
     fn doors(&self, to: &mut impl Sink) {
         let doors =
             || DoorName::ALL.iter().map(|door| ([door.as_str()], &self.doors[*door as usize]));
-        to.family(&the::CHECK_DURATION);
+        to.family(&catalog::CHECK_DURATION);
         let bounds_s = BOUNDS_NS.map(|ns| seconds(ns, 1e9));
         for (label, door) in doors() {
-            let (counts, sum_ns) = door.times.read();
-            let sum_s = seconds(sum_ns, 1e9);
-            to.histogram(&the::CHECK_DURATION, &label, (&bounds_s, &counts), sum_s);
+            let times = door.times.read().0;
+            let buckets = (&bounds_s[..], &times.counts()[..]);
+            to.histogram(&catalog::CHECK_DURATION, &label, buckets, seconds(times.sum(), 1e9));
         }
-        to.family(&the::CONNECTIONS);
+        to.family(&catalog::CONNECTIONS);
         for (label, door) in doors() {
             // In this order: one that closes in between must not be subtracted twice.
             let closed = door.closed.load(Relaxed);
             let open = door.accepted.load(Relaxed).saturating_sub(closed);
-            to.sample(&the::CONNECTIONS, &label, open);
+            to.sample(&catalog::CONNECTIONS, &label, open);
         }
-        to.family(&the::CONNECTIONS_TOTAL);
+        to.family(&catalog::CONNECTIONS_TOTAL);
         for (label, door) in doors() {
-            to.sample(&the::CONNECTIONS_TOTAL, &label, door.accepted.load(Relaxed));
+            to.sample(&catalog::CONNECTIONS_TOTAL, &label, door.accepted.load(Relaxed));
         }
     }
 
     fn shed_by_proxy(&self, to: &mut impl Sink) {
-        to.family(&the::SHED);
+        to.family(&catalog::SHED);
         for (why, count) in Shed::ALL.iter().zip(self.shed.read()) {
-            to.sample(&the::SHED, &[why.as_str()], count);
+            to.sample(&catalog::SHED, &[why.as_str()], count);
         }
     }
 
     fn store_errors(&self, to: &mut impl Sink) {
-        to.family(&the::STORE_ERRORS);
+        to.family(&catalog::STORE_ERRORS);
         for (trouble, count) in StoreErrorKind::ALL.iter().zip(self.store_errors.read()) {
-            to.sample(&the::STORE_ERRORS, &[trouble.as_str()], count);
+            to.sample(&catalog::STORE_ERRORS, &[trouble.as_str()], count);
         }
     }
 }
 
 /// What limits follow, and how much of them is in force.
 fn load(to: &mut impl Sink, figures: &Figures<'_>) {
-    to.family(&the::PRESSURE);
+    to.family(&catalog::PRESSURE);
     for (target, pressure) in &figures.pressures {
-        to.sample(&the::PRESSURE, &[target], *pressure);
+        to.sample(&catalog::PRESSURE, &[target], *pressure);
     }
-    to.family(&the::EFFECTIVE);
+    to.family(&catalog::EFFECTIVE);
     for (limit, units) in &figures.effective {
-        to.sample(&the::EFFECTIVE, &[limit], *units);
+        to.sample(&catalog::EFFECTIVE, &[limit], *units);
     }
-    to.family(&the::DOWNSTREAM_P99);
+    to.family(&catalog::DOWNSTREAM_P99);
     for (target, p99_us) in &figures.p99_us {
-        to.sample(&the::DOWNSTREAM_P99, &[target], seconds(*p99_us, 1e6));
+        to.sample(&catalog::DOWNSTREAM_P99, &[target], seconds(*p99_us, 1e6));
     }
 }
 
@@ -157,56 +161,56 @@ fn breaker(to: &mut impl Sink, breaker: Option<(BreakerState, u64)>) {
         BreakerState::Probing => 1,
         _ => 2,
     };
-    to.single(&the::BREAKER_STATE, number);
-    to.single(&the::BREAKER_OPENED, opened);
+    to.single(&catalog::BREAKER_STATE, number);
+    to.single(&catalog::BREAKER_OPENED, opened);
 }
 
 fn network(to: &mut impl Sink, stats: NetworkStats, times: CallTimes) {
-    to.family(&the::LUA_DURATION);
+    to.family(&catalog::LUA_DURATION);
     let bounds_s = CallTimes::BOUNDS_US.map(|us| seconds(us, 1e6));
     let sum_s = seconds(times.total_us, 1e6);
-    to.histogram(&the::LUA_DURATION, &[], (&bounds_s, &times.counts), sum_s);
+    to.histogram(&catalog::LUA_DURATION, &[], (&bounds_s, &times.counts), sum_s);
     for (family, value) in [
-        (the::NOSCRIPT, stats.noscript),
-        (the::UNREPLICATED, stats.unreplicated),
-        (the::REDIS_QUESTIONS, stats.requests),
-        (the::REDIS_CALLS, stats.calls),
-        (the::REDIS_RETRIES, stats.retries),
-        (the::REDIS_TIMEOUTS, stats.timeouts + stats.not_sent),
-        (the::REDIS_DISCONNECTS, stats.disconnects),
-        (the::REDIS_REFRESHES, stats.refreshes),
+        (catalog::NOSCRIPT, stats.noscript),
+        (catalog::UNREPLICATED, stats.unreplicated),
+        (catalog::REDIS_QUESTIONS, stats.requests),
+        (catalog::REDIS_CALLS, stats.calls),
+        (catalog::REDIS_RETRIES, stats.retries),
+        (catalog::REDIS_TIMEOUTS, stats.timeouts + stats.not_sent),
+        (catalog::REDIS_DISCONNECTS, stats.disconnects),
+        (catalog::REDIS_REFRESHES, stats.refreshes),
     ] {
         to.single(&family, value);
     }
-    to.family(&the::REDIS_CONNECTS);
-    to.sample(&the::REDIS_CONNECTS, &["ok"], stats.connects);
-    to.sample(&the::REDIS_CONNECTS, &["error"], stats.connect_failures);
+    to.family(&catalog::REDIS_CONNECTS);
+    to.sample(&catalog::REDIS_CONNECTS, &["ok"], stats.connects);
+    to.sample(&catalog::REDIS_CONNECTS, &["error"], stats.connect_failures);
 }
 
 fn memory(to: &mut impl Sink, stats: MemoryStats) {
-    to.single(&the::KEYS, stats.keys);
-    to.single(&the::MEMORY_BYTES, stats.bytes);
-    to.single(&the::GIVEN_UP, stats.given_up);
+    to.single(&catalog::KEYS, stats.keys);
+    to.single(&catalog::MEMORY_BYTES, stats.bytes);
+    to.single(&catalog::GIVEN_UP, stats.given_up);
 }
 
 fn leases(to: &mut impl Sink, stats: LeaseStats) {
     let LeaseStats { keys, requests, granted, returned, decided } = stats;
-    to.single(&the::LEASES_KEYS, keys);
-    to.single(&the::LEASES_REQUESTS, requests);
-    to.single(&the::LEASES_GRANTED, granted);
-    to.single(&the::LEASES_RETURNED, returned);
-    to.single(&the::LEASES_DECIDED, decided);
+    to.single(&catalog::LEASES_KEYS, keys);
+    to.single(&catalog::LEASES_REQUESTS, requests);
+    to.single(&catalog::LEASES_GRANTED, granted);
+    to.single(&catalog::LEASES_RETURNED, returned);
+    to.single(&catalog::LEASES_DECIDED, decided);
 }
 
 fn process(to: &mut impl Sink, now: &Process) {
-    to.single(&the::CPU, now.cpu_s);
-    to.single(&the::RESIDENT, now.resident_bytes);
-    to.single(&the::OPEN_FDS, now.open_fds);
+    to.single(&catalog::CPU, now.cpu_s);
+    to.single(&catalog::RESIDENT, now.resident_bytes);
+    to.single(&catalog::OPEN_FDS, now.open_fds);
     if let Some(max) = now.max_fds {
-        to.single(&the::MAX_FDS, max);
+        to.single(&catalog::MAX_FDS, max);
     }
-    to.single(&the::START, now.start_s);
-    to.single(&the::THREADS, now.threads);
+    to.single(&catalog::START, now.start_s);
+    to.single(&catalog::THREADS, now.threads);
 }
 
 /// Exact up to 2^53, which is a century of nanoseconds for one request a second.

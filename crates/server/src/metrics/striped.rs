@@ -16,21 +16,21 @@ static STRIPES: LazyLock<usize> = LazyLock::new(|| {
 
 /// `N` counters, each kept once per stripe and summed up when it is read.
 #[derive(Debug)]
-pub(super) struct Striped<const N: usize>(Box<[Stripe<N>]>);
+pub(super) struct StripedCounters<const N: usize>(Box<[Stripe<N>]>);
 
 /// On cache lines of its own; processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Stripe<const N: usize>([AtomicU64; N]);
 
-impl<const N: usize> Default for Striped<N> {
+impl<const N: usize> Default for StripedCounters<N> {
     fn default() -> Self {
         let stripe = |_| Stripe(array::from_fn(|_| AtomicU64::new(0)));
         Self((0..*STRIPES).map(stripe).collect())
     }
 }
 
-impl<const N: usize> Striped<N> {
+impl<const N: usize> StripedCounters<N> {
     pub(super) fn add(&self, index: usize, count: u64) {
         // The length is a power of two, and no thread's number leads outside.
         let stripe = self.0.get(thread_number() & (self.0.len() - 1));
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn no_count_is_lost_between_threads() {
-        let counters = Striped::<3>::default();
+        let counters = StripedCounters::<3>::default();
         thread::scope(|scope| {
             for _ in 0..2 * STRIPES_MAX {
                 scope.spawn(|| (0..1000).for_each(|_| counters.add(1, 2)));

@@ -3,18 +3,18 @@
 use axum::http::StatusCode;
 use tidegate_core::adaptive::UrlSummary;
 
-use super::catalog as the;
-use super::histogram::{Histogram, LONG_BOUNDS_NS};
+use super::catalog;
+use super::histogram::{DurationHistogram, LONG_BOUNDS_NS};
 use super::render::seconds;
 use super::sink::Sink;
-use super::striped::Striped;
+use super::striped::StripedCounters;
 
 /// Classes of statuses, `1xx` to `5xx`.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Why no answer came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum UpstreamTrouble {
+pub(crate) enum UpstreamError {
     /// It could not be connected to.
     Unreached,
     Timeout,
@@ -24,7 +24,7 @@ pub(crate) enum UpstreamTrouble {
     Abandoned,
 }
 
-impl UpstreamTrouble {
+impl UpstreamError {
     const ALL: [Self; 4] = [Self::Unreached, Self::Timeout, Self::Broken, Self::Abandoned];
 
     const fn as_str(self) -> &'static str {
@@ -40,8 +40,8 @@ impl UpstreamTrouble {
 /// The counts of one upstream.
 #[derive(Debug)]
 pub(crate) struct UpstreamCounts {
-    ended: Striped<{ CLASSES.len() + UpstreamTrouble::ALL.len() }>,
-    times: Histogram,
+    ended: StripedCounters<{ CLASSES.len() + UpstreamError::ALL.len() }>,
+    times: DurationHistogram,
 }
 
 /// One upstream at one instant.
@@ -56,7 +56,7 @@ pub(crate) struct UpstreamView<'a> {
 
 impl Default for UpstreamCounts {
     fn default() -> Self {
-        Self { ended: Striped::default(), times: Histogram::within(&LONG_BOUNDS_NS) }
+        Self { ended: StripedCounters::default(), times: DurationHistogram::new(&LONG_BOUNDS_NS) }
     }
 }
 
@@ -67,7 +67,7 @@ impl UpstreamCounts {
         self.times.add(took_us.saturating_mul(1000), 1);
     }
 
-    pub(crate) fn failed(&self, trouble: UpstreamTrouble) {
+    pub(crate) fn failed(&self, trouble: UpstreamError) {
         self.ended.add(CLASSES.len() + trouble as usize, 1);
     }
 }
@@ -82,13 +82,13 @@ pub(super) fn render_urls(to: &mut impl Sink, urls: &[(Option<String>, UrlSummar
     }
     // No path is called that: paths begin with a slash.
     let name = |url: &Option<String>| url.clone().unwrap_or_else(|| "other".to_owned());
-    to.family(&the::URL_COUNT);
+    to.family(&catalog::URL_COUNT);
     for (url, summary) in urls {
-        to.sample(&the::URL_COUNT, &[&name(url)], summary.count);
+        to.sample(&catalog::URL_COUNT, &[&name(url)], summary.count);
     }
-    to.family(&the::URL_MEAN);
+    to.family(&catalog::URL_MEAN);
     for (url, summary) in urls {
-        to.sample(&the::URL_MEAN, &[&name(url)], summary.mean_ms);
+        to.sample(&catalog::URL_MEAN, &[&name(url)], summary.mean_ms);
     }
 }
 
@@ -97,30 +97,30 @@ pub(super) fn render(to: &mut impl Sink, upstreams: &[UpstreamView<'_>]) {
     if upstreams.is_empty() {
         return;
     }
-    to.family(&the::UPSTREAM_REQUESTS);
+    to.family(&catalog::UPSTREAM_REQUESTS);
     for upstream in upstreams {
-        let names = CLASSES.into_iter().chain(UpstreamTrouble::ALL.map(UpstreamTrouble::as_str));
+        let names = CLASSES.into_iter().chain(UpstreamError::ALL.map(UpstreamError::as_str));
         for (name, count) in names.zip(upstream.counts.ended.read()) {
-            to.sample(&the::UPSTREAM_REQUESTS, &[upstream.name, name], count);
+            to.sample(&catalog::UPSTREAM_REQUESTS, &[upstream.name, name], count);
         }
     }
-    to.family(&the::UPSTREAM_DURATION);
+    to.family(&catalog::UPSTREAM_DURATION);
     let bounds_s = LONG_BOUNDS_NS.map(|ns| seconds(ns, 1e9));
     for upstream in upstreams {
-        let (counts, sum_ns) = upstream.counts.times.read();
-        let sum_s = seconds(sum_ns, 1e9);
-        to.histogram(&the::UPSTREAM_DURATION, &[upstream.name], (&bounds_s, &counts), sum_s);
+        let times = upstream.counts.times.read().0;
+        let (family, buckets) = (&catalog::UPSTREAM_DURATION, (&bounds_s[..], &times.counts()[..]));
+        to.histogram(family, &[upstream.name], buckets, seconds(times.sum(), 1e9));
     }
-    to.family(&the::UPSTREAM_UP);
+    to.family(&catalog::UPSTREAM_UP);
     for upstream in upstreams {
-        to.sample(&the::UPSTREAM_UP, &[upstream.name], u64::from(upstream.is_up));
+        to.sample(&catalog::UPSTREAM_UP, &[upstream.name], u64::from(upstream.is_up));
     }
-    to.family(&the::UPSTREAM_UNDER_WAY);
+    to.family(&catalog::UPSTREAM_UNDER_WAY);
     for upstream in upstreams {
-        to.sample(&the::UPSTREAM_UNDER_WAY, &[upstream.name], upstream.under_way);
+        to.sample(&catalog::UPSTREAM_UNDER_WAY, &[upstream.name], upstream.under_way);
     }
-    to.family(&the::UPSTREAM_IDLE);
+    to.family(&catalog::UPSTREAM_IDLE);
     for upstream in upstreams {
-        to.sample(&the::UPSTREAM_IDLE, &[upstream.name], upstream.idle_connections);
+        to.sample(&catalog::UPSTREAM_IDLE, &[upstream.name], upstream.idle_connections);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Collected<'r> {
 
 /// Why there is no body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Uncollected {
+pub(crate) enum BodyReadError {
     /// It ended early, or was not well framed.
     Broken,
     TooLarge,
@@ -35,7 +35,7 @@ pub(crate) enum Uncollected {
 pub(crate) async fn collect<B>(
     body: &mut B,
     bytes_max: usize,
-) -> Result<Collected<'static>, Uncollected>
+) -> Result<Collected<'static>, BodyReadError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -46,17 +46,17 @@ async fn collect_into<'r, B>(
     all: &'r Semaphore,
     body: &mut B,
     bytes_max: usize,
-) -> Result<Collected<'r>, Uncollected>
+) -> Result<Collected<'r>, BodyReadError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let (mut bytes, mut room) = (Vec::new(), None);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Uncollected::Broken)?;
+        let frame = frame.map_err(|_| BodyReadError::Broken)?;
         let Ok(data) = frame.into_data() else { continue };
         let length = bytes.len() + data.len();
         if length > bytes_max {
-            return Err(Uncollected::TooLarge);
+            return Err(BodyReadError::TooLarge);
         }
         if length > SMALL_BYTES {
             extend(&mut room, all, length - SMALL_BYTES)?;
@@ -76,10 +76,10 @@ fn extend<'r>(
     room: &mut Option<SemaphorePermit<'r>>,
     all: &'r Semaphore,
     size: usize,
-) -> Result<(), Uncollected> {
+) -> Result<(), BodyReadError> {
     let missing = size - room.as_ref().map_or(0, SemaphorePermit::num_permits);
-    let missing = u32::try_from(missing).map_err(|_| Uncollected::NoRoom)?;
-    let more = all.try_acquire_many(missing).map_err(|_| Uncollected::NoRoom)?;
+    let missing = u32::try_from(missing).map_err(|_| BodyReadError::NoRoom)?;
+    let more = all.try_acquire_many(missing).map_err(|_| BodyReadError::NoRoom)?;
     match room {
         Some(room) => room.merge(more),
         None => *room = Some(more),
@@ -153,11 +153,11 @@ mod tests {
             let mut collecting = pin!(collect_into(&all, &mut body, BYTES_MAX));
             poll_once(collecting.as_mut()).await.map(|done| done.map(|collected| collected.len()))
         };
-        assert_eq!(begin(&[BYTES_MAX, 1]).await, Poll::Ready(Err(Uncollected::TooLarge)));
+        assert_eq!(begin(&[BYTES_MAX, 1]).await, Poll::Ready(Err(BodyReadError::TooLarge)));
         assert_eq!(begin(&[BYTES_MAX]).await, Poll::Pending);
         let mut large = StreamBody::new(pieces(&[BYTES_MAX]));
         let held = collect_into(&all, &mut large, BYTES_MAX).await.unwrap();
-        assert_eq!(begin(&[20 << 10, 20 << 10]).await, Poll::Ready(Err(Uncollected::NoRoom)));
+        assert_eq!(begin(&[20 << 10, 20 << 10]).await, Poll::Ready(Err(BodyReadError::NoRoom)));
         assert_eq!(begin(&[20 << 10]).await, Poll::Pending, "who is refused holds nothing");
         assert_eq!(begin(&[2000, 2000]).await, Poll::Pending);
         drop(held);

@@ -57,7 +57,7 @@ impl Default for HttpBounds {
 }
 
 /// How many requests of HTTP/2 may have been taken back before we knew of them: who opens and resets streams by the
-/// hundred wants work done that nobody waits for.
+/// hundred wants work done that nobody timeouts for.
 const RESETS_MAX: usize = 20;
 /// How often, and for how long, a peer of HTTP/2 is asked whether it is still there.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
@@ -68,7 +68,7 @@ pub(crate) struct Caller {
     pub(crate) peer: Peer,
     pub(crate) is_tls: bool,
     /// What happens on the connection, for answers that outlive their head.
-    pub(crate) line: Arc<Activity>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 /// What answers the requests of a connection.
@@ -118,24 +118,24 @@ pub(crate) async fn serve<A: Answers>(
     peer: Peer,
     shutdown: Shutdown,
 ) {
-    let line = Arc::new(Activity::default());
-    let caller = Caller { peer, is_tls: stream.is_tls(), line: line.clone() };
-    let waits = Timeouts { head: bounds.head_timeout, write: bounds.write_timeout };
-    let patient = TimedStream::new(stream, line.clone(), waits);
+    let activity = Arc::new(Activity::default());
+    let caller = Caller { peer, is_tls: stream.is_tls(), activity: activity.clone() };
+    let timeouts = Timeouts { head: bounds.head_timeout, write: bounds.write_timeout };
+    let timed = TimedStream::new(stream, activity.clone(), timeouts);
     // HTTP/1.1 has one answer at a time.
-    let stream = WriteCoalescer::only_if(patient, TimedStream::is_http2);
+    let stream = WriteCoalescer::only_if(timed, TimedStream::is_http2);
     // One count of references per request, not one for each of these.
     let session = Arc::new(Session { answers, caller, shutdown: shutdown.clone() });
     let lasting = session.clone();
     let service = service_fn(move |request| {
         let session = session.clone();
-        session.caller.line.begin();
+        session.caller.activity.begin();
         async move { Ok::<_, Infallible>(session.answer(request).await) }
     });
     let io = TokioIo::new(stream.clone());
     let mut connection = pin!(http.serve_connection_with_upgrades(io, service));
     let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
-    let mut stalled = pin!(line.stalled(bounds.write_timeout));
+    let mut stalled = pin!(activity.stalled(bounds.write_timeout));
     let mut seen = 0;
     let (mut is_draining, mut is_closing) = (false, false);
     let ended = loop {
@@ -151,13 +151,13 @@ pub(crate) async fn serve<A: Answers>(
             ended = stream.drive(connection.as_mut()) => break ended,
             () = stop, if !is_closing => {
                 // HTTP/2 can say that no new requests are wanted; HTTP/1.1 only with an answer.
-                if is_draining || line.is_http2() {
+                if is_draining || activity.is_http2() {
                     connection.as_mut().graceful_shutdown();
                 }
                 (is_draining, is_closing) = (true, is_draining);
             }
             () = idle.as_mut(), if !is_closing => {
-                if line.is_idle_since(&mut seen) {
+                if activity.is_idle_since(&mut seen) {
                     connection.as_mut().graceful_shutdown();
                     is_closing = true;
                 }
@@ -182,7 +182,7 @@ struct Session<A> {
 
 impl<A: Answers> Session<A> {
     async fn answer(&self, request: Request<Incoming>) -> Response<WatchedBody<A::Body>> {
-        let _under_way = self.caller.line.under_way();
+        let _under_way = self.caller.activity.under_way();
         let version = request.version();
         let mut response = self.answers.answer(request, &self.caller).await;
         let is_http2 = version == Version::HTTP_2;
@@ -191,7 +191,7 @@ impl<A: Answers> Session<A> {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         // HTTP/1.1 has one answer at a time, and the stream knows how it goes.
-        let line = is_http2.then(|| self.caller.line.clone());
-        response.map(|body| WatchedBody::new(body, line))
+        let activity = is_http2.then(|| self.caller.activity.clone());
+        response.map(|body| WatchedBody::new(body, activity))
     }
 }

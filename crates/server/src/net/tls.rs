@@ -22,7 +22,7 @@ use tidegate_config::TlsFiles;
 use crate::net::Stream;
 
 /// How long to go without looking at the files.
-const LOOK_EVERY_US: u64 = 2_000_000;
+const CHECK_INTERVAL_US: u64 = 2_000_000;
 
 /// Shakes hands.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Acceptor {
     files: TlsFiles,
     protocols: &'static [&'static [u8]],
     current: ArcSwap<Loaded>,
-    next_look_us: AtomicU64,
+    next_check_us: AtomicU64,
 }
 
 /// What was last read, good or bad: bad files are not read again until they change.
@@ -56,26 +56,26 @@ impl Acceptor {
     ) -> Result<Arc<Self>, String> {
         let stamps = stamps(&files);
         let loaded = Loaded { config: Arc::new(load(&files, protocols)?), stamps };
-        let next_look_us = AtomicU64::new(SystemClock.steady_us() + LOOK_EVERY_US);
+        let next_check_us = AtomicU64::new(SystemClock.steady_us() + CHECK_INTERVAL_US);
         let current = ArcSwap::from_pointee(loaded);
-        Ok(Arc::new(Self { files, protocols, current, next_look_us }))
+        Ok(Arc::new(Self { files, protocols, current, next_check_us }))
     }
 
     /// Shakes hands with a client. Takes as long as the client does.
     pub(crate) async fn accept(&self, stream: Stream) -> io::Result<Stream> {
-        self.look(SystemClock.steady_us());
+        self.reload_if_due(SystemClock.steady_us());
         let config = self.current.load().config.clone();
         let stream = TlsAcceptor::from(config).accept(stream).await?;
         Ok(Stream::Tls(Box::new(stream.into())))
     }
 
     /// Reads the files again if they have changed, but not with every connection.
-    fn look(&self, now_us: u64) {
-        let next_us = self.next_look_us.load(Relaxed);
+    fn reload_if_due(&self, now_us: u64) {
+        let next_us = self.next_check_us.load(Relaxed);
         let mine = now_us >= next_us
             && self
-                .next_look_us
-                .compare_exchange(next_us, now_us + LOOK_EVERY_US, Relaxed, Relaxed)
+                .next_check_us
+                .compare_exchange(next_us, now_us + CHECK_INTERVAL_US, Relaxed, Relaxed)
                 .is_ok();
         if mine {
             self.reload();
@@ -117,23 +117,25 @@ fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
     let certs = certificates(&files.cert)?;
     // What the error of a key says is left out: nothing of the file is to be repeated.
     let key = PrivateKeyDer::from_pem_file(&files.key);
-    let key = key.map_err(|_| told(&files.key, "no private key: expected PEM"))?;
+    let key = key.map_err(|_| file_error(&files.key, "no private key: expected PEM"))?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| told(&files.cert, &error))?;
+        .map_err(|error| file_error(&files.cert, &error))?;
     let builder = match &files.client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(certificates(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| told(path, &error))?)
+            builder.with_client_cert_verifier(
+                verifier.build().map_err(|error| file_error(path, &error))?,
+            )
         }
     };
     let mut config = builder
         .with_single_cert(certs, key)
-        .map_err(|error| told(&files.cert, &format!("not with this key: {error}")))?;
+        .map_err(|error| file_error(&files.cert, &format!("not with this key: {error}")))?;
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(config)
 }
@@ -141,14 +143,14 @@ fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certs =
         CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let certs = certs.map_err(|error| told(path, &format!("no certificate: {error}")))?;
+    let certs = certs.map_err(|error| file_error(path, &format!("no certificate: {error}")))?;
     if certs.is_empty() {
-        return Err(told(path, "no certificate: expected PEM"));
+        return Err(file_error(path, "no certificate: expected PEM"));
     }
     Ok(certs)
 }
 
-fn told(path: &Path, what: &(impl fmt::Display + ?Sized)) -> String {
+fn file_error(path: &Path, what: &(impl fmt::Display + ?Sized)) -> String {
     format!("{}: {what}", path.display())
 }
 

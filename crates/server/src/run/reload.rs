@@ -116,8 +116,8 @@ impl Reloader {
         let read = read.map_err(|error| vec![error.to_string()])?;
         let config = read?;
         let before = self.app.in_force();
-        let (builder, follower) = (before.engine.successor(), before.follower.clone());
-        let mut draft = Draft::build(&config, builder, follower, Some(&before))
+        let (builder, adaptive) = (before.engine.successor(), before.adaptive.clone());
+        let mut draft = Draft::build(&config, builder, adaptive, Some(&before))
             .map_err(|problem| vec![problem])?;
         draft.check(self.exposed.as_ref()).map_err(|problem| vec![problem])?;
         draft.needs_restart(needs_restart(&self.running, &config));

@@ -8,25 +8,25 @@ use tidegate::{Clock, SystemClock};
 
 use super::{Call, CheckService, Draft, InForce};
 use crate::metrics::{DoorName, Figures, Metrics, URLS_MAX};
-use crate::stats::ByUrl;
-use crate::stats::Observed;
+use crate::stats::TargetStats;
+use crate::stats::UrlStats;
 
 /// The state of the server. It outlives reloads.
 #[derive(Debug)]
 pub(crate) struct AppState {
     service: CheckService,
-    observed: Arc<Observed>,
-    urls: ByUrl,
+    target_stats: Arc<TargetStats>,
+    urls: UrlStats,
     is_draining: AtomicBool,
 }
 
 impl AppState {
     /// With a first configuration.
     pub(crate) fn new(draft: Draft) -> Arc<Self> {
-        let observed = draft.observed().clone();
-        let (service, urls) = (CheckService::new(draft), ByUrl::default());
+        let target_stats = draft.target_stats().clone();
+        let (service, urls) = (CheckService::new(draft), UrlStats::default());
         let is_draining = AtomicBool::new(false);
-        Arc::new(Self { service, observed, urls, is_draining })
+        Arc::new(Self { service, target_stats, urls, is_draining })
     }
 
     pub(crate) const fn service(&self) -> &CheckService {
@@ -48,29 +48,29 @@ impl AppState {
     }
 
     /// What is known of the services behind.
-    pub(crate) const fn observed(&self) -> &Arc<Observed> {
-        &self.observed
+    pub(crate) const fn target_stats(&self) -> &Arc<TargetStats> {
+        &self.target_stats
     }
 
     /// What is known of every URL that requests were passed on for.
-    pub(crate) const fn urls(&self) -> &ByUrl {
+    pub(crate) const fn urls(&self) -> &UrlStats {
         &self.urls
     }
 
     /// Hands over what others than the metrics count, at this instant.
     pub(crate) fn with_figures(&self, then: &mut dyn FnMut(&Figures<'_>)) {
         let in_force = self.in_force();
-        let follower = &in_force.follower;
-        let limits = follower.limits().into_iter();
-        let seen = self.observed.summaries(SystemClock.now()).into_iter();
+        let adaptive = &in_force.adaptive;
+        let limits = adaptive.limits().into_iter();
+        let seen = self.target_stats.summaries(SystemClock.now()).into_iter();
         then(&Figures {
             upstreams: in_force.upstreams().collect(),
-            pressures: follower.pressures(),
+            pressures: adaptive.pressures(),
             effective: limits.map(|moving| (moving.label(), moving.in_force())).collect(),
             p99_us: seen.map(|(target, summary)| (target, summary.p99_us)).collect(),
             urls: self.urls.busiest(URLS_MAX),
             leases: in_force.engine.lease_stats(),
-            lines_left_out: self.service.lines_left_out(),
+            dropped_log_lines: self.service.dropped_log_lines(),
         });
     }
 

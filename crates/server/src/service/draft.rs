@@ -6,12 +6,12 @@ use tidegate::adaptive::Priority;
 use tidegate::{EngineBuilder, LeaseError, PolicyView};
 
 use super::in_force::{InForce, Slot};
-use crate::adaptive::{Follower, Prepared};
+use crate::adaptive::{AdaptiveLimits, Prepared};
 use crate::metrics::Counters;
 use crate::service::Settings;
 use crate::service::headers::Labels;
-use crate::stats::Observed;
-use crate::upstreams::Proxy;
+use crate::stats::TargetStats;
+use crate::upstreams::Upstreams;
 use tidegate_config::Config;
 use tidegate_config::Exposure;
 
@@ -40,7 +40,7 @@ impl Draft {
     pub(crate) fn build(
         config: &Config,
         builder: EngineBuilder,
-        follower: Arc<Follower>,
+        adaptive: Arc<AdaptiveLimits>,
         before: Option<&InForce>,
     ) -> Result<Self, String> {
         let (rules, rls) = (config.doors.clone(), config.rls.clone());
@@ -57,11 +57,13 @@ impl Draft {
         }
         let proxy_before = before.and_then(|before| before.proxy.as_ref());
         let proxy = match &config.proxy {
-            Some(settings) => Some(Proxy::build(settings, proxy_before.map(|it| &**it))?.into()),
+            Some(settings) => {
+                Some(Upstreams::build(settings, proxy_before.map(|it| &**it))?.into())
+            }
             // The door stays open until the next start, and needs somewhere to pass requests on to.
             None => proxy_before.cloned(),
         };
-        let prepared = follower.prepare(&config.plans)?;
+        let prepared = adaptive.prepare(&config.plans)?;
         let mut written = config.policies.clone();
         written.extend(of_envoy.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
         let builder = written.iter().fold(builder, |builder, (name, policy)| {
@@ -98,7 +100,7 @@ impl Draft {
             rules,
             rls,
             proxy,
-            follower,
+            adaptive,
             written: Arc::new(written),
             slots,
             blocking,
@@ -120,8 +122,8 @@ impl Draft {
     }
 
     /// What doors report about the services behind them.
-    pub(crate) fn observed(&self) -> &Arc<Observed> {
-        self.next.follower.observed()
+    pub(crate) fn target_stats(&self) -> &Arc<TargetStats> {
+        self.next.adaptive.target_stats()
     }
 }
 

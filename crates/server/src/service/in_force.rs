@@ -8,11 +8,11 @@ use axum::http::StatusCode;
 use tidegate::adaptive::Priority;
 use tidegate::{Engine, Key, Policy, PolicyHandle, PolicyView};
 
-use crate::adaptive::{Follower, Shedding};
+use crate::adaptive::{AdaptiveLimits, SheddingLimit};
 use crate::metrics::{Counters, UpstreamView};
 use crate::service::Settings;
 use crate::service::headers::Labels;
-use crate::upstreams::Proxy;
+use crate::upstreams::Upstreams;
 use tidegate_config::DoorRules;
 use tidegate_config::Rls;
 use tidegate_request::Found;
@@ -28,9 +28,9 @@ pub(crate) struct InForce {
     /// What Envoy's descriptors mean.
     pub(crate) rls: Arc<Rls>,
     /// Where requests are passed on to, if they are.
-    pub(crate) proxy: Option<Arc<Proxy>>,
+    pub(crate) proxy: Option<Arc<Upstreams>>,
     /// Lets limits follow the load. The same in every configuration.
-    pub(crate) follower: Arc<Follower>,
+    pub(crate) adaptive: Arc<AdaptiveLimits>,
     /// The policies as they were written, to be tried elsewhere than over the store.
     pub(crate) written: Arc<BTreeMap<String, Policy>>,
     /// One for each policy of the engine, by its index.
@@ -50,7 +50,7 @@ pub(crate) struct Slot {
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Labels,
     pub(super) priority: Option<Priority>,
-    pub(super) shedding: Vec<Shedding>,
+    pub(super) shedding: Vec<SheddingLimit>,
 }
 
 /// A policy in force: looked up once, it is the key to the engine, the counters and the headers.
@@ -81,7 +81,7 @@ impl<'s> Handle<'s> {
 
     /// The status of a refusal while a limit of the policy is reduced by the load, if the policy names one.
     pub(crate) fn shed_status(&self, key: Key<'_>) -> Option<StatusCode> {
-        let is_less = |it: &&Shedding| {
+        let is_less = |it: &&SheddingLimit| {
             let units = values(key).filter_map(|key| it.effective.units_for(key)).min();
             it.effective.is_enforced() && units.is_some_and(|units| units < it.units)
         };

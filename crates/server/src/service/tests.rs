@@ -48,8 +48,8 @@ fn draft(policies: &str, before: Option<&InForce>) -> Draft {
 
 /// How the questions of a policy ended: allowed, denied, error; and how many there were.
 fn ended(service: &CheckService, name: &str) -> Option<[u64; 3]> {
-    let glance = service.metrics().glance();
-    let found = glance.policies.iter().find(|policy| policy.name == name);
+    let snapshot = service.metrics().snapshot();
+    let found = snapshot.policies.iter().find(|policy| policy.name == name);
     found.map(|policy| [policy.allowed, policy.denied, policy.error])
 }
 
@@ -86,7 +86,7 @@ fn a_policy_that_there_is_none_of_is_an_error_under_one_name() {
     let unknown = Unanswered::UnknownPolicy { name: "logn".to_owned(), closest };
     assert_eq!(check(&service, "logn"), Err(unknown));
     assert_eq!(ended(&service, "(unknown)"), Some([0, 0, 51]));
-    assert_eq!(service.metrics().glance().policies.len(), 2);
+    assert_eq!(service.metrics().snapshot().policies.len(), 2);
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn every_kind_of_question_says_who_decided_while_the_store_fails() {
     ] {
         assert_eq!(ended(&service, name), Some(expected), "{name}");
     }
-    assert_eq!(service.metrics().glance().store_errors, 7, "one for each question");
+    assert_eq!(service.metrics().snapshot().store_errors, 7, "one for each question");
 }
 
 #[test]
@@ -138,5 +138,5 @@ fn what_spends_nothing_is_not_recorded() {
         ..Question::new(policy, Key::One(b"ann"), 9, Op::Peek)
     };
     assert!(call.in_shadow(true).check(&looks).split().is_ok());
-    assert_eq!(service.metrics().glance().policies[0].shadow_denied, 1);
+    assert_eq!(service.metrics().snapshot().policies[0].shadow_denied, 1);
 }

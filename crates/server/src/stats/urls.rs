@@ -1,4 +1,4 @@
-//! Every URL by itself, as the proxy sees it and others tell it: how often it was asked for in the last minute, and how long it took.
+//! Requests and latencies by URL over the last minute, from the proxy and from reports of clients.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,43 +6,41 @@ use std::time::Duration;
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::{UrlRequest, UrlSummary, Urls};
 
-/// Longer ones are known by how they begin: whoever may choose a path must not choose how much memory it takes.
+/// Longer paths are cut: a client chooses the path, and must not choose how much memory it takes.
 const URL_BYTES_MAX: usize = 200;
 
-/// What is known, shared by all who ask.
 #[derive(Debug, Default)]
-pub(crate) struct ByUrl(Mutex<Urls>);
+pub(crate) struct UrlStats(Mutex<Urls>);
 
-impl ByUrl {
-    /// A request leaves; `path` is in its only spelling, and so in ASCII.
+impl UrlStats {
+    /// `path` is normalised, so it is ASCII.
     pub(crate) fn begin(&self, path: &str) -> UrlRequest {
-        self.lock().begin(known_by(path), SystemClock.now())
+        self.lock().begin(truncated(path), SystemClock.now())
     }
 
-    /// It was answered, or never will be.
-    pub(crate) fn end(&self, ticket: UrlRequest) {
-        self.lock().end(ticket, SystemClock.now());
+    /// The request was answered or given up.
+    pub(crate) fn end(&self, request: UrlRequest) {
+        self.lock().end(request, SystemClock.now());
     }
 
-    /// Somebody else has measured it.
+    /// Records a latency that a client measured.
     pub(crate) fn note(&self, path: &str, took: Duration) {
-        self.lock().note(known_by(path), took, SystemClock.now());
+        self.lock().note(truncated(path), took, SystemClock.now());
     }
 
-    /// Those asked for most often; those that share an entry have no name.
+    /// The URLs with the most requests. URLs that share one entry have no name.
     pub(crate) fn busiest(&self, most: usize) -> Vec<(Option<String>, UrlSummary)> {
         let urls = self.lock();
         let busiest = urls.busiest(most, SystemClock.now()).into_iter();
         busiest.map(|(url, summary)| (url.map(str::to_owned), summary)).collect()
     }
 
-    /// Held for one call only.
     fn lock(&self) -> MutexGuard<'_, Urls> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn known_by(path: &str) -> &str {
+fn truncated(path: &str) -> &str {
     path.get(..URL_BYTES_MAX).unwrap_or(path)
 }
 
@@ -52,7 +50,7 @@ mod tests {
 
     #[test]
     fn urls_are_told_apart_and_long_ones_by_how_they_begin() {
-        let urls = ByUrl::default();
+        let urls = UrlStats::default();
         let long = format!("/{}", "x".repeat(10 * URL_BYTES_MAX));
         for url in ["/a", "/a", "/b", &long, &format!("{long}y"), &long] {
             let ticket = urls.begin(url);

@@ -4,33 +4,33 @@ use std::error::Error;
 use std::io;
 
 use super::upload::Broken;
-use crate::metrics::UpstreamTrouble;
+use crate::metrics::UpstreamError;
 
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Nobody was there to connect to.
-    Unreached(io::Error),
+    ConnectFailed(io::Error),
     /// To connect took too long.
-    Unheard,
+    ConnectTimeout,
     /// No answer came in time.
-    Silent,
+    ResponseTimeout,
     /// The connection ended without an answer.
     Closed,
     /// What came was no answer, or the connection broke.
     Broken(hyper::Error),
     /// The answer is in a transfer coding that was not asked for.
-    Coded,
+    UnknownCoding,
     /// The client did not go on with its body.
-    Paused,
+    ClientPaused,
     /// The client broke off.
-    Gone,
+    ClientGone,
 }
 
 impl Failure {
     pub(crate) fn broken(error: hyper::Error) -> Self {
         match error.source().and_then(|source| source.downcast_ref()) {
-            Some(Broken::Paused) => Self::Paused,
-            Some(Broken::Sender(_)) => Self::Gone,
+            Some(Broken::Paused) => Self::ClientPaused,
+            Some(Broken::Sender(_)) => Self::ClientGone,
             None if error.is_closed() || error.is_incomplete_message() => Self::Closed,
             None => Self::Broken(error),
         }
@@ -38,16 +38,16 @@ impl Failure {
 
     /// Whether nothing was said to anybody, so that somebody else can be asked.
     pub(crate) const fn is_unreached(&self) -> bool {
-        matches!(self, Self::Unreached(_) | Self::Unheard)
+        matches!(self, Self::ConnectFailed(_) | Self::ConnectTimeout)
     }
 
     /// What is counted, unless it was the client's doing.
-    pub(crate) const fn trouble(&self) -> Option<UpstreamTrouble> {
+    pub(crate) const fn trouble(&self) -> Option<UpstreamError> {
         match self {
-            Self::Unreached(_) | Self::Unheard => Some(UpstreamTrouble::Unreached),
-            Self::Silent => Some(UpstreamTrouble::Timeout),
-            Self::Closed | Self::Broken(_) | Self::Coded => Some(UpstreamTrouble::Broken),
-            Self::Paused | Self::Gone => None,
+            Self::ConnectFailed(_) | Self::ConnectTimeout => Some(UpstreamError::Unreached),
+            Self::ResponseTimeout => Some(UpstreamError::Timeout),
+            Self::Closed | Self::Broken(_) | Self::UnknownCoding => Some(UpstreamError::Broken),
+            Self::ClientPaused | Self::ClientGone => None,
         }
     }
 }

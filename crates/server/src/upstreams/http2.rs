@@ -12,8 +12,8 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::sync::Mutex;
 
+use super::connection::{SendError, in_time};
 use super::failure::Failure;
-use super::link::{Unanswered, in_time};
 use super::upload::Upload;
 use crate::net::Stream;
 
@@ -53,18 +53,18 @@ impl SharedConnection {
     }
 }
 
-/// Sends a request and waits for the head of its answer, for `patience` once the request has left.
+/// Sends a request and waits for the head of its answer, for `timeout` once the request has left.
 pub(crate) async fn exchange(
     mut sender: Sender,
     request: Request<Upload>,
-    patience: Duration,
-) -> Result<Response<Incoming>, Box<Unanswered>> {
+    timeout: Duration,
+) -> Result<Response<Incoming>, Box<SendError>> {
     let flow = request.body().flow();
     let (head, body) = request.into_parts();
     // It may have to go over another connection, and to somebody who speaks HTTP/1.1.
     let kept = head.clone();
     let answer = sender.try_send_request(in_http2(Request::from_parts(head, body)));
-    let mut error = match in_time(answer, flow.as_deref(), patience).await? {
+    let mut error = match in_time(answer, flow.as_deref(), timeout).await? {
         Ok(response) => return Ok(response),
         Err(error) => error,
     };
@@ -73,7 +73,7 @@ pub(crate) async fn exchange(
     let is_whole = || flow.is_none() && is_unseen(&error, &kept.method);
     let unsent = unsent.or_else(|| is_whole().then(Upload::empty));
     let unsent = unsent.map(|body| Request::from_parts(kept, body));
-    Err(Box::new(Unanswered { why: Failure::broken(error), unsent }))
+    Err(Box::new(SendError { why: Failure::broken(error), unsent }))
 }
 
 /// Whether the upstream says that it has not looked at a request. hyper says the same of one that meets the upstream's

@@ -11,7 +11,7 @@ use tidegate::{Clock, SystemClock};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::Proxy;
+use super::Upstreams;
 use super::upload::Upload;
 use super::upstream::Upstream;
 use tidegate_config::proxy::{HealthCheck, Times};
@@ -19,13 +19,13 @@ use tidegate_config::proxy::{HealthCheck, Times};
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Looks after the upstreams in force. Never ends.
-pub(crate) async fn keep(proxy: impl Fn() -> Option<Arc<Proxy>> + Send) {
-    let mut looks = tokio::time::interval(EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+pub(crate) async fn keep(proxy: impl Fn() -> Option<Arc<Upstreams>> + Send) {
+    let mut interval = tokio::time::interval(EVERY);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // When each is asked again, by name. Those that are gone are forgotten.
     let mut due_us = HashMap::new();
     loop {
-        looks.tick().await;
+        interval.tick().await;
         let Some(proxy) = proxy() else { continue };
         let keep = proxy.settings.times.keep;
         proxy.upstreams().iter().for_each(|upstream| upstream.pool.sweep(keep));
@@ -40,7 +40,7 @@ pub(crate) async fn keep(proxy: impl Fn() -> Option<Arc<Proxy>> + Send) {
 }
 
 /// All that are due at once: one that does not answer holds up nobody for longer than the timeout.
-async fn check_all(proxy: &Proxy, check: &HealthCheck, due_us: &mut HashMap<Arc<str>, u64>) {
+async fn check_all(proxy: &Upstreams, check: &HealthCheck, due_us: &mut HashMap<Arc<str>, u64>) {
     let now_us = SystemClock.steady_us();
     due_us.retain(|name, _| proxy.upstreams().iter().any(|upstream| upstream.name == *name));
     let mut asked = JoinSet::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::{Clock, SystemClock};
 
-use super::link::Link;
+use super::connection::UpstreamConnection;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
@@ -14,33 +14,33 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct Idle {
-    link: Box<Link>,
+    connection: Box<UpstreamConnection>,
     since_us: u64,
 }
 
 impl Pool {
     /// A connection that was open a moment ago, if there is one that was used within `keep`.
-    pub(crate) fn take(&self, keep: Duration) -> Option<Box<Link>> {
+    pub(crate) fn take(&self, keep: Duration) -> Option<Box<UpstreamConnection>> {
         loop {
-            let Idle { mut link, since_us } = self.lock().pop()?;
+            let Idle { mut connection, since_us } = self.lock().pop()?;
             if age(since_us) > keep {
                 // All below it are older still.
                 let old = std::mem::take(&mut *self.lock());
                 drop(old);
                 return None;
             }
-            if link.is_idle() {
-                return Some(link);
+            if connection.is_idle() {
+                return Some(connection);
             }
         }
     }
 
     /// Keeps a connection, if it can be used again and fewer than `max` are kept.
-    pub(crate) fn put(&self, mut link: Box<Link>, max: usize) {
-        if link.is_idle() {
+    pub(crate) fn put(&self, mut connection: Box<UpstreamConnection>, max: usize) {
+        if connection.is_idle() {
             let mut idle = self.lock();
             if idle.len() < max {
-                idle.push(Idle { link, since_us: SystemClock.steady_us() });
+                idle.push(Idle { connection, since_us: SystemClock.steady_us() });
             }
         }
     }
@@ -48,7 +48,7 @@ impl Pool {
     /// Drops what is old or closed.
     pub(crate) fn sweep(&self, keep: Duration) {
         let mut kept = std::mem::take(&mut *self.lock());
-        kept.retain_mut(|idle| age(idle.since_us) <= keep && idle.link.is_idle());
+        kept.retain_mut(|idle| age(idle.since_us) <= keep && idle.connection.is_idle());
         let mut idle = self.lock();
         // Those that came meanwhile are younger.
         kept.append(&mut idle);

@@ -10,10 +10,10 @@ use hyper::body::Incoming;
 use tidegate::{Clock, SystemClock};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::connection::{SendError, UpstreamConnection};
 use super::failure::Failure;
 use super::health::{Admits, Health};
 use super::http2::{self, SharedConnection};
-use super::link::{Link, Unanswered};
 use super::pool::Pool;
 use super::tls::Tls;
 use super::upload::Upload;
@@ -44,7 +44,7 @@ pub(crate) struct Upstream {
 pub(crate) struct Load(Arc<Upstream>);
 
 /// The head of an answer, and the connection that its body comes from, unless that is for all.
-pub(crate) type Answered = (Response<Incoming>, Option<Box<Link>>);
+pub(crate) type Answered = (Response<Incoming>, Option<Box<UpstreamConnection>>);
 
 impl Upstream {
     pub(crate) fn new(target: Target, tls: Option<Tls>) -> Self {
@@ -95,23 +95,23 @@ impl Upstream {
         &self,
         mut request: Request<Upload>,
         times: Times,
-    ) -> Result<Answered, Box<Unanswered>> {
+    ) -> Result<Answered, Box<SendError>> {
         if self.target.is_http2() {
             return self.share(request, times).await.map(|response| (response, None));
         }
-        if let Some(mut link) = self.pool.take(times.keep) {
-            match link.exchange(request, times.response).await {
-                Ok(response) => return Ok((response, Some(link))),
+        if let Some(mut connection) = self.pool.take(times.keep) {
+            match connection.exchange(request, times.response).await {
+                Ok(response) => return Ok((response, Some(connection))),
                 Err(unanswered) => request = unanswered.unsent()?,
             }
         }
         let stream = match self.connect(times).await {
             Ok(stream) => stream,
-            Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
+            Err(why) => return Err(Box::new(SendError { why, unsent: Some(request) })),
         };
-        let mut link = Link::over(stream).await?;
-        let response = link.exchange(request, times.response).await?;
-        Ok((response, Some(link)))
+        let mut connection = UpstreamConnection::over(stream).await?;
+        let response = connection.exchange(request, times.response).await?;
+        Ok((response, Some(connection)))
     }
 
     /// Sends a request over the connection that is for all, or over the next one if the upstream has taken its leave
@@ -120,15 +120,15 @@ impl Upstream {
         &self,
         mut request: Request<Upload>,
         times: Times,
-    ) -> Result<Response<Incoming>, Box<Unanswered>> {
+    ) -> Result<Response<Incoming>, Box<SendError>> {
         let mut tries_left = SHARED_TRIES_MAX;
         loop {
             let sender = self.shared.sender(self.connect(times));
             // Who waits for another to connect waits no longer than for itself.
             let sender = tokio::time::timeout(2 * times.connect, sender).await;
-            let sender = match sender.unwrap_or(Err(Failure::Unheard)) {
+            let sender = match sender.unwrap_or(Err(Failure::ConnectTimeout)) {
                 Ok(sender) => sender,
-                Err(why) => return Err(Box::new(Unanswered { why, unsent: Some(request) })),
+                Err(why) => return Err(Box::new(SendError { why, unsent: Some(request) })),
             };
             tries_left -= 1;
             match http2::exchange(sender, request, times.response).await {
@@ -149,11 +149,11 @@ impl Upstream {
             }
             Ok(Err(error)) => {
                 self.missed(&error);
-                Err(Failure::Unreached(error))
+                Err(Failure::ConnectFailed(error))
             }
             Err(_) => {
                 self.missed(&io::ErrorKind::TimedOut.into());
-                Err(Failure::Unheard)
+                Err(Failure::ConnectTimeout)
             }
         }
     }
@@ -168,8 +168,8 @@ impl Upstream {
     }
 
     /// Takes a connection back.
-    pub(crate) fn keep(&self, link: Box<Link>, settings: &Settings) {
-        self.pool.put(link, settings.idle_connections_max);
+    pub(crate) fn keep(&self, connection: Box<UpstreamConnection>, settings: &Settings) {
+        self.pool.put(connection, settings.idle_connections_max);
     }
 }
 

@@ -19,7 +19,7 @@ use super::health::{Check, Watch};
 use super::reflection::{Reflection, SchemaError};
 use crate::logs::trace::Trace;
 use crate::net::Shutdown;
-use crate::net::body::{Collected, Uncollected, collect};
+use crate::net::body::{BodyReadError, Collected, collect};
 use crate::net::timeout::within;
 use crate::service::AppState;
 
@@ -127,13 +127,13 @@ fn is_grpc(request: &Request<Incoming>) -> bool {
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-fn uncollected(why: Uncollected) -> Status {
+fn uncollected(why: BodyReadError) -> Status {
     match why {
-        Uncollected::Broken => Status::cancelled("the message ended early"),
-        Uncollected::TooLarge => Status::out_of_range(format!(
+        BodyReadError::Broken => Status::cancelled("the message ended early"),
+        BodyReadError::TooLarge => Status::out_of_range(format!(
             "the message is too large: it may have {MESSAGE_BYTES_MAX} bytes"
         )),
-        Uncollected::NoRoom => Status::resource_exhausted(
+        BodyReadError::NoRoom => Status::resource_exhausted(
             "there are too many large messages at once: come back in a moment",
         ),
     }

@@ -6,7 +6,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::response::IntoResponse;
 
 use super::{Answered, Api, policies};
-use crate::dashboard::{NoPlace, WATCHERS_MAX};
+use crate::dashboard::{WATCHERS_MAX, WatchRefused};
 use crate::doors::shared::Problem;
 
 /// Proxies that gather answers are asked not to.
@@ -14,7 +14,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 pub(super) async fn live(State(api): State<Api>) -> Answered {
     let watching = api.feed.watch(&policies::rendered(&api.app.in_force()));
-    let watching = watching.map_err(|NoPlace| Problem::too_many_watchers(WATCHERS_MAX))?;
+    let watching = watching.map_err(|WatchRefused| Problem::too_many_watchers(WATCHERS_MAX))?;
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
         (CACHE_CONTROL, "no-store"),

@@ -9,7 +9,7 @@ use tidegate::{Acquired, Op, PermitId, PolicyKind};
 
 use super::{Answered, answer, body, json, json_of};
 use crate::doors::shared::Problem;
-use crate::doors::shared::request::{Named, Request, Text};
+use crate::doors::shared::request::{NamedKeys, Request, Text};
 use crate::metrics::DoorName;
 use crate::service::AppState;
 use crate::service::headers;
@@ -25,7 +25,7 @@ struct Release<'a> {
     #[serde(borrow)]
     key: Option<Text<'a>>,
     #[serde(borrow)]
-    keys: Option<Named<'a>>,
+    keys: Option<NamedKeys<'a>>,
     #[serde(borrow)]
     permit: Text<'a>,
 }

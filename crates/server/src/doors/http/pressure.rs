@@ -14,7 +14,7 @@ use tidegate::{Clock, SystemClock};
 use super::{Answered, Api, admin, body, json};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::Text;
-use crate::stats::{Summary, TooManyTargets};
+use crate::stats::{TargetSummary, TooManyTargets};
 use tidegate_request::Peer;
 
 /// The longest name of a target.
@@ -89,7 +89,7 @@ pub(super) async fn observe(State(api): State<Api>, body: Body) -> Answered {
     if latency_us.is_none() && (url.is_some() || queue_us.is_none() && saturation.is_none()) {
         return Err(Problem::bad_field("latency_ms", "is missing"));
     }
-    let observed = api.app.observed();
+    let observed = api.app.target_stats();
     if let Some(latency_us) = latency_us {
         let noted = observed.note(&target.0, latency_us, ok, SystemClock.now());
         noted.map_err(|TooManyTargets| too_many())?;
@@ -102,18 +102,19 @@ pub(super) async fn observe(State(api): State<Api>, body: Body) -> Answered {
         observed.note_wait(&target.0, queue_us);
     }
     if let Some(saturation) = saturation {
-        api.app.in_force().follower.saturated(&target.0, saturation);
+        api.app.in_force().adaptive.record_pool_saturation(&target.0, saturation);
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// What is known of all targets.
 pub(super) async fn show(State(api): State<Api>) -> Answered {
-    let summaries = api.app.observed().summaries(SystemClock.now()).into_iter();
+    let summaries = api.app.target_stats().summaries(SystemClock.now()).into_iter();
     let mut targets: BTreeMap<_, _> =
         summaries.map(|(name, summary)| (name, Shown::from(summary))).collect();
-    for (name, pressure) in api.app.in_force().follower.pressures() {
-        targets.entry(name).or_insert_with(|| Summary::default().into()).pressure = Some(pressure);
+    for (name, pressure) in api.app.in_force().adaptive.pressures() {
+        targets.entry(name).or_insert_with(|| TargetSummary::default().into()).pressure =
+            Some(pressure);
     }
     Ok(json(&Targets { targets }))
 }
@@ -151,9 +152,9 @@ pub(super) async fn clear(
 
 /// What an operator says counts from now on, on this node at once.
 fn say(api: &Api, target: &str, pressure: Option<f64>) -> Answered {
-    let set = api.app.observed().set(target, pressure, SystemClock.now());
+    let set = api.app.target_stats().set(target, pressure, SystemClock.now());
     set.map_err(|TooManyTargets| too_many())?;
-    api.app.in_force().follower.go_by_operators();
+    api.app.in_force().adaptive.apply_operator_pressures();
     tracing::info!(target_name = target, ?pressure, "an operator says how the load is");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -177,10 +178,10 @@ fn too_many() -> Problem {
     Problem::bad_field("target", "is one too many: 256 are known of the last minute already")
 }
 
-impl From<Summary> for Shown {
+impl From<TargetSummary> for Shown {
     #[expect(clippy::cast_precision_loss, reason = "an hour in microseconds is exact")]
-    fn from(summary: Summary) -> Self {
-        let Summary { count, errors, mean_us, p99_us, pressure } = summary;
+    fn from(summary: TargetSummary) -> Self {
+        let TargetSummary { count, errors, mean_us, p99_us, pressure } = summary;
         let ms = |us: u64| us as f64 / 1000.0;
         Self { pressure, fixed: pressure, count, errors, mean_ms: ms(mean_us), p99_ms: ms(p99_us) }
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tidegate::{Clock, SystemClock};
 
 use super::{Api, json};
-use crate::adaptive::Moving;
+use crate::adaptive::AdaptiveLimitView;
 
 #[derive(Serialize)]
 struct Status {
@@ -21,7 +21,7 @@ struct Status {
     policies: usize,
     leases: Leases,
     /// The limits that follow the load.
-    adaptive: Vec<Moving>,
+    adaptive: Vec<AdaptiveLimitView>,
 }
 
 /// What was taken ahead, and what became of it.
@@ -55,6 +55,6 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
             returned: stats.returned,
             decided: stats.decided,
         },
-        adaptive: in_force.follower.limits(),
+        adaptive: in_force.adaptive.limits(),
     })
 }

@@ -1,4 +1,4 @@
-//! The door: connections in, as all HTTP doors have them.
+//! The proxy door on top of the shared HTTP server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 
-use super::relay::Relay;
+use super::response_body::ResponseBody;
 use super::service;
 use super::tunnel::Tunnel;
 use crate::logs::trace::Trace;
@@ -19,7 +19,6 @@ use crate::net::{ConnectionHandler, Shutdown};
 use crate::service::AppState;
 use tidegate_request::Peer;
 
-/// The proxy behind HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyDoor {
     app: Arc<AppState>,
@@ -41,28 +40,28 @@ impl ConnectionHandler for ProxyDoor {
     }
 }
 
-/// What the requests of one connection share.
+/// State shared by the requests of one connection.
 struct ProxyAnswers {
     app: Arc<AppState>,
-    /// What the connection is to become when HTTP has ended.
+    /// Set when a request has upgraded the connection.
     tunnel: Mutex<Option<Tunnel>>,
 }
 
 impl Answers for ProxyAnswers {
-    type Body = Relay;
+    type Body = ResponseBody;
 
-    async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<Relay> {
-        let passed = match Trace::from_headers(request.headers()) {
-            // In a box, so that those without a trace do not carry its room around.
+    async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<ResponseBody> {
+        let answered = match Trace::from_headers(request.headers()) {
+            // Boxed, so that requests without a trace do not pay for its size.
             Some(trace) => {
                 Box::pin(trace.around(service::answer(&self.app, request, caller))).await
             }
             None => service::answer(&self.app, request, caller).await,
         };
-        if let Some(tunnel) = passed.tunnel {
+        if let Some(tunnel) = answered.tunnel {
             *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
         }
-        passed.response
+        answered.response
     }
 
     async fn afterwards(&self, shutdown: Shutdown) {

@@ -1,4 +1,4 @@
-//! The head of a request: whom it is meant for, and what is sent of it.
+//! Request heads: finds the host, and builds the head that the upstream gets.
 
 use axum::body::Bytes;
 use axum::http::header::{
@@ -16,22 +16,22 @@ use crate::upstreams::hops;
 use crate::upstreams::upload::Upload;
 use tidegate_request::Path;
 
-/// What a head says besides its headers, before those that end here are taken out.
+/// Hop-by-hop requests of the client, read before their headers are removed.
 #[derive(Debug)]
-pub(super) struct Wishes {
-    /// The protocol that the client would rather speak.
+pub(super) struct HopHeaders {
+    /// The protocol to upgrade to.
     pub(super) upgrade: Option<HeaderValue>,
     trailers: bool,
-    /// Whether the client waits for a word before it sends its body.
-    pub(super) expects: bool,
+    /// Whether the client waits for `100 Continue`.
+    pub(super) expects_continue: bool,
 }
 
-/// Whom a request is meant for. Says no to one that different servers would take for different hosts.
+/// The host of a request. Rejects a request that two servers could read as for different hosts.
 pub(super) fn host(parts: &Parts) -> Result<Option<HeaderValue>, Problem> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let (line, more) = (lines.next(), lines.next());
     if more.is_some() {
-        return Err(Problem::bad_field("host", "is there more than once"));
+        return Err(Problem::bad_field("host", "is present more than once"));
     }
     let authority = parts.uri.authority().map(Authority::as_str);
     match (line, authority) {
@@ -46,35 +46,35 @@ pub(super) fn host(parts: &Parts) -> Result<Option<HeaderValue>, Problem> {
         }
         (None, None) if parts.version < Version::HTTP_11 => Ok(None),
         (None, None) => Err(Problem::bad_field("host", "is missing")),
-        _ => Err(Problem::bad_field("host", "is no host")),
+        _ => Err(Problem::bad_field("host", "is not a valid host")),
     }
 }
 
-/// A name, an address and perhaps a port: nothing that could be read as more than that.
+/// A host name or address with an optional port.
 fn is_host(line: &HeaderValue) -> bool {
-    let of_a_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%:[]".contains(byte);
-    line.as_bytes().iter().all(of_a_host)
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%:[]".contains(byte);
+    line.as_bytes().iter().all(is_allowed)
 }
 
-/// Notes what the client wishes of us, and takes out what is not to be passed on.
-pub(super) fn strip(parts: &mut Parts, has_body: bool) -> Wishes {
+/// Reads and removes the hop-by-hop headers.
+pub(super) fn strip(parts: &mut Parts, has_body: bool) -> HopHeaders {
     let headers = &mut parts.headers;
     let may_upgrade = parts.version == Version::HTTP_11 && !has_body;
-    let wishes = Wishes {
+    let hop_headers = HopHeaders {
         upgrade: hops::upgrade(headers).filter(|_| may_upgrade),
         trailers: hops::wants_trailers(headers),
-        expects: headers.remove(EXPECT).is_some(),
+        expects_continue: headers.remove(EXPECT).is_some(),
     };
     hops::strip(headers);
     hops::strip_proxy(headers);
-    wishes
+    hop_headers
 }
 
-/// The request as it is sent: the path that was matched, and headers that say where it comes from.
+/// The forwarded request: the matched path, and headers that describe the client.
 pub(super) fn outbound(
     mut parts: Parts,
     path: &Path,
-    wishes: &Wishes,
+    hop_headers: &HopHeaders,
     (host, hop): (HeaderValue, Hop<'_>),
     body: Upload,
 ) -> axum::http::Request<Upload> {
@@ -83,21 +83,21 @@ pub(super) fn outbound(
     join_cookies(headers);
     headers.append(VIA, via(parts.version));
     headers.insert(HOST, host);
-    if wishes.trailers {
+    if hop_headers.trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    if let Some(protocol) = &wishes.upgrade {
+    if let Some(protocol) = &hop_headers.upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol.clone());
     }
-    frame(headers, &parts.method, &body);
+    set_framing(headers, &parts.method, &body);
     parts.uri = target(&parts.uri, path);
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
     axum::http::Request::from_parts(parts, body)
 }
 
-/// HTTP/2 may send cookies in pieces; who speaks HTTP/1.1 expects one line (RFC 9113, 8.2.3).
+/// HTTP/2 may split the cookie header; HTTP/1.1 expects_continue one line (RFC 9113, 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     let lines = headers.get_all(COOKIE);
     let is_secret = lines.iter().any(HeaderValue::is_sensitive);
@@ -105,17 +105,17 @@ fn join_cookies(headers: &mut HeaderMap) {
     if pieces.len() < 2 {
         return;
     }
-    // What was a value stays one.
+    // Joined valid values are valid.
     if let Ok(mut line) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
         line.set_sensitive(is_secret);
         headers.insert(COOKIE, line);
     }
 }
 
-/// A body without a length goes in chunks, whatever the method.
-fn frame(headers: &mut HeaderMap, method: &Method, body: &Upload) {
+/// Sets the framing headers: a body of unknown length is chunked, for any method.
+fn set_framing(headers: &mut HeaderMap, method: &Method, body: &Upload) {
     if body.is_end_stream() {
-        // Some servers want to be told that nothing comes where something could.
+        // Some servers require `Content-Length: 0` for methods that usually have a body.
         let may_have_one = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
         headers.remove(CONTENT_LENGTH);
         if may_have_one {
@@ -129,7 +129,7 @@ fn frame(headers: &mut HeaderMap, method: &Method, body: &Upload) {
     }
 }
 
-/// What was matched is what is asked for.
+/// The upstream gets the normalised path that the routes have matched.
 fn target(sent: &Uri, path: &Path) -> Uri {
     let target = match sent.path_and_query() {
         Some(as_sent) if as_sent.path() == path.as_str() => Some(as_sent.clone()),
@@ -139,11 +139,11 @@ fn target(sent: &Uri, path: &Path) -> Uri {
             PathAndQuery::from_maybe_shared(text).ok()
         }
     };
-    // A path in its only spelling can always be written.
+    // A normalised path is always a valid URI.
     target.map(Uri::from).unwrap_or_default()
 }
 
-/// How the message came to us.
+/// The `Via` header for a message of this version.
 pub(super) fn via(version: Version) -> HeaderValue {
     HeaderValue::from_static(match version {
         Version::HTTP_09 | Version::HTTP_10 => "1.0 tidegate",

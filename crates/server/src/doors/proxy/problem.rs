@@ -1,46 +1,43 @@
-//! What a client is told when its request could not be passed on.
+//! Error responses for requests that could not be forwarded.
 
 use axum::http::StatusCode;
 
 use crate::doors::shared::Problem;
 use crate::upstreams::failure::Failure;
 
-/// What happened, and not where.
-pub(super) fn problem(failure: &Failure) -> Problem {
+/// The detail does not name the upstream's address.
+pub(super) fn gateway_problem(failure: &Failure) -> Problem {
     let (status, detail) = match failure {
-        Failure::Unreached(error) => (
+        Failure::ConnectFailed(error) => (
             StatusCode::BAD_GATEWAY,
-            format!("what is behind this proxy cannot be connected to: {}", error.kind()),
+            format!("the upstream cannot be connected to: {}", error.kind()),
         ),
-        Failure::Unheard => (
+        Failure::ConnectTimeout => (
             StatusCode::GATEWAY_TIMEOUT,
-            "what is behind this proxy did not take the connection in time".to_owned(),
+            "the upstream did not accept the connection in time".to_owned(),
         ),
-        Failure::Silent => (
-            StatusCode::GATEWAY_TIMEOUT,
-            "what is behind this proxy did not answer in time".to_owned(),
-        ),
+        Failure::ResponseTimeout => {
+            (StatusCode::GATEWAY_TIMEOUT, "the upstream did not answer in time".to_owned())
+        }
         Failure::Closed => (
             StatusCode::BAD_GATEWAY,
-            "what is behind this proxy closed the connection without an answer".to_owned(),
+            "the upstream closed the connection without an answer".to_owned(),
         ),
         Failure::Broken(error) if error.is_parse() => {
-            (StatusCode::BAD_GATEWAY, "what is behind this proxy did not answer in HTTP".to_owned())
+            (StatusCode::BAD_GATEWAY, "the upstream did not answer in HTTP".to_owned())
         }
-        Failure::Broken(_) => (
-            StatusCode::BAD_GATEWAY,
-            "the connection to what is behind this proxy broke".to_owned(),
-        ),
-        Failure::Coded => (
-            StatusCode::BAD_GATEWAY,
-            "what is behind this proxy answered in a transfer coding other than `chunked`"
-                .to_owned(),
-        ),
-        Failure::Paused => {
-            (StatusCode::REQUEST_TIMEOUT, "the body of the request did not come in time".to_owned())
+        Failure::Broken(_) => {
+            (StatusCode::BAD_GATEWAY, "the connection to the upstream broke".to_owned())
         }
-        Failure::Gone => {
-            return Problem::bad_input("the body ended early or was not well framed");
+        Failure::UnknownCoding => (
+            StatusCode::BAD_GATEWAY,
+            "the upstream answered in a transfer coding other than `chunked`".to_owned(),
+        ),
+        Failure::ClientPaused => {
+            (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time".to_owned())
+        }
+        Failure::ClientGone => {
+            return Problem::bad_input("the body ended early or has invalid framing");
         }
     };
     Problem::gateway(status, &detail)

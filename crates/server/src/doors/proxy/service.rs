@@ -1,5 +1,4 @@
-//! The way of one request: whom it is meant for and who sends it, whether it may pass, whom it goes to, and what comes
-//! back.
+//! Handles one request: admission, choice of the upstream, forwarding, response.
 
 mod admission;
 
@@ -17,113 +16,119 @@ use tidegate::{Clock, SystemClock};
 use tokio::time::Instant;
 
 use self::admission::{Admitted, admit};
-use super::head::{self, Wishes};
-use super::problem::problem;
-use super::relay::{Guards, Relay};
+use super::head::{self, HopHeaders};
+use super::problem::gateway_problem;
+use super::response_body::{RequestGuards, ResponseBody};
+use super::tracker::RequestTracker;
 use super::tunnel::Tunnel;
-use super::watch::Watch;
 use crate::doors::shared::Problem;
 use crate::metrics::Shed;
 use crate::net::http::Caller;
 use crate::service::AppState;
+use crate::upstreams::connection::{SendError, UpstreamConnection};
 use crate::upstreams::failure::Failure;
 use crate::upstreams::forwarded::Hop;
 use crate::upstreams::hops;
-use crate::upstreams::link::{Link, Unanswered};
 use crate::upstreams::upload::Upload;
 use crate::upstreams::upstream::{Answered, Upstream};
-use crate::upstreams::{Proxy, RequestSlot};
+use crate::upstreams::{RequestSlot, Upstreams};
 use tidegate_config::proxy::HostHeader;
 
-/// An answer, and what the connection becomes after it.
-pub(super) struct Passed {
-    pub(super) response: Response<Relay>,
+/// A response, and the tunnel that follows it after an upgrade.
+pub(super) struct ProxyResponse {
+    pub(super) response: Response<ResponseBody>,
     pub(super) tunnel: Option<Tunnel>,
 }
 
-impl From<Response<Relay>> for Passed {
-    fn from(response: Response<Relay>) -> Self {
+impl From<Response<ResponseBody>> for ProxyResponse {
+    fn from(response: Response<ResponseBody>) -> Self {
         Self { response, tunnel: None }
     }
 }
 
-impl From<Problem> for Passed {
+impl From<Problem> for ProxyResponse {
     fn from(problem: Problem) -> Self {
-        problem.whole().map(Relay::own).into()
+        problem.into_bytes_response().map(ResponseBody::local).into()
     }
 }
 
-/// Answers a request, from behind or by ourselves.
+/// Forwards a request, or answers it locally with an error.
 pub(super) async fn answer(
     app: &Arc<AppState>,
     mut request: Request<Incoming>,
     caller: &Caller,
-) -> Passed {
+) -> ProxyResponse {
     let client = hyper::upgrade::on(&mut request);
     let in_force = app.in_force();
-    // A door without a proxy is not opened.
+    // Cannot happen: the door opens only with a proxy configured.
     let Some(proxy) = in_force.proxy.clone() else {
         return Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into();
     };
     let (mut parts, body) = request.into_parts();
     if hops::is_coded(&parts.headers) {
-        return Problem::bad_field("transfer-encoding", "is more than `chunked`").into();
+        return Problem::bad_field("transfer-encoding", "must be `chunked`").into();
     }
-    let wishes = head::strip(&mut parts, !body.is_end_stream());
-    let body = Upload::new(body, proxy.settings.times.idle, !wishes.expects);
+    let hop_headers = head::strip(&mut parts, !body.is_end_stream());
+    let body = Upload::new(body, proxy.settings.times.idle, !hop_headers.expects_continue);
     let host = match head::host(&parts) {
         Ok(_) if parts.method == Method::CONNECT => {
-            return Problem::bad_input("this is no proxy to connect through").into();
+            return Problem::bad_input("CONNECT is not supported").into();
         }
         Ok(host) => host,
         Err(problem) => return problem.into(),
     };
-    let Some(place) = proxy.enter() else {
+    let Some(slot) = proxy.enter() else {
         app.metrics().shed(Shed::Requests);
-        return admission::shed(&in_force, &proxy, caller.peer, &parts).map(Relay::own).into();
+        return admission::shed(&in_force, &proxy, caller.peer, &parts)
+            .map(ResponseBody::local)
+            .into();
     };
     let admitted = match admit(app, &in_force, &proxy, caller.peer, &parts).await {
         Ok(admitted) => admitted,
-        Err(refused) => return (*refused).map(Relay::own).into(),
+        Err(refused) => return (*refused).map(ResponseBody::local).into(),
     };
-    // What comes now may take long, and must not keep an old configuration alive.
+    // Forwarding may take long and must not keep an old configuration alive.
     drop(in_force);
-    let exchange = Exchange { proxy, caller, wishes, host, place };
-    exchange.pass(parts, body, admitted, client).await.unwrap_or_else(Passed::from)
+    let exchange = Exchange { proxy, caller, hop_headers, host, slot };
+    exchange.forward(parts, body, admitted, client).await.unwrap_or_else(ProxyResponse::from)
 }
 
-/// A request that may pass.
+/// An admitted request.
 struct Exchange<'a> {
-    proxy: Arc<Proxy>,
+    proxy: Arc<Upstreams>,
     caller: &'a Caller,
-    wishes: Wishes,
-    /// None where an old client has not said whom it means.
+    hop_headers: HopHeaders,
+    /// `None` for HTTP/1.0 without a `Host` header.
     host: Option<HeaderValue>,
-    place: RequestSlot,
+    slot: RequestSlot,
 }
 
 impl Exchange<'_> {
-    async fn pass(
+    async fn forward(
         self,
         parts: Parts,
         body: Upload,
         admitted: Admitted,
         client: OnUpgrade,
-    ) -> Result<Passed, Problem> {
+    ) -> Result<ProxyResponse, Problem> {
         let (flow, version) = (body.flow(), parts.version);
         let request = self.outbound(parts, body, &admitted);
-        let Admitted { watch, path, priority, report, permit, .. } = admitted;
-        let ((response, link), mut watch) =
-            self.send(request, watch, path.counted(), priority).await?;
+        let Admitted { tracker, path, priority, report, permit, .. } = admitted;
+        let ((response, link), mut tracker) =
+            self.send(request, tracker, path.counted(), priority).await?;
         if hops::is_coded(response.headers()) {
-            return Err(failed(watch, &Failure::Coded));
+            return Err(failed(tracker, &Failure::UnknownCoding));
         }
-        watch.answered(response.status());
-        let guards =
-            Guards { watch, _place: self.place, _line: self.caller.line.hold(), _permit: permit };
+        tracker.answered(response.status());
+        let guards = RequestGuards {
+            tracker,
+            _slot: self.slot,
+            _activity: self.caller.activity.hold(),
+            _permit: permit,
+        };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let wanted = self.wishes.upgrade.as_ref();
-            return switched(response, link, wanted, client, guards).await;
+            let requested = self.hop_headers.upgrade.as_ref();
+            return switch_protocols(response, link, requested, client, guards).await;
         }
         let (mut parts, body) = response.into_parts();
         hops::strip(&mut parts.headers);
@@ -133,50 +138,50 @@ impl Exchange<'_> {
         if let Some(report) = &report {
             report.write(&mut parts.headers);
         }
-        let relay = Relay::pass(body, link, flow.as_deref(), self.proxy, guards);
-        Ok(Response::from_parts(parts, relay).into())
+        let body = ResponseBody::upstream(body, link, flow.as_deref(), self.proxy, guards);
+        Ok(Response::from_parts(parts, body).into())
     }
 
-    /// Sends a request to whom it was meant for. Where nobody can be connected to, somebody else gets it: each at most
-    /// once, and nobody any more after as long as two may take.
+    /// Sends the request to its upstream. If the connect fails, tries the others, each at most once, for at most twice
+    /// the connect timeout.
     async fn send(
         &self,
         mut request: Request<Upload>,
-        mut watch: Watch,
+        mut tracker: RequestTracker,
         path: &str,
         priority: Option<Priority>,
-    ) -> Result<(Answered, Watch), Problem> {
+    ) -> Result<(Answered, RequestTracker), Problem> {
         let times = self.proxy.settings.times;
         let (began, mut tried) = (Instant::now(), Vec::new());
         loop {
-            let Unanswered { why, unsent } = match watch.upstream().send(request, times).await {
-                Ok(answered) => return Ok((answered, watch)),
+            let SendError { why, unsent } = match tracker.upstream().send(request, times).await {
+                Ok(answered) => return Ok((answered, tracker)),
                 Err(unanswered) => *unanswered,
             };
-            tried.push(watch.upstream().clone());
+            tried.push(tracker.upstream().clone());
             let may_go_on = why.is_unreached() && began.elapsed() < 2 * times.connect;
             let next = || self.proxy.choose(&tried, SystemClock.steady_us());
             let (Some(unsent), Some(load)) = (unsent, may_go_on.then(next).flatten()) else {
-                return Err(failed(watch, &why));
+                return Err(failed(tracker, &why));
             };
-            let onwards = watch.onwards(&why, load, path, priority);
-            watch = onwards.ok_or_else(|| problem(&why))?;
+            let retried = tracker.retry_on(&why, load, path, priority);
+            tracker = retried.ok_or_else(|| gateway_problem(&why))?;
             request = unsent;
-            let host = self.host_for(watch.upstream()).clone();
+            let host = self.host_for(tracker.upstream()).clone();
             request.headers_mut().insert(HOST, host);
         }
     }
 
-    /// Whose name an upstream is asked by.
+    /// The `Host` header for an upstream.
     fn host_for<'a>(&'a self, upstream: &'a Upstream) -> &'a HeaderValue {
         match (self.proxy.settings.host, &self.host) {
-            (HostHeader::Preserve, Some(asked)) => asked,
+            (HostHeader::Preserve, Some(requested)) => requested,
             _ => upstream.target.authority(),
         }
     }
 
     fn outbound(&self, parts: Parts, body: Upload, admitted: &Admitted) -> Request<Upload> {
-        let upstream = admitted.watch.upstream();
+        let upstream = admitted.tracker.upstream();
         let host = self.host_for(upstream);
         let hop = Hop {
             peer: self.caller.peer,
@@ -185,31 +190,31 @@ impl Exchange<'_> {
             host: self.host.as_ref().unwrap_or(upstream.target.authority()),
             writes_forwarded: self.proxy.settings.writes_forwarded,
         };
-        head::outbound(parts, &admitted.path, &self.wishes, (host.clone(), hop), body)
+        head::outbound(parts, &admitted.path, &self.hop_headers, (host.clone(), hop), body)
     }
 }
 
-fn failed(watch: Watch, failure: &Failure) -> Problem {
-    tracing::debug!(upstream = %watch.upstream().name, ?failure, "no answer");
-    watch.failed(failure);
-    problem(failure)
+fn failed(tracker: RequestTracker, failure: &Failure) -> Problem {
+    tracing::debug!(upstream = %tracker.upstream().name, ?failure, "upstream request failed");
+    tracker.failed(failure);
+    gateway_problem(failure)
 }
 
-/// Both have agreed to speak something else, if it is what was asked for.
-async fn switched(
+/// Upgrades the connection, if the client has requested it.
+async fn switch_protocols(
     response: Response<Incoming>,
-    link: Option<Box<Link>>,
-    wanted: Option<&HeaderValue>,
+    link: Option<Box<UpstreamConnection>>,
+    requested: Option<&HeaderValue>,
     client: OnUpgrade,
-    guards: Guards,
-) -> Result<Passed, Problem> {
-    let protocol = response.headers().get(UPGRADE).cloned().filter(|_| wanted.is_some());
+    guards: RequestGuards,
+) -> Result<ProxyResponse, Problem> {
+    let protocol = response.headers().get(UPGRADE).cloned().filter(|_| requested.is_some());
     let upgraded = match link {
         Some(link) => link.upgraded().await,
         None => None,
     };
-    let (Some(protocol), Some((upstream, first))) = (protocol, upgraded) else {
-        let detail = "what is behind this proxy switched to a protocol that nobody asked for";
+    let (Some(protocol), Some((upstream, early_bytes))) = (protocol, upgraded) else {
+        let detail = "the upstream switched to a protocol that the client did not request";
         return Err(Problem::gateway(StatusCode::BAD_GATEWAY, detail));
     };
     let (mut parts, _) = response.into_parts();
@@ -218,6 +223,6 @@ async fn switched(
     parts.headers.insert(UPGRADE, protocol);
     parts.headers.append(VIA, head::via(parts.version));
     parts.extensions.clear();
-    let response = Response::from_parts(parts, Relay::own(Bytes::new()));
-    Ok(Passed { response, tunnel: Some(Tunnel { client, upstream, first, guards }) })
+    let response = Response::from_parts(parts, ResponseBody::local(Bytes::new()));
+    Ok(ProxyResponse { response, tunnel: Some(Tunnel { client, upstream, early_bytes, guards }) })
 }

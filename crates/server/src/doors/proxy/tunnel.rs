@@ -1,5 +1,4 @@
-//! What becomes of a connection once both sides have agreed to speak something else, such as WebSocket: bytes go both
-//! ways, and nobody looks at them.
+//! An upgraded connection, such as a WebSocket: copies bytes in both directions.
 
 use std::io;
 use std::pin::Pin;
@@ -13,28 +12,28 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
 
-use super::relay::Guards;
+use super::response_body::RequestGuards;
 use crate::net::Shutdown;
 use crate::net::Stream;
 
-/// How long nobody may say anything: nine minutes longer than most keep-alives.
-const SILENCE_MAX: Duration = Duration::from_mins(10);
+/// A tunnel without any traffic is closed after this time: nine minutes longer than most keep-alives.
+const IDLE_MAX: Duration = Duration::from_mins(10);
 
-/// Both ends, one of which is still to come.
+/// The two ends. The client's is ready once its response is written.
 #[derive(Debug)]
 pub(super) struct Tunnel {
     pub(super) client: OnUpgrade,
     pub(super) upstream: Stream,
-    /// What has come of the other protocol already.
-    pub(super) first: Bytes,
-    pub(super) guards: Guards,
+    /// Bytes of the new protocol that arrived with the response head.
+    pub(super) early_bytes: Bytes,
+    pub(super) guards: RequestGuards,
 }
 
 impl Tunnel {
-    /// Until one side ends it, or the server does, or nobody has said anything for long.
+    /// Runs until one side closes it, the server shuts down, or it is idle for too long.
     pub(super) async fn run(self, shutdown: Shutdown) {
         let ended = tokio::select! {
-            ended = self.join() => ended,
+            ended = self.copy() => ended,
             () = shutdown.closing() => return,
         };
         if let Err(error) = ended {
@@ -42,27 +41,27 @@ impl Tunnel {
         }
     }
 
-    async fn join(self) -> io::Result<()> {
-        let Self { client, upstream, first, guards } = self;
-        let _held = guards;
+    async fn copy(self) -> io::Result<()> {
+        let Self { client, upstream, early_bytes, guards } = self;
+        let _guards = guards;
         let mut client = TokioIo::new(client.await.map_err(io::Error::other)?);
-        client.write_all(&first).await?;
-        let heard = Arc::new(AtomicU64::new(0));
-        let mut upstream = Counted { stream: upstream, heard: heard.clone() };
-        let joined = copy_bidirectional(&mut client, &mut upstream);
+        client.write_all(&early_bytes).await?;
+        let transfers = Arc::new(AtomicU64::new(0));
+        let mut upstream = CountedStream { stream: upstream, transfers: transfers.clone() };
+        let copied = copy_bidirectional(&mut client, &mut upstream);
         tokio::select! {
-            joined = joined => joined.map(|_| ()),
-            () = silence(&heard) => Err(io::ErrorKind::TimedOut.into()),
+            copied = copied => copied.map(|_| ()),
+            () = idle(&transfers) => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 }
 
-/// Ready when nothing was heard for long: at least so long, at most twice.
-async fn silence(heard: &AtomicU64) {
-    let mut before = heard.load(Relaxed);
+/// Ready once there was no traffic for [`IDLE_MAX`] to twice that.
+async fn idle(transfers: &AtomicU64) {
+    let mut before = transfers.load(Relaxed);
     loop {
-        tokio::time::sleep(SILENCE_MAX).await;
-        let now = heard.load(Relaxed);
+        tokio::time::sleep(IDLE_MAX).await;
+        let now = transfers.load(Relaxed);
         if now == before {
             return;
         }
@@ -70,32 +69,32 @@ async fn silence(heard: &AtomicU64) {
     }
 }
 
-/// A stream that counts how often anything goes through it.
-struct Counted {
+/// Counts the reads and writes of a stream.
+struct CountedStream {
     stream: Stream,
-    heard: Arc<AtomicU64>,
+    transfers: Arc<AtomicU64>,
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.heard.fetch_add(1, Relaxed);
+        self.transfers.fetch_add(1, Relaxed);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
-        self.heard.fetch_add(1, Relaxed);
+        self.transfers.fetch_add(1, Relaxed);
         Poll::Ready(Ok(written))
     }
 

@@ -1,11 +1,10 @@
-//! Buffers shared by the connections of a thread. A silent connection holds none, so that ten thousand of them cost no
-//! more than ten.
+//! A buffer pool per thread. Idle connections hold no buffer: ten thousand of them need as much memory as ten.
 
 use std::cell::RefCell;
 
-/// Buffers kept per thread: what one connection needs, and one more of each.
+/// Buffers kept per thread: two for one connection, and one more of each kind.
 const KEPT_MAX: usize = 4;
-/// Larger ones are not kept.
+/// Larger buffers are freed.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
 thread_local! {
@@ -19,7 +18,7 @@ pub(super) fn take(bytes: usize) -> Vec<u8> {
     buffer
 }
 
-/// Takes a buffer back.
+/// Returns a buffer to the pool.
 pub(super) fn give(mut buffer: Vec<u8>) {
     buffer.clear();
     if (1..=KEPT_BYTES_MAX).contains(&buffer.capacity()) {

@@ -1,29 +1,29 @@
-//! `TG.CHECK`, `TG.PEEK` and `TG.REFUND policy key [cost]`: the policies of the configuration.
+//! `TG.CHECK`, `TG.PEEK` and `TG.REFUND policy key [cost]`: checks of configured policies.
 
 use tidegate::{Answer, CheckError, Key, Op};
 
-use super::command::{CommandContext, Next};
-use super::out::{Out, escaped};
-use super::throttle::{NUMBER_MAX, argument};
+use super::command::{CommandContext, CommandOutcome};
+use super::reply::{ReplyBuffer, escaped};
+use super::throttle::{NUMBER_MAX, parse_argument};
 use crate::service::{Question, Unanswered};
 
-pub(super) fn check(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn check(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     run(context, Op::Take)
 }
 
-pub(super) fn peek(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn peek(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     run(context, Op::Peek)
 }
 
-pub(super) fn refund(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn refund(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     run(context, Op::Refund)
 }
 
-fn run(context: &mut CommandContext<'_, '_>, op: Op) -> Next {
+fn run(context: &mut CommandContext<'_, '_>, op: Op) -> CommandOutcome {
     if let Err(problem) = ask(context, op) {
         context.out.error(&format!("ERR {problem}"));
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
 #[inline]
@@ -33,27 +33,27 @@ fn ask(context: &mut CommandContext<'_, '_>, op: Op) -> Result<(), String> {
         .map_err(|_| format!("no policy is called `{}`", escaped(command.argument(1))))?;
     let key = command.argument(2);
     if key.is_empty() {
-        // Most likely somebody who is not known: they would all share one budget.
-        return Err("key is empty: give who is asking".to_owned());
+        // An empty key is most likely an unknown caller. All of them would share one budget.
+        return Err("key is empty: give the name of the caller".to_owned());
     }
     let cost = match command.len() {
         3 => 1,
-        _ => argument(command.argument(3), "cost", 0..=NUMBER_MAX)?.unsigned_abs(),
+        _ => parse_argument(command.argument(3), "cost", 0..=NUMBER_MAX)?.unsigned_abs(),
     };
-    let call = context.asking.call(op);
+    let call = context.service.call(op);
     let policy = call.policy(name, op).map_err(|why| detail(&why))?;
     context.answer(call.check(&Question::new(policy, Key::One(key), cost, op)));
     Ok(())
 }
 
-pub(super) fn write(out: &mut Out, answer: Result<Answer<'_>, Unanswered>) {
+pub(super) fn write(out: &mut ReplyBuffer, answer: Result<Answer<'_>, Unanswered>) {
     match answer.and_then(Unanswered::unless_decided) {
         Ok(answer) => out.cell_reply(&answer.decision),
         Err(why) => out.error(&format!("ERR {}", detail(&why))),
     }
 }
 
-/// Why there is no answer.
+/// The error text.
 #[cold]
 fn detail(why: &Unanswered) -> String {
     match why {
@@ -69,10 +69,10 @@ fn detail(why: &Unanswered) -> String {
         // A failure must not look like a refusal.
         Unanswered::FailedClosed { .. } => format!("store unavailable: {}", why.detail()),
         Unanswered::StoreFailed(kind) => {
-            format!("store unavailable ({}), and nothing can stand in for it", kind.as_str())
+            format!("store unavailable ({}), and this call has no fallback", kind.as_str())
         }
         Unanswered::BadQuestion(CheckError::MissingKey { policy, key }) if key != "key" => format!(
-            "policy `{}` counts by `{}`, and here is only one key: ask it over HTTP",
+            "policy `{}` counts by `{}`, but this command has only one key: use the HTTP API",
             escaped(policy.as_bytes()),
             escaped(key.as_bytes())
         ),

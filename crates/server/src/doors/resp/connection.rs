@@ -1,4 +1,4 @@
-//! One connection: how much it may send, how long it is waited for.
+//! One connection: reads commands and writes replies, within bounds.
 
 use std::io;
 use std::pin::pin;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::command::Next;
+use super::command::CommandOutcome;
 use super::frame::FRAME_BYTES_MAX;
-use super::out::Out;
-use super::pipeline::{self, LateAnswers, Pause, Pipeline};
+use super::pipeline::{self, PendingChecks, Pipeline, StopReason};
+use super::reply::ReplyBuffer;
 use super::session::Session;
 use super::{DoorState, buffer_pool};
 use crate::metrics::DoorName;
@@ -18,154 +18,154 @@ use crate::net::Shutdown;
 use crate::net::Stream;
 use crate::service;
 
-/// A first output buffer: a pipeline of a hundred checks.
+/// Initial size of the reply buffer: a pipeline of a hundred checks.
 const OUT_BYTES: usize = 4 << 10;
-/// How much, and for how long, is still read from somebody who was hung up on. Closing with bytes unread would take
-/// the last answer away.
+/// How much, and for how long, the server still reads after it has closed its side. Closing a socket with unread bytes
+/// resets it, and the client would lose the last reply.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A client, and what was read from it and is not yet written to it.
+/// A client connection and its buffers.
 pub(super) struct Connection<'h> {
     door: &'h DoorState,
     stream: Stream,
     session: Session,
-    /// What was read and not yet answered. Has no memory while nothing was.
+    /// Bytes read and not yet answered. Allocated only while there are any.
     input: Vec<u8>,
-    out: Out,
-    /// When the command that has begun has to be whole.
+    out: ReplyBuffer,
+    /// The deadline of a command of which only a part was read.
     frame_due: Option<Instant>,
-    /// How many checks it has asked for that spend something.
+    /// How many charging checks it has sent.
     checks: u64,
 }
 
 impl<'h> Connection<'h> {
     pub(super) fn new(door: &'h DoorState, stream: Stream, session: Session) -> Self {
-        let (input, out, frame_due) = (Vec::new(), Out::default(), None);
+        let (input, out, frame_due) = (Vec::new(), ReplyBuffer::default(), None);
         let checks = 0;
         Self { door, stream, session, input, out, frame_due, checks }
     }
 
-    /// Answers until the client leaves, is hung up on, or the server ends.
-    pub(super) async fn converse(mut self, shutdown: &Shutdown) -> io::Result<()> {
+    /// Answers commands until the client or the server closes the connection.
+    pub(super) async fn run(mut self, shutdown: &Shutdown) -> io::Result<()> {
         let mut closing = pin!(shutdown.closing());
         loop {
             let read = tokio::select! {
-                read = self.hear() => read?,
-                () = &mut closing => return self.last_words().await,
+                read = self.read() => read?,
+                () = &mut closing => return self.drain().await,
             };
             if read == 0 {
                 return Ok(());
             }
-            if self.burst().await? == Next::Close {
-                return self.hang_up().await;
+            if self.answer_input().await? == CommandOutcome::Close {
+                return self.close().await;
             }
         }
     }
 
-    /// Answers what has come already, and closes.
-    async fn last_words(mut self) -> io::Result<()> {
+    /// Answers what has already arrived, and closes.
+    async fn drain(mut self) -> io::Result<()> {
         let read = tokio::select! {
             biased;
-            read = self.hear() => read?,
+            read = self.read() => read?,
             () = std::future::ready(()) => 0,
         };
         if read > 0 {
-            self.burst().await?;
+            self.answer_input().await?;
         }
-        self.hang_up().await
+        self.close().await
     }
 
-    /// Reads what there is, once there is something. Cancelled, it has read nothing.
-    async fn hear(&mut self) -> io::Result<usize> {
+    /// Reads what is available. Cancel-safe.
+    async fn read(&mut self) -> io::Result<usize> {
         let Self { stream, input, frame_due, door, .. } = self;
-        let heard = async {
-            // A buffer is only taken once there is something to put into it.
+        let read = async {
+            // An idle connection holds no buffer.
             stream.readable().await?;
             if input.capacity() == 0 {
                 *input = buffer_pool::take(FRAME_BYTES_MAX);
             }
             stream.read_buf(input).await
         };
-        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        let timed_out = |_| io::Error::from(io::ErrorKind::TimedOut);
         match (frame_due, door.bounds.idle_timeout) {
-            (Some(due), _) => timeout_at(*due, heard).await.map_err(late)?,
-            (None, Some(idle)) => timeout(idle, heard).await.map_err(late)?,
-            (None, None) => heard.await,
+            (Some(due), _) => timeout_at(*due, read).await.map_err(timed_out)?,
+            (None, Some(idle)) => timeout(idle, read).await.map_err(timed_out)?,
+            (None, None) => read.await,
         }
     }
 
-    /// Answers every whole command that was read, in order.
-    async fn burst(&mut self) -> io::Result<Next> {
+    /// Answers every complete command in the input, in order.
+    async fn answer_input(&mut self) -> io::Result<CommandOutcome> {
         let (input, mut used) = (std::mem::take(&mut self.input), 0);
         let next = loop {
-            match self.some(&input, &mut used).await? {
-                Pause::Full => {}
-                Pause::Exec => self.execute().await?,
-                Pause::NoMore => break Next::GoOn,
-                Pause::Close => break Next::Close,
+            match self.answer_batch(&input, &mut used).await? {
+                StopReason::OutputFull => {}
+                StopReason::RunTransaction => self.run_transaction().await?,
+                StopReason::NeedMoreInput => break CommandOutcome::Continue,
+                StopReason::Close => break CommandOutcome::Close,
             }
         };
         self.input = input;
-        self.keep_from(used);
+        self.keep_rest(used);
         Ok(next)
     }
 
-    /// Answers what was kept for `EXEC`. All of it is whole, and none of it ends the conversation.
-    async fn execute(&mut self) -> io::Result<()> {
-        let (due, mut used) = (std::mem::take(&mut self.session.due), 0);
-        while self.some(&due, &mut used).await? == Pause::Full {}
+    /// Runs the commands queued for `EXEC`. All are complete, and none closes the connection.
+    async fn run_transaction(&mut self) -> io::Result<()> {
+        let (frames, mut used) = (std::mem::take(&mut self.session.exec_frames), 0);
+        while self.answer_batch(&frames, &mut used).await? == StopReason::OutputFull {}
         Ok(())
     }
 
-    /// Answers commands until there is a reason to pause, and writes the answers.
-    async fn some(&mut self, input: &[u8], used: &mut usize) -> io::Result<Pause> {
-        let pause = self.answer(input, used).await;
-        // The head of an array goes with what is in it.
-        if pause != Pause::Exec {
+    /// Answers commands until the pipeline stops, and writes the replies.
+    async fn answer_batch(&mut self, input: &[u8], used: &mut usize) -> io::Result<StopReason> {
+        let reason = self.answer(input, used).await;
+        // The header of the `EXEC` array is sent with its elements.
+        if reason != StopReason::RunTransaction {
             self.stream.send(&self.out.0, self.door.bounds.write_deadline).await?;
             self.out.0.clear();
         }
-        Ok(pause)
+        Ok(reason)
     }
 
-    /// Keeps what has begun and is not whole, and gives the buffers back where nothing has.
-    fn keep_from(&mut self, used: usize) {
+    /// Keeps an incomplete command. Returns the buffers to the pool if there is none.
+    fn keep_rest(&mut self, used: usize) {
         buffer_pool::give(std::mem::take(&mut self.out.0));
         if used == self.input.len() {
             buffer_pool::give(std::mem::take(&mut self.input));
             self.frame_due = None;
             return;
         }
-        // Each command has its own time, not each byte: who sends one now and then does not stay for ever.
+        // The deadline is per command, not per byte, so that a slow sender cannot hold the connection forever.
         if used > 0 || self.frame_due.is_none() {
             self.frame_due = Some(Instant::now() + self.door.bounds.frame_timeout);
         }
         self.input.drain(..used);
     }
 
-    /// Answers commands until there is a reason to pause. One configuration answers them all.
-    async fn answer(&mut self, input: &[u8], used: &mut usize) -> Pause {
+    /// Answers commands until the pipeline stops, all with one configuration.
+    async fn answer(&mut self, input: &[u8], used: &mut usize) -> StopReason {
         let Self { door, session, out, checks, .. } = self;
         let (service, in_force) = (door.app.service(), door.app.in_force());
         if out.0.capacity() == 0 {
             out.0 = buffer_pool::take(OUT_BYTES);
         }
-        let mut asking = service::Pipeline::begin(service, &in_force, DoorName::Resp, *checks);
-        let mut late = LateAnswers::new();
+        let mut calls = service::Pipeline::begin(service, &in_force, DoorName::Resp, *checks);
+        let mut pending = PendingChecks::new();
         let pipeline =
-            Pipeline { door, asking: &mut asking, session, out: &mut *out, late: &mut late };
-        let pause = pipeline.answer(input, used);
-        if !late.is_empty() {
-            pipeline::fill(out, late).await;
+            Pipeline { door, service: &mut calls, session, out: &mut *out, pending: &mut pending };
+        let reason = pipeline.answer(input, used);
+        if !pending.is_empty() {
+            pipeline::insert_pending(out, pending).await;
         }
-        *checks = asking.finish();
-        pause
+        *checks = calls.finish();
+        reason
     }
 
-    /// Says that nothing more will come, and lets the client read what did.
-    async fn hang_up(mut self) -> io::Result<()> {
-        // Over TLS this is a message, which somebody who reads nothing has no room for.
+    /// Closes the write side, and gives the client time to read the last replies.
+    async fn close(mut self) -> io::Result<()> {
+        // Over TLS this writes a message, which blocks if the client reads nothing.
         timeout(self.door.bounds.write_deadline, self.stream.shutdown()).await??;
         let mut rest = buffer_pool::take(FRAME_BYTES_MAX);
         let drained = async {

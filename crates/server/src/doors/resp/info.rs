@@ -1,12 +1,12 @@
-//! What clients ask about the server: `INFO`, `COMMAND`, `CONFIG` and `ROLE`.
+//! Introspection: `INFO`, `COMMAND`, `CONFIG` and `ROLE`.
 
 use tidegate::{Clock, SystemClock};
 
-use super::command::{COMMANDS, CommandContext, Known, Next, find};
-use super::greeting::REDIS_VERSION;
-use super::out::{Out, escaped};
+use super::command::{COMMANDS, CommandContext, CommandOutcome, CommandSpec, find};
+use super::handshake::REDIS_VERSION;
+use super::reply::{ReplyBuffer, escaped};
 
-pub(super) fn info(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn info(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     let command = context.command;
     let wanted = |section: &str| {
         let named = |index| command.is(index, section) || is_everything(command.argument(index));
@@ -19,7 +19,7 @@ pub(super) fn info(context: &mut CommandContext<'_, '_>) -> Next {
         }
     }
     context.out.bulk(text.as_bytes());
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
 fn is_everything(section: &[u8]) -> bool {
@@ -28,7 +28,7 @@ fn is_everything(section: &[u8]) -> bool {
         .any(|word| section.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// What a client looks for before it trusts a server, and what this one really is.
+/// The fields that client libraries check when they connect, and those of tidegate.
 fn sections(context: &CommandContext<'_, '_>) -> [(&'static str, String); 4] {
     let up_s = SystemClock.steady_us().saturating_sub(context.door.opened_us) / 1_000_000;
     let (pid, policies) = (std::process::id(), context.door.app.in_force().policies().count());
@@ -47,16 +47,16 @@ fn sections(context: &CommandContext<'_, '_>) -> [(&'static str, String); 4] {
     ]
 }
 
-/// What redis-benchmark and some libraries look at.
+/// The settings that redis-benchmark and some libraries read.
 const SETTINGS: [(&str, &str); 3] = [("save", ""), ("appendonly", "no"), ("databases", "1")];
 
-pub(super) fn config(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn config(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     let command = context.command;
     if !command.is(1, "GET") || command.len() < 3 {
         context.out.error(
-            "ERR nothing is configured here but by the server's file: only CONFIG GET name …",
+            "ERR the configuration cannot be changed here: only CONFIG GET name … is supported",
         );
-        return Next::GoOn;
+        return CommandOutcome::Continue;
     }
     let asked =
         |name: &str| (2..command.len()).any(|at| command.is(at, name) || command.is(at, "*"));
@@ -66,31 +66,31 @@ pub(super) fn config(context: &mut CommandContext<'_, '_>) -> Next {
         context.out.bulk(name.as_bytes());
         context.out.bulk(value.as_bytes());
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-pub(super) fn role(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn role(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     context.out.array(3);
     context.out.bulk(b"master");
     context.out.integer(0);
     context.out.array(0);
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-pub(super) fn command(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn command(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     let (command, protocol) = (context.command, context.session.protocol);
     let out = &mut *context.out;
     if command.len() == 1 {
         out.array(COMMANDS.len());
-        for known in &COMMANDS {
-            describe(out, known);
+        for spec in &COMMANDS {
+            describe(out, spec);
         }
     } else if command.is(1, "COUNT") {
         out.integer(i64::try_from(COMMANDS.len()).unwrap_or(i64::MAX));
     } else if command.is(1, "LIST") {
         out.array(COMMANDS.len());
-        for known in &COMMANDS {
-            out.bulk(known.name.as_bytes());
+        for spec in &COMMANDS {
+            out.bulk(spec.name.as_bytes());
         }
     } else if command.is(1, "DOCS") {
         out.map(protocol, 0);
@@ -98,7 +98,7 @@ pub(super) fn command(context: &mut CommandContext<'_, '_>) -> Next {
         out.array(command.len() - 2);
         for at in 2..command.len() {
             match find(command.argument(at)) {
-                Some(known) => describe(out, known),
+                Some(spec) => describe(out, spec),
                 None => out.null(protocol),
             }
         }
@@ -106,22 +106,22 @@ pub(super) fn command(context: &mut CommandContext<'_, '_>) -> Next {
         let what = escaped(command.argument(1));
         out.error(&format!("ERR unknown subcommand '{what}'"));
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-/// Name, arity, flags, where the first key, the last and the next one are; and, since there is nothing to say of them,
-/// no categories, tips, specifications of keys and subcommands. Clients of the version that is told look for all ten.
-fn describe(out: &mut Out, known: &Known) {
-    let (least, most) = known.arguments;
+/// Name, arity, flags, first key, last key, step; then four empty lists: ACL categories, tips, key specifications,
+/// subcommands. Clients of Redis 7 expect all ten elements.
+fn describe(out: &mut ReplyBuffer, spec: &CommandSpec) {
+    let (least, most) = spec.arguments;
     let arity = i64::try_from(least).unwrap_or(i64::MAX);
     out.array(10);
-    out.bulk(known.name.as_bytes());
+    out.bulk(spec.name.as_bytes());
     out.integer(if least == most { arity } else { -arity });
     out.array(1);
-    out.simple(if known.key > 0 { "write" } else { "fast" });
-    out.integer(known.key);
-    out.integer(known.key);
-    out.integer(known.key.signum());
+    out.simple(if spec.key > 0 { "write" } else { "fast" });
+    out.integer(spec.key);
+    out.integer(spec.key);
+    out.integer(spec.key.signum());
     for _ in 0..4 {
         out.array(0);
     }

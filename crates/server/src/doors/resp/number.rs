@@ -1,15 +1,15 @@
-//! Whole numbers as text: decimal digits after an optional sign, and nothing else.
+//! Parses integers: decimal digits after an optional sign, and nothing else.
 
-/// The number, if it is one that fits.
+/// `None` if the text is not an integer, or does not fit.
 #[inline]
-pub(super) fn whole(text: &[u8]) -> Option<i64> {
+pub(super) fn parse(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] | digits => (false, digits),
     };
-    // 18 digits fit whatever they are. Longer ones are not for speed.
+    // 18 digits always fit, so the loop needs no overflow check. Longer numbers are rare.
     if digits.is_empty() || digits.len() > 18 {
-        return long(text);
+        return parse_long(text);
     }
     let mut number = 0_i64;
     for digit in digits {
@@ -23,7 +23,7 @@ pub(super) fn whole(text: &[u8]) -> Option<i64> {
 }
 
 #[cold]
-fn long(text: &[u8]) -> Option<i64> {
+fn parse_long(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
@@ -55,7 +55,7 @@ mod tests {
             ("1 ", None),
             ("١", None),
         ] {
-            assert_eq!(whole(text.as_bytes()), expected, "{text:?}");
+            assert_eq!(parse(text.as_bytes()), expected, "{text:?}");
         }
     }
 }

@@ -1,54 +1,51 @@
-//! What is known of one client, from when it connects until it resets.
+//! The state of one client connection.
 
-use super::throttle::Limits;
+use super::throttle::LimitCache;
 use super::transaction::Transaction;
 use tidegate_request::Peer;
 
-/// Which version of the protocol a client reads.
+/// The RESP version of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Protocol {
-    Two,
-    Three,
+    Resp2,
+    Resp3,
 }
 
 impl Protocol {
     pub(super) const fn number(self) -> i64 {
         match self {
-            Self::Two => 2,
-            Self::Three => 3,
+            Self::Resp2 => 2,
+            Self::Resp3 => 3,
         }
     }
 }
 
-/// One client.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: u64,
     pub(super) peer: Peer,
     pub(super) protocol: Protocol,
-    /// Whether it may ask.
-    pub(super) admitted: bool,
-    /// As it calls itself.
+    pub(super) authenticated: bool,
+    /// Set with `CLIENT SETNAME`.
     pub(super) name: Box<[u8]>,
-    /// What it limited last.
-    pub(super) limits: Limits,
-    /// What it keeps for `EXEC`, after `MULTI`.
+    pub(super) limits: LimitCache,
+    /// The queued commands after `MULTI`.
     pub(super) transaction: Option<Transaction>,
-    /// What it has kept, once `EXEC` has come and until it is answered.
-    pub(super) due: Vec<u8>,
+    /// The commands that `EXEC` has to run now.
+    pub(super) exec_frames: Vec<u8>,
 }
 
 impl Session {
-    pub(super) fn new(id: u64, peer: Peer, admitted: bool) -> Self {
+    pub(super) fn new(id: u64, peer: Peer, authenticated: bool) -> Self {
         Self {
             id,
             peer,
-            protocol: Protocol::Two,
-            admitted,
+            protocol: Protocol::Resp2,
+            authenticated,
             name: Box::default(),
-            limits: Limits::default(),
+            limits: LimitCache::default(),
             transaction: None,
-            due: Vec::new(),
+            exec_frames: Vec::new(),
         }
     }
 }

@@ -1,26 +1,25 @@
-//! `CL.THROTTLE key max_burst count period [quantity]`: redis-cell's one command. The limit comes with each call.
+//! `CL.THROTTLE key max_burst count period [quantity]`: the command of redis-cell. Each call brings its limit.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tidegate::{EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op};
 
-use super::command::{CommandContext, Next};
+use super::command::{CommandContext, CommandOutcome};
 use super::number;
-use super::out::escaped;
+use super::reply::escaped;
 
-/// How many limits a connection remembers: a client has a few, and asks for them again and again.
-const REMEMBERED: usize = 4;
+/// LimitCache cached per connection: a client uses a few, again and again.
+const LIMITS_MAX: usize = 4;
 
-/// The limits that a connection asked for last, built once.
+/// The limits that a connection used last.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
-    recent: [Option<(Rate, Limit)>; REMEMBERED],
-    /// The next to be replaced.
+pub(super) struct LimitCache {
+    recent: [Option<(Rate, Limit)>; LIMITS_MAX],
     oldest: usize,
 }
 
-/// A limit as it is written.
+/// The arguments of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rate {
     max_burst: i64,
@@ -28,30 +27,30 @@ struct Rate {
     period_s: i64,
 }
 
-/// The largest number that is exact everywhere.
+/// The largest integer that is exact as a JSON or Lua number.
 #[expect(clippy::cast_possible_wrap, reason = "2^53")]
 pub(super) const NUMBER_MAX: i64 = EXACT_MAX as i64;
-/// The same in microseconds: 285 years.
+/// In seconds, so that it is exact in microseconds: 285 years.
 const PERIOD_S_MAX: i64 = NUMBER_MAX / 1_000_000;
 
-pub(super) fn run(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn run(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     if let Err(problem) = ask(context) {
         context.out.error(&format!("ERR {problem}"));
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
 #[inline]
 fn ask(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
     let command = context.command;
     let rate = Rate {
-        max_burst: argument(command.argument(2), "max_burst", 0..=NUMBER_MAX - 1)?,
-        count: argument(command.argument(3), "count", 1..=NUMBER_MAX)?,
-        period_s: argument(command.argument(4), "period", 1..=PERIOD_S_MAX)?,
+        max_burst: parse_argument(command.argument(2), "max_burst", 0..=NUMBER_MAX - 1)?,
+        count: parse_argument(command.argument(3), "count", 1..=NUMBER_MAX)?,
+        period_s: parse_argument(command.argument(4), "period", 1..=PERIOD_S_MAX)?,
     };
     let quantity = match command.len() {
         5 => 1,
-        _ => argument(command.argument(5), "quantity", -NUMBER_MAX..=NUMBER_MAX)?,
+        _ => parse_argument(command.argument(5), "quantity", -NUMBER_MAX..=NUMBER_MAX)?,
     };
     let op = match quantity {
         ..0 => Op::Refund,
@@ -60,13 +59,12 @@ fn ask(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
     };
     let limit = context.session.limits.find(rate)?;
     let given = KeyedLimit { scope: &context.door.scope, key: command.argument(1), limit };
-    let reply = context.asking.call(op).check_given(&given, quantity.unsigned_abs(), op);
+    let reply = context.service.call(op).check_given(&given, quantity.unsigned_abs(), op);
     context.answer(reply);
     Ok(())
 }
 
-impl Limits {
-    /// The limit of a rate.
+impl LimitCache {
     #[inline]
     fn find(&mut self, rate: Rate) -> Result<&Limit, String> {
         let known =
@@ -84,7 +82,7 @@ impl Limits {
         let limit = rate.limit().map_err(|error| rate.explain(&error))?;
         let index = self.oldest;
         self.recent[index] = Some((rate, limit));
-        self.oldest = (index + 1) % REMEMBERED;
+        self.oldest = (index + 1) % LIMITS_MAX;
         Ok(index)
     }
 }
@@ -96,7 +94,7 @@ impl Rate {
         Gcra::new(count, Duration::from_secs(period_s), burst).map(Limit::Gcra)
     }
 
-    /// What is wrong, in the words of the command.
+    /// The error in terms of the command's arguments.
     fn explain(&self, error: &LimitError) -> String {
         let Self { max_burst, count, period_s } = self;
         match error {
@@ -109,17 +107,21 @@ impl Rate {
     }
 }
 
-/// A number within a range; otherwise what is wrong with the argument of this name.
+/// Parses an argument and checks its range; the error names the argument.
 #[inline]
-pub(super) fn argument(text: &[u8], name: &str, range: RangeInclusive<i64>) -> Result<i64, String> {
-    match number::whole(text) {
+pub(super) fn parse_argument(
+    text: &[u8],
+    name: &str,
+    range: RangeInclusive<i64>,
+) -> Result<i64, String> {
+    match number::parse(text) {
         Some(number) if range.contains(&number) => Ok(number),
-        _ => Err(bad(text, name, &range)),
+        _ => Err(bad_argument(text, name, &range)),
     }
 }
 
 #[cold]
-fn bad(text: &[u8], name: &str, range: &RangeInclusive<i64>) -> String {
+fn bad_argument(text: &[u8], name: &str, range: &RangeInclusive<i64>) -> String {
     let (least, most) = (range.start(), range.end());
     format!("{name} `{}`: expected a whole number from {least} to {most}", escaped(text))
 }

@@ -1,29 +1,27 @@
-//! `MULTI`, `EXEC` and `DISCARD`: commands that are kept until their client says that there are no more. Most libraries
-//! wrap a pipeline so by default.
+//! `MULTI`, `EXEC` and `DISCARD`. Most client libraries wrap a pipeline in a transaction by default.
 //!
-//! They are checked when they come, as Redis does, and answered one after another once `EXEC` has: until then nothing
-//! is charged. Kept are the bytes that were sent, so that they are answered like any other burst.
+//! Commands are validated when they arrive, as in Redis, and run one after another on `EXEC`: nothing is charged
+//! before. The transaction keeps the bytes that were sent, so that `EXEC` answers them like any other input.
 
-use super::command::{CommandContext, Next};
+use super::command::{CommandContext, CommandOutcome};
 
-/// The most that a client may have kept: a pipeline of some thousand checks.
+/// Bounds of one transaction: a pipeline of some thousand checks.
 const COMMANDS_MAX: usize = 4096;
 const BYTES_MAX: usize = 256 << 10;
 
-/// What came since `MULTI`.
+/// The commands since `MULTI`.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    /// The commands as they were sent.
     frames: Vec<u8>,
     count: usize,
-    /// Whether one of them made no sense, so that none will run.
-    spoilt: bool,
+    /// Whether one of them was invalid, so that none will run.
+    aborted: bool,
 }
 
 impl Transaction {
-    /// None of it will run, and so nothing of it is kept.
-    pub(super) fn spoil(&mut self) {
-        *self = Self { spoilt: true, ..Self::default() };
+    /// Drops the queued commands: none of them will run.
+    pub(super) fn abort(&mut self) {
+        *self = Self { aborted: true, ..Self::default() };
     }
 
     fn has_room(&self, bytes: usize) -> bool {
@@ -31,57 +29,57 @@ impl Transaction {
     }
 }
 
-pub(super) fn multi(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn multi(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     if context.session.transaction.is_some() {
         context.out.error("ERR MULTI calls can not be nested");
     } else {
         context.session.transaction = Some(Transaction::default());
         context.out.simple("OK");
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-pub(super) fn discard(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn discard(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     match context.session.transaction.take() {
         Some(_) => context.out.simple("OK"),
         None => context.out.error("ERR DISCARD without MULTI"),
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-/// Hands over what was kept. Its answers are the array that begins here.
-pub(super) fn exec(context: &mut CommandContext<'_, '_>) -> Next {
-    let Some(kept) = context.session.transaction.take() else {
+/// Starts the reply array, and hands the queued commands to the connection.
+pub(super) fn exec(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
+    let Some(transaction) = context.session.transaction.take() else {
         context.out.error("ERR EXEC without MULTI");
-        return Next::GoOn;
+        return CommandOutcome::Continue;
     };
-    if kept.spoilt {
+    if transaction.aborted {
         context.out.error("EXECABORT Transaction discarded because of previous errors.");
-        return Next::GoOn;
+        return CommandOutcome::Continue;
     }
-    context.out.array(kept.count);
-    context.session.due = kept.frames;
-    Next::Exec
+    context.out.array(transaction.count);
+    context.session.exec_frames = transaction.frames;
+    CommandOutcome::RunTransaction
 }
 
-/// Keeps a command that is fit to be run.
+/// Queues a validated command.
 #[cold]
-pub(super) fn keep(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn queue(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     let frame = context.command.frame();
     match &mut context.session.transaction {
-        Some(kept) if !kept.spoilt => {
-            if !kept.has_room(frame.len()) {
+        Some(transaction) if !transaction.aborted => {
+            if !transaction.has_room(frame.len()) {
                 context.reject(&format!(
                     "ERR a transaction has at most {COMMANDS_MAX} commands and {BYTES_MAX} bytes: \
                      send several, or a pipeline without MULTI"
                 ));
-                return Next::GoOn;
+                return CommandOutcome::Continue;
             }
-            kept.frames.extend_from_slice(frame);
-            kept.count += 1;
+            transaction.frames.extend_from_slice(frame);
+            transaction.count += 1;
         }
         _ => {}
     }
     context.out.simple("QUEUED");
-    Next::GoOn
+    CommandOutcome::Continue
 }

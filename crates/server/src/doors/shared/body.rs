@@ -1,4 +1,4 @@
-//! Request bodies: read within bounds, then decoded with the field named that is wrong.
+//! Request bodies: reads them within bounds, and decodes them with errors that name the field.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use serde::Deserialize;
 
 use super::problem::Problem;
 use super::request::Object;
-use crate::net::body::{Collected, Uncollected, collect};
+use crate::net::body::{BodyReadError, Collected, collect};
 use crate::net::timeout::within;
 
-/// Room for one question with many long keys.
+/// Room for one check with many long keys.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 /// Room for a thousand checks with keys of a kilobyte.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// What is read and thrown away of a body that is not wanted, so that its sender gets to read the answer
-/// instead of a reset connection. Beyond that the connection is closed.
+/// How much of a rejected body is read and discarded, so that the client can read the response instead of a connection
+/// reset. A longer body closes the connection.
 const DRAIN_BYTES_MAX: usize = 8 << 20;
-/// How long a body may take: a slow one holds a connection, and nothing else.
+/// A slow client holds its connection at most this long.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the body of one question whole.
+/// Reads the body of one check.
 pub(crate) async fn read<B>(body: B) -> Result<Collected<'static>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
@@ -29,7 +29,7 @@ where
     read_within(body, QUESTION_BYTES_MAX).await
 }
 
-/// Reads the body of many questions whole.
+/// Reads the body of a batch.
 pub(crate) async fn read_batch<B>(body: B) -> Result<Collected<'static>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
@@ -50,13 +50,13 @@ where
     });
     let read = read.await.ok_or_else(|| Problem::body_timeout(BODY_TIMEOUT))?;
     read.map_err(|why| match why {
-        Uncollected::Broken => Problem::bad_input("the body ended early or was not well framed"),
-        Uncollected::TooLarge => Problem::body_too_large(bytes_max),
-        Uncollected::NoRoom => Problem::no_room(),
+        BodyReadError::Broken => Problem::bad_input("the body ended early or has invalid framing"),
+        BodyReadError::TooLarge => Problem::body_too_large(bytes_max),
+        BodyReadError::NoRoom => Problem::too_many_bodies(),
     })
 }
 
-/// Reads to the end or the bound, and keeps nothing.
+/// Reads and discards up to the bound.
 async fn drain(body: &mut (impl hyper::body::Body<Data = Bytes> + Unpin)) {
     let mut left = DRAIN_BYTES_MAX;
     while let Some(Ok(frame)) = body.frame().await {
@@ -66,8 +66,7 @@ async fn drain(body: &mut (impl hyper::body::Body<Data = Bytes> + Unpin)) {
     }
 }
 
-/// Decodes a body. Straight from the bytes; only a body that turns out to be bad is read again, slowly, to
-/// find out where.
+/// Decodes a body. Only an invalid body is parsed a second time, to locate the error.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     let decoded = serde_json::from_slice(body);
     decoded.map(|Object(decoded)| decoded).map_err(|error| locate::<T>(body, &error.to_string()))
@@ -85,16 +84,16 @@ fn locate<'a, T: Deserialize<'a>>(body: &'a [u8], error: &str) -> Problem {
     Problem::bad_json(&field(&path, error), error)
 }
 
-/// The field an error speaks of. The path ends at the object where a field of it is missing or there twice,
-/// and in a question mark where not even a name could be read.
+/// The field that an error is about. The path ends at the object if one of its fields is missing or duplicate, and in a
+/// question mark if not even a field name could be read.
 fn field(path: &str, error: &str) -> String {
-    let place = path.trim_end_matches('?').trim_end_matches('.');
-    let of_object = ["missing field `", "duplicate field `"];
-    let name = of_object.iter().find_map(|words| error.strip_prefix(words)?.split('`').next());
-    match (place, name) {
+    let object = path.trim_end_matches('?').trim_end_matches('.');
+    let prefixes = ["missing field `", "duplicate field `"];
+    let name = prefixes.iter().find_map(|words| error.strip_prefix(words)?.split('`').next());
+    match (object, name) {
         ("", Some(name)) => name.to_owned(),
-        (place, Some(name)) => format!("{place}.{name}"),
-        (place, None) => place.to_owned(),
+        (object, Some(name)) => format!("{object}.{name}"),
+        (object, None) => object.to_owned(),
     }
 }
 
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
     use tidegate_testkit::fuzz::{self, Grammar};
 
-    /// A body that never comes.
+    /// A body that never arrives.
     struct Silent;
 
     impl hyper::body::Body for Silent {
@@ -148,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Bodies of questions, whole and in parts, with numbers and nesting that are nobody's.
+    /// Request bodies, complete and in parts, with invalid numbers and nesting.
     const GRAMMAR: Grammar = Grammar {
         whole: &[
             r#"{"policy":"api","key":"k","cost":3}"#,
@@ -199,7 +198,7 @@ mod tests {
         fn whatever_a_body_holds_is_a_question_or_a_problem(body in fuzz::bytes_like(GRAMMAR)) {
             let one = fuzz::held_to(100, &body, || decode::<Request<'_>>(&body).map(|it| it.question().is_ok()));
             let many = fuzz::held_to(300, &body, || decode::<BatchRequest<'_>>(&body).map(|it| it.questions().is_ok()));
-            // Nothing is both: each has fields that the other does not know.
+            // No body is both: each has fields that the other rejects.
             prop_assert!(one.is_err() || many.is_err());
         }
     }

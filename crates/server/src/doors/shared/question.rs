@@ -1,32 +1,32 @@
-//! From a well-formed request to a question that makes sense: the second step of reading what was sent.
+//! Turns a decoded request into a checked question: the second step of parsing.
 
 use tidegate::{Key, Op};
 
 use super::Problem;
-use super::request::{BatchRequest, Named, Object, Request};
+use super::request::{BatchRequest, NamedKeys, Object, Request};
 use crate::service::{Call, Question, Unanswered};
 
-/// A question about a policy, by its name.
-pub(crate) struct AskedCheck<'a> {
+/// A check of a policy, by its name.
+pub(crate) struct ParsedCheck<'a> {
     pub(crate) policy: &'a str,
     pub(crate) cost: u64,
-    who: Who<'a>,
+    key: ParsedKey<'a>,
 }
 
-enum Who<'a> {
+enum ParsedKey<'a> {
     One(&'a str),
     Named(Vec<(&'a str, &'a [u8])>),
 }
 
-impl AskedCheck<'_> {
+impl ParsedCheck<'_> {
     pub(crate) fn key(&self) -> Key<'_> {
-        match &self.who {
-            Who::One(key) => Key::One(key.as_bytes()),
-            Who::Named(keys) => Key::Named(keys),
+        match &self.key {
+            ParsedKey::One(key) => Key::One(key.as_bytes()),
+            ParsedKey::Named(keys) => Key::Named(keys),
         }
     }
 
-    /// The question of a batch, if it has an answer.
+    /// The question of one element of a batch.
     pub(crate) fn in_batch<'s>(&self, call: &Call<'s>) -> Result<Question<'s, '_>, Unanswered> {
         let policy = call.lookup(self.policy)?;
         let question = Question::new(policy, self.key(), self.cost, Op::Take);
@@ -35,17 +35,17 @@ impl AskedCheck<'_> {
 }
 
 impl Request<'_> {
-    /// Checks what the types alone cannot say.
-    pub(crate) fn question(&self) -> Result<AskedCheck<'_>, Problem> {
+    /// Validates what the types cannot express.
+    pub(crate) fn question(&self) -> Result<ParsedCheck<'_>, Problem> {
         let policy = self.policy.as_ref().ok_or_else(|| {
             Problem::bad_field("policy", "is missing: give the name of one of GET /v1/policies")
         })?;
-        let who = match (&self.key, &self.keys) {
-            (Some(key), None) if key.0.is_empty() => {
-                return Err(Problem::bad_field("key", "is empty: whoever is limited needs a name"));
+        let key = match (&self.key, &self.keys) {
+            (Some(one), None) if one.0.is_empty() => {
+                return Err(Problem::bad_field("key", "is empty: give the name of the caller"));
             }
-            (Some(key), None) => Who::One(&key.0),
-            (None, Some(keys)) => Who::Named(named(keys)?),
+            (Some(one), None) => ParsedKey::One(&one.0),
+            (None, Some(keys)) => ParsedKey::Named(named(keys)?),
             (None, None) => {
                 return Err(Problem::bad_field("key", "is missing: give `key`, or `keys` by name"));
             }
@@ -56,13 +56,13 @@ impl Request<'_> {
                 ));
             }
         };
-        Ok(AskedCheck { policy: &policy.0, who, cost: self.cost.0 })
+        Ok(ParsedCheck { policy: &policy.0, key, cost: self.cost.0 })
     }
 }
 
 impl BatchRequest<'_> {
-    /// Checks every element.
-    pub(crate) fn questions(&self) -> Result<Vec<AskedCheck<'_>>, Problem> {
+    /// Validates every element.
+    pub(crate) fn questions(&self) -> Result<Vec<ParsedCheck<'_>>, Problem> {
         let requests = self.checks.0.iter().enumerate();
         requests
             .map(|(index, Object(request))| {
@@ -72,7 +72,7 @@ impl BatchRequest<'_> {
     }
 }
 
-fn named<'a>(keys: &'a Named<'_>) -> Result<Vec<(&'a str, &'a [u8])>, Problem> {
+fn named<'a>(keys: &'a NamedKeys<'_>) -> Result<Vec<(&'a str, &'a [u8])>, Problem> {
     if keys.0.is_empty() {
         return Err(Problem::bad_field("keys", "is empty: give at least one"));
     }

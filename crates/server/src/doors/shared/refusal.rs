@@ -1,5 +1,5 @@
-//! What somebody sees who is refused: a page that counts down for people, a few words for programs that ask for them,
-//! and nothing for what only shows up in a page.
+//! The response to a refused request: a page with a countdown for people, JSON for programs that accept it, and an
+//! empty body for assets and all others.
 
 use axum::body::Bytes;
 use axum::http::header::{
@@ -11,39 +11,43 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use super::Problem;
 use tidegate_request::Seen;
 
-/// Without anything from elsewhere: it has to work where nothing else is let through.
+/// Self-contained, because other requests of the same client may be refused as well.
 const PAGE: &str = include_str!("refusal/page.html");
-/// What in it is replaced by how long to wait, in seconds.
-const SECONDS: &str = "{seconds}";
-/// For those who will never be let in: without a countdown.
-const CLOSED: &str = include_str!("refusal/closed.html");
+/// Replaced by the seconds to wait.
+const SECONDS_PLACEHOLDER: &str = "{seconds}";
+/// For clients that are blocked: without a countdown.
+const BLOCKED_PAGE: &str = include_str!("refusal/closed.html");
 
-/// Programs of a page, and what it is made of.
+/// File extensions of scripts, styles, images, fonts and media.
 const ASSETS: [&str; 24] = [
     "js", "mjs", "css", "map", "json", "wasm", "png", "jpg", "jpeg", "gif", "webp", "avif", "svg",
     "ico", "bmp", "woff", "woff2", "ttf", "otf", "eot", "mp3", "mp4", "webm", "ogg",
 ];
 
-/// What the sender of a request can make use of.
+/// The body of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wanted {
+enum RefusalFormat {
     Page,
     Json,
-    Nothing,
+    Empty,
 }
 
-/// Writes a refusal: `told` are the headers that tell when to come back. The status is that of the problem.
-pub(crate) fn response(seen: &Seen<'_>, problem: Problem, told: HeaderMap) -> Response<Bytes> {
-    let mut response = match wanted(seen) {
-        Wanted::Json => problem.whole(),
-        Wanted::Nothing => empty(problem.status()),
-        Wanted::Page => page(problem.status(), told.get(RETRY_AFTER)),
+/// Builds a refusal with the status of the problem and these headers.
+pub(crate) fn response(
+    seen: &Seen<'_>,
+    problem: Problem,
+    extra_headers: HeaderMap,
+) -> Response<Bytes> {
+    let mut response = match format_for(seen) {
+        RefusalFormat::Json => problem.into_bytes_response(),
+        RefusalFormat::Empty => empty(problem.status()),
+        RefusalFormat::Page => page(problem.status(), extra_headers.get(RETRY_AFTER)),
     };
     let headers = response.headers_mut();
-    headers.extend(told);
-    // Nobody else is to be shown it, and nobody later.
-    let fresh = "no-store, no-cache, must-revalidate, max-age=0";
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static(fresh));
+    headers.extend(extra_headers);
+    // A refusal must not be cached.
+    let no_cache = "no-store, no-cache, must-revalidate, max-age=0";
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(no_cache));
     headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
     headers.insert(EXPIRES, HeaderValue::from_static("0"));
     response
@@ -58,19 +62,19 @@ fn empty(status: StatusCode) -> Response<Bytes> {
 fn page(status: StatusCode, wait: Option<&HeaderValue>) -> Response<Bytes> {
     let seconds = wait.and_then(|wait| wait.to_str().ok());
     let body = match seconds {
-        Some(seconds) => PAGE.replace(SECONDS, seconds).into(),
-        None => Bytes::from_static(CLOSED.as_bytes()),
+        Some(seconds) => PAGE.replace(SECONDS_PLACEHOLDER, seconds).into(),
+        None => Bytes::from_static(BLOCKED_PAGE.as_bytes()),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    let own = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(own));
+    let csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(csp));
     response
 }
 
-fn wanted(seen: &Seen<'_>) -> Wanted {
+fn format_for(seen: &Seen<'_>) -> RefusalFormat {
     let accepts = |kinds: &[&str]| {
         let lines = seen.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
         let mut words = lines.flat_map(|line| line.split(','));
@@ -81,15 +85,15 @@ fn wanted(seen: &Seen<'_>) -> Wanted {
     };
     let is_part = is_asset(seen.path.counted()) || is_api(seen.path.counted());
     if !is_part && seen.method == "GET" && accepts(&["text/html"]) && is_navigation(&seen.headers) {
-        Wanted::Page
+        RefusalFormat::Page
     } else if accepts(&["/json", "+json"]) {
-        Wanted::Json
+        RefusalFormat::Json
     } else {
-        Wanted::Nothing
+        RefusalFormat::Empty
     }
 }
 
-/// Browsers say whether somebody looks at the answer; who does not say is believed.
+/// Browsers say whether they navigate; other clients are trusted.
 fn is_navigation(headers: &HeaderMap) -> bool {
     const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
     headers.get(SEC_FETCH_MODE).is_none_or(|mode| mode == "navigate")
@@ -101,8 +105,8 @@ fn is_api(path: &str) -> bool {
 
 fn is_asset(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
-    let shutdown = name.rsplit_once('.').map(|(_, shutdown)| shutdown.to_ascii_lowercase());
-    shutdown.is_some_and(|shutdown| ASSETS.contains(&&*shutdown))
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    extension.is_some_and(|extension| ASSETS.contains(&&*extension))
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Requests, as they come over the wire: well formed, bounded, and not yet [checked](super::question). These
-//! types stop at this door.
+//! Request bodies as decoded from JSON: well formed and bounded, but not yet [validated](super::question).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,12 +10,12 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use tidegate_config::Exact;
 
-/// The most checks of one batch.
+/// Maximum checks of one batch.
 const BATCH_MAX: usize = 1000;
-/// The most identifiers of one check: twice as many as a policy can have limits.
+/// Maximum keys of one check: twice the limits that a policy can have.
 const KEYS_MAX: usize = 32;
 
-/// The body of every call on one policy, well formed but not yet [checked](super::question).
+/// The body of every call on one policy.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request<'a> {
@@ -25,7 +24,7 @@ pub(crate) struct Request<'a> {
     #[serde(borrow)]
     pub(crate) key: Option<Text<'a>>,
     #[serde(borrow)]
-    pub(crate) keys: Option<Named<'a>>,
+    pub(crate) keys: Option<NamedKeys<'a>>,
     #[serde(default = "one")]
     pub(crate) cost: Exact,
 }
@@ -36,26 +35,26 @@ pub(crate) struct Request<'a> {
 pub(crate) struct BatchRequest<'a> {
     #[serde(borrow)]
     pub(crate) checks: Checks<'a>,
-    /// Whether all are charged or none.
+    /// Whether all checks are charged or none.
     #[serde(default)]
     pub(crate) atomic: bool,
-    /// Whether each decision has the headers that a check of its own would be answered with.
+    /// Whether each decision includes the headers of a single check.
     #[serde(default)]
     pub(crate) headers: bool,
 }
 
-/// At most [`BATCH_MAX`] checks: nothing is allocated for what comes after.
+/// At most [`BATCH_MAX`] checks: elements after those are not allocated.
 pub(crate) struct Checks<'a>(pub(crate) Vec<Object<Request<'a>>>);
 
-/// What is written as an object. A struct alone would take a list of its fields as well.
+/// A JSON object. serde would also accept a struct as a list of its fields.
 pub(crate) struct Object<T>(pub(crate) T);
 
-/// Text, borrowed from the body where it has no escapes.
+/// A string, borrowed from the body if it has no escapes.
 #[derive(PartialEq)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
-/// At most [`KEYS_MAX`] identifiers by name, each name once.
-pub(crate) struct Named<'a>(pub(crate) Vec<(Text<'a>, Text<'a>)>);
+/// At most [`KEYS_MAX`] named keys, each name once.
+pub(crate) struct NamedKeys<'a>(pub(crate) Vec<(Text<'a>, Text<'a>)>);
 
 fn one() -> Exact {
     Exact(1)
@@ -96,15 +95,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Named<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for NamedKeys<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NamedVisitor;
-        impl<'de> Visitor<'de> for NamedVisitor {
-            type Value = Named<'de>;
+        struct NamedKeysVisitor;
+        impl<'de> Visitor<'de> for NamedKeysVisitor {
+            type Value = NamedKeys<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object like {\"ip\":\"192.0.2.1\"}")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Named<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NamedKeys<'de>, A::Error> {
                 let mut all: Vec<(Text<'de>, Text<'de>)> = Vec::new();
                 while let Some((name, value)) = map.next_entry()? {
                     if all.len() == KEYS_MAX {
@@ -115,10 +114,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Named<'a> {
                     }
                     all.push((name, value));
                 }
-                Ok(Named(all))
+                Ok(NamedKeys(all))
             }
         }
-        deserializer.deserialize_map(NamedVisitor)
+        deserializer.deserialize_map(NamedKeysVisitor)
     }
 }
 

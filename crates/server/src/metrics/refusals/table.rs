@@ -7,8 +7,8 @@ use tidegate::Timestamp;
 
 /// Places for keys. Whoever makes more than one of so many refusals has one.
 const KEYS_MAX: usize = 32;
-/// How many of them are told.
-const TOLD_MAX: usize = 10;
+/// How many of them are report.
+const TOP_KEYS_MAX: usize = 10;
 const RECENT_MAX: usize = 8;
 /// A policy has at most sixteen limits, and their names come from the configuration.
 const LIMITS_MAX: usize = 16;
@@ -17,7 +17,7 @@ const LIMITS_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Refusal<'a> {
     pub(super) hash: u64,
-    pub(super) shown: Option<Box<str>>,
+    pub(super) text: Option<Box<str>>,
     pub(super) binding: &'a str,
     pub(super) retry_after_us: Option<u64>,
     pub(super) at: Timestamp,
@@ -27,52 +27,52 @@ pub(super) struct Refusal<'a> {
 
 /// This turn and the one before.
 #[derive(Debug, Default)]
-pub(super) struct OfPolicy {
-    now: Turn,
-    before: Turn,
-    recent: VecDeque<Recent>,
+pub(super) struct PolicyRefusals {
+    now: Period,
+    before: Period,
+    recent: VecDeque<RecentRefusal>,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
-    keys: Vec<Place>,
+struct Period {
+    keys: Vec<KeyCount>,
     limits: Vec<(Box<str>, u64)>,
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct KeyCount {
     hash: u64,
-    shown: Option<Box<str>>,
+    text: Option<Box<str>>,
     count: u64,
     last: Timestamp,
 }
 
-/// What is told of a policy.
+/// What is report of a policy.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Refused {
+pub(crate) struct RefusalReport {
     /// The keys refused most, the first most of all.
-    pub(crate) top: Vec<Denied>,
+    pub(crate) top: Vec<RefusedKey>,
     /// Which of its limits refused how often.
-    pub(crate) limits: Vec<Binding>,
+    pub(crate) limits: Vec<LimitRefusals>,
     /// The newest first.
-    pub(crate) recent: Vec<Recent>,
+    pub(crate) recent: Vec<RecentRefusal>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Denied {
+pub(crate) struct RefusedKey {
     pub(crate) key: String,
     pub(crate) count: u64,
     pub(crate) last_ms: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Binding {
+pub(crate) struct LimitRefusals {
     pub(crate) limit: String,
     pub(crate) count: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Recent {
+pub(crate) struct RecentRefusal {
     t: u64,
     key: String,
     limit: String,
@@ -80,11 +80,11 @@ pub(crate) struct Recent {
     retry_after_ms: Option<u64>,
 }
 
-impl OfPolicy {
+impl PolicyRefusals {
     pub(super) fn add(&mut self, refusal: Refusal<'_>) {
-        let recent = Recent {
+        let recent = RecentRefusal {
             t: ms(refusal.at),
-            key: name(refusal.hash, refusal.shown.as_deref()),
+            key: name(refusal.hash, refusal.text.as_deref()),
             limit: refusal.binding.to_owned(),
             retry_after_ms: refusal.retry_after_us.map(|us| us.div_ceil(1000)),
         };
@@ -94,53 +94,55 @@ impl OfPolicy {
     }
 
     /// Ends a turn. Whether anything is left.
-    pub(super) fn turn(&mut self) -> bool {
+    pub(super) fn end_period(&mut self) -> bool {
         self.before = std::mem::take(&mut self.now);
         !self.before.keys.is_empty()
     }
 
-    pub(super) fn tell(&self) -> Refused {
-        let mut both = Turn { keys: self.before.keys.clone(), limits: self.before.limits.clone() };
-        for place in &self.now.keys {
-            match both.keys.iter_mut().find(|it| it.hash == place.hash) {
+    pub(super) fn report(&self) -> RefusalReport {
+        let mut both =
+            Period { keys: self.before.keys.clone(), limits: self.before.limits.clone() };
+        for key in &self.now.keys {
+            match both.keys.iter_mut().find(|it| it.hash == key.hash) {
                 Some(known) => {
-                    known.count += place.count;
-                    known.last = place.last;
+                    known.count += key.count;
+                    known.last = key.last;
                 }
-                None => both.keys.push(place.clone()),
+                None => both.keys.push(key.clone()),
             }
         }
         self.now.limits.iter().for_each(|(limit, count)| both.bind(limit, *count));
-        both.keys.sort_by_key(|place| std::cmp::Reverse((place.count, place.last)));
+        both.keys.sort_by_key(|key| std::cmp::Reverse((key.count, key.last)));
         both.limits.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let told = |place: &Place| Denied {
-            key: name(place.hash, place.shown.as_deref()),
-            count: place.count,
-            last_ms: ms(place.last),
+        let report = |key: &KeyCount| RefusedKey {
+            key: name(key.hash, key.text.as_deref()),
+            count: key.count,
+            last_ms: ms(key.last),
         };
-        let binding = |(limit, count): (Box<str>, u64)| Binding { limit: limit.into(), count };
-        Refused {
-            top: both.keys.iter().take(TOLD_MAX).map(told).collect(),
+        let binding =
+            |(limit, count): (Box<str>, u64)| LimitRefusals { limit: limit.into(), count };
+        RefusalReport {
+            top: both.keys.iter().take(TOP_KEYS_MAX).map(report).collect(),
             limits: both.limits.into_iter().map(binding).collect(),
             recent: self.recent.iter().cloned().collect(),
         }
     }
 }
 
-impl Turn {
+impl Period {
     fn add(&mut self, refusal: Refusal<'_>) {
-        let Refusal { hash, shown, binding, at, weight, .. } = refusal;
+        let Refusal { hash, text, binding, at, weight, .. } = refusal;
         self.bind(binding, weight);
-        if let Some(known) = self.keys.iter_mut().find(|place| place.hash == hash) {
+        if let Some(known) = self.keys.iter_mut().find(|key| key.hash == hash) {
             known.count += weight;
             known.last = at;
             return;
         }
-        let new = Place { hash, shown, count: weight, last: at };
+        let new = KeyCount { hash, text, count: weight, last: at };
         if self.keys.len() < KEYS_MAX {
             self.keys.push(new);
-        } else if let Some(least) = self.keys.iter_mut().min_by_key(|place| place.count) {
-            *least = Place { count: least.count + weight, ..new };
+        } else if let Some(least) = self.keys.iter_mut().min_by_key(|key| key.count) {
+            *least = KeyCount { count: least.count + weight, ..new };
         }
     }
 
@@ -153,8 +155,8 @@ impl Turn {
     }
 }
 
-fn name(hash: u64, shown: Option<&str>) -> String {
-    shown.map_or_else(|| format!("{hash:016x}"), str::to_owned)
+fn name(hash: u64, text: Option<&str>) -> String {
+    text.map_or_else(|| format!("{hash:016x}"), str::to_owned)
 }
 
 fn ms(at: Timestamp) -> u64 {
@@ -167,35 +169,35 @@ mod tests {
 
     fn refusal(hash: u64, binding: &str) -> Refusal<'_> {
         let at = Timestamp::from_micros(1_700_000_000_000_000 + hash);
-        Refusal { hash, shown: None, binding, retry_after_us: Some(1), at, weight: 1 }
+        Refusal { hash, text: None, binding, retry_after_us: Some(1), at, weight: 1 }
     }
 
     #[test]
     fn places_are_bounded_whoever_comes() {
-        let mut policy = OfPolicy::default();
+        let mut policy = PolicyRefusals::default();
         for number in 0..10_000 {
             policy.add(refusal(number, &format!("limit-{number}")));
         }
         assert_eq!((policy.now.keys.len(), policy.now.limits.len()), (KEYS_MAX, LIMITS_MAX));
-        let told = policy.tell();
-        assert_eq!((told.top.len(), told.recent.len()), (TOLD_MAX, RECENT_MAX));
+        let report = policy.report();
+        assert_eq!((report.top.len(), report.recent.len()), (TOP_KEYS_MAX, RECENT_MAX));
         // Nothing is lost in sum: a new key inherits the count of the one that it replaces.
-        assert_eq!(policy.now.keys.iter().map(|place| place.count).sum::<u64>(), 10_000);
+        assert_eq!(policy.now.keys.iter().map(|key| key.count).sum::<u64>(), 10_000);
     }
 
     #[test]
     fn limits_and_the_newest_are_told() {
-        let mut policy = OfPolicy::default();
+        let mut policy = PolicyRefusals::default();
         for (hash, limit) in [(1, "second"), (1, "day"), (2, "second")] {
             policy.add(refusal(hash, limit));
         }
-        policy.turn();
+        policy.end_period();
         policy.add(refusal(1, "second"));
-        let told = policy.tell();
-        let limits: Vec<_> = told.limits.iter().map(|it| (it.limit.as_str(), it.count)).collect();
+        let report = policy.report();
+        let limits: Vec<_> = report.limits.iter().map(|it| (it.limit.as_str(), it.count)).collect();
         assert_eq!(limits, [("second", 3), ("day", 1)]);
-        assert_eq!(told.top[0].count, 3);
-        assert_eq!(told.recent[0].retry_after_ms, Some(1));
-        assert_eq!(told.recent.len(), 4);
+        assert_eq!(report.top[0].count, 3);
+        assert_eq!(report.recent[0].retry_after_ms, Some(1));
+        assert_eq!(report.recent.len(), 4);
     }
 }

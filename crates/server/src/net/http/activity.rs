@@ -26,7 +26,7 @@ pub(crate) struct Held(Arc<Activity>);
 /// A piece of an answer that the client has yet to take, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    line: Arc<Activity>,
+    activity: Arc<Activity>,
     round: usize,
 }
 
@@ -90,18 +90,18 @@ impl Activity {
 }
 
 impl Waiting {
-    pub(super) fn begin(line: Arc<Activity>) -> Self {
-        let round = line.round.load(Relaxed);
-        line.waiting_of(round).fetch_add(1, Relaxed);
-        Self { line, round }
+    pub(super) fn begin(activity: Arc<Activity>) -> Self {
+        let round = activity.round.load(Relaxed);
+        activity.waiting_of(round).fetch_add(1, Relaxed);
+        Self { activity, round }
     }
 
     /// The client has taken some of it.
     pub(super) fn moved(&mut self) {
-        let round = self.line.round.load(Relaxed);
+        let round = self.activity.round.load(Relaxed);
         if round != self.round {
-            self.line.waiting_of(round).fetch_add(1, Relaxed);
-            self.line.waiting_of(self.round).fetch_sub(1, Relaxed);
+            self.activity.waiting_of(round).fetch_add(1, Relaxed);
+            self.activity.waiting_of(self.round).fetch_sub(1, Relaxed);
             self.round = round;
         }
     }
@@ -109,7 +109,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.line.waiting_of(self.round).fetch_sub(1, Relaxed);
+        self.activity.waiting_of(self.round).fetch_sub(1, Relaxed);
     }
 }
 
@@ -135,13 +135,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_moves_once_a_round_stands_still_for_nobody() {
         const SPAN: Duration = Duration::from_secs(30);
-        let line = Arc::new(Activity::default());
-        let (mut taken, mut stalled) = (Waiting::begin(line.clone()), pin!(line.stalled(SPAN)));
+        let activity = Arc::new(Activity::default());
+        let (mut taken, mut stalled) =
+            (Waiting::begin(activity.clone()), pin!(activity.stalled(SPAN)));
         let mut is_stalled =
             || stalled.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         assert!(!is_stalled());
         for round in 0..5 {
-            let gone = Waiting::begin(line.clone());
+            let gone = Waiting::begin(activity.clone());
             tokio::time::advance(SPAN).await;
             assert!(!is_stalled(), "round {round}");
             drop(gone);

@@ -1,4 +1,4 @@
-//! A stream that waits for its client, but not for ever: for the rest of a head that has begun, and for the client to
+//! A stream that timeouts for its client, but not for ever: for the rest of a head that has begun, and for the client to
 //! take its answer.
 //!
 //! No timer is touched by requests that come whole, which is nearly all of them.
@@ -30,7 +30,7 @@ pub(crate) struct Timeouts {
 #[derive(Debug)]
 pub(crate) struct TimedStream {
     stream: Stream,
-    line: Arc<Activity>,
+    activity: Arc<Activity>,
     /// What has yet to come for this to be HTTP/2; nothing, once that is decided.
     missing: &'static [u8],
     /// How many requests had begun when bytes came that no request was made of yet.
@@ -40,22 +40,22 @@ pub(crate) struct TimedStream {
 }
 
 impl TimedStream {
-    pub(crate) fn new(stream: Stream, line: Arc<Activity>, waits: Timeouts) -> Self {
-        let (head, write) = (Alarm::after(waits.head), Alarm::after(waits.write));
+    pub(crate) fn new(stream: Stream, activity: Arc<Activity>, timeouts: Timeouts) -> Self {
+        let (head, write) = (Alarm::after(timeouts.head), Alarm::after(timeouts.write));
         // The first head is waited for from the start: who connects and says nothing holds a place.
-        Self { stream, line, missing: HTTP2, head_after: Some(0), head, write }
+        Self { stream, activity, missing: HTTP2, head_after: Some(0), head, write }
     }
 
     pub(super) fn is_http2(&self) -> bool {
-        self.line.is_http2()
+        self.activity.is_http2()
     }
 
     /// Notes that bytes came.
     fn heard(&mut self, bytes: &[u8]) {
-        let begun = self.line.begun();
+        let begun = self.activity.begun();
         self.recognise(bytes);
         // While a request is under way they are its body, or wait behind it.
-        self.head_after = (!self.line.is_busy()).then_some(begun);
+        self.head_after = (!self.activity.is_busy()).then_some(begun);
     }
 
     /// Finds out whether this is HTTP/2, whose beginning may come in pieces.
@@ -66,7 +66,7 @@ impl TimedStream {
         let (expected, missing) = self.missing.split_at(bytes.len().min(self.missing.len()));
         let is_expected = bytes.starts_with(expected);
         if is_expected && missing.is_empty() {
-            self.line.speaks_http2();
+            self.activity.speaks_http2();
         }
         self.missing = if is_expected { missing } else { &[] };
     }
@@ -74,7 +74,9 @@ impl TimedStream {
     /// Whether a head has begun, and no request was made of it yet.
     fn is_within_head(&self) -> bool {
         // Pings of HTTP/2 find out whether its peer is there.
-        self.head_after == Some(self.line.begun()) && !self.line.is_busy() && !self.line.is_http2()
+        self.head_after == Some(self.activity.begun())
+            && !self.activity.is_busy()
+            && !self.activity.is_http2()
     }
 
     fn wrote<T>(

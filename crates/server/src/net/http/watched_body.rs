@@ -16,7 +16,7 @@ use super::activity::{Activity, Waiting};
 pub(crate) struct WatchedBody<B> {
     body: B,
     /// Whom the pieces tell; nobody, if they need not be watched.
-    line: Option<Arc<Activity>>,
+    activity: Option<Arc<Activity>>,
 }
 
 /// What was read of a body, until it is sent.
@@ -27,8 +27,8 @@ pub(crate) struct Piece {
 }
 
 impl<B> WatchedBody<B> {
-    pub(crate) const fn new(body: B, line: Option<Arc<Activity>>) -> Self {
-        Self { body, line }
+    pub(crate) const fn new(body: B, activity: Option<Arc<Activity>>) -> Self {
+        Self { body, activity }
     }
 }
 
@@ -40,8 +40,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for WatchedBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, B::Error>>> {
-        let Self { body, line } = self.get_mut();
-        let piece = |bytes| Piece { bytes, waiting: line.clone().map(Waiting::begin) };
+        let Self { body, activity } = self.get_mut();
+        let piece = |bytes| Piece { bytes, waiting: activity.clone().map(Waiting::begin) };
         Pin::new(body).poll_frame(cx).map_ok(|frame| frame.map_data(piece))
     }
 

@@ -94,11 +94,11 @@ fn files_are_looked_at_by_a_clock_that_nobody_sets() {
     write(pair(), "");
     let acceptor = Acceptor::new(files.clone(), Door::Http.alpn()).unwrap();
     let config = || acceptor.current.load().config.clone();
-    let (old, began_us) = (config(), acceptor.next_look_us.load(Relaxed) - LOOK_EVERY_US);
+    let (old, began_us) = (config(), acceptor.next_check_us.load(Relaxed) - CHECK_INTERVAL_US);
     assert!(began_us <= SystemClock.steady_us(), "by another clock");
     write(pair(), "\n");
-    acceptor.look(began_us + LOOK_EVERY_US - 1);
+    acceptor.reload_if_due(began_us + CHECK_INTERVAL_US - 1);
     assert!(Arc::ptr_eq(&old, &config()), "too early");
-    acceptor.look(began_us + LOOK_EVERY_US);
+    acceptor.reload_if_due(began_us + CHECK_INTERVAL_US);
     assert!(!Arc::ptr_eq(&old, &config()), "a new pair");
 }

@@ -393,6 +393,6 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
     let body = r#"{"policy":"login","key":"ann","cost":5}"#;
     let head = format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {}", body.len());
-    let said = client.hears(&app, &format!("{head}\r\n\r\n{body}")).await;
+    let said = client.ask(&app, &format!("{head}\r\n\r\n{body}")).await;
     assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
 }

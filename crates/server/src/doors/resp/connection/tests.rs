@@ -1,4 +1,4 @@
-//! Slow, silent and deaf clients, with short bounds.
+//! Clients that send slowly, send nothing or read nothing, with short bounds.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tidegate_config::Address;
 use tidegate_request::Peer;
 
 const SHORT: Duration = Duration::from_millis(50);
-/// Far more than anything here takes, also on a busy machine.
+/// Far longer than any test takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
 struct Running {
@@ -97,7 +97,7 @@ async fn who_never_reads_is_cut_off_and_nothing_piles_up() {
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     let echo = format!("*2\r\n$4\r\nECHO\r\n$60000\r\n{}\r\n", "x".repeat(60_000));
     let flood = async {
-        // What the kernels buffer is a few megabytes; a hundred would have to be kept by the server.
+        // The kernel buffers a few megabytes; the server would have to keep more than a hundred.
         for _ in 0..2_000 {
             if stream.write_all(echo.as_bytes()).await.is_err() {
                 return true;
@@ -144,8 +144,8 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     let (stream, client) = stalled_client::connection().await;
     let door = RespDoor::new(app.clone(), None, patient());
     tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
-    let said = client.hears(&app, "TG.CHECK login ann 5\r\n").await;
-    assert!(said.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{said}");
+    let reply = client.ask(&app, "TG.CHECK login ann 5\r\n").await;
+    assert!(reply.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{reply}");
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn who_never_reads_is_not_said_goodbye_to_for_ever() {
     let bounds = RespBounds { write_deadline: SHORT, ..patient() };
     let door = RespDoor::new(AppState::new(demo::draft()), None, bounds);
     let (stream, _client) = stalled_client::connection().await;
-    let leaving = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).hang_up();
+    let leaving = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).close();
     let left = tokio::time::timeout(LONG, leaving).await.expect("still open");
     assert_eq!(left.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
 }

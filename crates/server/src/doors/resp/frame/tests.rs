@@ -3,20 +3,20 @@ use proptest::prelude::*;
 use super::*;
 use tidegate_testkit::fuzz::{self, Grammar};
 
-/// The commands in some bytes, as far as they are whole, and what is wrong with the rest.
+/// Parses all complete commands, and the error of the rest.
 fn read(mut bytes: &[u8]) -> (Vec<Vec<String>>, Option<String>) {
-    let mut places = Places::new();
+    let mut spans = ArgumentSpans::new();
     let mut commands = Vec::new();
     loop {
-        if !places.has_room() {
-            places.clear();
+        if !spans.has_room() {
+            spans.clear();
         }
-        match next(bytes, &mut places) {
+        match next(bytes, &mut spans) {
             Ok(None) => return (commands, None),
             Err(broken) => return (commands, Some(broken.0)),
             Ok(Some(len)) => {
-                let kept = places.keep();
-                let command = Command::new(bytes, &places, kept);
+                let arguments = spans.finish_command();
+                let command = Command::new(bytes, &spans, arguments);
                 let text = |index| String::from_utf8_lossy(command.argument(index)).into_owned();
                 commands.push((0..command.len()).map(text).collect());
                 bytes = &bytes[len..];
@@ -66,8 +66,8 @@ fn what_can_never_be_a_command_says_why() {
         ("*65\r\n", "invalid multibulk length: expected at most 64"),
         ("*-2\r\n", "invalid multibulk length: expected at most 64"),
         ("*9223372036854775807\r\n", "invalid multibulk length: expected at most 64"),
-        ("*x\r\n", "invalid multibulk length: `x` is no number"),
-        ("*\r\n", "invalid multibulk length: `` is no number"),
+        ("*x\r\n", "invalid multibulk length: `x` is not a number"),
+        ("*\r\n", "invalid multibulk length: `` is not a number"),
         ("*1\rx", "invalid multibulk length: expected a number and CRLF"),
         (
             "*1\n$4\nPING\n*1\n$4\nPING\n*1\n$4\nPING\n",
@@ -81,16 +81,16 @@ fn what_can_never_be_a_command_says_why() {
         ("*1\r\n:1\r\n", "expected '$', got ':'"),
         ("*1\r\n\r\n", "expected '$', got '\\r'"),
         ("*1\r\n$-1\r\n", "invalid bulk length: expected 0 or more"),
-        ("*1\r\n$nan\r\n", "invalid bulk length: `nan` is no number"),
-        ("*1\r\n$1e400\r\n", "invalid bulk length: `1e400` is no number"),
+        ("*1\r\n$nan\r\n", "invalid bulk length: `nan` is not a number"),
+        ("*1\r\n$1e400\r\n", "invalid bulk length: `1e400` is not a number"),
         ("*1\r\n$65537\r\n", "a command is larger than 65536 bytes"),
         ("*2\r\n$1\r\nx\r\n$65530\r\n", "a command is larger than 65536 bytes"),
         ("*1\r\n$1\r\nxyz\r\n", "expected CRLF after a bulk of 1 bytes"),
         ("ECHO \"a\r\n", "unbalanced quotes in request, or an escape: send an array"),
         ("ECHO \"a\\n\"\r\n", "unbalanced quotes in request, or an escape: send an array"),
         ("ECHO 'a'b\r\n", "unbalanced quotes in request"),
-        ("POST / HTTP/1.1\r\n", "this is no HTTP server"),
-        ("host: x\r\n", "this is no HTTP server"),
+        ("POST / HTTP/1.1\r\n", "this is not an HTTP server"),
+        ("host: x\r\n", "this is not an HTTP server"),
         (long.as_str(), "a command is larger than 65536 bytes"),
     ] {
         assert_eq!(read(bytes.as_bytes()), (vec![], Some(expected.to_owned())), "{bytes:.40?}");
@@ -109,7 +109,7 @@ fn a_command_of_the_largest_size_is_read() {
     assert_eq!(read(words.as_bytes()).1.as_deref(), Some("more than 64 arguments"));
 }
 
-/// What the protocol is made of, and claims that are too large, negative or no numbers.
+/// Parts of the protocol, and lengths that are too large, negative or not numbers.
 const GRAMMAR: Grammar = Grammar {
     whole: &[
         "*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*1\r\n$4\r\nPING\r\n",
@@ -148,16 +148,16 @@ const GRAMMAR: Grammar = Grammar {
     ],
 };
 
-/// The same, for bytes that come in two pieces.
+/// Parses input that arrives in two pieces.
 fn read_in_pieces(bytes: &[u8], at: usize) -> (Vec<Vec<String>>, Option<String>) {
     let (mut commands, broken) = read(&bytes[..at]);
     if broken.is_some() {
         return (commands, broken);
     }
-    let mut places = Places::new();
+    let mut spans = ArgumentSpans::new();
     let mut taken = 0;
     for _ in &commands {
-        taken += next(&bytes[taken..], &mut places).unwrap().unwrap();
+        taken += next(&bytes[taken..], &mut spans).unwrap().unwrap();
     }
     let (more, broken) = read(&bytes[taken..]);
     commands.extend(more);
@@ -176,9 +176,9 @@ proptest! {
 
     #[test]
     fn nothing_is_held_for_a_command(bytes in fuzz::bytes_like(GRAMMAR)) {
-        let mut places = Places::new();
-        let info = allocation_counter::measure(|| _ = next(&bytes, &mut places));
-        // What is wrong is a line of text.
+        let mut spans = ArgumentSpans::new();
+        let info = allocation_counter::measure(|| _ = next(&bytes, &mut spans));
+        // The error message may allocate.
         prop_assert!(info.bytes_max <= 256, "{}", info.bytes_max);
     }
 }

@@ -1,4 +1,4 @@
-//! The golden cases of GCRA, in the words of redis-cell.
+//! The golden cases of GCRA, as redis-cell replies.
 
 use serde::Deserialize;
 use tidegate::Timestamp;
@@ -45,7 +45,7 @@ fn one() -> u64 {
 }
 
 impl Expected {
-    /// As five integers, by way of text.
+    /// The five integers as RESP text.
     fn cell_reply(&self) -> String {
         let up = |us: u64| us.div_ceil(1_000_000).to_string();
         let retry = match self.retry_after_us {
@@ -63,7 +63,7 @@ impl Expected {
 #[test]
 fn golden_cases_of_whole_seconds_come_out_as_five_integers() {
     let cases: Vec<Case> = serde_json::from_str(GOLDEN).unwrap();
-    let mut limits = Limits::default();
+    let mut limits = LimitCache::default();
     let (mut replayed, mut steps) = (0, 0);
     for case in cases.iter().filter(|case| case.limit.period_us % 1_000_000 == 0) {
         let max_burst = case.limit.burst.unwrap_or(case.limit.limit) - 1;
@@ -72,7 +72,7 @@ fn golden_cases_of_whole_seconds_come_out_as_five_integers() {
         let mut state = State::Empty;
         for (step, expected) in case.steps.iter().zip(&case.expect) {
             let decision = limit.take(&mut state, Timestamp::from_micros(step.now_us), step.cost);
-            let mut out = crate::doors::resp::out::Out::default();
+            let mut out = crate::doors::resp::reply::ReplyBuffer::default();
             out.cell_reply(&decision);
             assert_eq!(String::from_utf8(out.0).unwrap(), expected.cell_reply(), "{}", case.name);
             steps += 1;
@@ -84,7 +84,7 @@ fn golden_cases_of_whole_seconds_come_out_as_five_integers() {
 
 #[test]
 fn a_limit_is_built_once_and_the_oldest_is_forgotten() {
-    let mut limits = Limits::default();
+    let mut limits = LimitCache::default();
     let rate = |count| Rate { max_burst: 1, count, period_s: 60 };
     for count in [1, 2, 3, 4, 1, 5, 2, 1] {
         let limit = limits.find(rate(count)).unwrap();

@@ -15,8 +15,8 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes
     let client_ip = ClientIp::new();
     let peer = Peer::Ip("192.0.2.7".parse().unwrap());
     let seen = Seen::direct(&client_ip, peer, &parts).unwrap();
-    let told = [(RETRY_AFTER, HeaderValue::from_static("17"))].into_iter().collect();
-    response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), told)
+    let retry_after = [(RETRY_AFTER, HeaderValue::from_static("17"))].into_iter().collect();
+    response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), retry_after)
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn the_page_counts_down_from_what_the_header_says() {
     let body = response.into_body();
     let page = String::from_utf8(body.to_vec()).unwrap();
     assert!(page.contains("<title>Whoa, Slow Down There!</title>"), "{page}");
-    assert!(page.contains(r#"content="17""#) && !page.contains(SECONDS), "{page}");
+    assert!(page.contains(r#"content="17""#) && !page.contains(SECONDS_PLACEHOLDER), "{page}");
     for elsewhere in ["http://", "https://", "src=", "href="] {
         assert!(!page.contains(elsewhere), "{elsewhere}");
     }

@@ -1,97 +1,103 @@
-//! What clients say before they ask: who they are, which protocol they read, that they leave.
+//! Connection setup: authentication, protocol version, client name, `PING` and `QUIT`.
 
-use super::command::{CommandContext, Next};
-use super::out::escaped;
+use std::fmt;
+use std::path::Path;
+
+use subtle::ConstantTimeEq;
+
+use super::command::{CommandContext, CommandOutcome};
+use super::reply::escaped;
 use super::session::{Protocol, Session};
 use tidegate_request::Peer;
 
-/// Of the Redis whose commands these are: clients take it for what they may say.
+/// The Redis version reported to clients: libraries choose their commands by it.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
-const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-pub(super) fn ping(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn ping(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     match context.command.len() {
         1 => context.out.simple("PONG"),
         _ => context.out.bulk(context.command.argument(1)),
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-pub(super) fn echo(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn echo(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     context.out.bulk(context.command.argument(1));
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-/// There is one database.
-pub(super) fn select(context: &mut CommandContext<'_, '_>) -> Next {
+/// There is one database, 0.
+pub(super) fn select(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     match context.command.argument(1) {
         b"0" => context.out.simple("OK"),
         _ => context.out.error("ERR DB index is out of range: there is only 0"),
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-pub(super) fn quit(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn quit(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     context.out.simple("OK");
-    Next::Close
+    CommandOutcome::Close
 }
 
-/// As if just connected.
-pub(super) fn reset(context: &mut CommandContext<'_, '_>) -> Next {
+/// Resets the session to the state of a new connection.
+pub(super) fn reset(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     let Session { id, peer, .. } = *context.session;
     *context.session = Session::new(id, peer, context.door.password.is_none());
     context.out.simple("RESET");
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-pub(super) fn auth(context: &mut CommandContext<'_, '_>) -> Next {
+pub(super) fn auth(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     let given = match context.command.len() {
         2 if context.door.password.is_none() => {
             context.out.error("ERR AUTH <password> called without any password configured");
-            return Next::GoOn;
+            return CommandOutcome::Continue;
         }
         2 => (&b"default"[..], context.command.argument(1)),
         _ => (context.command.argument(1), context.command.argument(2)),
     };
     if accepts(context, given) {
-        context.session.admitted = true;
+        context.session.authenticated = true;
         context.out.simple("OK");
     } else {
-        context.out.error(WRONG);
+        context.out.error(WRONG_PASSWORD);
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-/// Whether a user and a password are right. The one user is called as in Redis; without a password, any is.
+/// Whether user and password are right. The only user is `default`, as in Redis; without a configured password any
+/// password is accepted.
 fn accepts(context: &CommandContext<'_, '_>, (user, given): (&[u8], &[u8])) -> bool {
     let right = context.door.password.as_ref().is_none_or(|password| password.is(given));
     right && user == b"default"
 }
 
-pub(super) fn hello(context: &mut CommandContext<'_, '_>) -> Next {
-    match agree(context) {
-        Ok(()) => introduce(context),
+pub(super) fn hello(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
+    match negotiate(context) {
+        Ok(()) => write_hello(context),
         Err(problem) => context.out.error(&problem),
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-/// Takes what a client wants to be spoken to in, and to be called. Nothing is changed unless all of it makes sense.
-fn agree(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
+/// Applies the options of `HELLO`. An error changes nothing.
+fn negotiate(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
     let command = context.command;
     let protocol = match (command.len(), command.argument(1)) {
         (1, _) => context.session.protocol,
-        (_, b"2") => Protocol::Two,
-        (_, b"3") => Protocol::Three,
+        (_, b"2") => Protocol::Resp2,
+        (_, b"3") => Protocol::Resp3,
         _ => return Err("NOPROTO unsupported protocol version".to_owned()),
     };
-    let (mut at, mut name, mut admitted) = (2, None, context.session.admitted);
+    let (mut at, mut name, mut authenticated) = (2, None, context.session.authenticated);
     while at < command.len() {
         if command.is(at, "AUTH") && at + 2 < command.len() {
-            admitted = accepts(context, (command.argument(at + 1), command.argument(at + 2)));
-            if !admitted {
-                return Err(WRONG.to_owned());
+            authenticated = accepts(context, (command.argument(at + 1), command.argument(at + 2)));
+            if !authenticated {
+                return Err(WRONG_PASSWORD.to_owned());
             }
             at += 3;
         } else if command.is(at, "SETNAME") && at + 1 < command.len() {
@@ -102,7 +108,7 @@ fn agree(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
             return Err(format!("ERR Syntax error in HELLO option '{option}'"));
         }
     }
-    if !admitted {
+    if !authenticated {
         return Err(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise \
                     the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the \
@@ -111,14 +117,14 @@ fn agree(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
         );
     }
     let session = &mut *context.session;
-    (session.protocol, session.admitted) = (protocol, true);
+    (session.protocol, session.authenticated) = (protocol, true);
     if let Some(name) = name {
         session.name = name;
     }
     Ok(())
 }
 
-fn introduce(context: &mut CommandContext<'_, '_>) {
+fn write_hello(context: &mut CommandContext<'_, '_>) {
     let (out, session) = (&mut *context.out, &*context.session);
     out.map(session.protocol, 7);
     for (name, value) in [("server", "tidegate"), ("version", REDIS_VERSION)] {
@@ -140,7 +146,7 @@ fn introduce(context: &mut CommandContext<'_, '_>) {
     out.array(0);
 }
 
-/// A client's name, as Redis would take it: on one line and without spaces, since it stands in lists.
+/// Checks a client name as Redis does: printable and without spaces, because names appear in client lists.
 pub(super) fn checked_name(name: &[u8]) -> Result<Box<[u8]>, String> {
     const BYTES_MAX: usize = 256;
     if name.len() > BYTES_MAX || !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
@@ -151,8 +157,8 @@ pub(super) fn checked_name(name: &[u8]) -> Result<Box<[u8]>, String> {
     Ok(name.into())
 }
 
-/// `CLIENT`: names and options that libraries send when they connect.
-pub(super) fn client(context: &mut CommandContext<'_, '_>) -> Next {
+/// `CLIENT`: the subcommands that libraries send when they connect.
+pub(super) fn client(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     let command = context.command;
     let is = |word: &str, len: usize| command.is(1, word) && command.len() == len;
     if is("SETNAME", 3) {
@@ -171,21 +177,21 @@ pub(super) fn client(context: &mut CommandContext<'_, '_>) -> Next {
     } else if is("ID", 2) {
         context.out.integer(i64::try_from(context.session.id).unwrap_or(i64::MAX));
     } else if is("INFO", 2) || is("LIST", 2) {
-        // Of others nobody is told.
-        let line = described(context);
+        // A client sees only itself.
+        let line = client_info(context);
         context.out.bulk(line.as_bytes());
     } else if is("SETINFO", 4) || is("NO-EVICT", 3) || is("NO-TOUCH", 3) {
-        context.out.simple("OK"); // nothing depends on it
+        context.out.simple("OK"); // accepted, without effect
     } else {
         let what = escaped(command.argument(1));
         context.out.error(&format!(
             "ERR unknown subcommand or wrong number of arguments for 'client|{what}'"
         ));
     }
-    Next::GoOn
+    CommandOutcome::Continue
 }
 
-fn described(context: &CommandContext<'_, '_>) -> String {
+fn client_info(context: &CommandContext<'_, '_>) -> String {
     let session = &*context.session;
     let addr = match session.peer {
         Peer::Ip(ip) => ip.to_string(),
@@ -193,4 +199,36 @@ fn described(context: &CommandContext<'_, '_>) -> String {
     };
     let (id, name, resp) = (session.id, escaped(&session.name), session.protocol.number());
     format!("id={id} addr={addr} name={name} db=0 resp={resp}\n")
+}
+
+/// The password of the door. `Debug` does not print it.
+#[derive(Clone)]
+pub(crate) struct Password(Box<[u8]>);
+
+impl Password {
+    pub(crate) fn new(password: &str) -> Self {
+        Self(password.as_bytes().into())
+    }
+
+    /// Reads the first line of a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read(path)
+            .map_err(|error| format!("cannot read the password in {}: {error}", path.display()))?;
+        let line = text.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+        if line.is_empty() {
+            return Err(format!("{} has no password on its first line", path.display()));
+        }
+        Ok(Self(line.into()))
+    }
+
+    /// Compares in constant time for a given length.
+    pub(super) fn is(&self, given: &[u8]) -> bool {
+        self.0.ct_eq(given).into()
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
+    }
 }

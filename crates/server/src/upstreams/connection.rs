@@ -24,7 +24,7 @@ use crate::net::Stream;
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// A connection, and what is needed to drive it.
-pub(crate) struct Link {
+pub(crate) struct UpstreamConnection {
     sender: http1::SendRequest<Upload>,
     driver: http1::Connection<TokioIo<Stream>, Upload>,
     is_over: bool,
@@ -32,12 +32,12 @@ pub(crate) struct Link {
 
 /// Why there is no answer, and the request if nobody can have looked at it.
 #[derive(Debug)]
-pub(crate) struct Unanswered {
+pub(crate) struct SendError {
     pub(crate) why: Failure,
     pub(crate) unsent: Option<Request<Upload>>,
 }
 
-impl Link {
+impl UpstreamConnection {
     pub(crate) async fn over(stream: Stream) -> Result<Box<Self>, Failure> {
         let mut http = http1::Builder::new();
         http.max_buf_size(BUFFER_BYTES_MAX);
@@ -59,12 +59,12 @@ impl Link {
         !self.is_over && self.sender.is_ready()
     }
 
-    /// Sends a request and waits for the head of its answer, for `patience` once the request has left.
+    /// Sends a request and waits for the head of its answer, for `timeout` once the request has left.
     pub(crate) async fn exchange(
         &mut self,
         request: Request<Upload>,
-        patience: Duration,
-    ) -> Result<Response<Incoming>, Box<Unanswered>> {
+        timeout: Duration,
+    ) -> Result<Response<Incoming>, Box<SendError>> {
         let flow = request.body().flow();
         let mut answer = pin!(self.sender.try_send_request(request));
         let (driver, is_over) = (&mut self.driver, &mut self.is_over);
@@ -78,18 +78,18 @@ impl Link {
                 polled => polled.map(Some),
             }
         });
-        match in_time(answered, flow.as_deref(), patience).await? {
+        match in_time(answered, flow.as_deref(), timeout).await? {
             Some(Ok(response)) => Ok(response),
             Some(Err(mut error)) => {
                 let unsent = error.take_message();
-                Err(Box::new(Unanswered { why: Failure::broken(error.into_error()), unsent }))
+                Err(Box::new(SendError { why: Failure::broken(error.into_error()), unsent }))
             }
             None => Err(Failure::Closed.into()),
         }
     }
 
-    /// Goes on in a task of its own, until it is done, or for `patience` once what is returned was dropped.
-    pub(crate) fn detach(mut self: Box<Self>, patience: Duration) -> oneshot::Sender<()> {
+    /// Goes on in a task of its own, until it is done, or for `timeout` once what is returned was dropped.
+    pub(crate) fn detach(mut self: Box<Self>, timeout: Duration) -> oneshot::Sender<()> {
         let (guard, dropped) = oneshot::channel();
         tokio::spawn(async move {
             let done = poll_fn(|cx| {
@@ -98,7 +98,7 @@ impl Link {
             });
             let given_up = async {
                 let _: Result<(), _> = dropped.await;
-                tokio::time::sleep(patience).await;
+                tokio::time::sleep(timeout).await;
             };
             tokio::select! {
                 () = done => {}
@@ -118,40 +118,40 @@ impl Link {
     }
 }
 
-/// What comes of an exchange within `patience`; a long body that goes on is no silence.
+/// What comes of an exchange within `timeout`; a long body that goes on is no silence.
 pub(crate) async fn in_time<T>(
     answered: impl Future<Output = T>,
     flow: Option<&Flow>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<T, Failure> {
     let (mut answered, mut frames) = (pin!(answered), 0);
     loop {
-        if let Ok(answered) = tokio::time::timeout(patience, answered.as_mut()).await {
+        if let Ok(answered) = tokio::time::timeout(timeout, answered.as_mut()).await {
             return Ok(answered);
         }
         match flow {
             Some(flow) if flow.frames() > frames => frames = flow.frames(),
-            Some(flow) if flow.is_waiting() => return Err(Failure::Paused),
-            _ => return Err(Failure::Silent),
+            Some(flow) if flow.is_waiting() => return Err(Failure::ClientPaused),
+            _ => return Err(Failure::ResponseTimeout),
         }
     }
 }
 
-impl Unanswered {
+impl SendError {
     /// The request, if it may be sent again.
     pub(crate) fn unsent(mut self: Box<Self>) -> Result<Request<Upload>, Box<Self>> {
         self.unsent.take().ok_or(self)
     }
 }
 
-impl From<Failure> for Box<Unanswered> {
+impl From<Failure> for Box<SendError> {
     fn from(why: Failure) -> Self {
-        Self::new(Unanswered { why, unsent: None })
+        Self::new(SendError { why, unsent: None })
     }
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for UpstreamConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("is_over", &self.is_over).finish_non_exhaustive()
+        f.debug_struct("UpstreamConnection").field("is_over", &self.is_over).finish_non_exhaustive()
     }
 }

@@ -1,25 +1,25 @@
-//! Answers as bytes, in one buffer per pipeline.
+//! Encodes replies, in one buffer per pipeline.
 
 use tidegate::{Decision, EXACT_MAX};
 
 use super::session::Protocol;
 use tidegate_core::text::printable;
 
-/// Answers that wait to be written.
+/// Replies that are not written yet.
 #[derive(Debug, Default)]
-pub(super) struct Out(pub(super) Vec<u8>);
+pub(super) struct ReplyBuffer(pub(super) Vec<u8>);
 
-impl Out {
+impl ReplyBuffer {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// A text of ours without line breaks, like `OK`.
+    /// A simple string such as `OK`, without line breaks.
     pub(super) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error; the first word is its kind. What came from outside has to be [`escaped`] first.
+    /// An error; the first word is its kind. Client input has to be [`escaped`] first.
     pub(super) fn error(&mut self, text: &str) {
         self.line(b'-', text.as_bytes());
     }
@@ -39,24 +39,24 @@ impl Out {
         self.head(b'*', len);
     }
 
-    /// The head of a map: `pairs` follow.
+    /// The header of a map: `pairs` follow.
     pub(super) fn map(&mut self, protocol: Protocol, pairs: usize) {
         match protocol {
-            Protocol::Two => self.head(b'*', pairs * 2),
-            Protocol::Three => self.head(b'%', pairs),
+            Protocol::Resp2 => self.head(b'*', pairs * 2),
+            Protocol::Resp3 => self.head(b'%', pairs),
         }
     }
 
     pub(super) fn null(&mut self, protocol: Protocol) {
         self.0.extend_from_slice(match protocol {
-            Protocol::Two => b"$-1\r\n",
-            Protocol::Three => b"_\r\n",
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
         });
     }
 
-    /// The five integers of redis-cell: limited, limit, remaining, retry after, reset after. The last two are seconds
-    /// rounded up, so that who waits that long has waited long enough. To retry is −1 where there is nothing to wait for:
-    /// allowed, or never.
+    /// The five integers of redis-cell: limited, limit, remaining, retry after, reset after. The last two are seconds,
+    /// rounded up so that a client that waits that long is not too early. Retry after is −1 if the request was allowed,
+    /// or never will be.
     #[inline]
     pub(super) fn cell_reply(&mut self, decision: &Decision) {
         let retry = match decision.retry_after_us() {
@@ -89,11 +89,11 @@ impl Out {
         self.0.extend_from_slice(&text[at..]);
     }
 
-    /// An array of five integers, in one piece: what most answers are.
+    /// An array of five integers, appended at once: the reply to most commands.
     #[inline]
     pub(super) fn integers(&mut self, numbers: [i64; 5]) {
         let mut text = [0; 4 + 5 * NUMBER_BYTES];
-        // From the last to the first, as digits come.
+        // Digits are produced from the last to the first.
         let mut at = text.len();
         for number in numbers.into_iter().rev() {
             at = digits(&mut text[..at], b':', number);
@@ -104,10 +104,10 @@ impl Out {
     }
 }
 
-/// The most bytes of a number with its kind and its line break.
+/// The longest number, with its type byte and CRLF.
 const NUMBER_BYTES: usize = 23;
 
-/// Writes a number to the end of `text`, with its kind before and a line break after it, and answers where it begins.
+/// Writes type byte, number and CRLF to the end of `text`, and returns where they begin.
 #[inline]
 fn digits(text: &mut [u8], kind: u8, number: i64) -> usize {
     let mut at = text.len() - 2;
@@ -130,7 +130,7 @@ fn digits(text: &mut [u8], kind: u8, number: i64) -> usize {
     at
 }
 
-/// A key without a limit has as much as the other doors say.
+/// An unlimited key reports the same maximum as the other doors.
 fn count(units: u64) -> i64 {
     i64::try_from(units.min(EXACT_MAX)).unwrap_or(i64::MAX)
 }
@@ -139,7 +139,7 @@ fn seconds_up(us: u64) -> i64 {
     i64::try_from(us.div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// What came from outside, fit for a line of ours: escaped, and no longer than a name is.
+/// Client input for an error message: escaped, and cut after 64 bytes.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 64;
     match bytes.get(..BYTES_MAX) {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn numbers_are_written_whole() {
         for number in [0, 7, -1, 10, 1_000_000, i64::MAX, i64::MIN] {
-            let mut out = Out::default();
+            let mut out = ReplyBuffer::default();
             out.integer(number);
             assert_eq!(out.0, format!(":{number}\r\n").as_bytes());
             out.0.clear();

@@ -1,4 +1,4 @@
-//! Asks somebody over HTTP for one number: connect, ask, read, within one timeout.
+//! Reads one number over HTTP: connect, request and response within one timeout.
 
 use axum::http::header::{ACCEPT, HOST};
 use http_body_util::{BodyExt, Collected, Empty, Limited};
@@ -11,34 +11,32 @@ use tokio::net::TcpStream;
 use super::plan::{AnswerKind, Ask};
 use tidegate_core::text::printable;
 
-/// Far more than an answer has.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Why there is no number.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum NoNumber {
-    /// Whoever is asked is too sick to answer: a timeout, a broken connection, a 5xx.
+pub(super) enum ProbeError {
+    /// The probed service is probably overloaded: a timeout, a broken connection, a 5xx.
     Failed(String),
-    /// An answer that says nothing about health: most likely the wrong question.
+    /// The response says nothing about the load; probably the probe is misconfigured.
     Unclear(String),
 }
 
-/// What it says now.
-pub(super) async fn number(ask: &Ask) -> Result<f64, NoNumber> {
+/// Probes once.
+pub(super) async fn number(ask: &Ask) -> Result<f64, ProbeError> {
     let answer = tokio::time::timeout(ask.timeout, exchange(ask)).await;
-    let late = || NoNumber::Failed(format!("no answer within {:?}", ask.timeout));
+    let late = || ProbeError::Failed(format!("no answer within {:?}", ask.timeout));
     read(&ask.answer, &answer.map_err(|_| late())??)
 }
 
-async fn exchange(ask: &Ask) -> Result<Bytes, NoNumber> {
-    let broken = |error: &dyn std::fmt::Display| NoNumber::Failed(error.to_string());
+async fn exchange(ask: &Ask) -> Result<Bytes, ProbeError> {
+    let broken = |error: &dyn std::fmt::Display| ProbeError::Failed(error.to_string());
     let host = ask.uri.host().unwrap_or_default().trim_matches(['[', ']']);
     let address = (host, ask.uri.port_u16().unwrap_or(80));
     let stream = TcpStream::connect(address).await.map_err(|error| broken(&error))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| broken(&error))?;
-    // Ends with the sender, at the end of this.
+    // Ends when the sender is dropped.
     tokio::spawn(connection);
     let path = ask.uri.path_and_query().map_or("/", |path| path.as_str());
     let authority = ask.uri.authority().map_or("", |authority| authority.as_str());
@@ -46,23 +44,23 @@ async fn exchange(ask: &Ask) -> Result<Bytes, NoNumber> {
         .header(HOST, authority)
         .header(ACCEPT, "application/json")
         .body(Empty::<Bytes>::new())
-        .map_err(|error| NoNumber::Unclear(error.to_string()))?;
+        .map_err(|error| ProbeError::Unclear(error.to_string()))?;
     let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
     let status = response.status();
     if status.is_server_error() {
-        return Err(NoNumber::Failed(format!("status {}", status.as_u16())));
+        return Err(ProbeError::Failed(format!("status {}", status.as_u16())));
     }
     if !status.is_success() {
-        return Err(NoNumber::Unclear(format!("status {}", status.as_u16())));
+        return Err(ProbeError::Unclear(format!("status {}", status.as_u16())));
     }
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     body.map(Collected::to_bytes).map_err(|error| broken(&error))
 }
 
-fn read(kind: &AnswerKind, body: &[u8]) -> Result<f64, NoNumber> {
+fn read(kind: &AnswerKind, body: &[u8]) -> Result<f64, ProbeError> {
     let unclear = |what: &str| {
         let begin = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
-        NoNumber::Unclear(format!("{what} in `{}`", printable(&begin)))
+        ProbeError::Unclear(format!("{what} in `{}`", printable(&begin)))
     };
     let json: Value = serde_json::from_slice(body).map_err(|_| unclear("no JSON"))?;
     match kind {
@@ -86,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_found_where_it_is_said_to_be() {
+    fn a_number_is_found_at_its_pointer() {
         let at = |pointer: &str| AnswerKind::Pointer(pointer.to_owned());
         for (kind, body, number) in [
             (at("/pressure"), r#"{"pressure":0.4}"#, Some(0.4)),

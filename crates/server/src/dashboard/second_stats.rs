@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate::driver::CallTimes;
 
-use crate::adaptive::Moving;
-use crate::metrics::{Glance, Times};
+use crate::adaptive::AdaptiveLimitView;
+use crate::metrics::{Durations, MetricsSnapshot};
 
 /// More policies than that are told as one: a page cannot show them, and a history of all of them is large.
 pub(super) const POLICIES_MAX: usize = 100;
@@ -17,17 +17,17 @@ const LIMITS_MAX: usize = 32;
 
 /// What happened since the tick before.
 #[derive(Debug, Serialize)]
-pub(super) struct Tick {
+pub(super) struct SecondStats {
     /// When it ended, in milliseconds since 1970.
     t: u64,
     /// How long it was.
     ms: u64,
     /// Those that were asked.
-    policies: BTreeMap<String, Asked>,
+    policies: BTreeMap<String, PolicyStats>,
     /// Those that answered.
-    doors: BTreeMap<&'static str, Took>,
+    doors: BTreeMap<&'static str, LatencyStats>,
     /// All of them together.
-    all: Took,
+    all: LatencyStats,
     /// What is in force of limits that follow the load.
     limits: BTreeMap<String, u64>,
     /// From 0, well, to 1, by target.
@@ -36,12 +36,12 @@ pub(super) struct Tick {
     store_errors: u64,
     /// Calls of the store over a network.
     #[serde(skip_serializing_if = "Option::is_none")]
-    calls: Option<Took>,
+    calls: Option<LatencyStats>,
 }
 
 /// How checks of a policy ended.
 #[derive(Debug, Default, Serialize)]
-struct Asked {
+struct PolicyStats {
     allowed: u64,
     denied: u64,
     #[serde(skip_serializing_if = "is_zero")]
@@ -56,19 +56,19 @@ struct Asked {
 
 /// How many there were, and how long they took.
 #[derive(Debug, Serialize)]
-struct Took {
+struct LatencyStats {
     count: u64,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
 }
 
-/// What a tick is made of: two looks, and what is so now.
+/// What a tick is made of: two input, and what is so now.
 #[derive(Debug)]
-pub(super) struct Looks<'a> {
-    pub(super) before: &'a Glance,
-    pub(super) now: &'a Glance,
+pub(super) struct SecondInput<'a> {
+    pub(super) before: &'a MetricsSnapshot,
+    pub(super) now: &'a MetricsSnapshot,
     pub(super) calls: Option<(&'a CallTimes, &'a CallTimes)>,
-    pub(super) moving: &'a [Moving],
+    pub(super) moving: &'a [AdaptiveLimitView],
     pub(super) pressure: BTreeMap<String, f64>,
 }
 
@@ -77,18 +77,18 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Tick {
-    pub(super) fn between(looks: Looks<'_>, t: u64, ms: u64) -> Self {
-        let Looks { before, now, calls, moving, pressure } = looks;
+impl SecondStats {
+    pub(super) fn between(input: SecondInput<'_>, t: u64, ms: u64) -> Self {
+        let SecondInput { before, now, calls, moving, pressure } = input;
         let limits = moving.iter().take(LIMITS_MAX);
         let pressure = pressure.into_iter().take(LIMITS_MAX);
-        let mut all = Times::default();
+        let mut all = Durations::default();
         let mut doors = BTreeMap::new();
         for (door, then) in now.doors.iter().zip(&before.doors) {
             let times = door.times.since(&then.times);
-            all = all.with(&times);
+            all = all.merged(&times);
             if times.count() > 0 {
-                doors.insert(door.name, Took::from_times(&times));
+                doors.insert(door.name, LatencyStats::from_times(&times));
             }
         }
         Self {
@@ -96,11 +96,11 @@ impl Tick {
             ms,
             policies: bounded(asked(before, now)),
             doors,
-            all: Took::from_times(&all),
+            all: LatencyStats::from_times(&all),
             limits: limits.map(|moving| (moving.label(), moving.in_force())).collect(),
             pressure: pressure.map(|(target, it)| (target, rounded(it))).collect(),
             store_errors: now.store_errors.saturating_sub(before.store_errors),
-            calls: calls.map(|(before, now)| Took::of_calls(before, now)),
+            calls: calls.map(|(before, now)| LatencyStats::from_calls(before, now)),
         }
     }
 
@@ -111,7 +111,7 @@ impl Tick {
 }
 
 /// What was asked since; who was not asked is left out.
-fn asked(before: &Glance, now: &Glance) -> Vec<(String, Asked)> {
+fn asked(before: &MetricsSnapshot, now: &MetricsSnapshot) -> Vec<(String, PolicyStats)> {
     // Both are in the order of names.
     let mut then = before.policies.iter().peekable();
     let mut asked = Vec::new();
@@ -124,7 +124,7 @@ fn asked(before: &Glance, now: &Glance) -> Vec<(String, Asked)> {
         let times = policy.times.since(&known.times);
         asked.push((
             policy.name.clone(),
-            Asked {
+            PolicyStats {
                 allowed: policy.allowed.saturating_sub(known.allowed),
                 denied: policy.denied.saturating_sub(known.denied),
                 shadow_denied: policy.shadow_denied.saturating_sub(known.shadow_denied),
@@ -138,10 +138,10 @@ fn asked(before: &Glance, now: &Glance) -> Vec<(String, Asked)> {
 }
 
 /// The busiest by name, and one for all others.
-fn bounded(mut asked: Vec<(String, Asked)>) -> BTreeMap<String, Asked> {
+fn bounded(mut asked: Vec<(String, PolicyStats)>) -> BTreeMap<String, PolicyStats> {
     if asked.len() > POLICIES_MAX {
         asked.sort_by_key(|(_, it)| std::cmp::Reverse(it.allowed + it.denied));
-        let mut others = Asked::default();
+        let mut others = PolicyStats::default();
         for (_, it) in asked.drain(POLICIES_MAX..) {
             others.allowed += it.allowed;
             others.denied += it.denied;
@@ -153,15 +153,15 @@ fn bounded(mut asked: Vec<(String, Asked)>) -> BTreeMap<String, Asked> {
     asked.into_iter().collect()
 }
 
-impl Took {
-    fn from_times(times: &Times) -> Self {
+impl LatencyStats {
+    fn from_times(times: &Durations) -> Self {
         let (p50_us, p99_us) = (times.percentile_us(50), times.percentile_us(99));
         Self { count: times.count(), p50_us, p99_us }
     }
 
     /// The upper edge of the bucket: how a store does is seen by its coarse steps.
     #[expect(clippy::cast_precision_loss, reason = "edges are round numbers")]
-    fn of_calls(before: &CallTimes, now: &CallTimes) -> Self {
+    fn from_calls(before: &CallTimes, now: &CallTimes) -> Self {
         let counts: Vec<_> = now
             .counts
             .iter()
@@ -190,27 +190,31 @@ fn rounded(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::PolicyGlance;
+    use crate::metrics::PolicySnapshot;
 
-    fn glance(policies: &[(&str, u64, u64)]) -> Glance {
-        let policy = |(name, allowed, denied): &(&str, u64, u64)| PolicyGlance {
+    fn snapshot(policies: &[(&str, u64, u64)]) -> MetricsSnapshot {
+        let policy = |(name, allowed, denied): &(&str, u64, u64)| PolicySnapshot {
             name: (*name).to_owned(),
             allowed: *allowed,
             denied: *denied,
-            ..PolicyGlance::default()
+            ..PolicySnapshot::default()
         };
-        Glance { policies: policies.iter().map(policy).collect(), ..Glance::default() }
+        MetricsSnapshot {
+            policies: policies.iter().map(policy).collect(),
+            ..MetricsSnapshot::default()
+        }
     }
 
-    fn between(before: &Glance, now: &Glance) -> serde_json::Value {
-        let looks = Looks { before, now, calls: None, moving: &[], pressure: BTreeMap::new() };
-        serde_json::to_value(Tick::between(looks, 2000, 1000)).unwrap()
+    fn between(before: &MetricsSnapshot, now: &MetricsSnapshot) -> serde_json::Value {
+        let input =
+            SecondInput { before, now, calls: None, moving: &[], pressure: BTreeMap::new() };
+        serde_json::to_value(SecondStats::between(input, 2000, 1000)).unwrap()
     }
 
     #[test]
     fn a_tick_is_what_came_since_and_names_only_those_who_were_asked() {
-        let before = glance(&[("api", 5, 1), ("gone", 3, 0), ("login", 2, 2)]);
-        let now = glance(&[("api", 9, 2), ("login", 2, 2), ("new", 1, 0)]);
+        let before = snapshot(&[("api", 5, 1), ("gone", 3, 0), ("login", 2, 2)]);
+        let now = snapshot(&[("api", 9, 2), ("login", 2, 2), ("new", 1, 0)]);
         let tick = between(&before, &now);
         assert_eq!(
             tick["policies"],
@@ -224,7 +228,7 @@ mod tests {
     fn thousands_of_policies_are_the_busiest_and_the_others() {
         let names: Vec<_> = (0..1000).map(|number| format!("{number:04}")).collect();
         let now: Vec<_> = names.iter().zip(1..).map(|(name, n)| (name.as_str(), n, 0)).collect();
-        let tick = between(&Glance::default(), &glance(&now));
+        let tick = between(&MetricsSnapshot::default(), &snapshot(&now));
         let policies = tick["policies"].as_object().unwrap();
         assert_eq!(policies.len(), POLICIES_MAX + 1);
         assert!(policies.contains_key("0999") && !policies.contains_key("0000"));
