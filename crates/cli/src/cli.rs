@@ -39,24 +39,24 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    serve: serve::Args,
+    serve: serve::ServeArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Serve(serve::Args),
+    Serve(serve::ServeArgs),
     Bench(bench::BenchArgs),
     Check(check::CheckArgs),
     Completions(completions::CompletionsArgs),
-    Config(config::Args),
+    Config(config::ConfigArgs),
     Cost(cost::CostArgs),
     Doctor(doctor::DoctorArgs),
-    Proxy(proxy::Args),
+    Proxy(proxy::ProxyArgs),
     Ready(ready::ReadyArgs),
     Man(completions::ManArgs),
     Replay(replay::ReplayArgs),
     Simulate(simulate::SimulateArgs),
-    Validate(validate::Args),
+    Validate(validate::ValidateArgs),
     Vectors(vectors::VectorsArgs),
 }
 

@@ -22,7 +22,7 @@ For completion in editors with a YAML language server, put this at the top of a 
 /// Print the schema, an example or a reference of the configuration, or import another limiter's.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     what: What,
 }
@@ -54,7 +54,7 @@ enum From {
 }
 
 /// Prints what was asked for.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode, Failure> {
     let text = match &args.what {
         What::Schema => format!("{:#}\n", tidegate_config::schema_for_editors()),
         What::Example => EXAMPLE.to_owned(),

@@ -41,7 +41,7 @@ const URL_UNITS: u64 = 240;
 /// A protecting reverse proxy: forwards requests to a site, with a limit per client.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ProxyArgs {
     /// The upstream: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`; several share the load
     #[arg(long, value_name = "URL", required = true, value_parser = str::parse::<Target>)]
     upstream: Vec<Target>,
@@ -63,14 +63,14 @@ pub(crate) struct Args {
 }
 
 /// Forwards requests until it is stopped.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
     let config = config(args).map_err(Failure::usage)?;
     let source = Source { files: Vec::new(), read: Box::new(move || Ok(config.clone())) };
     serve::serve(source, false)
 }
 
 /// The configuration that the arguments stand for.
-fn config(args: &Args) -> Result<Config, String> {
+fn config(args: &ProxyArgs) -> Result<Config, String> {
     let error = |error: String| format!("--limit: {error}");
     let limit = args.limit.as_deref().map(limit_from_line).transpose().map_err(error)?;
     let client = ("client_ip".to_owned(), KeyParts::default());
@@ -120,8 +120,8 @@ fn url_limit() -> Result<SlidingWindow, String> {
 mod tests {
     use super::*;
 
-    fn args(limit: Option<&str>, adaptive: bool) -> Args {
-        Args {
+    fn args(limit: Option<&str>, adaptive: bool) -> ProxyArgs {
+        ProxyArgs {
             upstream: vec!["http://127.0.0.1:3000".parse().unwrap()],
             limit: limit.map(str::to_owned),
             adaptive,

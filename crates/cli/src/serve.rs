@@ -28,7 +28,7 @@ after SIGTERM new connections are served for another second (`drain`), so that l
 /// Serve a configuration, or a few demo policies (the default command).
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     /// The configuration file; default: ./tidegate.yaml if it exists, else a demo in memory
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub(crate) struct Args {
 }
 
 /// Serves until it is stopped.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     serve(source::from_args(args), args.insecure_bind)
 }
 

@@ -24,7 +24,7 @@ Exit codes: 0 all files are valid, 1 a file has problems, 64 usage.";
 /// Check configuration files: every error with file, line and what was expected.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ValidateArgs {
     /// The files to check
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -42,7 +42,7 @@ struct FileProblem<'a> {
 }
 
 /// Checks the files; exits with 1 if one has a problem.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
     let mut problems = Vec::new();
     for file in &args.files {
         match Config::read(file, crate::STORES) {
@@ -62,7 +62,7 @@ fn warn(warnings: &Problems) {
     }
 }
 
-fn report(args: &Args, problems: &[Problems]) -> Result<(), Failure> {
+fn report(args: &ValidateArgs, problems: &[Problems]) -> Result<(), Failure> {
     let rows = problems.iter().flat_map(|problems| {
         let file = problems.file().to_string_lossy();
         problems.iter().map(move |problem| FileProblem { file: file.clone(), problem })

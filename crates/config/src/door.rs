@@ -1,7 +1,7 @@
 //! The doors, their names in metrics, and what they need on an address that other machines can reach: TLS and
 //! authentication, unless the network is trusted.
 
-use crate::listen::Address;
+use crate::address::Address;
 
 /// The policy label of checks with an unknown policy.
 pub const UNKNOWN: &str = "(unknown)";

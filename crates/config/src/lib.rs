@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod adaptive;
+mod address;
 mod alone;
 mod amount;
 mod conform;
@@ -49,10 +50,11 @@ use tidegate::Policy;
 use tidegate::adaptive::Priority;
 
 use self::adaptive::Report;
+pub use self::address::Address;
 pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
 pub use self::envoy::{AnswerStyle, Rls, Shadow};
-pub use self::listen::{Address, Listener, Listeners, TlsFiles};
+pub use self::listen::{Listener, Listeners, TlsFiles};
 use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
 pub use self::policy::limit_from_line;

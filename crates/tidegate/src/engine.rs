@@ -2,7 +2,6 @@
 
 mod answer;
 mod builder;
-mod decide;
 mod error;
 mod given;
 mod in_force;
@@ -10,6 +9,7 @@ mod overrides;
 mod policies;
 mod question;
 mod queued;
+mod settle;
 mod stores;
 mod together;
 

@@ -1,6 +1,6 @@
 //! The configuration of `tidegate serve`: a file or the demo, with the arguments on top.
 
-use super::Args;
+use super::ServeArgs;
 use tidegate_config::demo;
 use tidegate_config::envoy::Error;
 use tidegate_config::{
@@ -9,7 +9,7 @@ use tidegate_config::{
 use tidegate_server::Source;
 
 /// The named file, else the default file, else the demo; with Envoy's rules and no file, an empty configuration.
-pub(super) fn from_args(args: &Args) -> Source {
+pub(super) fn from_args(args: &ServeArgs) -> Source {
     let file = args.config.clone().or_else(usual_path);
     let rules = args.envoy.path();
     let files = file.iter().chain(rules).cloned().collect();
@@ -26,7 +26,7 @@ pub(super) fn from_args(args: &Args) -> Source {
 }
 
 /// Arguments override the configuration file.
-fn with_arguments(mut config: Config, args: &Args) -> Result<Config, Vec<String>> {
+fn with_arguments(mut config: Config, args: &ServeArgs) -> Result<Config, Vec<String>> {
     if args.only_typed_doors {
         config.listen = Listeners::NONE;
     }
@@ -67,7 +67,7 @@ mod tests {
     #[derive(clap::Parser)]
     struct Typed {
         #[command(flatten)]
-        args: Args,
+        args: ServeArgs,
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
-use super::decide::stand_in_for;
+use super::settle::stand_in_for;
 use super::{Answer, CheckError, Engine};
 use crate::clock::Clock;
 use crate::reply::Reply;

@@ -5,8 +5,8 @@ mod step;
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
 use self::step::{CheckPart, Count, Step, Trial};
-use super::decide::{Limits, stand_in_for, without_limit};
 use super::in_force::InForce;
+use super::settle::{Limits, stand_in_for, without_limit};
 use super::{Answer, BindingLimit, Check, CheckError, Engine, Question};
 use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, OnStoreError, OverrideInForce, PolicyKind};

@@ -6,7 +6,7 @@ use tidegate_core::{Decision, Limit, Verdict};
 
 use super::Together;
 use crate::clock::Clock;
-use crate::engine::decide::Limits;
+use crate::engine::settle::Limits;
 use crate::engine::{Answer, BindingLimit, CheckError, Engine};
 use crate::policy::Compiled;
 use crate::reply::Reply;
