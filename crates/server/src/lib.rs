@@ -14,10 +14,6 @@
 //! - [`doors`]: one folder per protocol. A door decodes, asks the service and encodes; wire types stay inside it.
 //! - [`run`]: start, reload, shutdown, systemd.
 #![forbid(unsafe_code)]
-#![allow(
-    rustdoc::private_intra_doc_links,
-    reason = "the table of contents is for readers of the code"
-)]
 
 mod net;
 
