@@ -118,9 +118,18 @@ async fn until_stopped(
     let open: Vec<Door> = bound.iter().map(|(door, _)| *door).collect();
     let is_open = |door| open.contains(&door);
     if !is_open(Door::Grpc) && !config.rls.policies().is_empty() {
-        tracing::warn!("there are rules for Envoy, but no gRPC door: pass --grpc 127.0.0.1:8081");
+        tracing::warn!(
+            "rules for Envoy, and no door that it can ask at: say --grpc 127.0.0.1:8081"
+        );
     }
     let mut doors = OpenDoors::new(app.metrics().clone());
+    // Programs that start a server read these lines in this order.
+    bound.sort_by_key(|(door, _)| match door {
+        Door::Http => 0,
+        Door::Resp => 1,
+        Door::Grpc => 2,
+        Door::Proxy => 3,
+    });
     for (door, bound) in bound {
         welcome::print(door, &bound, &config);
         match door {

@@ -10,7 +10,12 @@ use super::BoundDoor;
 /// Prints where a door listens, and logs it.
 pub(super) fn print(door: Door, bound: &BoundDoor, config: &Config) {
     let Ok(addr) = bound.listener.address() else { return };
-    tracing::info!(%addr, door = door.as_str(), "listening");
+    match door {
+        Door::Http => tracing::info!(%addr, "listening"),
+        Door::Grpc => tracing::info!(%addr, "listening for gRPC"),
+        Door::Resp => tracing::info!(%addr, "listening for the Redis protocol"),
+        Door::Proxy => tracing::info!(%addr, "listening for requests to pass on"),
+    }
     let scheme = if bound.tls.is_some() { "https" } else { "http" };
     let policy = config.policies.keys().next().map(|name| printable(name));
     let text = match door {
