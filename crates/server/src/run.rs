@@ -123,13 +123,7 @@ async fn until_stopped(
         );
     }
     let mut doors = OpenDoors::new(app.metrics().clone());
-    // Programs that start a server read these lines in this order.
-    bound.sort_by_key(|(door, _)| match door {
-        Door::Http => 0,
-        Door::Resp => 1,
-        Door::Grpc => 2,
-        Door::Proxy => 3,
-    });
+    bound.sort_by_key(|(door, _)| welcome::order(*door));
     for (door, bound) in bound {
         welcome::print(door, &bound, &config);
         match door {

@@ -7,6 +7,16 @@ use tidegate_core::text::printable;
 
 use super::BoundDoor;
 
+/// Programs that start a server read the printed lines in this order.
+pub(super) const fn order(door: Door) -> u8 {
+    match door {
+        Door::Http => 0,
+        Door::Resp => 1,
+        Door::Grpc => 2,
+        Door::Proxy => 3,
+    }
+}
+
 /// Prints where a door listens, and logs it.
 pub(super) fn print(door: Door, bound: &BoundDoor, config: &Config) {
     let Ok(addr) = bound.listener.address() else { return };
