@@ -122,6 +122,8 @@ async fn until_stopped(
             "rules for Envoy, and no door that it can ask at: say --grpc 127.0.0.1:8081"
         );
     }
+    // Takes its first sample before a watcher can connect: every watcher gets a snapshot.
+    let sampler = is_open(Door::Http).then(|| Sampler::new(app.clone(), feed.clone()));
     let mut doors = OpenDoors::new(app.metrics().clone());
     bound.sort_by_key(|(door, _)| welcome::order(*door));
     for (door, bound) in bound {
@@ -157,8 +159,8 @@ async fn until_stopped(
     }
     let deadline = config.store.deadline;
     let mut until_stopped = JoinSet::new();
-    if is_open(Door::Http) {
-        until_stopped.spawn(Sampler::new(app.clone(), feed.clone()).run());
+    if let Some(sampler) = sampler {
+        until_stopped.spawn(sampler.run());
     }
     until_stopped.spawn(store_watch::watch(app.clone(), store));
     let reloader = Reloader::new(source, app.clone(), config, identity, exposed);
