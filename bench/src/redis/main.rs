@@ -2,7 +2,9 @@
 //!
 //! The peer is one `EVALSHA` per check of a minimal GCRA script (`bare.lua`), driven by `redis-benchmark`. Rounds
 //! alternate, so that a noisy minute hits both; figures are medians, and a ratio is the median of the rounds' ratios.
+//! With `ONLY=cluster` only the comparison on a cluster.
 
+mod cluster;
 mod server;
 
 use std::process::Command;
@@ -23,22 +25,26 @@ const IDLE_CHECKS: usize = 2_000;
 const PLENTY: &str = "1000000/s burst 4000000000";
 
 fn main() {
-    let server = Server::start();
-    let bare = server.cli(&["SCRIPT", "LOAD", include_str!("bare.lua")]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
+    if std::env::var("ONLY").is_ok_and(|only| only == "cluster") {
+        return runtime.block_on(cluster::compare());
+    }
+    let server = Server::start();
+    let bare = server.cli(&["SCRIPT", "LOAD", include_str!("bare.lua")]);
     runtime.block_on(async {
         throughput(&server, &bare).await;
         idle(&server, &bare).await;
         leased(&server).await;
         blocked(&server).await;
         algorithms(&server).await;
+        cluster::compare().await;
     });
 }
 
-fn store(server: &Server) -> RedisStore {
+fn store(url: String) -> RedisStore {
     let deadline = Duration::from_secs(5);
-    RedisStore::new(RedisOptions { deadline, ..RedisOptions::new(server.url()) }).expect("a URL")
+    RedisStore::new(RedisOptions { deadline, ..RedisOptions::new(url) }).expect("a URL")
 }
 
 async fn check(store: &impl Store, scope: &Scope, limit: &Limit, key: &str) -> StoreReply {
@@ -56,17 +62,19 @@ fn scatter(number: usize) -> usize {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
 }
 
-/// `tasks` checks at once for a round: decisions per second.
-async fn hammer(store: &Arc<impl Store + 'static>, tasks: usize) -> f64 {
+/// `tasks` checks at once for a round: decisions per second. A check is told a number of its own.
+async fn rate<F>(tasks: usize, check: impl Fn(usize) -> F + Clone + Send + 'static) -> f64
+where
+    F: Future<Output = ()> + Send,
+{
     let (count, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let spawn = |task: usize| {
-        let (store, count) = (store.clone(), count.clone());
+        let (check, count) = (check.clone(), count.clone());
         tokio::spawn(async move {
-            let (scope, limit) = (Scope::named("api", ""), PLENTY.parse().expect("a limit"));
             let mut number = task << 32;
             while start.elapsed() < ROUND {
                 number += 1;
-                check(&*store, &scope, &limit, &key(scatter(number) % KEYS)).await;
+                check(number).await;
                 count.fetch_add(1, Ordering::Relaxed);
             }
         })
@@ -75,6 +83,20 @@ async fn hammer(store: &Arc<impl Store + 'static>, tasks: usize) -> f64 {
         task.await.expect("a task");
     }
     count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+}
+
+/// The same through a store.
+async fn hammer(store: &Arc<impl Store + 'static>, tasks: usize) -> f64 {
+    let (scope, limit) = (Scope::named("api", ""), PLENTY.parse().expect("a limit"));
+    let shared: Arc<(_, Scope, Limit)> = Arc::new((store.clone(), scope, limit));
+    rate(tasks, move |number| {
+        let shared = shared.clone();
+        async move {
+            let (store, scope, limit) = &*shared;
+            check(&**store, scope, limit, &key(scatter(number) % KEYS)).await;
+        }
+    })
+    .await
 }
 
 /// The same through `redis-benchmark`, one `EVALSHA` per check at pipeline 1: operations per second.
@@ -94,7 +116,7 @@ async fn throughput(server: &Server, bare: &str) {
     println!("## Many checks at once\n");
     println!("| | decisions/s | Redis' CPU per decision, µs | decisions per call |");
     println!("|---|--:|--:|--:|");
-    let store = Arc::new(store(server));
+    let store = Arc::new(store(server.url()));
     let tasks = [CLIENTS, 256];
     let mut rows = vec![vec![]; tasks.len() + 1];
     for _ in 0..ROUNDS {
@@ -132,7 +154,7 @@ async fn idle(server: &Server, bare: &str) {
     println!("\n## One check at a time\n");
     let client = redis::Client::open(server.url()).expect("a URL");
     let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
-    let store = store(server);
+    let store = store(server.url());
     let (scope, limit) = (Scope::named("idle", ""), PLENTY.parse().expect("a limit"));
     let (mut ours, mut theirs) = (vec![], vec![]);
     for round in 0..ROUNDS + 1 {
@@ -163,7 +185,7 @@ async fn idle(server: &Server, bare: &str) {
 
 async fn leased(server: &Server) {
     println!("\n## A leased hot key, one task\n");
-    let leases = Leases::around(store(server));
+    let leases = Leases::around(store(server.url()));
     let (scope, limit) = (Scope::named("leased", ""), "100000000/s".parse().expect("a limit"));
     let mut rates = vec![];
     for _ in 0..ROUNDS {
@@ -188,7 +210,7 @@ async fn leased(server: &Server) {
 
 async fn blocked(server: &Server) {
     println!("\n## A blocked key, remembered\n");
-    let store = DenyCache::new(store(server));
+    let store = DenyCache::new(store(server.url()));
     let (scope, limit) = (Scope::named("blocked", ""), "1/h".parse().expect("a limit"));
     check(&store, &scope, &limit, "hot").await;
     check(&store, &scope, &limit, "hot").await;
@@ -213,7 +235,7 @@ async fn algorithms(server: &Server) {
     println!("\n## Each algorithm, one check at a time\n");
     println!("| limit | p50, µs | p99, µs | script, µs | MEMORY USAGE, bytes | units counted |");
     println!("|---|--:|--:|--:|--:|--:|");
-    let store = store(server);
+    let store = store(server.url());
     for text in [
         "1000000/s burst 4000000000",
         "300000/7s burst 1000000000",

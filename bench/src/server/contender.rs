@@ -25,6 +25,7 @@ impl Kind {
             Self::Tidegate => "tidegate",
             Self::Throttlecrab => "throttlecrab-server 0.4",
             Self::Floor("resp") => "floor: tokio",
+            Self::Floor("resp-library") => "floor: tokio and redis-protocol",
             Self::Floor("http") => "floor: hyper",
             Self::Floor(_) => "floor: tonic",
         }
@@ -40,9 +41,10 @@ pub(crate) struct Contender {
 }
 
 impl Contender {
-    pub(crate) const fn all() -> [Kind; 5] {
+    pub(crate) const fn all() -> [Kind; 6] {
         let floor = Kind::Floor;
-        [Kind::Tidegate, Kind::Throttlecrab, floor("resp"), floor("http"), floor("grpc")]
+        let [resp, library] = [floor("resp"), floor("resp-library")];
+        [Kind::Tidegate, Kind::Throttlecrab, resp, library, floor("http"), floor("grpc")]
     }
 
     pub(crate) fn start(kind: Kind) -> Self {
@@ -84,7 +86,7 @@ impl Contender {
             }
             Kind::Floor(wire) => {
                 let door = match wire {
-                    "resp" => &mut resp,
+                    "resp" | "resp-library" => &mut resp,
                     "http" => &mut http,
                     _ => &mut grpc,
                 };

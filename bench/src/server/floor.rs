@@ -11,7 +11,8 @@ pub(crate) fn run(wire: &str, port: u16) {
     runtime.expect("a runtime").block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("a port");
         match wire {
-            "resp" => resp::serve(listener).await,
+            "resp" => resp::serve(listener, resp::in_place).await,
+            "resp-library" => resp::serve(listener, resp::by_library).await,
             "http" => http::serve(listener).await,
             "grpc" => grpc::serve(listener).await,
             other => panic!("no floor is called {other}"),

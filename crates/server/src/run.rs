@@ -128,29 +128,7 @@ async fn until_stopped(
     bound.sort_by_key(|(door, _)| welcome::order(*door));
     for (door, bound) in bound {
         welcome::print(door, &bound, &config);
-        match door {
-            Door::Http => {
-                let router = http::router(app.clone(), feed.clone());
-                doors.open(door, bound, HttpDoor::new(router, HttpBounds::default()));
-            }
-            Door::Grpc => {
-                let service = Service::new(app.clone());
-                let service = service.map_err(|error| ServeError::new(error.to_string()))?;
-                doors.open(door, bound, GrpcDoor::new(service, GrpcBounds::default()));
-            }
-            Door::Resp => {
-                let password = config.listen.get(door).map(password).transpose()?.flatten();
-                doors.open(
-                    door,
-                    bound,
-                    RespDoor::new(app.clone(), password, RespBounds::default()),
-                );
-            }
-            // No secret: the proxy has nothing to administer.
-            Door::Proxy => {
-                doors.open(door, bound, ProxyDoor::new(app.clone(), HttpBounds::default()));
-            }
-        }
+        open_door(door, bound, &mut doors, &config, &app, &feed)?;
     }
     // Needed until the last request has ended.
     let mut until_closed = JoinSet::new();
@@ -185,6 +163,35 @@ async fn until_stopped(
         telemetry.close().await;
     }
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// A door with what answers at it.
+fn open_door(
+    door: Door,
+    bound: BoundDoor,
+    doors: &mut OpenDoors,
+    config: &Config,
+    app: &Arc<AppState>,
+    feed: &Arc<Feed>,
+) -> Result<(), ServeError> {
+    let app = app.clone();
+    match door {
+        Door::Http => {
+            let router = http::router(app, feed.clone());
+            doors.open(door, bound, HttpDoor::new(router, HttpBounds::default()));
+        }
+        Door::Grpc => {
+            let service = Service::new(app).map_err(|error| ServeError::new(error.to_string()))?;
+            doors.open(door, bound, GrpcDoor::new(service, GrpcBounds::default()));
+        }
+        Door::Resp => {
+            let password = config.listen.get(door).map(password).transpose()?.flatten();
+            doors.open(door, bound, RespDoor::new(app, password, RespBounds::default()));
+        }
+        // No secret: the proxy has nothing to administer.
+        Door::Proxy => doors.open(door, bound, ProxyDoor::new(app, HttpBounds::default())),
+    }
     Ok(())
 }
 

@@ -1,24 +1,31 @@
 //! RESP on tokio alone: large reads, one write for all that was read, and the plainest limiter between them: arrival
-//! times in one map, behind one lock, which is taken once for all that was read.
+//! times in one map, behind one lock, which is taken once for all that was read. Commands are parsed in place, or by
+//! the redis-protocol crate.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use hashbrown::HashMap;
+use redis_protocol::resp2::decode::decode_range;
+use redis_protocol::resp2::types::RangeFrame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// When each key is idle again, in nanoseconds since the start.
 type Arrivals = HashMap<Box<[u8]>, u64>;
 
+/// The parts of the command at the beginning, once it is all there, and how long it is.
+pub(super) type Parse = fn(&[u8]) -> Option<([&[u8]; 5], usize)>;
+
 struct Floor {
     start: Instant,
     arrivals: Mutex<Arrivals>,
+    parse: Parse,
 }
 
-pub(super) async fn serve(listener: TcpListener) {
-    let floor = Arc::new(Floor { start: Instant::now(), arrivals: Mutex::default() });
+pub(super) async fn serve(listener: TcpListener, parse: Parse) {
+    let floor = Arc::new(Floor { start: Instant::now(), arrivals: Mutex::default(), parse });
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
         tokio::spawn(connection(stream, floor.clone()));
@@ -44,7 +51,7 @@ impl Floor {
         let now = u64::try_from(self.start.elapsed().as_nanos()).expect("a short run");
         let mut arrivals = self.arrivals.lock().expect("no panics");
         let mut done = 0;
-        while let Some((parts, length)) = command(&bytes[done..]) {
+        while let Some((parts, length)) = (self.parse)(&bytes[done..]) {
             done += length;
             throttle(&mut arrivals, now, parts, out);
         }
@@ -71,8 +78,19 @@ fn throttle(arrivals: &mut Arrivals, now: u64, parts: [&[u8]; 5], out: &mut Vec<
     let _ = write!(out, "*5\r\n:{limited}\r\n:{burst}\r\n:{left}\r\n:{retry}\r\n:{reset}\r\n");
 }
 
-/// The parts of the command at the beginning, once it is all there, and how long it is.
-fn command(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
+/// By redis-protocol, in the way that copies no argument.
+pub(super) fn by_library(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
+    let (frame, length) = decode_range(bytes).expect("a client of our own")?;
+    let RangeFrame::Array(frames) = frame else { panic!("a client of our own") };
+    let mut parts = [&[][..]; 5];
+    for (part, frame) in parts.iter_mut().zip(&frames) {
+        let RangeFrame::BulkString((start, end)) = frame else { panic!("a client of our own") };
+        *part = &bytes[*start..*end];
+    }
+    Some((parts, length))
+}
+
+pub(super) fn in_place(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
     let (count, mut at) = number(bytes, b'*', 0)?;
     assert_eq!(count, 5, "a client of our own");
     let mut parts = [&[][..]; 5];
