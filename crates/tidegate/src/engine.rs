@@ -2,14 +2,15 @@
 
 mod answer;
 mod builder;
+mod decide;
 mod error;
+mod fallback;
 mod given;
 mod in_force;
 mod overrides;
 mod policies;
 mod question;
 mod queued;
-mod settle;
 mod stores;
 mod together;
 

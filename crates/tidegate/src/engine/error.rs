@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::settle::is_failure;
+use super::fallback::is_failure;
 use crate::policy::PolicyProblem;
 use crate::reply::UnderWay;
 use crate::store::{MultiCharge, StoreError};

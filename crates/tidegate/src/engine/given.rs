@@ -1,14 +1,11 @@
 //! A limit that comes with the question, instead of from a policy.
 
-use tidegate_core::{Limit, Mode, Timestamp};
+use tidegate_core::{Limit, Mode};
 
-use super::settle::stand_in_for;
 use super::{Answer, CheckError, Engine};
 use crate::clock::Clock;
 use crate::reply::Reply;
-use crate::store::{
-    KeyedLimit, Op, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
-};
+use crate::store::{KeyedLimit, Op, Scope, StoreError, StoreErrorKind, StoreReply, StoreRequest};
 
 impl<C: Clock + 'static> Engine<C> {
     /// Answers for a limit that the caller brings: for doors whose clients say with each request what they may do.
@@ -86,14 +83,14 @@ impl<C: Clock + 'static> Engine<C> {
             StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
         match self.state.stores.plain.default_store().decide(&request, now).split() {
             Ok(Ok(reply)) => Reply::ready(Ok((reply, None))),
-            Ok(Err(error)) => Reply::ready(self.stand_in_given(given, cost, op, now, error)),
+            Ok(Err(error)) => Reply::ready(self.fall_back_given(given, cost, op, now, error)),
             Err(later) => {
                 // Only needed if the store fails.
                 let owned = OwnedKeyedLimit::from_given(given);
                 Reply::later(async move {
                     match later.await {
                         Ok(reply) => Ok((reply, None)),
-                        Err(error) => self.stand_in_given(&owned.given(), cost, op, now, error),
+                        Err(error) => self.fall_back_given(&owned.given(), cost, op, now, error),
                     }
                 })
             }
@@ -115,27 +112,10 @@ impl<C: Clock + 'static> Engine<C> {
     pub fn hint_given(&self, scope: &Scope, key: &[u8]) {
         self.state.stores.plain.default_store().prefetch(scope, key);
     }
-
-    /// This node's share instead of the store.
-    fn stand_in_given(
-        &self,
-        given: &KeyedLimit<'_>,
-        cost: u64,
-        op: Op,
-        now: Timestamp,
-        error: StoreError,
-    ) -> Result<Given, CheckError> {
-        let error = stand_in_for(op, error)?;
-        let limit = &given.limit.share(self.nodes());
-        let request =
-            StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
-        let reply = self.state.local.decide(&request, now).now().map_err(CheckError::Store)?;
-        Ok((StoreReply { source: Source::Local, ..reply }, Some(error.kind())))
-    }
 }
 
 /// What was decided, and what was wrong with the store where that did not.
-type Given = (StoreReply, Option<StoreErrorKind>);
+pub(super) type Given = (StoreReply, Option<StoreErrorKind>);
 
 /// A question that outlives its caller.
 struct OwnedKeyedLimit {

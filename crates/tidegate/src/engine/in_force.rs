@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidegate_core::Limit;
 
-use super::settle::Limits;
+use super::decide::Limits;
 use super::{BindingLimit, Key};
 use crate::policy::Member;
 use crate::store::Scope;

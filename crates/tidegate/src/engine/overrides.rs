@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tidegate_core::LimitError;
 
+use super::fallback::is_failure;
 use super::policies::Policies;
-use super::settle::is_failure;
 use super::{Engine, EngineState};
 use crate::cidr::Cidr;
 use crate::clock::{Clock, SystemClock};

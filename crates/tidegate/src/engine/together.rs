@@ -4,15 +4,17 @@ mod step;
 
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
-use self::step::{CheckPart, Count, Step, Trial};
+use self::step::{CheckPart, Trial};
+pub(super) use self::step::{Count, Step};
+use super::decide::{Limits, without_limit};
+use super::fallback::fallback_for;
 use super::in_force::InForce;
-use super::settle::{Limits, stand_in_for, without_limit};
 use super::{Answer, BindingLimit, Check, CheckError, Engine, Question};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, OnStoreError, OverrideInForce, PolicyKind};
+use crate::policy::{CompiledKind, OverrideInForce, PolicyKind};
 use crate::reply::Reply;
 use crate::store::{
-    Charge, KeyedLimit, LimitCharge, MultiCharge, Op, Source, Store, StoreError, StoreErrorKind,
+    Charge, KeyedLimit, LimitCharge, MultiCharge, Op, Store, StoreError, StoreErrorKind,
 };
 
 /// The answers to several checks that were asked in one step.
@@ -183,12 +185,13 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
     ) -> Result<Together<'e>, CheckError> {
         let time_is_up = || StoreError::new(StoreErrorKind::Timeout, "the caller's time is up");
-        stand_in_for(op, time_is_up())?;
+        fallback_for(op, time_is_up())?;
         let ((step, keys), trials) = self.gather_all(questions, charge_of(op)?)?;
         let now = self.state.clock.now();
-        let together = self.stand_in_together(&step, &keys, now, time_is_up())?;
-        together
-            .with_trials(trials, |step, keys| self.stand_in_together(step, keys, now, time_is_up()))
+        let together = self.fall_back_together(&step, &keys, now, time_is_up())?;
+        together.with_trials(trials, |step, keys| {
+            self.fall_back_together(step, keys, now, time_is_up())
+        })
     }
 
     fn question<'e, 'c>(
@@ -378,47 +381,10 @@ impl<C: Clock + 'static> Engine<C> {
             Ok(_) => {
                 let error =
                     StoreError::new(StoreErrorKind::Protocol, "not one answer for each limit");
-                self.stand_in_together(step, keys, now, error)
+                self.fall_back_together(step, keys, now, error)
             }
-            Err(error) => self.stand_in_together(step, keys, now, error),
+            Err(error) => self.fall_back_together(step, keys, now, error),
         }
-    }
-
-    /// What the policies answer when the store does not: each for its own checks, and this node decides in one step of its
-    /// own those that are left to it.
-    fn stand_in_together<'e>(
-        &'e self,
-        step: &Step<'e>,
-        keys: &[impl AsRef<[u8]>],
-        now: Timestamp,
-        error: StoreError,
-    ) -> Result<Together<'e>, CheckError> {
-        let error = stand_in_for(Op::Take, error)?;
-        let on_error = |policy: &Compiled| policy.on_failure(&error);
-        let denies =
-            |count: &Count<'_>| matches!(on_error(count.policy), OnStoreError::Deny { .. });
-        let charge = if step.counts.iter().any(denies) { Charge::Refused } else { step.charge };
-        let nodes = self.nodes();
-        let is_local = |count: &Count<'_>| on_error(count.policy) == OnStoreError::Local;
-        let local = step.counts.iter().enumerate().filter(|(_, count)| is_local(count));
-        let shares: Vec<(usize, Limit)> =
-            local.map(|(place, count)| (place, step.share_of(count, nodes))).collect();
-        let limits = shares.iter().map(|(place, limit)| {
-            let (count, key) = (&step.counts[*place], keys[*place].as_ref());
-            LimitCharge { keyed: KeyedLimit { scope: count.scope, key, limit }, cost: count.cost }
-        });
-        let limits: Vec<_> = limits.collect();
-        // A placeholder where a policy answers by itself: it is never read.
-        let mut decisions = vec![Decision::blocked(); step.counts.len()];
-        if !limits.is_empty() {
-            let reply = self.state.local.decide_each(&MultiCharge { limits: &limits, charge }, now);
-            let decided = reply.now().map_err(CheckError::Store)?;
-            for ((place, _), decision) in shares.iter().zip(decided) {
-                decisions[*place] = decision;
-            }
-        }
-        let by_itself = (Source::Local, Some(error.kind()));
-        step.answers(&decisions, by_itself, |limits| limits.assume(on_error(limits.policy)))
     }
 }
 

@@ -6,21 +6,21 @@ use tidegate_core::{Decision, Limit, Verdict};
 
 use super::Together;
 use crate::clock::Clock;
-use crate::engine::settle::Limits;
+use crate::engine::decide::Limits;
 use crate::engine::{Answer, BindingLimit, CheckError, Engine};
 use crate::policy::Compiled;
 use crate::reply::Reply;
 use crate::store::{Charge, Scope, Source, StoreErrorKind, StoreReply};
 
 /// What several checks ask of a store.
-pub(super) struct Step<'e> {
-    pub(super) parts: Vec<CheckPart<'e>>,
-    pub(super) counts: Vec<Count<'e>>,
-    pub(super) charge: Charge,
+pub(in crate::engine) struct Step<'e> {
+    pub(in crate::engine) parts: Vec<CheckPart<'e>>,
+    pub(in crate::engine) counts: Vec<Count<'e>>,
+    pub(in crate::engine) charge: Charge,
 }
 
 /// One check.
-pub(super) enum CheckPart<'e> {
+pub(in crate::engine) enum CheckPart<'e> {
     /// An override has the answer.
     Known(Answer<'e>),
     /// The limits of the policy, and for each which count it is.
@@ -28,27 +28,27 @@ pub(super) enum CheckPart<'e> {
 }
 
 /// One limit for one key, and all that the checks want of it.
-pub(super) struct Count<'e> {
-    pub(super) scope: &'e Scope,
-    pub(super) limit: BindingLimit<'e>,
+pub(in crate::engine) struct Count<'e> {
+    pub(in crate::engine) scope: &'e Scope,
+    pub(in crate::engine) limit: BindingLimit<'e>,
     /// What the store keeps instead of the limit.
-    pub(super) kept: Option<Limit>,
-    pub(super) policy: &'e Compiled,
+    pub(in crate::engine) kept: Option<Limit>,
+    pub(in crate::engine) policy: &'e Compiled,
     /// Which part has it, and as which of its limits.
-    pub(super) place: (usize, usize),
-    pub(super) cost: u64,
+    pub(in crate::engine) place: (usize, usize),
+    pub(in crate::engine) cost: u64,
 }
 
 impl<'e> Step<'e> {
     /// Where a limit is counted for a key, or will be.
-    pub(super) fn place_of(&self, scope: &Scope, key: &[u8], keys: &[&[u8]]) -> usize {
+    pub(in crate::engine) fn place_of(&self, scope: &Scope, key: &[u8], keys: &[&[u8]]) -> usize {
         let mut counts = self.counts.iter().zip(keys);
         let known = counts.position(|(count, known)| count.scope == scope && *known == key);
         known.unwrap_or(keys.len())
     }
 
     /// What this node may grant by itself.
-    pub(super) fn share_of(&self, count: &Count<'e>, nodes: NonZeroU32) -> Limit {
+    pub(in crate::engine) fn share_of(&self, count: &Count<'e>, nodes: NonZeroU32) -> Limit {
         let (part, index) = count.place;
         match self.parts.get(part) {
             Some(CheckPart::Counted(limits, _)) => limits.share_of(index, nodes),
@@ -56,12 +56,15 @@ impl<'e> Step<'e> {
         }
     }
 
-    pub(super) fn answer(&self, decisions: &[Decision]) -> Result<Together<'e>, CheckError> {
+    pub(in crate::engine) fn answer(
+        &self,
+        decisions: &[Decision],
+    ) -> Result<Together<'e>, CheckError> {
         self.answers(decisions, (Source::Store, None), |_| None)
     }
 
     /// One answer per check: its binding limit's, or what is assumed instead.
-    pub(super) fn answers(
+    pub(in crate::engine) fn answers(
         &self,
         decisions: &[Decision],
         (source, store_error): (Source, Option<StoreErrorKind>),
@@ -85,7 +88,7 @@ impl<'e> Step<'e> {
 }
 
 /// A check of a shadow policy, as a step of its own. It waits for the others, and so borrows nothing.
-pub(super) struct Trial<'e> {
+pub(in crate::engine) struct Trial<'e> {
     /// Where its answer stands.
     place: usize,
     step: Step<'e>,
@@ -93,14 +96,14 @@ pub(super) struct Trial<'e> {
 }
 
 impl<'e> Trial<'e> {
-    pub(super) fn new(place: usize, (step, keys): (Step<'e>, Vec<&[u8]>)) -> Self {
+    pub(in crate::engine) fn new(place: usize, (step, keys): (Step<'e>, Vec<&[u8]>)) -> Self {
         Self { place, step, keys: keys.into_iter().map(Into::into).collect() }
     }
 }
 
 impl<C: Clock + 'static> Engine<C> {
     /// Tries policies out once the others have been decided.
-    pub(super) fn try_out<'e>(
+    pub(in crate::engine) fn try_out<'e>(
         &'e self,
         others: Reply<'e, Together<'e>, CheckError>,
         trials: Vec<Trial<'e>>,
@@ -152,7 +155,7 @@ impl<C: Clock + 'static> Engine<C> {
 
 impl<'e> Together<'e> {
     /// The same with those that are tried out, each answered by itself.
-    pub(super) fn with_trials(
+    pub(in crate::engine) fn with_trials(
         mut self,
         trials: Vec<Trial<'e>>,
         answer: impl Fn(&Step<'e>, &[Box<[u8]>]) -> Result<Self, CheckError>,

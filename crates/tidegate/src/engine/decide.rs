@@ -1,17 +1,17 @@
-//! One question to the store and its answer; and what a failure of the store means, which only the engine decides.
+//! One question to the store and its answer. Where the store fails, `fallback` answers.
 
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
+use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
 use super::in_force::InForce;
 use super::{Answer, BindingLimit, CheckError, Engine, Key, Queued};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, OverrideInForce};
+use crate::policy::{Compiled, CompiledKind, Member, OverrideInForce};
 use crate::reply::Reply;
 use crate::store::{
-    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind,
-    StoreReply, StoreRequest,
+    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreReply,
+    StoreRequest,
 };
 
 /// An answer, and the permits that came with it.
@@ -73,14 +73,14 @@ impl<C: Clock + 'static> Engine<C> {
         };
         match reply.split() {
             Ok(Ok(reply)) => Reply::ready(limits.answer(reply)),
-            Ok(Err(error)) => Reply::ready(self.stand_in(&limits, keys, cost, op, now, error)),
+            Ok(Err(error)) => Reply::ready(self.fall_back(&limits, keys, cost, op, now, error)),
             Err(later) => {
                 // Only needed if the store fails.
                 let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
                 Reply::later(async move {
                     match later.await {
                         Ok(reply) => limits.answer(reply),
-                        Err(error) => self.stand_in(&limits, &keys, cost, op, now, error),
+                        Err(error) => self.fall_back(&limits, &keys, cost, op, now, error),
                     }
                 })
             }
@@ -148,36 +148,6 @@ impl<C: Clock + 'static> Engine<C> {
         })
     }
 
-    /// What the policy answers when the store does not.
-    fn stand_in<'e>(
-        &'e self,
-        limits: &Limits<'e>,
-        keys: &[impl AsRef<[u8]>],
-        cost: u64,
-        op: Op,
-        now: Timestamp,
-        error: StoreError,
-    ) -> Result<Decided<'e>, CheckError> {
-        let error = stand_in_for(op, error)?;
-        let store_error = Some(error.kind());
-        let in_trouble = |decided: Decided<'e>| Decided {
-            answer: Answer { store_error, ..decided.answer },
-            ..decided
-        };
-        if let Some(reply) = limits.assume(limits.policy.on_failure(&error)) {
-            return limits.answer(reply).map(in_trouble);
-        }
-        let nodes = self.nodes();
-        let shares = (0..limits.members.len()).map(|index| limits.share_of(index, nodes));
-        let shares: Vec<Limit> = shares.collect();
-        let mode = limits.mode;
-        let reply = limits.with(keys, shares.iter(), |limits| {
-            self.state.local.decide(&StoreRequest { mode, limits, cost, op }, now)
-        });
-        let reply = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
-        limits.answer(StoreReply { source: Source::Local, ..reply }).map(in_trouble)
-    }
-
     /// Asks the store for a place in a queue.
     pub(super) fn shape<'e>(
         &'e self,
@@ -194,45 +164,13 @@ impl<C: Clock + 'static> Engine<C> {
             let request = ReserveRequest { scope, key, shaper: &shaper, cost, cancel: None };
             let queued = match reply {
                 Ok(reply) => self.queued(reply, &request, store.clone()),
-                Err(error) => {
-                    self.stand_in_queue(policy, &request, now, stand_in_for(Op::Take, error)?)?
-                }
+                Err(error) => self.fall_back_queue(policy, &request, now, error)?,
             };
             Ok(if policy.shadow { queued.in_shadow() } else { queued })
         })
     }
 
-    /// What the policy says of a place in a queue when the store does not.
-    fn stand_in_queue(
-        &self,
-        policy: &Compiled,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-        error: StoreError,
-    ) -> Result<Queued, CheckError> {
-        let (queued, source) = match policy.on_failure(&error) {
-            OnStoreError::Allow => {
-                let open = Source::FailOpen;
-                (Queued::without_turn(Reservation::unlimited(), open), open)
-            }
-            OnStoreError::Local => {
-                let request =
-                    ReserveRequest { shaper: &request.shaper.share(self.nodes()), ..*request };
-                let reply = self.state.local.reserve(&request, now).now();
-                let reply = reply.map_err(CheckError::Store)?;
-                (self.queued(reply, &request, self.state.local.clone()), Source::Local)
-            }
-            OnStoreError::Deny { .. } if policy.shadow => {
-                let closed = Source::FailClosed;
-                (Queued::without_turn(Reservation::blocked(), closed), closed)
-            }
-            // A refusal would look like a full queue: a failure must not.
-            OnStoreError::Deny { .. } => return Err(CheckError::Store(error)),
-        };
-        Ok(queued.instead_of_store(source, error.kind()))
-    }
-
-    fn queued(
+    pub(super) fn queued(
         &self,
         reply: ReserveReply,
         request: &ReserveRequest<'_>,
@@ -243,23 +181,8 @@ impl<C: Clock + 'static> Engine<C> {
 }
 
 impl<'e> Limits<'e> {
-    /// What is answered without a decision while the store fails; `None` where this node decides.
-    pub(super) fn assume(&self, on_error: OnStoreError) -> Option<StoreReply> {
-        let ceiling = self.members.first().map_or(0, |_| self.limit_of(0).ceiling());
-        let (decision, source) = match on_error {
-            OnStoreError::Allow => (Decision::admitted(ceiling, ceiling, 0), Source::FailOpen),
-            OnStoreError::Deny { retry_after } => {
-                let us = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX - 1);
-                (Decision::refused(ceiling, 0, Some(us), us), Source::FailClosed)
-            }
-            OnStoreError::Local => return None,
-        };
-        let verdict = Verdict { binding: 0, decision };
-        Some(StoreReply { source, ..StoreReply::by_store(verdict) })
-    }
-
     /// Hands the limits with their keys to `then`, without a box.
-    fn with<'a, R>(
+    pub(super) fn with<'a, R>(
         &'a self,
         keys: &'a [impl AsRef<[u8]>],
         limits: impl Iterator<Item = &'a Limit>,
@@ -312,19 +235,4 @@ pub(super) fn without_limit(policy: &Compiled, decision: Decision) -> Answer<'_>
         store_error: None,
         shadow_denied,
     }
-}
-
-/// The failure, where something else can answer instead of the store; otherwise the error that the caller gets. That is
-/// only so for checks: a reset or a refund that did not happen is an error.
-pub(super) fn stand_in_for(op: Op, error: StoreError) -> Result<StoreError, CheckError> {
-    match error.kind() {
-        StoreErrorKind::Apart => Err(CheckError::Apart),
-        _ if is_failure(&error) && matches!(op, Op::Take | Op::Peek) => Ok(error),
-        _ => Err(CheckError::Store(error)),
-    }
-}
-
-/// Whether the store has failed, and not the question.
-pub(super) const fn is_failure(error: &StoreError) -> bool {
-    !error.kind().is_bad_request()
 }
