@@ -1,6 +1,7 @@
 //! The doors, their names in metrics, and what they need on an address that other machines can reach: TLS and
 //! authentication, unless the network is trusted.
 
+use crate::Config;
 use crate::address::Address;
 
 /// The policy label of checks with an unknown policy.
@@ -10,8 +11,9 @@ pub const BY_REQUEST: &str = "(request)";
 /// No policy may have one of these names.
 pub const RESERVED_NAMES: [&str; 2] = [UNKNOWN, BY_REQUEST];
 
-/// Every door, once. From this list follow the keys of `listen`, the checks of exposed addresses, the labels of metrics,
-/// the protocols of TLS and the names of systemd's sockets.
+/// The list of doors. From it follow the keys of `listen`, the checks of exposed addresses, the labels of metrics, the
+/// protocols of TLS and the names of systemd's sockets; and the order in which addresses are printed at the start, which
+/// programs that start a server rely on. `run::open_door` of the server has a line for each.
 macro_rules! for_each_door {
     ($define:ident) => {
         $define! {
@@ -20,7 +22,17 @@ macro_rules! for_each_door {
                 alpn: &[b"h2", b"http/1.1"],
                 authentication: Some(Authentication {
                     secret: "token",
+                    is_set: |config| config.doors.admin_token.is_some(),
                     remedy: "`listen.http.tls` and `admin.token_file`",
+                }),
+            },
+            /// The Redis protocol.
+            resp: Resp {
+                alpn: &[],
+                authentication: Some(Authentication {
+                    secret: "password",
+                    is_set: |config| config.listen.get(Door::Resp).is_some_and(|it| it.password.is_some()),
+                    remedy: "`listen.resp.tls` and `listen.resp.password_file`",
                 }),
             },
             /// The rate limit service for Envoy.
@@ -29,15 +41,11 @@ macro_rules! for_each_door {
                 // Envoy sends no password: it presents a client certificate, which needs TLS.
                 authentication: Some(Authentication {
                     secret: "certificate",
+                    is_set: |config| {
+                        let tls = config.listen.get(Door::Grpc).and_then(|it| it.tls.as_ref());
+                        tls.is_some_and(|tls| tls.client_ca.is_some())
+                    },
                     remedy: "`listen.grpc.tls` with its `client_ca`",
-                }),
-            },
-            /// The Redis protocol.
-            resp: Resp {
-                alpn: &[],
-                authentication: Some(Authentication {
-                    secret: "password",
-                    remedy: "`listen.resp.tls` and `listen.resp.password_file`",
                 }),
             },
             /// The reverse proxy, open to everyone. Needs `proxy`.
@@ -83,6 +91,11 @@ macro_rules! define_door {
                 }
             }
 
+            /// Whether its clients have to authenticate.
+            pub fn has_secret(self, config: &Config) -> bool {
+                self.authentication().is_some_and(|it| (it.is_set)(config))
+            }
+
             /// How its clients authenticate. `None`: the door is open to everyone.
             const fn authentication(self) -> Option<Authentication> {
                 match self {
@@ -98,6 +111,7 @@ for_each_door!(define_door);
 /// How clients of a door authenticate.
 struct Authentication {
     secret: &'static str,
+    is_set: fn(&Config) -> bool,
     /// The keys that make it safe.
     remedy: &'static str,
 }

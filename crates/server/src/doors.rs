@@ -9,3 +9,5 @@ pub(crate) mod resp;
 mod shared;
 #[cfg(test)]
 mod stalled_client;
+
+pub(crate) use self::shared::{DoorContext, OpenDoor};

@@ -3,10 +3,9 @@
 mod reload;
 mod store_watch;
 mod systemd;
-mod welcome;
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +20,14 @@ use self::store_watch::Watched;
 use self::systemd::{Notifier, Sockets};
 use crate::adaptive::AdaptiveLimits;
 use crate::dashboard::{Feed, Sampler};
-use crate::doors::grpc::{GrpcBounds, GrpcDoor, Service};
-use crate::doors::http::{self, HttpDoor};
+use crate::doors::grpc::GrpcDoor;
+use crate::doors::http::HttpDoor;
 use crate::doors::proxy::ProxyDoor;
-use crate::doors::resp::{Password, RespBounds, RespDoor};
+use crate::doors::resp::RespDoor;
+use crate::doors::{DoorContext, OpenDoor};
 use crate::metrics::Metrics;
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
-use crate::net::http::HttpBounds;
 use crate::net::tls;
 use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
 use crate::net::{Listener, Stream};
@@ -39,7 +38,7 @@ use crate::service::Draft;
 use crate::telemetry::Telemetry;
 use crate::upstreams::{self, Upstreams};
 use tidegate::driver::{self, StoreDrivers, StoreOptions};
-use tidegate_config::{self as config, Address, Config, Door, Exposure, SecretSource};
+use tidegate_config::{self as config, Address, Config, Door, Exposure};
 use tidegate_request::Peer;
 
 /// Why a server did not start, for people.
@@ -80,14 +79,14 @@ async fn until_stopped(
 ) -> Result<(), ServeError> {
     // Before the file is read, so that no change is missed.
     let identity = reload::identity(&source);
-    let config = (source.read)().map_err(|lines| ServeError::new(told(&lines)))?;
+    let config = (source.read)().map_err(|lines| ServeError::new(in_lines(&lines)))?;
     let (draft, store) = built(&config, stores)?;
     let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
-    let may_be_open =
-        |exposure: &Exposure| match exposure.allow(has_secret(exposure.door, &config, &app)) {
-            Err(why) if !insecure_bind => Err(ServeError::new(why)),
-            _ => Ok(()),
-        };
+    let may_be_open = |exposure: &Exposure| match exposure.allow(exposure.door.has_secret(&config))
+    {
+        Err(why) if !insecure_bind => Err(ServeError::new(why)),
+        _ => Ok(()),
+    };
     for (door, listener) in config.listen.iter() {
         may_be_open(&exposure(door, listener))?;
     }
@@ -125,10 +124,9 @@ async fn until_stopped(
     // Takes its first sample before a watcher can connect: every watcher gets a snapshot.
     let sampler = is_open(Door::Http).then(|| Sampler::new(app.clone(), feed.clone()));
     let mut doors = OpenDoors::new(app.metrics().clone());
-    bound.sort_by_key(|(door, _)| welcome::order(*door));
+    let context = DoorContext { app: &app, feed: &feed, config: &config };
     for (door, bound) in bound {
-        welcome::print(door, &bound, &config);
-        open_door(door, bound, &mut doors, &config, &app, &feed)?;
+        open_door(door, bound, &mut doors, &context)?;
     }
     // Needed until the last request has ended.
     let mut until_closed = JoinSet::new();
@@ -166,33 +164,19 @@ async fn until_stopped(
     Ok(())
 }
 
-/// A door with what answers at it.
+/// Which type answers at which door.
 fn open_door(
     door: Door,
     bound: BoundDoor,
     doors: &mut OpenDoors,
-    config: &Config,
-    app: &Arc<AppState>,
-    feed: &Arc<Feed>,
+    context: &DoorContext<'_>,
 ) -> Result<(), ServeError> {
-    let app = app.clone();
     match door {
-        Door::Http => {
-            let router = http::router(app, feed.clone());
-            doors.open(door, bound, HttpDoor::new(router, HttpBounds::default()));
-        }
-        Door::Grpc => {
-            let service = Service::new(app).map_err(|error| ServeError::new(error.to_string()))?;
-            doors.open(door, bound, GrpcDoor::new(service, GrpcBounds::default()));
-        }
-        Door::Resp => {
-            let password = config.listen.get(door).map(password).transpose()?.flatten();
-            doors.open(door, bound, RespDoor::new(app, password, RespBounds::default()));
-        }
-        // No secret: the proxy has nothing to administer.
-        Door::Proxy => doors.open(door, bound, ProxyDoor::new(app, HttpBounds::default())),
+        Door::Http => doors.open::<HttpDoor>(door, bound, context),
+        Door::Resp => doors.open::<RespDoor>(door, bound, context),
+        Door::Grpc => doors.open::<GrpcDoor>(door, bound, context),
+        Door::Proxy => doors.open::<ProxyDoor>(door, bound, context),
     }
-    Ok(())
 }
 
 /// Opens the store, and builds what is asked over it.
@@ -220,7 +204,7 @@ fn built(config: &Config, stores: StoreDrivers) -> Result<(Draft, Watched), Serv
     Ok((draft, Watched { opened, name: driver::redacted(&url.0) }))
 }
 
-fn told(lines: &[String]) -> String {
+fn in_lines(lines: &[String]) -> String {
     format!("the configuration is wrong:\n{}", lines.join("\n"))
 }
 
@@ -228,29 +212,6 @@ fn bounds(listener: &config::Listener) -> AcceptBounds {
     let usual = AcceptBounds::default();
     let connections_max = listener.connections_max.unwrap_or(usual.connections_max);
     AcceptBounds { connections_max, ..usual }
-}
-
-/// What clients of the Redis protocol have to know.
-fn password(listener: &config::Listener) -> Result<Option<Password>, ServeError> {
-    let password = listener.password.as_ref().map(|source| match source {
-        SecretSource::File(path) => Password::read(path),
-        SecretSource::Given(secret) => Ok(Password::new(&secret.0)),
-    });
-    password.transpose().map_err(ServeError::new)
-}
-
-/// Whether a door asks for a secret: gRPC for none but the certificates of its clients.
-fn has_secret(door: Door, config: &Config, app: &AppState) -> bool {
-    let listener = config.listen.get(door);
-    match door {
-        Door::Http => app.in_force().http.admin.is_set(),
-        Door::Grpc => {
-            let tls = listener.and_then(|it| it.tls.as_ref());
-            tls.is_some_and(|tls| tls.client_ca.is_some())
-        }
-        Door::Resp => listener.is_some_and(|it| it.password.is_some()),
-        Door::Proxy => false,
-    }
 }
 
 fn exposure(door: Door, listener: &config::Listener) -> Exposure {
@@ -287,8 +248,22 @@ impl OpenDoors {
         Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
     }
 
-    fn open(&mut self, name: Door, place: BoundDoor, door: impl ConnectionHandler + Sync) {
-        let BoundDoor { listener, bounds, proxy_protocol, tls } = place;
+    /// Builds a door, tells where it listens, and serves it.
+    fn open<D: OpenDoor>(
+        &mut self,
+        name: Door,
+        bound: BoundDoor,
+        context: &DoorContext<'_>,
+    ) -> Result<(), ServeError> {
+        let door = D::build(context).map_err(ServeError::new)?;
+        let BoundDoor { listener, bounds, proxy_protocol, tls } = bound;
+        if let Ok(addr) = listener.address() {
+            tracing::info!(%addr, "{}", D::LISTENING);
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            let text = D::welcome(&addr, scheme, context.config);
+            // A closed standard output is no reason to fail.
+            let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+        }
         let door = Preamble { proxy_protocol, tls, door };
         let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
@@ -300,6 +275,7 @@ impl OpenDoors {
             };
             accept(listener, door, bounds, stop).await;
         });
+        Ok(())
     }
 
     /// All at once, and waits for the last request of each.

@@ -15,8 +15,7 @@ mod service;
 mod targets;
 mod wire;
 
-pub(crate) use self::connection::{GrpcBounds, GrpcDoor};
+pub(crate) use self::connection::GrpcDoor;
 pub(crate) use self::json::routes;
-pub(crate) use self::service::Service;
 
 pub(crate) use tidegate_config::{AnswerStyle, Shadow};

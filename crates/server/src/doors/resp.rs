@@ -30,11 +30,13 @@ use std::time::Duration;
 use tidegate::{Clock, Scope, SystemClock};
 
 use self::connection::Connection;
-pub(crate) use self::handshake::Password;
+use self::handshake::Password;
 use self::session::Session;
+use super::shared::{DoorContext, OpenDoor, first_policy};
 use crate::net::Stream;
 use crate::net::{ConnectionHandler, Shutdown};
 use crate::service::AppState;
+use tidegate_config::{Address, Config, Door, SecretSource};
 use tidegate_request::Peer;
 
 /// Bounds of one connection. [`frame`] bounds the size of a command.
@@ -76,6 +78,32 @@ impl RespDoor {
         let (scope, opened_us) = (Scope::named("", "cl.throttle"), SystemClock.steady_us());
         let connections = AtomicU64::new(0);
         Self(Arc::new(DoorState { app, password, bounds, scope, opened_us, connections }))
+    }
+}
+
+impl OpenDoor for RespDoor {
+    const LISTENING: &'static str = "listening for the Redis protocol";
+
+    fn build(context: &DoorContext<'_>) -> Result<Self, String> {
+        let listener = context.config.listen.get(Door::Resp);
+        let password = listener.and_then(|it| it.password.as_ref()).map(|source| match source {
+            SecretSource::File(path) => Password::read(path),
+            SecretSource::Given(secret) => Ok(Password::new(&secret.0)),
+        });
+        Ok(Self::new(context.app.clone(), password.transpose()?, RespBounds::default()))
+    }
+
+    fn welcome(address: &Address, _scheme: &str, config: &Config) -> String {
+        // `CL.THROTTLE` brings its own limit.
+        let command = first_policy(config).map_or_else(
+            || "CL.THROTTLE user-42 15 30 60".to_owned(),
+            |policy| format!("TG.CHECK {policy} user-42"),
+        );
+        let target = match address {
+            Address::Unix(path) => format!("-s {}", path.display()),
+            Address::Tcp(addr) => format!("-h {} -p {}", addr.ip(), addr.port()),
+        };
+        format!("and the Redis protocol on {address}:  redis-cli {target} {command}\n")
     }
 }
 

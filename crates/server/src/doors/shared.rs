@@ -1,9 +1,11 @@
-//! What the HTTP doors share: bodies within bounds, errors as `application/problem+json`, refusals.
+//! What doors share: how they are opened, bodies within bounds, errors as `application/problem+json`, refusals.
 
 pub(crate) mod body;
+mod open;
 mod problem;
 pub(crate) mod question;
 pub(crate) mod refusal;
 pub(crate) mod request;
 
+pub(crate) use self::open::{DoorContext, OpenDoor, first_policy};
 pub(crate) use self::problem::Problem;

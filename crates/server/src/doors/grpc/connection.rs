@@ -13,10 +13,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::service::Service;
+use crate::doors::shared::{DoorContext, OpenDoor};
 use crate::net::Stream;
 use crate::net::WriteCoalescer;
 use crate::net::http::{Activity, TimedStream, Timeouts, WatchedBody};
 use crate::net::{ConnectionHandler, Shutdown};
+use tidegate_config::{Address, Config};
 use tidegate_request::Peer;
 
 /// Bounds of one connection.
@@ -82,6 +84,19 @@ impl GrpcDoor {
             // No gRPC client reads it, and it costs a header per response.
             .auto_date_header(false);
         Self { service, http, timeouts: bounds.timeouts }
+    }
+}
+
+impl OpenDoor for GrpcDoor {
+    const LISTENING: &'static str = "listening for gRPC";
+
+    fn build(context: &DoorContext<'_>) -> Result<Self, String> {
+        let service = Service::new(context.app.clone()).map_err(|error| error.to_string())?;
+        Ok(Self::new(service, GrpcBounds::default()))
+    }
+
+    fn welcome(address: &Address, _scheme: &str, _config: &Config) -> String {
+        format!("for Envoy: gRPC on {address}\n")
     }
 }
 

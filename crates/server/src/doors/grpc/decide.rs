@@ -44,26 +44,26 @@ pub(super) async fn decide<'a>(
     let in_force = call.in_force();
     let targets = targets::resolve(in_force, request)
         .map_err(|BadRequest(why)| DecideError::BadRequest(why))?;
-    let manner = in_force.rls.manner;
-    let call = call.in_shadow(manner.shadow != Shadow::Nobody);
+    let style = in_force.rls.style;
+    let call = call.in_shadow(style.shadow != Shadow::Off);
     let statuses = targets.iter().map(initial_status).collect();
-    let mut decider = RequestDecider { call, manner, statuses, refused: false };
+    let mut decider = RequestDecider { call, style, statuses, refused: false };
     decider.decide(&targets).await?;
     decider.record_blocked(&targets);
-    if manner.shadow == Shadow::Everybody {
+    if style.shadow == Shadow::AllDoors {
         decider.report_shadow_refusals(&targets);
     }
     let RequestDecider { statuses, refused, .. } = decider;
-    let overall = Code::from_allowed(!refused || manner.shadow != Shadow::Nobody);
+    let overall = Code::from_allowed(!refused || style.shadow != Shadow::Off);
     let mut answer = RlsAnswer { overall, statuses, headers: SmallVec::new() };
-    answer.add_headers(manner.adds_headers);
+    answer.add_headers(style.adds_headers);
     Ok(answer)
 }
 
 /// The state of one decision.
 struct RequestDecider<'a> {
     call: Call<'a>,
-    manner: AnswerStyle,
+    style: AnswerStyle,
     statuses: Statuses<'a>,
     /// Whether the request is refused so far.
     refused: bool,
@@ -87,17 +87,17 @@ impl<'a> RequestDecider<'a> {
         let (all, bound) =
             (select(|_| true), select(|it| it.role == Role::Binds && it.hits.spends()));
         // A single atomic step validates everything before it charges.
-        if !self.manner.is_atomic || bound.len() < all.len() {
+        if !self.style.is_atomic || bound.len() < all.len() {
             self.validate(&all)?;
         }
         self.peek_each(&select(|it| it.hits == Hits::Peek)).await?;
         self.refused = self.is_over(targets, Role::Binds);
         let quotas = select(|it| it.role == Role::Quota && it.hits.spends());
-        let takes = !self.refused || !self.manner.is_atomic;
+        let takes = !self.refused || !self.style.is_atomic;
         self.take_each(&quotas).await?;
         self.refused |= self.is_over(targets, Role::Quota);
         self.take_together(&bound).await?;
-        if takes && self.refused && self.manner.is_atomic {
+        if takes && self.refused && self.style.is_atomic {
             self.refund_quotas(&quotas).await;
         }
         self.refund(&select(|it| matches!(it.hits, Hits::Refund(_)))).await
@@ -155,7 +155,7 @@ impl<'a> RequestDecider<'a> {
         if counters.is_empty() {
             return Ok(());
         }
-        if self.refused || !self.manner.is_atomic {
+        if self.refused || !self.style.is_atomic {
             self.take_each(counters).await?;
         } else {
             let statuses = self.check_atomic(counters).await?;
@@ -170,13 +170,13 @@ impl<'a> RequestDecider<'a> {
 
     /// Charges each counter separately; only peeks if the request is already refused.
     async fn take_each(&mut self, counters: &[Indexed<'_, 'a>]) -> Result<(), DecideError> {
-        if self.refused && self.manner.is_atomic {
+        if self.refused && self.style.is_atomic {
             self.update_each(counters, Op::Peek, cost).await?;
             self.add_back_cost(counters, cost);
             return Ok(());
         }
         self.update_each(counters, Op::Take, cost).await?;
-        if !self.manner.is_atomic {
+        if !self.style.is_atomic {
             self.take_remaining(counters).await?;
         }
         Ok(())

@@ -76,7 +76,7 @@ pub(super) fn resolve<'a>(
         };
         return request.descriptors.iter().enumerate().map(target).collect();
     };
-    let all_shadow = in_force.rls.manner.shadow == Shadow::Everybody;
+    let all_shadow = in_force.rls.style.shadow == Shadow::AllDoors;
     let found: SmallVec<[Match<'a>; 2]> =
         request.descriptors.iter().map(|descriptor| Match::find(domain, descriptor)).collect();
     let is_replaced = |index: usize| {
@@ -194,7 +194,7 @@ fn by_request_limit<'a>(
     let counted = CountedTarget {
         name: &domain.own_limits,
         policy: in_force.policy(&domain.own_limits),
-        target_key: TargetKey::One(CounterKey::of(&values)),
+        target_key: TargetKey::One(CounterKey::from_values(&values)),
         hits: descriptor.hits,
         limit: None,
         request_limit: None,
@@ -240,11 +240,11 @@ fn by_policy<'a>(
     let named: SmallVec<[(&'a str, &'a [u8]); 4]> =
         others.iter().map(|entry| (entry.key, entry.value.as_bytes())).collect();
     let target_key = match &named[..] {
-        [] => TargetKey::One(CounterKey::of(&[])),
+        [] => TargetKey::One(CounterKey::from_values(&[])),
         [_] => TargetKey::Named(named),
         several if policy.is_some_and(|policy| counts_one(&policy, several)) => {
             let values: SmallVec<[&[u8]; 4]> = several.iter().map(|(_, value)| *value).collect();
-            TargetKey::One(CounterKey::of(&values))
+            TargetKey::One(CounterKey::from_values(&values))
         }
         _ => TargetKey::Named(named),
     };

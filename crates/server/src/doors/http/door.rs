@@ -9,10 +9,12 @@ use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 
+use crate::doors::shared::{DoorContext, OpenDoor, first_policy};
 use crate::logs::trace::Trace;
 use crate::net::Stream;
 use crate::net::http::{Answers, Caller, HttpBounds, builder, serve};
 use crate::net::{ConnectionHandler, Shutdown};
+use tidegate_config::{Address, Config};
 use tidegate_request::Peer;
 
 #[derive(Clone, Debug)]
@@ -31,6 +33,36 @@ impl HttpDoor {
         // Responses are small: one buffer and a plain write are faster than a vectored write.
         http.http1().writev(false);
         Self { router: ApiRouter(TowerToHyperService::new(router)), http, bounds }
+    }
+}
+
+impl OpenDoor for HttpDoor {
+    const LISTENING: &'static str = "listening";
+
+    fn build(context: &DoorContext<'_>) -> Result<Self, String> {
+        let router = super::router(context.app.clone(), context.feed.clone());
+        Ok(Self::new(router, HttpBounds::default()))
+    }
+
+    fn welcome(address: &Address, scheme: &str, config: &Config) -> String {
+        // Without a policy there is nothing to check yet.
+        let check = first_policy(config).map_or_else(
+            || "/v1/policies".to_owned(),
+            |policy| format!("/v1/check -d '{{\"policy\":\"{policy}\",\"key\":\"user-42\"}}'"),
+        );
+        match address {
+            Address::Unix(path) => format!(
+                "tidegate listens on {address}\n\
+                 try it:  curl -s --unix-socket {} http://tidegate{check}\n\
+                 Ctrl-C stops it\n",
+                path.display()
+            ),
+            Address::Tcp(addr) => format!(
+                "tidegate listens on {scheme}://{addr}\n\
+                 try it:  curl -s {scheme}://{addr}{check}\n\
+                 or open  {scheme}://{addr}/ in a browser; Ctrl-C stops it\n"
+            ),
+        }
     }
 }
 

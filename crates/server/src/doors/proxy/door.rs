@@ -11,12 +11,14 @@ use hyper_util::server::conn::auto;
 use super::response_body::ResponseBody;
 use super::service;
 use super::tunnel::Tunnel;
+use crate::doors::shared::{DoorContext, OpenDoor};
 use crate::logs::trace::Trace;
 use crate::net::Stream;
 use crate::net::http::HttpBounds;
 use crate::net::http::{Answers, Caller, builder, serve};
 use crate::net::{ConnectionHandler, Shutdown};
 use crate::service::AppState;
+use tidegate_config::{Address, Config};
 use tidegate_request::Peer;
 
 #[derive(Clone, Debug)]
@@ -29,6 +31,24 @@ pub(crate) struct ProxyDoor {
 impl ProxyDoor {
     pub(crate) fn new(app: Arc<AppState>, bounds: HttpBounds) -> Self {
         Self { app, http: builder(bounds), bounds }
+    }
+}
+
+impl OpenDoor for ProxyDoor {
+    const LISTENING: &'static str = "listening for requests to pass on";
+
+    fn build(context: &DoorContext<'_>) -> Result<Self, String> {
+        Ok(Self::new(context.app.clone(), HttpBounds::default()))
+    }
+
+    fn welcome(address: &Address, scheme: &str, config: &Config) -> String {
+        let upstreams = config.proxy.iter().flat_map(|settings| &settings.upstreams);
+        let upstreams: Vec<_> = upstreams.map(ToString::to_string).collect();
+        let from = match address {
+            Address::Unix(_) => address.to_string(),
+            Address::Tcp(addr) => format!("{scheme}://{addr}"),
+        };
+        format!("tidegate passes requests on from {from} to {}\n", upstreams.join(", "))
     }
 }
 
