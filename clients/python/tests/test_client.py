@@ -199,7 +199,7 @@ Ask = Callable[[Tidegate], Awaitable[object]]
         (lambda c: c.check("queue", "k"), 400, "policy", "reserve"),
         (lambda c: c.reserve("ten", "k"), 400, "policy", "check"),
         (lambda c: c.acquire("ten", "k"), 400, "policy", "does not limit concurrency"),
-        (lambda c: c.release("work", "k", permit="nonsense"), 400, "permit", "`permit` is none"),
+        (lambda c: c.release("work", "k", permit="nonsense"), 400, "permit", "`permit` is not a permit"),
         (
             lambda c: c.check_many([*([Check("ten", "k", 0)] * 1500), Check("tem", "k")]),
             404, "checks[1500].policy", "checks[1500]: no policy is called `tem`",

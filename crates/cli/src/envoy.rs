@@ -39,7 +39,7 @@ impl EnvoyArgs {
         let rules = self.path().map(|path| envoy::load(path)).transpose();
         let lines =
             |errors: Vec<envoy::Error>| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let manner = AnswerStyle {
+        let style = AnswerStyle {
             is_atomic: self.envoy_atomic.unwrap_or(written.is_atomic),
             adds_headers: self.envoy_headers || written.adds_headers,
             shadow: if self.envoy_shadow {
@@ -48,6 +48,6 @@ impl EnvoyArgs {
                 written.shadow
             },
         };
-        Ok(Rls { rules: rules.map_err(lines)?.unwrap_or_default(), manner })
+        Ok(Rls { rules: rules.map_err(lines)?.unwrap_or_default(), style })
     }
 }

@@ -105,7 +105,7 @@ fn config(args: &ProxyArgs) -> Result<Config, String> {
             policy_keys: keys.into_iter().collect(),
             ..DoorRules::default()
         },
-        proxy: Some(Settings::of(args.upstream.clone())),
+        proxy: Some(Settings::for_upstreams(args.upstream.clone())),
         ..Config::default()
     })
 }

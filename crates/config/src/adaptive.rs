@@ -17,7 +17,7 @@ use super::node::Cursor;
 use super::policy::time_zone;
 use super::problem::Problem;
 use super::text::{self, Adaptive, AdaptiveMode, OneOrMany, PolicyOptions, RampWord};
-use crate::plan::{By, Plan, Pool, Signal, Signals, Source};
+use crate::plan::{Follows, Plan, Pool, Signal, Signals, Source};
 
 /// The interval in which limits adapt.
 const TICK: Duration = Duration::from_secs(1);
@@ -114,15 +114,14 @@ impl Own<'_> {
         let cursor = &cursor.field("adaptive");
         // The errors of the limit are reported with its policy.
         let limit = match self.spec.build(&time_zone).ok()? {
-            LimitOrShaper::Limit(Limit::Quota(_) | Limit::Concurrency(_))
-            | LimitOrShaper::Shaper(_) => {
+            LimitOrShaper::Limit(limit) if limit.follows_load() => limit,
+            LimitOrShaper::Limit(_) | LimitOrShaper::Shaper(_) => {
                 let name = self.spec.algorithm().name();
                 report
                     .problems
                     .push(cursor.problem(format!("{name} cannot be adaptive: remove the key")));
                 return None;
             }
-            LimitOrShaper::Limit(limit) => limit,
         };
         let Self { name: limit_name, by_url, has_places, .. } = *self;
         let subject = Subject { policy, limit_name, limit, by_url, priority, has_places };
@@ -141,18 +140,23 @@ impl Subject<'_> {
                 return None;
             }
         };
-        let by = self.by(text, cursor, report)?;
+        let follows = self.follows(text, cursor, report)?;
         let mode = match text.mode {
             Some(AdaptiveMode::Off) => Mode::Off,
             Some(AdaptiveMode::Shadow) => Mode::Shadow,
             Some(AdaptiveMode::Enforce) | None => Mode::Enforce,
         };
         let (policy, limit) = (self.policy.to_owned(), self.limit_name.to_owned());
-        let plan = Plan { policy, limit, units: self.limit.units(), mode, by, shed_status };
+        let plan = Plan { policy, limit, units: self.limit.units(), mode, follows, shed_status };
         (report.problems.len() == count_before).then_some(plan)
     }
 
-    fn by(&self, text: &Adaptive, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<By> {
+    fn follows(
+        &self,
+        text: &Adaptive,
+        cursor: &Cursor<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Follows> {
         let shared = Tuning {
             smoothing: text.smoothing.as_ref(),
             hysteresis: text.hysteresis.as_ref(),
@@ -164,11 +168,11 @@ impl Subject<'_> {
             (Some(source), None) => {
                 let one = Written { name: None, source, ramp: text.ramp.as_ref() };
                 match self.signals(&one, tuned, cursor, report)? {
-                    By::Urls { ramp, target } => {
+                    Follows::Urls { ramp, target } => {
                         self.reject_signal_fields(text, cursor, report.problems);
-                        return Some(By::Urls { ramp, target });
+                        return Some(Follows::Urls { ramp, target });
                     }
-                    By::Signals(signals) => each = signals.each,
+                    Follows::Signals(signals) => each = signals.each,
                 }
             }
             (None, Some(chains)) => {
@@ -195,7 +199,7 @@ impl Subject<'_> {
             }
             None => None,
         };
-        Some(By::Signals(Signals {
+        Some(Follows::Signals(Signals {
             each,
             floor: text.floor.unwrap_or(1),
             warm_up_on_start: text.warm_up_on_start.unwrap_or(false),
@@ -221,8 +225,8 @@ impl Subject<'_> {
         // Limits per URL have no chains.
         let alike = Subject { by_url: false, limit: self.limit.clone(), ..*self };
         match alike.signals(&Written { name, source, ramp }, tuned, cursor, report)? {
-            By::Signals(signals) => Some(signals.each),
-            By::Urls { .. } => None,
+            Follows::Signals(signals) => Some(signals.each),
+            Follows::Urls { .. } => None,
         }
     }
 
@@ -233,7 +237,7 @@ impl Subject<'_> {
         tuned: Tuned,
         cursor: &Cursor<'_>,
         report: &mut Report<'_>,
-    ) -> Option<By> {
+    ) -> Option<Follows> {
         let source_spot = cursor.field("source");
         let checked = source::source(
             written.source,
@@ -253,7 +257,7 @@ impl Subject<'_> {
             ramp::ramp(ramp_text, unit, &self.limit, &cursor.field("ramp"), report.problems)?;
         let is_latency = matches!(checked.kind, Kind::Latency);
         if is_latency && self.by_url && !is_queue {
-            return Some(By::Urls { ramp, target: checked.target });
+            return Some(Follows::Urls { ramp, target: checked.target });
         }
         let name = written.name.unwrap_or(checked.name);
         let mut make = |name: &str, signal, ramp, source: Source| {
@@ -278,7 +282,7 @@ impl Subject<'_> {
             each.push(make(&errors, SignalKind::Share, Ramp::errors(), Source::Errors)?);
         }
         let none = Signals { each, floor: 1, warm_up_on_start: false, priority: None, pool: None };
-        Some(By::Signals(none))
+        Some(Follows::Signals(none))
     }
 
     /// Limits per URL follow the mean of a minute and have no further options.

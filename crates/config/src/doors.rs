@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, Dialect, Legacy, OneOrMany};
 use crate::envoy::{AnswerStyle, Shadow};
-use crate::plan::{By, Plan};
+use crate::plan::{Follows, Plan};
 use crate::secret::checked_token;
 use tidegate_core::text::unknown_policy;
 use tidegate_core::{Algorithm, LimitSpec};
@@ -112,11 +112,11 @@ pub(crate) fn answer_style(file: &text::File) -> AnswerStyle {
     let (default, envoy) = (AnswerStyle::default(), file.envoy.as_ref());
     let is_shadow = |mode: Option<text::Mode>| mode == Some(text::Mode::Shadow);
     let shadow = if is_shadow(file.mode) {
-        Shadow::Everybody
+        Shadow::AllDoors
     } else if is_shadow(envoy.and_then(|text| text.mode)) {
         Shadow::Envoy
     } else {
-        Shadow::Nobody
+        Shadow::Off
     };
     AnswerStyle {
         is_atomic: envoy.and_then(|text| text.atomic).unwrap_or(default.is_atomic),
@@ -128,7 +128,7 @@ pub(crate) fn answer_style(file: &text::File) -> AnswerStyle {
 /// The policies that follow the response time of URLs. They count URLs as they are measured: by path, without host and
 /// query.
 fn by_url(plans: &[Plan]) -> Vec<&str> {
-    let of_urls = |plan: &&Plan| matches!(plan.by, By::Urls { .. });
+    let of_urls = |plan: &&Plan| matches!(plan.follows, Follows::Urls { .. });
     plans.iter().filter(of_urls).map(|plan| plan.policy.as_str()).collect()
 }
 

@@ -33,7 +33,7 @@ pub fn load(path: &Path) -> Result<Rules, Vec<Error>> {
 #[derive(Debug, Default)]
 pub struct Rls {
     pub rules: Rules,
-    pub manner: AnswerStyle,
+    pub style: AnswerStyle,
 }
 
 /// How the service answers, beside its rules.
@@ -51,18 +51,18 @@ pub struct AnswerStyle {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Shadow {
     #[default]
-    Nobody,
+    Off,
     /// Those of Envoy.
     Envoy,
     /// Those at any door: all policies are in shadow mode.
-    Everybody,
+    AllDoors,
 }
 
 impl Rls {
     /// Every rule that limits, as a policy by its name.
     pub fn policies(&self) -> Vec<(&str, Policy)> {
         let mut policies = self.rules.policies();
-        if self.manner.shadow == Shadow::Everybody {
+        if self.style.shadow == Shadow::AllDoors {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
         policies
@@ -71,7 +71,7 @@ impl Rls {
 
 impl Default for AnswerStyle {
     fn default() -> Self {
-        Self { is_atomic: true, adds_headers: false, shadow: Shadow::Nobody }
+        Self { is_atomic: true, adds_headers: false, shadow: Shadow::Off }
     }
 }
 

@@ -192,7 +192,7 @@ impl Config {
                 .filter_map(|(name, options)| Some((name.clone(), adaptive::priority_of(options)?)))
                 .collect(),
             warnings,
-            rls: Arc::new(Rls { manner: doors::answer_style(file), ..Rls::default() }),
+            rls: Arc::new(Rls { style: doors::answer_style(file), ..Rls::default() }),
             collector: telemetry::collector(
                 file.telemetry.as_ref(),
                 &top.field("telemetry"),
@@ -217,9 +217,9 @@ fn plans(file: &text::File, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Vec
     }
     let mut names = BTreeSet::new();
     for plan in &plans {
-        if !names.insert(plan.shown()) {
+        if !names.insert(plan.display_name()) {
             let message =
-                format!("two limits are called `{}` in metrics: rename one", plan.shown());
+                format!("two limits are called `{}` in metrics: rename one", plan.display_name());
             report.problems.push(cursor.field(&plan.policy).problem(message));
         }
     }

@@ -17,14 +17,14 @@ pub struct Plan {
     /// The units of the whole limit.
     pub units: u64,
     pub mode: Mode,
-    pub by: By,
+    pub follows: Follows,
     /// The status of a refusal while the limit is reduced.
     pub shed_status: StatusCode,
 }
 
 /// What an adaptive limit follows.
 #[derive(Clone, PartialEq, Debug)]
-pub enum By {
+pub enum Follows {
     /// Every URL has a limit that follows its own response time.
     Urls { ramp: Ramp, target: String },
     /// All keys have one limit that follows the signals of the protected service.
@@ -132,7 +132,7 @@ impl Plan {
             limit: limit.to_owned(),
             units,
             mode: Mode::Enforce,
-            by: By::Urls { ramp: Ramp::latency_per_url(), target: ALL.to_owned() },
+            follows: Follows::Urls { ramp: Ramp::latency_per_url(), target: ALL.to_owned() },
             shed_status: StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -147,7 +147,7 @@ impl Plan {
     }
 
     /// Its name for people.
-    pub fn shown(&self) -> String {
+    pub fn display_name(&self) -> String {
         if self.limit.is_empty() {
             self.policy.clone()
         } else {
@@ -157,18 +157,18 @@ impl Plan {
 
     /// The names of the targets that it follows.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
-        let (url, signals) = match &self.by {
-            By::Urls { target, .. } => (Some(target.as_str()), &[][..]),
-            By::Signals(signals) => (None, &signals.each[..]),
+        let (url, signals) = match &self.follows {
+            Follows::Urls { target, .. } => (Some(target.as_str()), &[][..]),
+            Follows::Signals(signals) => (None, &signals.each[..]),
         };
         url.into_iter().chain(signals.iter().map(|signal| signal.target.as_str()))
     }
 
     /// Those of them that the doors measure.
     pub fn observed(&self) -> impl Iterator<Item = &str> {
-        let (url, signals) = match &self.by {
-            By::Urls { target, .. } => (Some(target.as_str()), &[][..]),
-            By::Signals(signals) => (None, &signals.each[..]),
+        let (url, signals) = match &self.follows {
+            Follows::Urls { target, .. } => (Some(target.as_str()), &[][..]),
+            Follows::Signals(signals) => (None, &signals.each[..]),
         };
         let observed = signals.iter().filter(|signal| signal.source.is_observed());
         url.into_iter().chain(observed.map(|signal| signal.target.as_str()))
@@ -176,7 +176,7 @@ impl Plan {
 
     /// The pool of a target, if it is configured.
     pub fn pool_of(&self, target: &str) -> Option<Pool> {
-        let By::Signals(signals) = &self.by else { return None };
+        let Follows::Signals(signals) = &self.follows else { return None };
         let queues = |it: &Signal| it.source == Source::QueueWait && it.target == target;
         signals.pool.filter(|_| signals.each.iter().any(queues))
     }
@@ -184,9 +184,9 @@ impl Plan {
     /// The lowest share of the limit.
     #[expect(clippy::cast_precision_loss, reason = "limits are at most 2^53")]
     pub fn floor_share(&self) -> f64 {
-        let floor = match &self.by {
-            By::Urls { .. } => 1,
-            By::Signals(signals) => signals.floor,
+        let floor = match &self.follows {
+            Follows::Urls { .. } => 1,
+            Follows::Signals(signals) => signals.floor,
         };
         floor.min(self.units) as f64 / self.units.max(1) as f64
     }

@@ -45,7 +45,7 @@ pub fn proxy(
         (Some(_), Some(_)) => {}
     }
     let text = file.proxy.as_ref()?;
-    let mut settings = Settings::of(upstreams(text, &cursor, problems));
+    let mut settings = Settings::for_upstreams(upstreams(text, &cursor, problems));
     settings.times = times(text, &cursor, problems);
     settings.writes_forwarded =
         file.client_ip.as_ref().is_some_and(|client_ip| client_ip.forwarded == Some(true));

@@ -136,7 +136,7 @@ impl SlotMapTask {
     /// Takes a map.
     fn apply(&mut self, ranges: Result<SlotRanges, StoreError>) {
         let current = self.map.get().unwrap_or_default();
-        let map = ranges.and_then(|ranges| current.of(&ranges, &self.shared));
+        let map = ranges.and_then(|ranges| current.with_ranges(&ranges, &self.shared));
         let has_changed = map.as_ref().is_ok_and(|map| !map.is_same(&current));
         let (is_well, error) = match map {
             Ok(map) => {

@@ -6,6 +6,8 @@
 //! (`node/replies`). In a cluster, `cluster` finds the node of a slot, and re-routes MOVED and ASK replies
 //! after a slot-map refresh; `sentinel` follows the primary.
 
+#![forbid(unsafe_code)]
+
 mod access;
 mod client;
 mod cluster;

@@ -5,7 +5,7 @@ use tidegate::{
     Charge, KeyedLimit, MultiCharge, Op, OverrideChange, ReadingReport, ReserveRequest,
     StateUpdate, StoreRequest,
 };
-use tidegate_core::{Arrival, EXACT_MAX, Limit, Mode, Return, Timestamp};
+use tidegate_core::{Arrival, EXACT_MAX, Mode, Return, Timestamp};
 
 use crate::key::{self, Keys};
 use crate::override_table;
@@ -88,9 +88,9 @@ impl ScriptRequest {
             text.push(' ');
             keyed.limit.write_script(around, &mut text);
         }
-        let grants = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
         let limits =
-            request.limits.iter().map(|it| (it.limit.ceiling(), grants(it.limit))).collect();
+            request.limits.iter().map(|it| (it.limit.ceiling(), it.limit.grants_permits()));
+        let limits = limits.collect();
         let leases = matches!(request.op, Op::Lease(_));
         let expects = Expects::Verdict { limits, permits: request.op == Op::Take, leases };
         let charges = leases || request.op == Op::Take && request.cost > 0;

@@ -47,7 +47,7 @@ impl Default for SlotMap {
 
 impl SlotMap {
     /// A map from what a node said, with the nodes that are known already and tasks for those that are new.
-    pub(crate) fn of(
+    pub(crate) fn with_ranges(
         &self,
         ranges: &[Range],
         shared: &Arc<NodeContext>,

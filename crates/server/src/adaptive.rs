@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use self::feeds::SignalTarget;
 pub(crate) use self::view::AdaptiveLimitView;
 use crate::stats::TargetStats;
-use tidegate_config::plan::{self, By, Plan, Signal, Signals, Source, share_at};
+use tidegate_config::plan::{self, Follows, Plan, Signal, Signals, Source, share_at};
 
 /// All adaptive limits of the server. It outlives reloads.
 #[derive(Debug, Default)]
@@ -79,17 +79,18 @@ impl AdaptiveLimits {
         let mut active = ActivePlans::default();
         let mut draft = self.runtime.draft();
         for plan in plans.iter().filter(|plan| plan.mode != Mode::Off) {
-            let effective = match &plan.by {
-                By::Urls { ramp, target } => {
+            let effective = match &plan.follows {
+                Follows::Urls { ramp, target } => {
                     let target = draft.target(target);
                     draft.govern_urls(&plan.name(), plan.units, *ramp, &target, plan.mode)
                 }
-                By::Signals(signals) => {
+                Follows::Signals(signals) => {
                     let rule = rule(&mut draft, plan, signals, &mut active.signal_targets);
                     let rule =
-                        rule.map_err(|error| format!("policy `{}`: {error}", plan.shown()))?;
+                        rule.map_err(|error| format!("policy `{}`: {error}", plan.display_name()))?;
                     let governed = draft.govern(&plan.name(), plan.units, rule);
-                    governed.map_err(|error| format!("policy `{}`: {error}", plan.shown()))?
+                    governed
+                        .map_err(|error| format!("policy `{}`: {error}", plan.display_name()))?
                 }
             };
             active.plans.push(ActivePlan { plan: plan.clone(), effective });
@@ -143,11 +144,13 @@ impl AdaptiveLimits {
                 let own = priority.map(|priority| priority.share(pressure));
                 Some(own.unwrap_or_else(|| share_at(&signal.ramp, pressure)))
             };
-            let least = match &plan.by {
-                By::Signals(Signals { each, priority, .. }) => {
+            let least = match &plan.follows {
+                Follows::Signals(Signals { each, priority, .. }) => {
                     each.iter().filter_map(|signal| share(signal, *priority)).reduce(f64::min)
                 }
-                By::Urls { ramp, target } => pressures.get(target).map(|it| share_at(ramp, *it)),
+                Follows::Urls { ramp, target } => {
+                    pressures.get(target).map(|it| share_at(ramp, *it))
+                }
             };
             self.runtime.fix(&plan.name(), least.map(|share| share.max(plan.floor_share())));
         }

@@ -138,7 +138,8 @@ mod tests {
 
     fn proxy(balance: Balance) -> Upstreams {
         let targets = ["http://a", "http://b", "http://c"].map(|text| text.parse().unwrap());
-        let settings = Settings { balance, requests_max: 2, ..Settings::of(targets.to_vec()) };
+        let settings =
+            Settings { balance, requests_max: 2, ..Settings::for_upstreams(targets.to_vec()) };
         Upstreams::build(&settings, None).unwrap()
     }
 
@@ -233,7 +234,8 @@ mod tests {
     fn a_new_configuration_keeps_the_upstreams_that_stay() {
         let before = proxy(Balance::LeastLoaded);
         let targets = ["http://b", "http://d"].map(|text| text.parse().unwrap());
-        let next = Upstreams::build(&Settings::of(targets.to_vec()), Some(&before)).unwrap();
+        let next =
+            Upstreams::build(&Settings::for_upstreams(targets.to_vec()), Some(&before)).unwrap();
         assert!(Arc::ptr_eq(&next.upstreams()[0], &before.upstreams()[1]));
         assert_eq!(next.upstreams().len(), 2);
     }
@@ -243,8 +245,10 @@ mod tests {
         let ca = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
         std::fs::write(ca_file, ca.cert.pem()).unwrap();
         let targets = ["http://a", "https://b"].map(|text| text.parse().unwrap());
-        let settings =
-            Settings { ca_file: Some(ca_file.to_owned()), ..Settings::of(targets.to_vec()) };
+        let settings = Settings {
+            ca_file: Some(ca_file.to_owned()),
+            ..Settings::for_upstreams(targets.to_vec())
+        };
         Upstreams::build(&settings, before).unwrap()
     }
 

@@ -237,7 +237,7 @@ impl Policy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn all() -> Self {
-        Self::of(Mode::All)
+        Self::with_mode(Mode::All)
     }
 
     /// Admits if one limit does; those that admit are charged.
@@ -252,7 +252,7 @@ impl Policy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn any() -> Self {
-        Self::of(Mode::Any)
+        Self::with_mode(Mode::Any)
     }
 
     /// Delays instead of refusing: for [`Engine::reserve`](crate::Engine::reserve).
@@ -271,7 +271,7 @@ impl Policy {
         Self::new(kind.map_err(|error| PolicyProblem::Limit(error.into())))
     }
 
-    fn of(mode: Mode) -> Self {
+    fn with_mode(mode: Mode) -> Self {
         Self::new(Ok(Kind::Limits { mode, members: Vec::new() }))
     }
 
@@ -587,8 +587,7 @@ impl Policy {
         if self.lease {
             check_lease(&kind)?;
         }
-        let has_concurrency =
-            |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
+        let has_concurrency = |(_, member): &(_, Member)| member.limit.grants_permits();
         let purpose = match &kind {
             CompiledKind::Shaper(..) => PolicyKind::Shaper,
             CompiledKind::Limits { members, .. } if members.iter().any(has_concurrency) => {

@@ -51,7 +51,7 @@ fn with_arguments(mut config: Config, args: &ServeArgs) -> Result<Config, Vec<St
     if let Some(url) = &args.store {
         config.store = config.store.at(url.clone());
     }
-    let rls = args.envoy.rls(config.rls.manner)?;
+    let rls = args.envoy.rls(config.rls.style)?;
     let warning = |error: &Error| Problem::new(Position::START, error.to_string());
     config.warnings.extend(rls.rules.warnings.iter().map(warning));
     config.rls = rls.into();

@@ -158,7 +158,7 @@ impl Domain {
             level = &level.find(entry, &mut counted)?.below;
         }
         let node = level.find(last, &mut counted)?;
-        node.rule.as_ref().map(|rule| (rule, CounterKey::of(&counted)))
+        node.rule.as_ref().map(|rule| (rule, CounterKey::from_values(&counted)))
     }
 }
 
@@ -210,7 +210,7 @@ impl Level {
 
 impl<'a> CounterKey<'a> {
     /// The counter of these values.
-    pub fn of(values: &[&'a [u8]]) -> Self {
+    pub fn from_values(values: &[&'a [u8]]) -> Self {
         match values {
             [] => Self::One(EVERYBODY),
             [only] => Self::One(only),

@@ -71,7 +71,7 @@ pub struct HealthCheck {
 
 impl Settings {
     /// Upstreams with default settings.
-    pub fn of(upstreams: Vec<Target>) -> Self {
+    pub fn for_upstreams(upstreams: Vec<Target>) -> Self {
         Self {
             upstreams,
             balance: Balance::LeastLoaded,

@@ -95,7 +95,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
 
 #[test]
 fn what_limits_follow_is_read_as_it_is_written() {
-    use crate::plan::{By, Source};
+    use crate::plan::{Follows, Source};
     let text = "\
 policies:
   pages: { key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency, ramp: { min_value: 300ms, max_value: 18s, max_rate: 4/s, min_rate: 4/min } } }
@@ -109,10 +109,10 @@ policies:
     let config = Config::parse(text, &lookup, STORES).unwrap();
     let [off, pages, second] = &config.plans[..] else { panic!("{:?}", config.plans) };
     assert_eq!(off.targets().collect::<Vec<_>>(), ["db"]);
-    let By::Urls { ramp, target } = &pages.by else { panic!("{pages:?}") };
+    let Follows::Urls { ramp, target } = &pages.follows else { panic!("{pages:?}") };
     assert_eq!((*ramp, target.as_str()), (tidegate::adaptive::Ramp::latency_per_url(), "all"));
-    assert_eq!((second.shown().as_str(), second.units), ("plan/second", 10));
-    let By::Signals(signals) = &second.by else { panic!("{second:?}") };
+    assert_eq!((second.display_name().as_str(), second.units), ("plan/second", 10));
+    let Follows::Signals(signals) = &second.follows else { panic!("{second:?}") };
     let sources: Vec<_> = signals.each.iter().map(|signal| &signal.source).collect();
     assert_eq!(sources, [&Source::Cpu, &Source::QueueWait, &Source::Errors]);
     assert_eq!(signals.priority, Some(tidegate::adaptive::Priority::Batch));

@@ -10,7 +10,7 @@
 --        lease the units, the µs after which it ends at the latest (-1: none), and 1 if units can come back; for each,
 --        look and left the numbers of every limit. Or, in place of all these, one text: EDGES, or an error of this ask
 --        alone.
--- Twin   core/src/combine.rs and lease/store.rs, and MemoryStore::settle in store/memory.rs
+-- Twin   core/src/combine.rs and lease/store.rs, and MemoryStore::decide in store/memory.rs
 --
 -- Redis does not roll back, so an ask is read and decided as a whole before it writes. What would stop a write
 -- (no memory, a replica, a full disk) stops the first one, and so all.

@@ -1,6 +1,6 @@
 -- The commonest asks by far: takes from one GCRA limit or token bucket whose unit is a whole number of µs, and whose
 -- burst lasts less than a century. A batch of nothing else is decided here, before anything else is even defined, in
--- half the time; what does not fit goes on below, with nothing written yet. Twin: Gcra::decide_whole.
+-- half the time; what does not fit goes on below, with nothing written yet. Twin: Gcra::decide_micros.
 --
 -- KEYS, ARGV and reply as in check.lua; asks and states as in gcra.lua.
 if #ARGV == #KEYS + 1 then

@@ -35,7 +35,7 @@ impl Load {
                 let (mut admitted, mut errors) = (0, Vec::new());
                 while !stop.load(Ordering::Relaxed) {
                     match ask_in(&store, policy, key, &limit_of(ceiling), Op::Take).await {
-                        Ok(settled) => admitted += u64::from(settled.verdict.decision.allowed()),
+                        Ok(reply) => admitted += u64::from(reply.verdict.decision.allowed()),
                         Err(error) => {
                             errors.push(error);
                             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -182,8 +182,8 @@ async fn a_failover_is_followed_and_nobody_is_charged_twice() {
     let (admitted, errors) = load.end().await;
     let unknown = errors.iter().filter(|error| error.ran() == Ran::Unknown).count() as u64;
     for (policy, admitted) in POLICIES.iter().zip(admitted) {
-        let settled = ask_in(&store, policy, "k", &limit, Op::Peek).await.unwrap();
-        let spent = K - settled.verdict.decision.remaining();
+        let reply = ask_in(&store, policy, "k", &limit, Op::Peek).await.unwrap();
+        let spent = K - reply.verdict.decision.remaining();
         assert!(spent <= admitted + unknown, "{policy}: {spent} spent, {admitted} + {unknown}");
     }
 }

@@ -205,8 +205,8 @@ async fn replies_that_come_too_late_are_nobody_elses() {
     // Each key has a ceiling of its own: an answer for another would show.
     for ceiling in 1..=50 {
         let reply = ask(&store, &format!("k{ceiling}"), &limit_of(ceiling), Op::Take).await;
-        let Ok(settled) = reply else { continue };
-        assert_eq!(settled.verdict.decision.remaining(), ceiling - 1);
+        let Ok(reply) = reply else { continue };
+        assert_eq!(reply.verdict.decision.remaining(), ceiling - 1);
     }
     let patient = crate::support::store(server.url(), PATIENT);
     assert_eq!(

@@ -49,13 +49,13 @@ pub(crate) fn ask_in(
 }
 
 pub(crate) async fn take(store: &RedisStore, key: &str, limit: &Limit) -> Result<bool, StoreError> {
-    ask(store, key, limit, Op::Take).await.map(|settled| settled.verdict.decision.allowed())
+    ask(store, key, limit, Op::Take).await.map(|reply| reply.verdict.decision.allowed())
 }
 
 /// What has been spent of a key.
 pub(crate) async fn spent(store: &RedisStore, key: &str, limit: &Limit) -> u64 {
-    let settled = ask(store, key, limit, Op::Peek).await.unwrap();
-    limit.ceiling() - settled.verdict.decision.remaining()
+    let reply = ask(store, key, limit, Op::Peek).await.unwrap();
+    limit.ceiling() - reply.verdict.decision.remaining()
 }
 
 /// Asks until there is an answer; panics if there is none for long.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate::adaptive::{Mode, Status};
 
-use super::plan::{By, Plan};
+use super::plan::{Follows, Plan};
 use super::{ActivePlan, AdaptiveLimits};
 
 /// The slowest URL is searched among this many of the busiest.
@@ -70,9 +70,9 @@ impl AdaptiveLimits {
         let status: BTreeMap<_, _> = self.runtime.status().into_iter().map(named).collect();
         let view = |active_plan: &ActivePlan| {
             let plan = &active_plan.plan;
-            let limit = match &plan.by {
-                By::Signals(_) => by_signals(plan, status.get(&plan.name())?),
-                By::Urls { .. } => self.by_urls(active_plan),
+            let limit = match &plan.follows {
+                Follows::Signals(_) => by_signals(plan, status.get(&plan.name())?),
+                Follows::Urls { .. } => self.by_urls(active_plan),
             };
             Some((plan.clone(), limit))
         };
@@ -81,7 +81,7 @@ impl AdaptiveLimits {
 
     fn by_urls(&self, active_plan: &ActivePlan) -> AdaptiveLimitView {
         let plan = &active_plan.plan;
-        let By::Urls { ramp, target } = &plan.by else { return declared(plan) };
+        let Follows::Urls { ramp, target } = &plan.follows else { return declared(plan) };
         if let Some(pressure) = self.target_stats.operator_pressures().get(target) {
             let effective = active_plan.effective.units().unwrap_or(plan.units);
             let binding = Some("operator".to_owned());

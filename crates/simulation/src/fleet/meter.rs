@@ -77,7 +77,7 @@ impl Meter {
             Limit::SlidingWindow(window) => {
                 slots(window.limit(), length_us(&self.limit), window.buckets(), &admitted)
             }
-            Limit::Quota(_) | Limit::Concurrency(_) => refused(&self.limit, &admitted),
+            _ => refused(&self.limit, &admitted),
         }
     }
 }

@@ -153,8 +153,8 @@ fn check_own<'a>(
     own: &Limit,
 ) -> Result<(), PolicyProblem> {
     let several = members.len() > 1;
-    let concurrency = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
-    if members.next().is_some_and(|member| concurrency(&member.limit) != concurrency(own)) {
+    let differs = |member: &Member| member.limit.grants_permits() != own.grants_permits();
+    if members.next().is_some_and(differs) {
         return Err(PolicyProblem::OverrideOfAnotherKind);
     }
     if several { Err(PolicyProblem::OverrideOfMany) } else { Ok(()) }
@@ -168,9 +168,7 @@ pub(super) fn check_lease(kind: &CompiledKind) -> Result<(), PolicyProblem> {
         CompiledKind::Shaper(..) => Err(PolicyProblem::LeaseOfShaper),
         CompiledKind::Limits { mode: Mode::Any, .. } => Err(PolicyProblem::LeaseOfAny),
         CompiledKind::Limits { members, .. } => {
-            let concurrency =
-                |(_, member): &(_, Member)| matches!(member.limit, Limit::Concurrency(_));
-            let lent = !members.iter().any(concurrency);
+            let lent = !members.iter().any(|(_, member)| member.limit.grants_permits());
             lent.then_some(()).ok_or(PolicyProblem::LeaseOfConcurrency)
         }
     }

@@ -150,7 +150,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
             return self.give_back(request, now);
         }
         let state = &self.state;
-        if request.limits.iter().any(|keyed| matches!(keyed.limit, Limit::Concurrency(_))) {
+        if request.limits.iter().any(|keyed| keyed.limit.grants_permits()) {
             return state.store.decide(request, now);
         }
         let lookup = state.lookup(request);

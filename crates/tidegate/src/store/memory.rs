@@ -182,7 +182,7 @@ impl MemoryStore {
         };
         let (fingerprint, limit) = (self.fingerprint(one.scope, one.key), one.limit);
         let decision = match request.op {
-            Op::Take if matches!(limit, Limit::Concurrency(_)) => {
+            Op::Take if limit.grants_permits() => {
                 let (decision, permit) = self.take_state(fingerprint, limit, now, request.cost);
                 let permits = permit.map(|permit| (0, permit.id)).into_iter().collect();
                 let verdict = Verdict { binding: 0, decision };
@@ -314,7 +314,7 @@ impl MemoryStore {
 
     /// Forgets what was spent.
     pub(crate) fn reset(&self, fingerprint: u64, limit: &Limit, now: Timestamp) -> Decision {
-        if matches!(limit, Limit::Concurrency(_)) {
+        if limit.grants_permits() {
             return self.on_state(fingerprint, now, |state| {
                 let writes = *state != State::Empty;
                 state.reset();

@@ -1,7 +1,5 @@
 //! Several limits in one step, each with a cost of its own: all are charged, or none is.
 
-use tidegate_core::Limit;
-
 use super::{KeyedLimit, StoreError, StoreErrorKind};
 
 /// Several limits, each with a cost of its own, decided and charged in one atomic step. A [`StoreRequest`](crate::StoreRequest) has one
@@ -109,7 +107,7 @@ impl MultiCharge<'_> {
     /// ```
     pub fn checked_limits(&self) -> Result<Vec<KeyedLimit<'_>>, StoreError> {
         let limits: Vec<_> = self.limits.iter().map(|take| take.keyed).collect();
-        let places = limits.iter().any(|keyed| matches!(keyed.limit, Limit::Concurrency(_)));
+        let places = limits.iter().any(|keyed| keyed.limit.grants_permits());
         if places
             || !(1..=Self::MAX_LIMITS).contains(&limits.len())
             || KeyedLimit::has_duplicate(&limits)

@@ -277,7 +277,7 @@ fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
 /// A window that is no whole number of seconds is left out: the draft has no word for it. Concurrency has none.
 fn policy(quoted: &str, limit: &Limit) -> String {
     let (quota, period) = (int(limit.units()), limit.period());
-    let windowless = period.subsec_nanos() > 0 || matches!(limit, Limit::Concurrency(_));
+    let windowless = period.subsec_nanos() > 0 || limit.grants_permits();
     let window = if windowless { String::new() } else { format!(";w={}", int(period.as_secs())) };
     format!("{quoted};q={quota}{window}")
 }

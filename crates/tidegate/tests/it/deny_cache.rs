@@ -280,20 +280,20 @@ impl Store for Faulty {
                 grant: None,
             }));
         }
-        let settled = self.store.decide(ask, now).now().unwrap();
+        let reply = self.store.decide(ask, now).now().unwrap();
         if self.fault == Fault::CountsFromTheReply {
             from_us = self.clock.steady_us();
         }
-        if !settled.verdict.decision.allowed() {
-            let wait_us = settled.verdict.decision.retry_after_us().unwrap_or(SECOND_US);
+        if !reply.verdict.decision.allowed() {
+            let wait_us = reply.verdict.decision.retry_after_us().unwrap_or(SECOND_US);
             let hold_us = match self.fault {
                 Fault::HoldsASecondWhateverTheWait => SECOND_US,
                 Fault::HoldsAsLongAsTheWait => wait_us,
                 _ => wait_us.min(SECOND_US),
             };
-            refusals.insert((key, cost), (settled.verdict, from_us, from_us + hold_us));
+            refusals.insert((key, cost), (reply.verdict, from_us, from_us + hold_us));
         }
-        Reply::ready(Ok(settled))
+        Reply::ready(Ok(reply))
     }
 
     fn reserve(

@@ -88,19 +88,19 @@ fn only_the_same_question_is_answered() {
 #[test]
 fn an_old_answer_says_how_long_it_is_still_true() {
     let (_, clock, scene) = at_once();
-    let settled = |advance_us| {
+    let reply = |advance_us| {
         clock.advance(Duration::from_micros(advance_us));
         scene.take("1/s", "k").now().unwrap()
     };
-    let row = |settled: &StoreReply| {
-        let decision = settled.verdict.decision;
+    let row = |reply: &StoreReply| {
+        let decision = reply.verdict.decision;
         (decision.retry_after_us(), decision.reset_after_us())
     };
-    assert!(settled(0).verdict.decision.allowed());
-    assert_eq!(row(&settled(0)), (Some(1_000_000), 1_000_000));
-    assert_eq!(row(&settled(999_999)), (Some(1), 1));
-    assert_eq!(settled(0).source, Source::DenyCache);
-    assert!(settled(1).verdict.decision.allowed());
+    assert!(reply(0).verdict.decision.allowed());
+    assert_eq!(row(&reply(0)), (Some(1_000_000), 1_000_000));
+    assert_eq!(row(&reply(999_999)), (Some(1), 1));
+    assert_eq!(reply(0).source, Source::DenyCache);
+    assert!(reply(1).verdict.decision.allowed());
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn threads_through_a_cache_admit_exactly_k() {
         for _ in 0..8 {
             threads.spawn(|| {
                 for _ in 0..2000 {
-                    let settled = scene.take("sliding-log 777/h", "hot").now().unwrap();
-                    let admitted = settled.verdict.decision.allowed();
+                    let reply = scene.take("sliding-log 777/h", "hot").now().unwrap();
+                    let admitted = reply.verdict.decision.allowed();
                     count.fetch_add(u64::from(admitted), Ordering::Relaxed);
                 }
             });
