@@ -2,9 +2,9 @@
 //!
 //! The peer is one `EVALSHA` per check of a minimal GCRA script (`bare.lua`), driven by `redis-benchmark`. Rounds
 //! alternate, so that a noisy minute hits both; figures are medians, and a ratio is the median of the rounds' ratios.
-//! With `ONLY=cluster` only the comparison on a cluster.
+//! With `ONLY=library` only the comparison with the redis crate.
 
-mod cluster;
+mod library;
 mod server;
 
 use std::process::Command;
@@ -27,8 +27,8 @@ const PLENTY: &str = "1000000/s burst 4000000000";
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
-    if std::env::var("ONLY").is_ok_and(|only| only == "cluster") {
-        return runtime.block_on(cluster::compare());
+    if std::env::var("ONLY").is_ok_and(|only| only == "library") {
+        return runtime.block_on(library::compare());
     }
     let server = Server::start();
     let bare = server.cli(&["SCRIPT", "LOAD", include_str!("bare.lua")]);
@@ -38,7 +38,7 @@ fn main() {
         leased(&server).await;
         blocked(&server).await;
         algorithms(&server).await;
-        cluster::compare().await;
+        library::compare().await;
     });
 }
 
