@@ -13,7 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use server::Server;
-use tidegate::{StoreRequest, Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, Scope, StoreReply, Store, SystemClock};
+use tidegate::{
+    Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, Scope, Store, StoreReply, StoreRequest,
+    SystemClock,
+};
 use tidegate_redis::{RedisOptions, RedisStore};
 
 const ROUNDS: usize = 5;

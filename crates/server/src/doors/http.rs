@@ -22,7 +22,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, FromRef, Path, Request as AxumRequest, State};
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use axum::http::{Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post, put};
@@ -233,11 +233,15 @@ fn json(answer: &impl serde::Serialize) -> Response {
     json_of(0, |body| drop(serde_json::to_writer(body, answer)))
 }
 
+/// The headers of a decision: a map that starts smaller grows with the last one, and hashes all of them again.
+const HEADERS: usize = 8;
+
 /// A JSON response whose body `write` fills; `bytes` is its expected size.
 fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Response {
     let mut body = Vec::with_capacity(bytes);
     write(&mut body);
     let mut response = Response::new(body.into());
+    *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

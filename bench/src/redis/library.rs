@@ -1,0 +1,95 @@
+//! Our client beside the clients of the redis crate, which send one `EVALSHA` per check: on one server, and on a cluster
+//! of three masters. These rows are why tidegate-redis keeps its own connections and slot map.
+
+use redis::aio::ConnectionLike;
+use redis::cluster::ClusterClient;
+use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisServer};
+
+use super::*;
+
+pub(crate) async fn compare() {
+    println!("\n## Beside the clients of the redis crate\n");
+    println!("| | decisions/s | ratio | client's CPU per decision, µs | ratio |");
+    println!("|---|--:|--:|--:|--:|");
+    let server = RedisServer::start();
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let connection = client.get_multiplexed_async_connection().await.expect("a connection");
+    rows("one server", server.url(), &[&server], connection).await;
+    drop(server);
+    let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
+    let nodes: Vec<_> = cluster.nodes().iter().collect();
+    let urls = nodes.iter().map(|node| format!("redis://{}", node.address()));
+    let client = ClusterClient::new(urls).expect("URLs");
+    let connection = client.get_async_connection().await.expect("a connection");
+    rows("cluster", cluster.url(), &nodes, connection).await;
+}
+
+async fn rows(
+    name: &str,
+    url: String,
+    nodes: &[&RedisServer],
+    connection: impl ConnectionLike + Clone + Send + Sync + 'static,
+) {
+    let store = Arc::new(store(url));
+    let script = include_str!("bare.lua");
+    let loaded = nodes.iter().map(|node| node.command(&["SCRIPT", "LOAD", script]).text());
+    let sha = loaded.last().expect("a node");
+    for tasks in [CLIENTS, 256] {
+        let (mut ours, mut theirs) = (vec![], vec![]);
+        for round in 0..=ROUNDS {
+            let bare = with_cpu(bare(&connection, &sha, tasks)).await;
+            let rate = with_cpu(hammer(&store, tasks)).await;
+            // The first is to get warm.
+            if round > 0 {
+                theirs.push(bare);
+                ours.push(rate);
+            }
+        }
+        let ratio = |of: fn(&Figures) -> f64| {
+            median(ours.iter().zip(&theirs).map(|(a, b)| of(a) / of(b)).collect())
+        };
+        let (rate, cpu) = (part(&theirs, |it| it.0), part(&theirs, |it| it.1));
+        println!("| {name}, the redis crate, {tasks} tasks | {rate:.0} | | {cpu:.1} | |");
+        let (rate, cpu) = (part(&ours, |it| it.0), part(&ours, |it| it.1));
+        println!(
+            "| {name}, tidegate, {tasks} tasks | {rate:.0} | {:.2} | {cpu:.1} | {:.2} |",
+            ratio(|it| it.0),
+            1.0 / ratio(|it| it.1)
+        );
+    }
+}
+
+/// Decisions per second, and microseconds of this process for each.
+type Figures = (f64, f64);
+
+async fn with_cpu(round: impl Future<Output = f64>) -> Figures {
+    let (cpu, start) = (cpu_s(), Instant::now());
+    let rate = round.await;
+    (rate, (cpu_s() - cpu) * 1e6 / (rate * start.elapsed().as_secs_f64()))
+}
+
+/// Processor time of this process so far.
+fn cpu_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// One `EVALSHA` per check, all tasks on one connection, which pipelines by itself.
+async fn bare(
+    connection: &(impl ConnectionLike + Clone + Send + Sync + 'static),
+    sha: &str,
+    tasks: usize,
+) -> f64 {
+    let (connection, sha) = (connection.clone(), sha.to_owned());
+    rate(tasks, move |number| {
+        let (mut connection, mut cmd) = (connection.clone(), redis::cmd("EVALSHA"));
+        let key = key(scatter(number) % KEYS);
+        cmd.arg(&sha).arg(1).arg(key).arg(1).arg(4_000_000_000_u64).arg(1);
+        async move {
+            let _: Vec<i64> = cmd.query_async(&mut connection).await.expect("a reply");
+        }
+    })
+    .await
+}
