@@ -108,8 +108,7 @@ impl Subject<'_> {
             LimitOrShaper::Limit(_) | LimitOrShaper::Shaper(_) => {
                 let name = self.spec.algorithm().name();
                 let message = format!("{name} cannot be adaptive: remove the key");
-                report.problems.push(cursor.problem(message));
-                return None;
+                return cursor.reject(message, report.problems);
             }
         };
         let count_before = report.problems.len();
@@ -117,8 +116,7 @@ impl Subject<'_> {
             None | Some(429) => StatusCode::TOO_MANY_REQUESTS,
             Some(503) => StatusCode::SERVICE_UNAVAILABLE,
             Some(_) => {
-                report.problems.push(cursor.field("shed_status").problem("expected 429 or 503"));
-                return None;
+                return cursor.field("shed_status").reject("expected 429 or 503", report.problems);
             }
         };
         let follows = self.follows(text, &limit, cursor, report)?;
@@ -172,8 +170,7 @@ impl Subject<'_> {
                 }
             }
             _ => {
-                report.problems.push(cursor.problem("expected one of `source` and `chains`"));
-                return None;
+                return cursor.reject("expected one of `source` and `chains`", report.problems);
             }
         }
         let settings = Settings::from_chains(each.iter().map(|signal| signal.chain.clone()));
@@ -226,8 +223,7 @@ impl Subject<'_> {
         let checked = source::source(source, self.policy, failures, &at, report.problems)?;
         let default = checked.kind.default_ramp(by_url).map(text::Ramp::Word);
         let Some(ramp_text) = written.ramp.or(default.as_ref()) else {
-            report.problems.push(cursor.problem("`ramp` is missing: a query has no default"));
-            return None;
+            return cursor.reject("`ramp` is missing: a query has no default", report.problems);
         };
         let is_queue = matches!(ramp_text, text::Ramp::Word(RampWord::Default));
         let unit = checked.kind.unit();
@@ -303,8 +299,7 @@ fn pool(
     let is_observed = |signal: &Signal| signal.source == Source::QueueWait;
     if !each.iter().any(is_observed) {
         let message = "needs `source: latency` and `ramp: default`: it is the pool of their target";
-        problems.push(cursor.problem(message));
-        return None;
+        return cursor.reject(message, problems);
     }
     Some(pool)
 }

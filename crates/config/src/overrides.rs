@@ -61,8 +61,7 @@ fn override_value(
     let (allow, block) = (text.allow == Some(true), text.block == Some(true));
     let Some(policy) = file.policies.get(&text.policy) else {
         let names = file.policies.keys().map(String::as_str);
-        problems.push(cursor.field("policy").problem(unknown_policy(&text.policy, names)));
-        return None;
+        return cursor.field("policy").reject(unknown_policy(&text.policy, names), problems);
     };
     match (text.numbers(), allow, block) {
         (Some(numbers), false, false) => {
@@ -70,11 +69,7 @@ fn override_value(
         }
         (None, true, false) => Some(Override::Allow),
         (None, false, true) => Some(Override::Block),
-        _ => {
-            problems
-                .push(cursor.problem("expected one of `limit`, `allow: true` and `block: true`"));
-            None
-        }
+        _ => cursor.reject("expected one of `limit`, `allow: true` and `block: true`", problems),
     }
 }
 
@@ -90,10 +85,7 @@ fn own_limit(
     match limit(&spec, cursor, problems)? {
         LimitOrShaper::Limit(limit) => Some(limit),
         LimitOrShaper::Shaper(_) => {
-            problems.push(
-                cursor.problem("a leaky bucket cannot have limits by key: use allow or block"),
-            );
-            None
+            cursor.reject("a leaky bucket cannot have limits by key: use allow or block", problems)
         }
     }
 }

@@ -58,8 +58,7 @@ impl SecretSource {
     ) -> Option<Self> {
         if given.is_some() && file.is_some() {
             let message = format!("and `{name}` are both given: give one of them");
-            problems.push(cursor.field(&format!("{name}_file")).problem(message));
-            return None;
+            return cursor.field(&format!("{name}_file")).reject(message, problems);
         }
         given.cloned().map(Self::Given).or_else(|| file.map(|file| Self::File(file.into())))
     }
