@@ -226,6 +226,13 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_are_microseconds_to_a_tenth() {
+        let counts = std::array::from_fn(|bucket| u64::from(bucket == 0));
+        assert_eq!(percentile_us(&Durations::new(&[1_260; 19], counts, 0), 100), Some(1.3));
+        assert_eq!(percentile_us(&NO_DURATIONS, 50), None);
+    }
+
+    #[test]
     fn policies_beyond_the_bound_are_summed_up() {
         let names: Vec<_> = (0..1000).map(|number| format!("{number:04}")).collect();
         let now: Vec<_> = names.iter().zip(1..).map(|(name, n)| (name.as_str(), n, 0)).collect();

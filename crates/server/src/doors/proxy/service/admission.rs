@@ -59,8 +59,7 @@ pub(super) async fn admit(
     let call = app.call(in_force, Door::Proxy);
     let question = match &found {
         Some(found) => {
-            let policy =
-                call.routed(found).map_err(|why| Problem::from(why).into_bytes_response())?;
+            let policy = call.routed(found).map_err(unanswered)?;
             Some(Question::new(policy, found.key.key(&named), found.cost, Op::Take))
         }
         None => None,
