@@ -4,6 +4,7 @@ mod ramp;
 mod source;
 mod tuning;
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -28,11 +29,11 @@ pub(crate) struct Report<'a> {
     pub warnings: &'a mut Vec<Problem>,
 }
 
-/// One adaptive limit.
+/// One limit as written.
 struct Subject<'a> {
     policy: &'a str,
     limit_name: &'a str,
-    limit: Limit,
+    spec: LimitSpec,
     by_url: bool,
     priority: Option<text::Priority>,
     /// Whether some policy bounds requests in flight: a priority applies to that bound, too.
@@ -65,10 +66,10 @@ pub(crate) fn plans(
     let several = members.into_iter().find_map(|(field, it)| Some((field, it.as_ref()?)));
     let Some((field, members)) = several else {
         let by_url = options.key.as_ref().is_some_and(is_url);
-        let (name, spec) = (options.name.as_deref().unwrap_or_default(), options.limit_spec());
-        let adaptive = options.adaptive.as_ref();
-        let own = Own { name, spec: &spec, adaptive, by_url, has_places };
-        return own.plan(policy, options.priority, cursor, report).into_iter().collect();
+        let limit_name = options.name.as_deref().unwrap_or_default();
+        let (spec, priority) = (options.limit_spec(), options.priority);
+        let subject = Subject { policy, limit_name, spec, by_url, priority, has_places };
+        return subject.plan(options.adaptive.as_ref(), cursor, report).into_iter().collect();
     };
     if options.adaptive.is_some() {
         let message = format!("is given beside `{field}`: move it into one of its limits");
@@ -76,35 +77,24 @@ pub(crate) fn plans(
     }
     let plan = |(index, member): (usize, &text::Member)| {
         let by_url = member.key.as_deref() == Some("url");
-        let (name, spec) = (member.name.as_deref().unwrap_or_default(), member.limit_spec());
-        let adaptive = member.adaptive.as_ref();
-        let own = Own { name, spec: &spec, adaptive, by_url, has_places };
+        let limit_name = member.name.as_deref().unwrap_or_default();
         let inherited = options.priority.filter(|_| member.adaptive.is_some());
-        let priority = member.priority.or(inherited);
-        own.plan(policy, priority, &cursor.field(field).item(index), report)
+        let (spec, priority) = (member.limit_spec(), member.priority.or(inherited));
+        let subject = Subject { policy, limit_name, spec, by_url, priority, has_places };
+        subject.plan(member.adaptive.as_ref(), &cursor.field(field).item(index), report)
     };
     members.iter().enumerate().filter_map(plan).collect()
 }
 
-/// The keys of one limit.
-struct Own<'a> {
-    name: &'a str,
-    spec: &'a LimitSpec,
-    adaptive: Option<&'a Adaptive>,
-    by_url: bool,
-    has_places: bool,
-}
-
-impl Own<'_> {
+impl Subject<'_> {
     fn plan(
         &self,
-        policy: &str,
-        priority: Option<text::Priority>,
+        text: Option<&Adaptive>,
         cursor: &Cursor<'_>,
         report: &mut Report<'_>,
     ) -> Option<Plan> {
-        let Some(adaptive) = self.adaptive else {
-            if priority.is_some() && !self.has_places {
+        let Some(text) = text else {
+            if self.priority.is_some() && !self.has_places {
                 let message = "needs `adaptive`, or an `in_flight` of another policy: \
                                otherwise nothing is shed";
                 report.problems.push(cursor.field("priority").problem(message));
@@ -117,43 +107,34 @@ impl Own<'_> {
             LimitOrShaper::Limit(limit) if limit.follows_load() => limit,
             LimitOrShaper::Limit(_) | LimitOrShaper::Shaper(_) => {
                 let name = self.spec.algorithm().name();
-                report
-                    .problems
-                    .push(cursor.problem(format!("{name} cannot be adaptive: remove the key")));
-                return None;
+                let message = format!("{name} cannot be adaptive: remove the key");
+                return cursor.reject(message, report.problems);
             }
         };
-        let Self { name: limit_name, by_url, has_places, .. } = *self;
-        let subject = Subject { policy, limit_name, limit, by_url, priority, has_places };
-        subject.plan(adaptive, cursor, report)
-    }
-}
-
-impl Subject<'_> {
-    fn plan(&self, text: &Adaptive, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<Plan> {
         let count_before = report.problems.len();
         let shed_status = match text.shed_status {
             None | Some(429) => StatusCode::TOO_MANY_REQUESTS,
             Some(503) => StatusCode::SERVICE_UNAVAILABLE,
             Some(_) => {
-                report.problems.push(cursor.field("shed_status").problem("expected 429 or 503"));
-                return None;
+                return cursor.field("shed_status").reject("expected 429 or 503", report.problems);
             }
         };
-        let follows = self.follows(text, cursor, report)?;
+        let follows = self.follows(text, &limit, cursor, report)?;
         let mode = match text.mode {
             Some(AdaptiveMode::Off) => Mode::Off,
             Some(AdaptiveMode::Shadow) => Mode::Shadow,
             Some(AdaptiveMode::Enforce) | None => Mode::Enforce,
         };
-        let (policy, limit) = (self.policy.to_owned(), self.limit_name.to_owned());
-        let plan = Plan { policy, limit, units: self.limit.units(), mode, follows, shed_status };
+        let (policy, units) = (self.policy.to_owned(), limit.units());
+        let limit = self.limit_name.to_owned();
+        let plan = Plan { policy, limit, units, mode, follows, shed_status };
         (report.problems.len() == count_before).then_some(plan)
     }
 
     fn follows(
         &self,
         text: &Adaptive,
+        limit: &Limit,
         cursor: &Cursor<'_>,
         report: &mut Report<'_>,
     ) -> Option<Follows> {
@@ -166,13 +147,14 @@ impl Subject<'_> {
         let mut each = Vec::new();
         match (&text.source, &text.chains) {
             (Some(source), None) => {
-                let one = Written { name: None, source, ramp: text.ramp.as_ref() };
+                let (ramp, by_url) = (text.ramp.as_ref(), self.by_url);
+                let one = Written { name: None, source, ramp, by_url, limit };
                 match self.signals(&one, tuned, cursor, report)? {
-                    Follows::Urls { ramp, target } => {
+                    ControlFlow::Continue(signals) => each = signals,
+                    ControlFlow::Break(by_url) => {
                         self.reject_signal_fields(text, cursor, report.problems);
-                        return Some(Follows::Urls { ramp, target });
+                        return Some(by_url);
                     }
-                    Follows::Signals(signals) => each = signals.each,
                 }
             }
             (None, Some(chains)) => {
@@ -183,12 +165,12 @@ impl Subject<'_> {
                 let cursor = cursor.field("chains");
                 for (index, chain) in chains.iter().enumerate() {
                     let cursor = cursor.item(index);
-                    each.extend(self.chain(chain, tuned, &cursor, report).into_iter().flatten());
+                    let signals = self.chain(chain, limit, tuned, &cursor, report);
+                    each.extend(signals.into_iter().flatten());
                 }
             }
             _ => {
-                report.problems.push(cursor.problem("expected one of `source` and `chains`"));
-                return None;
+                return cursor.reject("expected one of `source` and `chains`", report.problems);
             }
         }
         let settings = Settings::from_chains(each.iter().map(|signal| signal.chain.clone()));
@@ -211,6 +193,7 @@ impl Subject<'_> {
     fn chain(
         &self,
         text: &text::Chain,
+        limit: &Limit,
         tuned: Tuned,
         cursor: &Cursor<'_>,
         report: &mut Report<'_>,
@@ -223,41 +206,32 @@ impl Subject<'_> {
         let tuned = tuned.with(own, cursor, report.problems)?;
         let (name, source, ramp) = (text.name.as_deref(), &text.source, text.ramp.as_ref());
         // Limits per URL have no chains.
-        let alike = Subject { by_url: false, limit: self.limit.clone(), ..*self };
-        match alike.signals(&Written { name, source, ramp }, tuned, cursor, report)? {
-            Follows::Signals(signals) => Some(signals.each),
-            Follows::Urls { .. } => None,
-        }
+        let written = Written { name, source, ramp, by_url: false, limit };
+        self.signals(&written, tuned, cursor, report)?.continue_value()
     }
 
-    /// The signals of one source.
+    /// The signals of one source, or the response times of URLs.
     fn signals(
         &self,
         written: &Written<'_>,
         tuned: Tuned,
         cursor: &Cursor<'_>,
         report: &mut Report<'_>,
-    ) -> Option<Follows> {
-        let source_spot = cursor.field("source");
-        let checked = source::source(
-            written.source,
-            self.policy,
-            tuned.failures,
-            &source_spot,
-            report.problems,
-        )?;
-        let default = checked.kind.default_ramp(self.by_url).map(text::Ramp::Word);
+    ) -> Option<ControlFlow<Follows, Vec<Signal>>> {
+        let Written { source, by_url, limit, .. } = *written;
+        let (at, failures) = (cursor.field("source"), tuned.failures);
+        let checked = source::source(source, self.policy, failures, &at, report.problems)?;
+        let default = checked.kind.default_ramp(by_url).map(text::Ramp::Word);
         let Some(ramp_text) = written.ramp.or(default.as_ref()) else {
-            report.problems.push(cursor.problem("`ramp` is missing: a query has no default"));
-            return None;
+            return cursor.reject("`ramp` is missing: a query has no default", report.problems);
         };
         let is_queue = matches!(ramp_text, text::Ramp::Word(RampWord::Default));
         let unit = checked.kind.unit();
         let (ramp, signal) =
-            ramp::ramp(ramp_text, unit, &self.limit, &cursor.field("ramp"), report.problems)?;
+            ramp::ramp(ramp_text, unit, limit, &cursor.field("ramp"), report.problems)?;
         let is_latency = matches!(checked.kind, Kind::Latency);
-        if is_latency && self.by_url && !is_queue {
-            return Some(Follows::Urls { ramp, target: checked.target });
+        if is_latency && by_url && !is_queue {
+            return Some(ControlFlow::Break(Follows::Urls { ramp, target: checked.target }));
         }
         let name = written.name.unwrap_or(checked.name);
         let mut make = |name: &str, signal, ramp, source: Source| {
@@ -281,8 +255,7 @@ impl Subject<'_> {
                 if written.name.is_some() { format!("{name} errors") } else { "errors".into() };
             each.push(make(&errors, SignalKind::Share, Ramp::errors(), Source::Errors)?);
         }
-        let none = Signals { each, floor: 1, warm_up_on_start: false, priority: None, pool: None };
-        Some(Follows::Signals(none))
+        Some(ControlFlow::Continue(each))
     }
 
     /// Limits per URL follow the mean of a minute and have no further options.
@@ -326,8 +299,7 @@ fn pool(
     let is_observed = |signal: &Signal| signal.source == Source::QueueWait;
     if !each.iter().any(is_observed) {
         let message = "needs `source: latency` and `ramp: default`: it is the pool of their target";
-        problems.push(cursor.problem(message));
-        return None;
+        return cursor.reject(message, problems);
     }
     Some(pool)
 }
@@ -337,6 +309,8 @@ struct Written<'a> {
     name: Option<&'a str>,
     source: &'a text::AdaptiveSource,
     ramp: Option<&'a text::Ramp>,
+    by_url: bool,
+    limit: &'a Limit,
 }
 
 /// Warns of a limit that will oscillate. Assumes a load that is proportional to the limit, and readings as old as their

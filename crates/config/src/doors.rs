@@ -16,8 +16,7 @@ use crate::plan::{Follows, Plan};
 use crate::secret::checked_token;
 use tidegate_core::text::unknown_policy;
 use tidegate_core::{Algorithm, LimitSpec};
-use tidegate_request::{BadMatch, Match, Route, Routes};
-use tidegate_request::{CountedBy, KeyParts, UnknownPart};
+use tidegate_request::{BadMatch, CountedBy, KeyParts, Match, Route, Routes, UnknownPart};
 
 /// Enough for a load balancer that checks twice a second.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -263,20 +262,12 @@ fn token(
     cursor: &Cursor<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<SecretSource> {
-    match (&text.token, &text.token_file) {
-        (Some(token), None) => {
-            cursor.field("token").accept(checked_token(&token.0), problems);
-            Some(SecretSource::Given(token.clone()))
-        }
-        (None, Some(file)) => Some(SecretSource::File(file.into())),
-        (None, None) => None,
-        (Some(_), Some(_)) => {
-            problems.push(
-                cursor.field("token_file").problem("and `token` are both given: give one of them"),
-            );
-            None
-        }
+    let (given, file) = (text.token.as_ref(), text.token_file.as_ref());
+    let token = SecretSource::choose("token", given, file, cursor, problems);
+    if let Some(SecretSource::Given(token)) = &token {
+        cursor.field("token").accept(checked_token(&token.0), problems);
     }
+    token
 }
 
 fn headers(text: &text::Headers, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Headers {

@@ -13,7 +13,6 @@
 
 mod adaptive;
 mod address;
-mod alone;
 mod amount;
 mod conform;
 pub mod demo;
@@ -34,6 +33,7 @@ mod reference;
 mod safe_integer;
 mod schema;
 mod secret;
+mod single_policy;
 mod store;
 mod telemetry;
 mod text;
@@ -54,7 +54,7 @@ pub use self::address::Address;
 pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
 pub use self::envoy::{AnswerStyle, Rls, Shadow};
-pub use self::listen::{Listener, Listeners, TlsFiles};
+pub use self::listen::{Listener, Listeners};
 use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
 pub use self::policy::limit_from_line;
@@ -65,6 +65,7 @@ use self::schema::SCHEMA;
 pub use self::schema::for_editors as schema_for_editors;
 pub use self::secret::{Secret, SecretSource, checked_token};
 pub use self::store::StoreChoice;
+pub use self::text::TlsFiles;
 use crate::plan::Plan;
 use crate::proxy::Settings;
 
@@ -145,9 +146,9 @@ impl Config {
 
     /// Checks the text of one policy, as if it were the only one of a file. It may come from a stranger, so that no
     /// environment variable is substituted.
-    pub fn of_policy(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
+    pub fn from_policy(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let node = yaml::parse(text).map_err(|problem| vec![problem])?;
-        Self::from_node(alone::alone(name, node), &|_| None, StoreDrivers::MEMORY)
+        Self::from_node(single_policy::wrap(name, node), &|_| None, StoreDrivers::MEMORY)
     }
 
     fn from_node(
@@ -188,7 +189,7 @@ impl Config {
             policies,
             doors: doors::doors(file, &plans, top, problems),
             plans,
-            priorities: maps(file)
+            priorities: map_policies(file)
                 .filter_map(|(name, options)| Some((name.clone(), adaptive::priority_of(options)?)))
                 .collect(),
             warnings,
@@ -205,8 +206,8 @@ impl Config {
 /// The adaptive limits of all policies.
 fn plans(file: &text::File, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Vec<Plan> {
     let mut plans = Vec::new();
-    let has_places = maps(file).any(|(_, options)| adaptive::has_in_flight(options));
-    for (name, options) in maps(file) {
+    let has_places = map_policies(file).any(|(_, options)| adaptive::has_in_flight(options));
+    for (name, options) in map_policies(file) {
         plans.extend(adaptive::plans(name, options, has_places, &cursor.field(name), report));
     }
     let count = plans.iter().flat_map(Plan::targets).count();
@@ -227,7 +228,7 @@ fn plans(file: &text::File, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Vec
 }
 
 /// The policies that are maps.
-fn maps(file: &text::File) -> impl Iterator<Item = (&String, &text::PolicyOptions)> {
+fn map_policies(file: &text::File) -> impl Iterator<Item = (&String, &text::PolicyOptions)> {
     file.policies.iter().filter_map(|(name, policy)| match policy {
         text::Policy::Map(options) => Some((name, &**options)),
         text::Policy::Line(_) => None,

@@ -1,13 +1,11 @@
 //! The addresses of the doors, and their options.
 
-use std::path::PathBuf;
-
 use super::address::Address;
 use super::door::Door;
 use super::node::Cursor;
 use super::problem::Problem;
 use super::secret::SecretSource;
-use super::text::{self, DoorOptions};
+use super::text::{self, DoorOptions, TlsFiles};
 
 const NO_TRUSTED_PROXY: &str = "is accepted from trusted proxies only, and there are none, so that every connection would \
     be closed: add the senders to `client_ip.trusted_proxies`";
@@ -39,16 +37,6 @@ impl Listeners {
     pub fn iter(&self) -> impl Iterator<Item = (Door, &Listener)> {
         Door::ALL.into_iter().filter_map(|door| Some((door, self.get(door)?)))
     }
-}
-
-/// The files of a certificate and its key, in PEM.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TlsFiles {
-    /// The certificate chain.
-    pub cert: PathBuf,
-    pub key: PathBuf,
-    /// The authority of client certificates. `None`: clients need none.
-    pub client_ca: Option<PathBuf>,
 }
 
 /// The address and options of one door.
@@ -116,8 +104,13 @@ fn listen(text: &text::Door, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -
         text::Door::Address(address) => cursor.accept(address.parse(), problems).map(Listener::on),
         text::Door::Map(options) => {
             let address = cursor.field("address").accept(options.address.parse(), problems)?;
-            let password = password(options, cursor, problems);
-            Some(with_options(options, address, password))
+            Some(Listener {
+                address,
+                tls: options.tls.clone(),
+                proxy_protocol: options.proxy_protocol.unwrap_or(false),
+                connections_max: options.max_connections.and_then(|max| usize::try_from(max).ok()),
+                password: password(options, cursor, problems),
+            })
         }
     }
 }
@@ -127,39 +120,10 @@ fn password(
     cursor: &Cursor<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<SecretSource> {
-    match (&options.password, &options.password_file) {
-        (Some(password), None) => {
-            if password.0.is_empty() {
-                problems
-                    .push(cursor.field("password").problem("is empty: set it, or remove the key"));
-            }
-            Some(SecretSource::Given(password.clone()))
-        }
-        (None, Some(file)) => Some(SecretSource::File(file.into())),
-        (None, None) => None,
-        (Some(_), Some(_)) => {
-            let message = "and `password` are both given: give one of them";
-            problems.push(cursor.field("password_file").problem(message));
-            None
-        }
+    let (given, file) = (options.password.as_ref(), options.password_file.as_ref());
+    let password = SecretSource::choose("password", given, file, cursor, problems);
+    if matches!(&password, Some(SecretSource::Given(password)) if password.0.is_empty()) {
+        problems.push(cursor.field("password").problem("is empty: set it, or remove the key"));
     }
-}
-
-fn with_options(
-    options: &DoorOptions,
-    address: Address,
-    password: Option<SecretSource>,
-) -> Listener {
-    let tls = options.tls.as_ref().map(|tls| TlsFiles {
-        cert: tls.cert.clone().into(),
-        key: tls.key.clone().into(),
-        client_ca: tls.client_ca.clone().map(Into::into),
-    });
-    Listener {
-        address,
-        tls,
-        proxy_protocol: options.proxy_protocol.unwrap_or(false),
-        connections_max: options.max_connections.and_then(|max| usize::try_from(max).ok()),
-        password,
-    }
+    password
 }

@@ -141,6 +141,12 @@ impl<'a> Cursor<'a> {
         Problem::new(self.position, format!("{}{colon}{message}", self.path))
     }
 
+    /// Adds a problem. There is no value.
+    pub fn reject<T>(&self, message: impl fmt::Display, problems: &mut Vec<Problem>) -> Option<T> {
+        problems.push(self.problem(message));
+        None
+    }
+
     /// The value of a result, or `None` after its error is added to the problems.
     pub fn accept<T, E: fmt::Display>(
         &self,

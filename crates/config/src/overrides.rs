@@ -38,13 +38,13 @@ pub(crate) fn add(
         }
         let unmatched = network.and_then(|network| unmatched(network, text, file));
         warnings.extend(unmatched.map(|message| key.problem(message)));
-        let Some(instead) = instead(text, file, &cursor, problems) else { continue };
+        let Some(value) = override_value(text, file, &cursor, problems) else { continue };
         let Some(policy) = policies.remove(&text.policy) else { continue };
         let add = |policy: Policy| match network {
-            Some(network) => policy.with_override_for(network, instead.clone()),
-            None => policy.with_override(&text.key, instead.clone()),
+            Some(network) => policy.with_override_for(network, value.clone()),
+            None => policy.with_override(&text.key, value.clone()),
         };
-        if let (Override::Limit(_), Some(plain)) = (&instead, plain.get(&text.policy)) {
+        if let (Override::Limit(_), Some(plain)) = (&value, plain.get(&text.policy)) {
             cursor.accept(built_alone(&text.policy, &add(plain.clone())), problems);
         }
         policies.insert(text.policy.clone(), add(policy));
@@ -52,7 +52,7 @@ pub(crate) fn add(
 }
 
 /// The override: exactly one of a limit, `allow` and `block`.
-fn instead(
+fn override_value(
     text: &text::Override,
     file: &text::File,
     cursor: &Cursor<'_>,
@@ -61,25 +61,20 @@ fn instead(
     let (allow, block) = (text.allow == Some(true), text.block == Some(true));
     let Some(policy) = file.policies.get(&text.policy) else {
         let names = file.policies.keys().map(String::as_str);
-        problems.push(cursor.field("policy").problem(unknown_policy(&text.policy, names)));
-        return None;
+        return cursor.field("policy").reject(unknown_policy(&text.policy, names), problems);
     };
     match (text.numbers(), allow, block) {
         (Some(numbers), false, false) => {
-            own(&numbers, policy, cursor, problems).map(Override::Limit)
+            own_limit(&numbers, policy, cursor, problems).map(Override::Limit)
         }
         (None, true, false) => Some(Override::Allow),
         (None, false, true) => Some(Override::Block),
-        _ => {
-            problems
-                .push(cursor.problem("expected one of `limit`, `allow: true` and `block: true`"));
-            None
-        }
+        _ => cursor.reject("expected one of `limit`, `allow: true` and `block: true`", problems),
     }
 }
 
 /// The policy's own limit with other numbers.
-fn own(
+fn own_limit(
     numbers: &LimitSpec,
     policy: &text::Policy,
     cursor: &Cursor<'_>,
@@ -90,10 +85,7 @@ fn own(
     match limit(&spec, cursor, problems)? {
         LimitOrShaper::Limit(limit) => Some(limit),
         LimitOrShaper::Shaper(_) => {
-            problems.push(
-                cursor.problem("a leaky bucket cannot have limits by key: use allow or block"),
-            );
-            None
+            cursor.reject("a leaky bucket cannot have limits by key: use allow or block", problems)
         }
     }
 }

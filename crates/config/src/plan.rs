@@ -139,39 +139,36 @@ impl Plan {
 
     /// Its unique name: policy and limit, joined by a control character, which no policy name has.
     pub fn name(&self) -> String {
-        if self.limit.is_empty() {
-            self.policy.clone()
-        } else {
-            format!("{}\u{1}{}", self.policy, self.limit)
-        }
+        self.joined_by("\u{1}")
     }
 
     /// Its name for people.
     pub fn display_name(&self) -> String {
-        if self.limit.is_empty() {
-            self.policy.clone()
-        } else {
-            format!("{}/{}", self.policy, self.limit)
-        }
+        self.joined_by("/")
+    }
+
+    fn joined_by(&self, separator: &str) -> String {
+        let separator = if self.limit.is_empty() { "" } else { separator };
+        [&self.policy, separator, &self.limit].concat()
     }
 
     /// The names of the targets that it follows.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
-        let (url, signals) = match &self.follows {
-            Follows::Urls { target, .. } => (Some(target.as_str()), &[][..]),
-            Follows::Signals(signals) => (None, &signals.each[..]),
-        };
-        url.into_iter().chain(signals.iter().map(|signal| signal.target.as_str()))
+        self.targets_from(|_| true)
     }
 
     /// Those of them that the doors measure.
     pub fn observed(&self) -> impl Iterator<Item = &str> {
+        self.targets_from(Source::is_observed)
+    }
+
+    fn targets_from(&self, wanted: fn(&Source) -> bool) -> impl Iterator<Item = &str> {
         let (url, signals) = match &self.follows {
             Follows::Urls { target, .. } => (Some(target.as_str()), &[][..]),
             Follows::Signals(signals) => (None, &signals.each[..]),
         };
-        let observed = signals.iter().filter(|signal| signal.source.is_observed());
-        url.into_iter().chain(observed.map(|signal| signal.target.as_str()))
+        let wanted = signals.iter().filter(move |signal| wanted(&signal.source));
+        url.into_iter().chain(wanted.map(|signal| signal.target.as_str()))
     }
 
     /// The pool of a target, if it is configured.
@@ -193,7 +190,7 @@ impl Plan {
 }
 
 impl Source {
-    const fn is_observed(&self) -> bool {
+    fn is_observed(&self) -> bool {
         matches!(self, Self::QueueWait | Self::Errors | Self::MeanLatency)
     }
 }

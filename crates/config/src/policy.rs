@@ -91,9 +91,9 @@ fn limits(
         (Some(members), None) => ("all", Policy::all(), members),
         (None, Some(members)) => ("any", Policy::any(), members),
         (Some(_), Some(_)) => {
-            problems
-                .push(cursor.field("any").problem("and `all` are both given: give one of them"));
-            return None;
+            return cursor
+                .field("any")
+                .reject("and `all` are both given: give one of them", problems);
         }
     };
     let own_fields = own.fields().into_iter().map(|(field, _)| field.name());
@@ -124,8 +124,7 @@ fn one_of_many(
     match limit(&member.limit_spec(), cursor, problems)? {
         LimitOrShaper::Limit(limit) => Some(limit),
         LimitOrShaper::Shaper(_) => {
-            problems.push(cursor.field("algorithm").problem(PolicyProblem::ShaperAmongLimits));
-            None
+            cursor.field("algorithm").reject(PolicyProblem::ShaperAmongLimits, problems)
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use http::uri::PathAndQuery;
 
-pub use self::settings::{Balance, HealthCheck, HostHeader, Settings, Times};
+pub use self::settings::{HealthCheck, Settings, Times};
 pub use self::target::{Endpoint, Target};
 use super::amount::span_within;
 use super::door::Door;
@@ -16,6 +16,7 @@ use super::listen::Listeners;
 use super::node::Cursor;
 use super::problem::Problem;
 use super::text::{self, Span};
+pub use super::text::{Balance, HostHeader};
 
 /// A bound on the label values in metrics.
 const UPSTREAMS_MAX: usize = 64;
@@ -50,14 +51,8 @@ pub fn proxy(
     settings.writes_forwarded =
         file.client_ip.as_ref().is_some_and(|client_ip| client_ip.forwarded == Some(true));
     settings.ca_file = text.ca_file.as_ref().map(Into::into);
-    settings.balance = match text.balance {
-        None | Some(text::Balance::LeastLoaded) => Balance::LeastLoaded,
-        Some(text::Balance::RoundRobin) => Balance::RoundRobin,
-    };
-    settings.host = match text.host {
-        None | Some(text::HostHeader::Preserve) => HostHeader::Preserve,
-        Some(text::HostHeader::Upstream) => HostHeader::Upstream,
-    };
+    settings.balance = text.balance.unwrap_or(settings.balance);
+    settings.host = text.host.unwrap_or(settings.host);
     for (field, given) in [
         (&mut settings.idle_connections_max, text.max_idle_connections),
         (&mut settings.requests_max, text.max_requests),

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::node::Cursor;
+use super::problem::Problem;
+
 /// Text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -45,6 +48,21 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
+    /// Of the keys `NAME` and `NAME_file`, only one may be given.
+    pub(crate) fn choose(
+        name: &str,
+        given: Option<&Secret>,
+        file: Option<&String>,
+        cursor: &Cursor<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        if given.is_some() && file.is_some() {
+            let message = format!("and `{name}` are both given: give one of them");
+            return cursor.field(&format!("{name}_file")).reject(message, problems);
+        }
+        given.cloned().map(Self::Given).or_else(|| file.map(|file| Self::File(file.into())))
+    }
+
     /// Reads the secret. The line break at the end of a file is not part of it.
     pub fn read(&self) -> Result<Secret, String> {
         match self {

@@ -64,19 +64,14 @@ fn with_options(
     problems: &mut Vec<Problem>,
 ) -> StoreChoice {
     let mut choice = StoreChoice::by_url("memory:");
-    match (&options.url, &options.url_file) {
-        (Some(url), None) => {
-            let url =
-                cursor.field("url").accept(checked(&url.0, stores), problems).unwrap_or_default();
-            choice.url = SecretSource::Given(Secret(url));
+    let (given, file) = (options.url.as_ref(), options.url_file.as_ref());
+    match SecretSource::choose("url", given, file, cursor, problems) {
+        Some(SecretSource::Given(url)) => {
+            let url = cursor.field("url").accept(checked(&url.0, stores), problems);
+            choice = choice.at(url.unwrap_or_default());
         }
-        (None, Some(file)) => choice.url = SecretSource::File(file.into()),
-        (None, None) => {}
-        (Some(_), Some(_)) => {
-            problems.push(
-                cursor.field("url_file").problem("and `url` are both given: give one of them"),
-            );
-        }
+        Some(file) => choice.url = file,
+        None => {}
     }
     if matches!(&choice.url, SecretSource::Given(url) if stores.is_local(&url.0)) {
         let given = [

@@ -23,11 +23,13 @@ pub(crate) use self::doors::{
     Admin, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,
 };
 pub(crate) use self::limit::Member;
+pub use self::listen::TlsFiles;
 pub(crate) use self::listen::{Door, DoorOptions, Listen};
 pub(crate) use self::policy::{
     Mode, OnStoreError, OnStoreErrorWord, Override, Policy, PolicyOptions, Replicas, Unconfirmed,
 };
-pub(crate) use self::proxy::{Balance, Health, HostHeader, Proxy};
+pub use self::proxy::{Balance, HostHeader};
+pub(crate) use self::proxy::{Health, Proxy};
 pub(crate) use self::scalar::{OneOrMany, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 

@@ -86,9 +86,8 @@ impl AdaptiveLimits {
                 }
                 Follows::Signals(signals) => {
                     let rule = rule(&mut draft, plan, signals, &mut active.signal_targets);
-                    let rule =
-                        rule.map_err(|error| format!("policy `{}`: {error}", plan.display_name()))?;
-                    let governed = draft.govern(&plan.name(), plan.units, rule);
+                    let governed =
+                        rule.and_then(|rule| draft.govern(&plan.name(), plan.units, rule));
                     governed
                         .map_err(|error| format!("policy `{}`: {error}", plan.display_name()))?
                 }

@@ -13,3 +13,4 @@ mod state;
 pub(crate) use self::assets::{asset, page};
 pub(crate) use self::feed::{Feed, WATCHERS_MAX, WatchRefused};
 pub(crate) use self::sampler::Sampler;
+pub(crate) use self::state::LeaseJson;

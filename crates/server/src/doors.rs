@@ -9,5 +9,7 @@ pub(crate) mod resp;
 mod shared;
 #[cfg(test)]
 mod stalled_client;
+#[cfg(test)]
+mod test_server;
 
 pub(crate) use self::shared::{DoorContext, OpenDoor};

@@ -29,7 +29,7 @@ use arc_swap::ArcSwapOption;
 use tidegate::{Clock, StoreErrorKind, SystemClock};
 
 use self::histogram::DurationHistogram;
-pub(crate) use self::histogram::Durations;
+pub(crate) use self::histogram::{Durations, NO_DURATIONS};
 use self::policies::Policies;
 pub(crate) use self::policies::{Counters, Outcome, Status};
 pub(crate) use self::refusals::{RefusalReport, Refusals};
@@ -84,6 +84,14 @@ struct DoorCounts {
     accepted: AtomicU64,
     closed: AtomicU64,
     times: DurationHistogram,
+}
+
+impl DoorCounts {
+    fn open(&self) -> u64 {
+        // `closed` first: a connection that closes in between must not be subtracted.
+        let closed = self.closed.load(Relaxed);
+        self.accepted.load(Relaxed).saturating_sub(closed)
+    }
 }
 
 #[derive(Debug, Default)]

@@ -14,9 +14,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::reload::Reloader;
 pub use self::reload::Source;
-use self::store_watch::Watched;
+use self::reload::{Identity, Reloader};
+use self::store_watch::WatchedStore;
 use self::systemd::{Notifier, Sockets};
 use crate::adaptive::AdaptiveLimits;
 use crate::dashboard::{Feed, Sampler};
@@ -28,12 +28,11 @@ use crate::doors::{DoorContext, OpenDoor};
 use crate::metrics::Metrics;
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
-use crate::net::tls;
-use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
-use crate::net::{Listener, Stream};
-use crate::net::{Preamble, TrustedPeers};
-use crate::service::AppState;
-use crate::service::Draft;
+use crate::net::{
+    AcceptBounds, ConnectionHandler, Listener, Preamble, Shutdown, Stream, TrustedPeers, accept,
+    tls,
+};
+use crate::service::{AppState, Draft};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
 use crate::upstreams::{self, Upstreams};
@@ -78,9 +77,9 @@ async fn until_stopped(
     mut sockets: Sockets,
 ) -> Result<(), ServeError> {
     // Before the file is read, so that no change is missed.
-    let identity = reload::identity(&source);
-    let config = (source.read)().map_err(|lines| ServeError::new(in_lines(&lines)))?;
-    let (draft, store) = built(&config, stores)?;
+    let identity = Identity::read(&source.files);
+    let config = (source.read)().map_err(|lines| ServeError::new(join_problems(&lines)))?;
+    let (draft, store) = build_service(&config, stores)?;
     let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
     let may_be_open = |exposure: &Exposure| match exposure.allow(exposure.door.has_secret(&config))
     {
@@ -91,8 +90,9 @@ async fn until_stopped(
         may_be_open(&exposure(door, listener))?;
     }
     // Before anybody can know that we run, so that no signal finds us unprepared.
-    let (interrupt, terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
-    let hangup = on(SignalKind::hangup())?;
+    let interrupt = watch_signal(SignalKind::interrupt())?;
+    let terminate = watch_signal(SignalKind::terminate())?;
+    let hangup = watch_signal(SignalKind::hangup())?;
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
     let mut bound = Vec::new();
     for door in Door::ALL {
@@ -155,7 +155,7 @@ async fn until_stopped(
     };
     systemd.alive_during(doors.close(notice)).await;
     until_closed.abort_all();
-    give_back(&app.in_force().engine, deadline).await;
+    return_leases(&app.in_force().engine, deadline).await;
     #[cfg(feature = "otlp")]
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
@@ -180,7 +180,10 @@ fn open_door(
 }
 
 /// Opens the store, and builds what is asked over it.
-fn built(config: &Config, stores: StoreDrivers) -> Result<(Draft, Watched), ServeError> {
+fn build_service(
+    config: &Config,
+    stores: StoreDrivers,
+) -> Result<(Draft, WatchedStore), ServeError> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| ServeError::new(format!("store.url_file: {why}")))?;
     let options = StoreOptions {
@@ -201,10 +204,10 @@ fn built(config: &Config, stores: StoreDrivers) -> Result<(Draft, Watched), Serv
         AdaptiveLimits::shared_over(opened.store.clone())
     };
     let draft = Draft::build(config, builder, adaptive.into(), None).map_err(ServeError::new)?;
-    Ok((draft, Watched { opened, name: driver::redacted(&url.0) }))
+    Ok((draft, WatchedStore { opened, name: driver::redacted(&url.0) }))
 }
 
-fn in_lines(lines: &[String]) -> String {
+fn join_problems(lines: &[String]) -> String {
     format!("the configuration is wrong:\n{}", lines.join("\n"))
 }
 
@@ -300,9 +303,9 @@ impl<D: ConnectionHandler + Sync> ConnectionHandler for Counted<D> {
     }
 }
 
-/// Gives leases back, so that others can have what is left of them. What is not on its way within a deadline of the
+/// Returns leases, so that others can have what is left of them. What is not on its way within a deadline of the
 /// store never will be: leases end by themselves.
-async fn give_back(engine: &Engine, deadline: Duration) {
+async fn return_leases(engine: &Engine, deadline: Duration) {
     if engine.lease_stats().keys > 0 {
         engine.release_leases();
         tokio::time::sleep(deadline).await;
@@ -368,7 +371,7 @@ async fn stop(mut interrupt: Signal, mut terminate: Signal) -> Stop {
     stop
 }
 
-fn on(kind: SignalKind) -> Result<Signal, ServeError> {
+fn watch_signal(kind: SignalKind) -> Result<Signal, ServeError> {
     signal(kind).map_err(|error| ServeError::new(format!("cannot watch for signals: {error}")))
 }
 

@@ -42,8 +42,7 @@ pub(super) fn ramp(
         }
         _ => return Some((ramp, signal)),
     };
-    problems.push(cursor.problem(wrong));
-    None
+    cursor.reject(wrong, problems)
 }
 
 pub(super) const fn named_ramp(word: RampWord) -> (Ramp, Signal) {
@@ -74,8 +73,7 @@ fn curved(
     let ((x_lo, signal), (x_hi, other)) = (from?, to?);
     if signal != other {
         let message = "and `min_value` differ in kind: give two times, or two numbers";
-        problems.push(cursor.field("max_value").problem(message));
-        return None;
+        return cursor.field("max_value").reject(message, problems);
     }
     let ends = Ends { x_lo, x_hi, y_lo: max_rate?, y_hi: min_rate? };
     let ramp = Ramp::new(ends).map_err(|error| {

@@ -73,8 +73,7 @@ pub(super) fn source(
     let count_before = problems.len();
     let [name] = given(options)[..] else {
         let message = "expected one of `probe`, `latency`, `pool`, `prometheus` and `fixed`";
-        problems.push(cursor.problem(message));
-        return None;
+        return cursor.reject(message, problems);
     };
     misplaced(options, name, cursor, problems);
     let kind = match name {
@@ -155,8 +154,7 @@ fn asked(
             let base = cursor.field("prometheus").accept(http_url(base), problems);
             let Some(query) = options.query.as_deref().filter(|query| !query.trim().is_empty())
             else {
-                problems.push(cursor.problem("`query` is missing: the PromQL expression"));
-                return None;
+                return cursor.reject("`query` is missing: the PromQL expression", problems);
             };
             (base.and_then(|base| query_of(&base, query)), AnswerKind::Prometheus)
         }

@@ -11,7 +11,7 @@ use super::Error;
 use super::unit::Unit;
 
 /// The key of a rule with one counter for all.
-const EVERYBODY: &[u8] = b"global";
+const GLOBAL_KEY: &[u8] = b"global";
 /// Enough for most entries; longer ones cost an allocation.
 const COMPOSITE_INLINE: usize = 120;
 
@@ -212,7 +212,7 @@ impl<'a> CounterKey<'a> {
     /// The counter of these values.
     pub fn from_values(values: &[&'a [u8]]) -> Self {
         match values {
-            [] => Self::One(EVERYBODY),
+            [] => Self::One(GLOBAL_KEY),
             [only] => Self::One(only),
             several => {
                 let mut key = Vec::with_capacity(64);

@@ -7,6 +7,7 @@ use http::StatusCode;
 use http::uri::PathAndQuery;
 
 use super::target::Target;
+use crate::text::{Balance, HostHeader};
 
 /// The settings of the proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,23 +43,6 @@ pub struct Times {
     pub idle: Duration,
     /// For an idle connection.
     pub keep: Duration,
-}
-
-/// How requests are spread over several upstreams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Balance {
-    /// To the upstream with the fewest requests in flight.
-    LeastLoaded,
-    RoundRobin,
-}
-
-/// The `Host` header sent to upstreams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HostHeader {
-    /// The client's.
-    Preserve,
-    /// The upstream's own.
-    Upstream,
 }
 
 /// Health checks of the upstreams.

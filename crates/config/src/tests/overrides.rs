@@ -2,8 +2,7 @@
 
 use tidegate::Engine;
 
-use super::STORES;
-use super::{check, lookup};
+use super::{STORES, check, lookup};
 use crate::Config;
 
 #[test]

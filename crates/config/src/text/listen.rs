@@ -1,5 +1,7 @@
 //! The doors: where they listen, and how.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use crate::door::for_each_door;
@@ -63,17 +65,17 @@ pub struct DoorOptions {
 }
 
 /// Files for TLS, in PEM.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
     /// The certificate chain.
     #[cfg_attr(test, schemars(example = "/etc/tidegate/tls.crt"))]
-    pub cert: String,
+    pub cert: PathBuf,
     /// Its private key.
     #[cfg_attr(test, schemars(example = "/etc/tidegate/tls.key"))]
-    pub key: String,
+    pub key: PathBuf,
     /// Clients must present a certificate of this authority.
     #[cfg_attr(test, schemars(example = "/etc/tidegate/clients.crt"))]
-    pub client_ca: Option<String>,
+    pub client_ca: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tidegate::driver::CallTimes;
 
 use crate::adaptive::AdaptiveLimitView;
-use crate::metrics::{Durations, MetricsSnapshot};
+use crate::metrics::{Durations, MetricsSnapshot, NO_DURATIONS};
 
 /// Further policies are summed up: a page cannot show them, and their history would be large.
 pub(super) const POLICIES_MAX: usize = 100;
@@ -79,7 +79,7 @@ impl SecondStats {
         let SecondInput { before, now, calls, limits, pressure } = input;
         let limits = limits.iter().take(LIMITS_MAX);
         let pressure = pressure.into_iter().take(LIMITS_MAX);
-        let mut all = Durations::default();
+        let mut all = NO_DURATIONS;
         let mut doors = BTreeMap::new();
         for (door, then) in now.doors.iter().zip(&before.doors) {
             let times = door.times.since(&then.times);
@@ -125,8 +125,8 @@ fn changed(before: &MetricsSnapshot, now: &MetricsSnapshot) -> Vec<(String, Poli
                 denied: policy.denied.saturating_sub(known.denied),
                 shadow_denied: policy.shadow_denied.saturating_sub(known.shadow_denied),
                 error: policy.error.saturating_sub(known.error),
-                p50_us: times.percentile_us(50),
-                p99_us: times.percentile_us(99),
+                p50_us: percentile_us(&times, 50),
+                p99_us: percentile_us(&times, 99),
             },
         ));
     }
@@ -151,7 +151,7 @@ fn bounded(mut asked: Vec<(String, PolicyStats)>) -> BTreeMap<String, PolicyStat
 
 impl LatencyStats {
     fn from_times(times: &Durations) -> Self {
-        let (p50_us, p99_us) = (times.percentile_us(50), times.percentile_us(99));
+        let (p50_us, p99_us) = (percentile_us(times, 50), percentile_us(times, 99));
         Self { count: times.count(), p50_us, p99_us }
     }
 
@@ -176,6 +176,11 @@ impl LatencyStats {
         };
         Self { count, p50_us: within(50), p99_us: within(99) }
     }
+}
+
+/// In microseconds, to a tenth; interpolated within its bucket.
+fn percentile_us(times: &Durations, percent: u64) -> Option<f64> {
+    times.percentile(percent).map(|ns| (ns / 100.0).round() / 10.0)
 }
 
 /// Three digits are enough for a chart.
@@ -218,6 +223,13 @@ mod tests {
         );
         assert_eq!((&tick["t"], &tick["ms"]), (&2000.into(), &1000.into()));
         assert_eq!(tick["all"]["count"], 0);
+    }
+
+    #[test]
+    fn percentiles_are_microseconds_to_a_tenth() {
+        let counts = std::array::from_fn(|bucket| u64::from(bucket == 0));
+        assert_eq!(percentile_us(&Durations::new(&[1_260; 19], counts, 0), 100), Some(1.3));
+        assert_eq!(percentile_us(&NO_DURATIONS, 50), None);
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub(super) struct DashboardState {
     /// Open connections by door.
     connections: BTreeMap<&'static str, u64>,
     store: StoreState,
-    leases: LeaseState,
+    #[serde(with = "LeaseJson")]
+    leases: LeaseStats,
     adaptive: Vec<AdaptiveLimitView>,
 }
 
@@ -60,8 +61,10 @@ struct MemoryState {
     given_up: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct LeaseState {
+/// How [`LeaseStats`] are shown.
+#[derive(Serialize)]
+#[serde(remote = "LeaseStats")]
+pub(crate) struct LeaseJson {
     keys: u64,
     requests: u64,
     granted: u64,
@@ -78,8 +81,6 @@ impl DashboardState {
         started_ms: u64,
     ) -> Self {
         let in_force = app.in_force();
-        let LeaseStats { keys, requests, granted, returned, decided } =
-            in_force.engine.lease_stats();
         let refusals = app.service().refusals();
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -91,7 +92,7 @@ impl DashboardState {
             policies: policies(now, app),
             connections: now.doors.iter().map(|door| (door.name, door.open)).collect(),
             store: store(app, now.store_errors),
-            leases: LeaseState { keys, requests, granted, returned, decided },
+            leases: in_force.engine.lease_stats(),
             adaptive,
         }
     }
@@ -113,15 +114,14 @@ fn policies(now: &MetricsSnapshot, app: &AppState) -> BTreeMap<String, PolicyTot
 
 fn store(app: &AppState, errors: u64) -> StoreState {
     let store = app.metrics().store();
-    let breaker = store.as_ref().and_then(|store| store.report().breaker);
-    let memory = store.as_ref().and_then(|store| store.report().memory);
+    let report = store.as_ref().map(|store| store.report()).unwrap_or_default();
     StoreState {
         kind: store.as_ref().map_or("memory", |store| store.kind),
         condition: store.as_ref().map_or("ok", |store| store.condition()),
-        breaker: breaker.map(|(state, _)| state.as_str()),
-        breaker_opened: breaker.map_or(0, |(_, opened)| opened),
+        breaker: report.breaker.map(|(state, _)| state.as_str()),
+        breaker_opened: report.breaker.map_or(0, |(_, opened)| opened),
         errors,
-        memory: memory.map(|MemoryStats { keys, bytes, given_up, .. }| MemoryState {
+        memory: report.memory.map(|MemoryStats { keys, bytes, given_up, .. }| MemoryState {
             keys,
             bytes,
             given_up,

@@ -11,14 +11,10 @@ use axum::http::{HeaderMap, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use tidegate::Op;
 
-use super::shared::Problem;
-use super::shared::refusal;
+use super::shared::{Problem, refusal};
 use crate::metrics::Door;
-use crate::service::AppState;
-use crate::service::headers;
-use crate::service::{InForce, Question, Unanswered};
-use tidegate_request::ClientRequest;
-use tidegate_request::Peer;
+use crate::service::{AppState, InForce, Question, Unanswered, headers};
+use tidegate_request::{ClientRequest, Peer};
 
 /// The status of a refusal, also if the proxy requests another one.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");

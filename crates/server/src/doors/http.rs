@@ -30,15 +30,14 @@ use hyper::body::Body as _;
 use tidegate::tower::write_retry_after;
 use tidegate::{Clock, Op, SystemClock, Timestamp};
 
+use self::admin::Operator;
 pub(crate) use self::door::HttpDoor;
 use super::shared::request::{BatchRequest, Request};
 use super::shared::{Problem, body};
 use super::{forward_auth, grpc};
 use crate::dashboard::Feed;
 use crate::metrics::{self, Door};
-use crate::service::AppState;
-use crate::service::headers;
-use crate::service::{Question, Unanswered};
+use crate::service::{AppState, Question, Unanswered, headers};
 use tidegate_request::Peer;
 
 type HandlerResult = Result<Response, Problem>;
@@ -115,13 +114,8 @@ async fn refund(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
 }
 
 /// Forgets the usage of a key; for operators only.
-async fn reset(
-    app: State<Arc<AppState>>,
-    peer: Extension<Peer>,
-    request: AxumRequest,
-) -> HandlerResult {
-    admin::authorize(&app.in_force().http.admin, *peer, request.headers())?;
-    decide(&app, request.into_body(), Op::Reset).await
+async fn reset(_: Operator, State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
+    decide(&app, body, Op::Reset).await
 }
 
 /// Forward-auth by the routes.

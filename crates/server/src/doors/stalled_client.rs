@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind::WouldBlock;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tidegate::{Check, Key, Op};
@@ -13,11 +12,9 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
+use super::test_server::LONG;
 use crate::net::Stream;
 use crate::service::AppState;
-
-/// Far longer than any test takes, also on a busy machine.
-const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) struct Client(client::TlsStream<UnixStream>);
 

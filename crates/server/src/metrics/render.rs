@@ -6,14 +6,12 @@ use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
 use tidegate_core::adaptive::UrlSummary;
 
-use super::catalog;
 use super::histogram::BOUNDS_NS;
 use super::policies::Status;
 use super::process::Process;
 use super::sink::Sink;
 use super::text::Text;
-use super::upstreams;
-use super::{Door, Metrics, Relaxed, Shed, UpstreamView};
+use super::{Door, Metrics, Relaxed, Shed, UpstreamView, catalog, upstreams};
 
 /// What other modules count, at one instant.
 #[derive(Debug)]
@@ -62,17 +60,13 @@ impl Metrics {
             memory(to, stats);
         }
         leases(to, figures.leases);
-        to.family(&catalog::RELOADS);
-        to.sample(&catalog::RELOADS, &["ok"], self.reloads.ok.load(Relaxed));
-        to.sample(&catalog::RELOADS, &["error"], self.reloads.error.load(Relaxed));
-        to.family(&catalog::RELOAD_REFUSED);
-        to.sample(&catalog::RELOAD_REFUSED, &[], u64::from(self.reloads.refused.load(Relaxed)));
-        to.family(&catalog::LOG_LINES_DROPPED);
-        for (event, count) in figures.dropped_log_lines {
-            to.sample(&catalog::LOG_LINES_DROPPED, &[event], count);
-        }
-        to.family(&catalog::BUILD);
-        to.sample(&catalog::BUILD, &[env!("CARGO_PKG_VERSION")], 1_u64);
+        let reloads = [("ok", &self.reloads.ok), ("error", &self.reloads.error)];
+        let reloads = reloads.map(|(outcome, count)| ([outcome], count.load(Relaxed)));
+        to.samples(&catalog::RELOADS, reloads);
+        to.single(&catalog::RELOAD_REFUSED, u64::from(self.reloads.refused.load(Relaxed)));
+        let dropped = figures.dropped_log_lines.map(|(event, count)| ([event], count));
+        to.samples(&catalog::LOG_LINES_DROPPED, dropped);
+        to.samples(&catalog::BUILD, [([env!("CARGO_PKG_VERSION")], 1_u64)]);
         if let Some(now) = Process::now() {
             process(to, &now);
         }
@@ -91,11 +85,8 @@ impl Metrics {
         to.family(&catalog::DECISIONS);
         for (policy, counts) in &policies {
             for source in Source::ALL {
-                to.sample(
-                    &catalog::DECISIONS,
-                    &[policy, source.as_str()],
-                    counts.decided_by(source),
-                );
+                let labels = [policy.as_str(), source.as_str()];
+                to.sample(&catalog::DECISIONS, &labels, counts.decided_by(source));
             }
         }
     }
@@ -105,52 +96,33 @@ impl Metrics {
         to.family(&catalog::CHECK_DURATION);
         let bounds_s = BOUNDS_NS.map(|ns| seconds(ns, 1e9));
         for (label, door) in doors() {
-            let times = door.times.read().0;
+            let times = door.times.read();
             let buckets = (&bounds_s[..], &times.counts()[..]);
             to.histogram(&catalog::CHECK_DURATION, &label, buckets, seconds(times.sum(), 1e9));
         }
-        to.family(&catalog::CONNECTIONS);
-        for (label, door) in doors() {
-            // `closed` first: a connection that closes in between must not be subtracted.
-            let closed = door.closed.load(Relaxed);
-            let open = door.accepted.load(Relaxed).saturating_sub(closed);
-            to.sample(&catalog::CONNECTIONS, &label, open);
-        }
-        to.family(&catalog::CONNECTIONS_TOTAL);
-        for (label, door) in doors() {
-            to.sample(&catalog::CONNECTIONS_TOTAL, &label, door.accepted.load(Relaxed));
-        }
+        to.samples(&catalog::CONNECTIONS, doors().map(|(label, door)| (label, door.open())));
+        let accepted = doors().map(|(label, door)| (label, door.accepted.load(Relaxed)));
+        to.samples(&catalog::CONNECTIONS_TOTAL, accepted);
     }
 
     fn shed_by_proxy(&self, to: &mut impl Sink) {
-        to.family(&catalog::SHED);
-        for (why, count) in Shed::ALL.iter().zip(self.shed.read()) {
-            to.sample(&catalog::SHED, &[why.as_str()], count);
-        }
+        let shed = Shed::ALL.iter().zip(self.shed.read());
+        to.samples(&catalog::SHED, shed.map(|(why, count)| ([why.as_str()], count)));
     }
 
     fn store_errors(&self, to: &mut impl Sink) {
-        to.family(&catalog::STORE_ERRORS);
-        for (kind, count) in StoreErrorKind::ALL.iter().zip(self.store_errors.read()) {
-            to.sample(&catalog::STORE_ERRORS, &[kind.as_str()], count);
-        }
+        let errors = StoreErrorKind::ALL.iter().zip(self.store_errors.read());
+        to.samples(&catalog::STORE_ERRORS, errors.map(|(kind, count)| ([kind.as_str()], count)));
     }
 }
 
 /// The pressure of targets, and the units in force of the limits that follow it.
 fn load(to: &mut impl Sink, figures: &Figures<'_>) {
-    to.family(&catalog::PRESSURE);
-    for (target, pressure) in &figures.pressures {
-        to.sample(&catalog::PRESSURE, &[target], *pressure);
-    }
-    to.family(&catalog::EFFECTIVE);
-    for (limit, units) in &figures.effective {
-        to.sample(&catalog::EFFECTIVE, &[limit], *units);
-    }
-    to.family(&catalog::DOWNSTREAM_P99);
-    for (target, p99_us) in &figures.p99_us {
-        to.sample(&catalog::DOWNSTREAM_P99, &[target], seconds(*p99_us, 1e6));
-    }
+    let Figures { pressures, effective, p99_us, .. } = figures;
+    to.samples(&catalog::PRESSURE, pressures.iter().map(|(target, value)| ([target], *value)));
+    to.samples(&catalog::EFFECTIVE, effective.iter().map(|(limit, units)| ([limit], *units)));
+    let p99_s = p99_us.iter().map(|(target, p99_us)| ([target], seconds(*p99_us, 1e6)));
+    to.samples(&catalog::DOWNSTREAM_P99, p99_s);
 }
 
 fn breaker(to: &mut impl Sink, breaker: Option<(BreakerState, u64)>) {
@@ -181,9 +153,8 @@ fn network(to: &mut impl Sink, stats: NetworkStats, times: CallTimes) {
     ] {
         to.single(&family, value);
     }
-    to.family(&catalog::REDIS_CONNECTS);
-    to.sample(&catalog::REDIS_CONNECTS, &["ok"], stats.connects);
-    to.sample(&catalog::REDIS_CONNECTS, &["error"], stats.connect_failures);
+    let connects = [(["ok"], stats.connects), (["error"], stats.connect_failures)];
+    to.samples(&catalog::REDIS_CONNECTS, connects);
 }
 
 fn memory(to: &mut impl Sink, stats: MemoryStats) {

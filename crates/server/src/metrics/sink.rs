@@ -29,6 +29,18 @@ pub(super) trait Sink {
         self.line(family, "", labels, value.into());
     }
 
+    /// A family of samples, each with the values of its labels.
+    fn samples<const N: usize, V: Into<Figure>>(
+        &mut self,
+        family: &Family,
+        samples: impl IntoIterator<Item = ([impl AsRef<str>; N], V)>,
+    ) {
+        self.family(family);
+        for (labels, value) in samples {
+            self.sample(family, &labels.each_ref().map(AsRef::as_ref), value);
+        }
+    }
+
     /// A family of one sample.
     fn single(&mut self, family: &Family, value: impl Into<Figure>) {
         self.family(family);

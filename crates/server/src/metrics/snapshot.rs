@@ -1,6 +1,6 @@
 //! The counters at one instant. The dashboard compares two snapshots a second apart.
 
-use super::histogram::Durations;
+use super::histogram::{Durations, NO_DURATIONS};
 use super::policies::Status;
 use super::{Door, Metrics, Relaxed};
 
@@ -15,7 +15,7 @@ pub(crate) struct MetricsSnapshot {
 }
 
 /// The checks of a policy by outcome.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PolicySnapshot {
     pub(crate) name: String,
     pub(crate) allowed: u64,
@@ -30,6 +30,13 @@ pub(crate) struct DoorSnapshot {
     pub(crate) name: &'static str,
     pub(crate) open: u64,
     pub(crate) times: Durations,
+}
+
+impl Default for PolicySnapshot {
+    fn default() -> Self {
+        let (name, times) = (String::new(), NO_DURATIONS);
+        Self { name, allowed: 0, denied: 0, shadow_denied: 0, error: 0, times }
+    }
 }
 
 impl PolicySnapshot {
@@ -54,9 +61,7 @@ impl Metrics {
         policies.sort_by(|one, other| one.name.cmp(&other.name));
         let door = |door: Door| {
             let counts = &self.doors[door as usize];
-            let closed = counts.closed.load(Relaxed);
-            let open = counts.accepted.load(Relaxed).saturating_sub(closed);
-            DoorSnapshot { name: door.as_str(), open, times: counts.times.read() }
+            DoorSnapshot { name: door.as_str(), open: counts.open(), times: counts.times.read() }
         };
         MetricsSnapshot {
             policies,

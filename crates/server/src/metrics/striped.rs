@@ -1,10 +1,9 @@
 //! Counters that many threads raise at once without contention.
 
-use std::array;
 use std::cell::Cell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::thread;
+use std::{array, thread};
 
 /// With more threads some share a stripe, which costs a little contention and no count.
 const STRIPES_MAX: usize = 16;

@@ -78,16 +78,10 @@ pub(super) fn render_urls(to: &mut impl Sink, urls: &[(Option<String>, UrlSummar
     if urls.is_empty() {
         return;
     }
-    // No path has this name: paths begin with a slash.
-    let name = |url: &Option<String>| url.clone().unwrap_or_else(|| "other".to_owned());
-    to.family(&catalog::URL_COUNT);
-    for (url, summary) in urls {
-        to.sample(&catalog::URL_COUNT, &[&name(url)], summary.count);
-    }
-    to.family(&catalog::URL_MEAN);
-    for (url, summary) in urls {
-        to.sample(&catalog::URL_MEAN, &[&name(url)], summary.mean_ms);
-    }
+    // No path is called `other`: paths begin with a slash.
+    let named = || urls.iter().map(|(url, summary)| ([url.as_deref().unwrap_or("other")], summary));
+    to.samples(&catalog::URL_COUNT, named().map(|(name, summary)| (name, summary.count)));
+    to.samples(&catalog::URL_MEAN, named().map(|(name, summary)| (name, summary.mean_ms)));
 }
 
 pub(super) fn render(to: &mut impl Sink, upstreams: &[UpstreamView<'_>]) {
@@ -104,20 +98,14 @@ pub(super) fn render(to: &mut impl Sink, upstreams: &[UpstreamView<'_>]) {
     to.family(&catalog::UPSTREAM_DURATION);
     let bounds_s = LONG_BOUNDS_NS.map(|ns| seconds(ns, 1e9));
     for upstream in upstreams {
-        let times = upstream.counts.times.read().0;
+        let times = upstream.counts.times.read();
         let (family, buckets) = (&catalog::UPSTREAM_DURATION, (&bounds_s[..], &times.counts()[..]));
         to.histogram(family, &[upstream.name], buckets, seconds(times.sum(), 1e9));
     }
-    to.family(&catalog::UPSTREAM_UP);
-    for upstream in upstreams {
-        to.sample(&catalog::UPSTREAM_UP, &[upstream.name], u64::from(upstream.is_up));
-    }
-    to.family(&catalog::UPSTREAM_UNDER_WAY);
-    for upstream in upstreams {
-        to.sample(&catalog::UPSTREAM_UNDER_WAY, &[upstream.name], upstream.under_way);
-    }
-    to.family(&catalog::UPSTREAM_IDLE);
-    for upstream in upstreams {
-        to.sample(&catalog::UPSTREAM_IDLE, &[upstream.name], upstream.idle_connections);
-    }
+    let samples = |figure: fn(&UpstreamView<'_>) -> usize| {
+        upstreams.iter().map(move |upstream| ([upstream.name], figure(upstream)))
+    };
+    to.samples(&catalog::UPSTREAM_UP, samples(|upstream| usize::from(upstream.is_up)));
+    to.samples(&catalog::UPSTREAM_UNDER_WAY, samples(|upstream| upstream.under_way));
+    to.samples(&catalog::UPSTREAM_IDLE, samples(|upstream| upstream.idle_connections));
 }

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Nearly all bodies are smaller. Up to this size a body needs no permits: a request head may be larger.
 const SMALL_BYTES: usize = 4 << 10;
 /// The bytes of all larger bodies together, beyond [`SMALL_BYTES`] each.
-static ROOM: Semaphore = Semaphore::const_new(64 << 20);
+static BODY_BUDGET: Semaphore = Semaphore::const_new(64 << 20);
 
 /// A whole body, and the memory permits that it holds until it is dropped.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) async fn collect<B>(
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    collect_into(&ROOM, body, bytes_max).await
+    collect_into(&BODY_BUDGET, body, bytes_max).await
 }
 
 async fn collect_into<'r, B>(

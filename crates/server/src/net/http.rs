@@ -22,9 +22,7 @@ use hyper_util::server::conn::auto;
 pub(crate) use self::activity::{Activity, Held};
 pub(crate) use self::timed_stream::{Alarm, TimedStream, Timeouts};
 pub(crate) use self::watched_body::WatchedBody;
-use crate::net::Shutdown;
-use crate::net::Stream;
-use crate::net::WriteCoalescer;
+use crate::net::{Shutdown, Stream, WriteCoalescer};
 use tidegate_request::Peer;
 
 /// The bounds of one connection.

@@ -3,15 +3,12 @@
 
 mod proxy_protocol;
 
-use std::fmt;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
-use crate::net::Stream;
-use crate::net::tls;
-use crate::net::{ConnectionHandler, Shutdown};
+use crate::net::{ConnectionHandler, Shutdown, Stream, tls};
 use tidegate_request::Peer;
 
 const TIMEOUT: Duration = Duration::from_secs(5);

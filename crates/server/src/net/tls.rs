@@ -1,12 +1,11 @@
 //! TLS in front of any door. Certificate and key come from files, and are reloaded when the files change.
 
-use std::fmt;
 use std::fs::Metadata;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{fmt, io};
 
 use arc_swap::ArcSwap;
 use tidegate::{Clock, SystemClock};

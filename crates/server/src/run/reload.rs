@@ -12,14 +12,12 @@ use std::time::Duration;
 use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
-use self::identity::Identity;
-use crate::service::AppState;
-use crate::service::Draft;
-use tidegate_config::Exposure;
-use tidegate_config::{Config, Door};
+pub(crate) use self::identity::Identity;
+use crate::service::{AppState, Draft};
+use tidegate_config::{Config, Door, Exposure};
 
-/// How often the file is looked at. One that changes is taken once it has rested for as long.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the files are checked. A change is loaded once they have stayed the same for as long.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where a configuration comes from, and comes from again.
 pub struct Source {
@@ -35,7 +33,7 @@ pub(crate) struct Reloader {
     app: Arc<AppState>,
     /// What was built at the start, and can only be built anew.
     running: Config,
-    taken: Identity,
+    loaded: Identity,
     /// Where the token is asked for, unless others may come without one.
     exposed: Option<Exposure>,
 }
@@ -49,40 +47,40 @@ impl Reloader {
         before: Identity,
         exposed: Option<Exposure>,
     ) -> Self {
-        Self { source: Arc::new(source), app, running, taken: before, exposed }
+        Self { source: Arc::new(source), app, running, loaded: before, exposed }
     }
 
     /// Never ends. Cancelled, the configuration in force stays.
     pub(crate) async fn run(mut self, mut hangup: Signal) {
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut resting = self.taken.clone();
+        let mut interval = tokio::time::interval(CHECK_INTERVAL);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last_seen = self.loaded.clone();
         loop {
             tokio::select! {
                 _ = hangup.recv() => {
-                    self.taken = self.look().await;
+                    self.loaded = self.current_identity().await;
                     self.reload("SIGHUP").await;
-                    resting.clone_from(&self.taken);
+                    last_seen.clone_from(&self.loaded);
                 }
-                _ = looks.tick() => {
-                    let seen = self.look().await;
-                    let (is_new, rests) = (seen != self.taken, seen == resting);
-                    if is_new && rests {
-                        self.taken.clone_from(&seen);
+                _ = interval.tick() => {
+                    let seen = self.current_identity().await;
+                    let (is_new, is_stable) = (seen != self.loaded, seen == last_seen);
+                    if is_new && is_stable {
+                        self.loaded.clone_from(&seen);
                         self.reload("the file has changed").await;
                     }
-                    resting = seen;
+                    last_seen = seen;
                 }
             }
         }
     }
 
-    async fn look(&self) -> Identity {
+    async fn current_identity(&self) -> Identity {
         let source = self.source.clone();
         // A file system may hang, and must not hold up requests.
-        let looked = tokio::task::spawn_blocking(move || Identity::read(&source.files));
+        let read = tokio::task::spawn_blocking(move || Identity::read(&source.files));
         // Without an answer only when everything ends.
-        looked.await.unwrap_or_else(|_| self.taken.clone())
+        read.await.unwrap_or_else(|_| self.loaded.clone())
     }
 
     async fn reload(&self, why: &str) {
@@ -141,9 +139,4 @@ fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'stat
     let doors = doors.map(move |door| (door.listen_key(), listen.get(door) != next.get(door)));
     let changed = changed.into_iter().chain(doors);
     changed.filter(|(_, is_changed)| *is_changed).map(|(field, _)| field)
-}
-
-/// What the file is now, to compare with what it will be.
-pub(crate) fn identity(source: &Source) -> Identity {
-    Identity::read(&source.files)
 }

@@ -8,8 +8,7 @@ use tidegate::{Clock, SystemClock};
 
 use super::{Call, CheckService, Draft, InForce};
 use crate::metrics::{Door, Figures, Metrics, URLS_MAX};
-use crate::stats::TargetStats;
-use crate::stats::UrlStats;
+use crate::stats::{TargetStats, UrlStats};
 
 /// The state of the server. It outlives reloads.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::{
     Acquired, Answer, CheckError, Clock, Key, KeyedLimit, Later, Limit, Op, PermitId, Queued,
-    Reply, Source, SystemClock, Timestamp,
+    Reply, Source, StoreErrorKind, SystemClock, Timestamp,
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
@@ -124,7 +124,7 @@ impl<'s> Call<'s> {
     fn unknown(self, name: &str, op: Op) -> Unanswered {
         if op == Op::Take {
             let counters = self.service.metrics.unknown();
-            self.service.metrics.record(counters, &failed(None, None));
+            self.service.metrics.record(counters, &failed(None));
             self.took(counters);
         }
         Unanswered::unknown(self.in_force, name)
@@ -371,14 +371,11 @@ fn outcome_of(error: &CheckError) -> Outcome<'static> {
         CheckError::Store(error) => Some(error.kind()),
         _ => None,
     };
-    failed(None, store_error)
+    failed(store_error)
 }
 
-const fn failed(
-    source: Option<Source>,
-    store_error: Option<tidegate::StoreErrorKind>,
-) -> Outcome<'static> {
-    let (status, binding) = (Status::Error, "");
+const fn failed(store_error: Option<StoreErrorKind>) -> Outcome<'static> {
+    let (status, source, binding) = (Status::Error, None, "");
     Outcome { status, source, store_error, binding, remaining: None, retry_after_us: None }
 }
 

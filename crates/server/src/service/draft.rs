@@ -12,8 +12,7 @@ use crate::service::Settings;
 use crate::service::headers::Labels;
 use crate::stats::TargetStats;
 use crate::upstreams::Upstreams;
-use tidegate_config::Config;
-use tidegate_config::Exposure;
+use tidegate_config::{Config, Exposure};
 
 /// A configuration that is built and not yet in force. Dropping it changes nothing.
 #[derive(Debug)]

@@ -13,8 +13,7 @@ use crate::metrics::{Counters, UpstreamView};
 use crate::service::Settings;
 use crate::service::headers::Labels;
 use crate::upstreams::Upstreams;
-use tidegate_config::DoorRules;
-use tidegate_config::Rls;
+use tidegate_config::{DoorRules, Rls};
 use tidegate_request::RouteMatch;
 
 /// The configuration in force. A door loads it once per request, so that one configuration answers the whole request.

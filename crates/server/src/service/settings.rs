@@ -7,8 +7,7 @@ use subtle::ConstantTimeEq;
 use tidegate::tower::Headers;
 
 use tidegate_config::{DoorRules, SecretSource, checked_token};
-use tidegate_request::ClientIp;
-use tidegate_request::Routes;
+use tidegate_request::{ClientIp, Routes};
 
 /// The default trusts no proxy, has no routes, and allows admin calls from this machine only.
 #[derive(Clone, Default, Debug)]

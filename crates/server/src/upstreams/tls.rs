@@ -1,9 +1,8 @@
 //! TLS to upstreams, verified with the authorities of the system or of a file.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;

@@ -19,8 +19,7 @@ use super::tls::Tls;
 use super::upload::Upload;
 use crate::metrics::{UpstreamCounts, UpstreamView};
 use crate::net::Stream;
-use tidegate_config::proxy::{Endpoint, Target};
-use tidegate_config::proxy::{Settings, Times};
+use tidegate_config::proxy::{Endpoint, Settings, Target, Times};
 
 /// The first may cross a GOAWAY, the second may find the connection closed.
 const SHARED_TRIES_MAX: u32 = 3;

@@ -14,10 +14,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::service::Service;
 use crate::doors::shared::{DoorContext, OpenDoor};
-use crate::net::Stream;
-use crate::net::WriteCoalescer;
 use crate::net::http::{Activity, TimedStream, Timeouts, WatchedBody};
-use crate::net::{ConnectionHandler, Shutdown};
+use crate::net::{ConnectionHandler, Shutdown, Stream, WriteCoalescer};
 use tidegate_config::{Address, Config};
 use tidegate_request::Peer;
 

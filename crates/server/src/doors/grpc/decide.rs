@@ -155,10 +155,10 @@ impl<'a> RequestDecider<'a> {
         if counters.is_empty() {
             return Ok(());
         }
-        if self.refused || !self.style.is_atomic {
+        if self.refused || !self.style.is_atomic || counters.len() == 1 {
             self.take_each(counters).await?;
         } else {
-            let statuses = self.check_atomic(counters).await?;
+            let statuses = self.check_in_one_step(counters, Op::Take, cost, record).await?;
             for ((index, _), status) in counters.iter().zip(statuses) {
                 self.statuses[*index] = status;
             }
@@ -189,7 +189,8 @@ impl<'a> RequestDecider<'a> {
             let is_over = status.code == Code::OverLimit || status.shadow_denied;
             if is_over && status.remaining > 0 {
                 let rest = u64::from(status.remaining);
-                self.check_unrecorded(&[(*index, *counted)], Op::Take, |_| rest).await?;
+                let counter = &[(*index, *counted)];
+                self.check_each(counter, Op::Take, |_| rest, |_| Record::Never).await?;
                 self.statuses[*index].remaining = 0;
             }
         }
@@ -206,7 +207,7 @@ impl<'a> RequestDecider<'a> {
         };
         let charged: SmallVec<[Indexed<'_, 'a>; 4]> =
             counters.iter().filter(charged).copied().collect();
-        match self.check_unrecorded(&charged, Op::Refund, cost).await {
+        match self.check_each(&charged, Op::Refund, cost, |_| Record::Never).await {
             Ok(_) => self.add_back_cost(&charged, cost),
             Err(error) => tracing::debug!(?error, "could not refund a refused request"),
         }
@@ -245,17 +246,6 @@ impl<'a> RequestDecider<'a> {
             self.call.validate(&Question::new(policy, key, cost(counted), op))?;
         }
         Ok(())
-    }
-
-    /// Charges all counters or none, in one atomic step.
-    async fn check_atomic(
-        &self,
-        counters: &[Indexed<'_, 'a>],
-    ) -> Result<Statuses<'a>, DecideError> {
-        if counters.len() == 1 {
-            return self.check_each(counters, Op::Take, cost, record).await;
-        }
-        self.check_in_one_step(counters, Op::Take, cost, record).await
     }
 
     /// Checks each counter separately. All checks are started before the first is awaited.
@@ -311,16 +301,6 @@ impl<'a> RequestDecider<'a> {
             statuses.push(status(counted, &answer, name));
         }
         Ok(statuses)
-    }
-
-    /// Corrects counters after the decision, without recording it.
-    async fn check_unrecorded(
-        &self,
-        counters: &[Indexed<'_, 'a>],
-        op: Op,
-        cost: impl Fn(&CountedTarget<'_>) -> u64,
-    ) -> Result<Statuses<'a>, DecideError> {
-        self.check_each(counters, op, cost, |_| Record::Never).await
     }
 
     fn question<'t>(

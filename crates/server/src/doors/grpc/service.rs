@@ -95,29 +95,22 @@ impl ConnectionService {
     }
 
     async fn answer_other(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        let path = request.uri().path();
-        let shutdown = self.shutdown.clone();
-        match path {
-            HEALTH_CHECK => {
-                let mut grpc =
-                    Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
-                let answer = within(CALL_TIMEOUT, grpc.unary(Check(shutdown), request)).await;
-                answer.unwrap_or_else(too_slow)
-            }
+        let (path, shutdown) = (request.uri().path(), self.shutdown.clone());
+        let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
+        let answer = match path {
+            HEALTH_CHECK => within(CALL_TIMEOUT, grpc.unary(Check(shutdown), request)).await,
             HEALTH_WATCH => {
-                let mut grpc =
-                    Grpc::new(ProstCodec::default()).max_decoding_message_size(NAME_BYTES_MAX);
-                let answer = within(CALL_TIMEOUT, grpc.server_streaming(Watch(shutdown), request));
-                answer.await.unwrap_or_else(too_slow)
+                within(CALL_TIMEOUT, grpc.server_streaming(Watch(shutdown), request)).await
             }
             path => {
                 let Some(method) = self.shared.reflection.method(path) else {
                     let path = tidegate_core::text::printable(path);
                     return Status::unimplemented(format!("no method at {path}")).into_http();
                 };
-                method(request).await
+                return method(request).await;
             }
-        }
+        };
+        answer.unwrap_or_else(too_slow)
     }
 }
 

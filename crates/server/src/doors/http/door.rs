@@ -11,9 +11,8 @@ use hyper_util::service::TowerToHyperService;
 
 use crate::doors::shared::{DoorContext, OpenDoor, first_policy};
 use crate::logs::trace::Trace;
-use crate::net::Stream;
 use crate::net::http::{Answers, Caller, HttpBounds, builder, serve};
-use crate::net::{ConnectionHandler, Shutdown};
+use crate::net::{ConnectionHandler, Shutdown, Stream};
 use tidegate_config::{Address, Config};
 use tidegate_request::Peer;
 

@@ -4,20 +4,20 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Extension, Path, Request as AxumRequest, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use tidegate::{OverrideError, StoredOverride};
 
-use super::{Api, HandlerResult, admin, body, json};
+use super::admin::Operator;
+use super::{Api, HandlerResult, body, json};
 use crate::doors::shared::Problem;
 use crate::service::InForce;
-use tidegate_config::SafeInteger;
-use tidegate_config::network_of_key;
-use tidegate_request::Peer;
+use tidegate_config::{SafeInteger, network_of_key};
 
 /// The override: exactly one of `limit`, `allow` and `block`.
 #[derive(Deserialize)]
@@ -61,30 +61,20 @@ struct OverrideList {
 /// The policy and the key in the path.
 type OverridePath = Path<(String, String)>;
 
-pub(super) async fn list(
-    State(api): State<Api>,
-    Extension(peer): Extension<Peer>,
-    request: AxumRequest,
-) -> HandlerResult {
+pub(super) async fn list(_: Operator, State(api): State<Api>) -> HandlerResult {
     let in_force = api.app.in_force();
-    admin::authorize(&in_force.http.admin, peer, request.headers())?;
-    let engine = &in_force.engine;
-    let found = engine.overrides().list().await;
+    let found = in_force.engine.overrides().list().await;
     let found = found.map_err(|error| override_problem(&in_force, error))?;
     Ok(json(&OverrideList { overrides: found.into_iter().map(OverrideJson::from).collect() }))
 }
 
 pub(super) async fn show(
+    _: Operator,
     State(api): State<Api>,
-    Extension(peer): Extension<Peer>,
     path: Result<OverridePath, PathRejection>,
-    request: AxumRequest,
 ) -> HandlerResult {
-    let in_force = api.app.in_force();
-    admin::authorize(&in_force.http.admin, peer, request.headers())?;
-    let Path((policy, key)) = path?;
-    let engine = &in_force.engine;
-    let found = engine.overrides().get(&policy, &key).await;
+    let (in_force, Path((policy, key))) = (api.app.in_force(), path?);
+    let found = in_force.engine.overrides().get(&policy, &key).await;
     let found = found.map_err(|error| override_problem(&in_force, error))?;
     found
         .map(|found| json(&OverrideJson::from(found)))
@@ -92,36 +82,30 @@ pub(super) async fn show(
 }
 
 pub(super) async fn set(
+    _: Operator,
     State(api): State<Api>,
-    Extension(peer): Extension<Peer>,
     path: Result<OverridePath, PathRejection>,
-    request: AxumRequest,
+    body: Body,
 ) -> HandlerResult {
-    admin::authorize(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path((policy, key)) = path?;
     // A mistyped network would be stored as a key that no request has.
     network_of_key(&key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
-    let body = body::read(request.into_body()).await?;
+    let body = body::read(body).await?;
     let requested: OverrideRequest<'_> = body::decode(&body)?;
     let (text, ttl) = (requested.text()?, requested.ttl()?);
     let in_force = api.app.in_force();
-    let engine = &in_force.engine;
-    let set = engine.overrides().set(&policy, &key, &text, ttl).await;
+    let set = in_force.engine.overrides().set(&policy, &key, &text, ttl).await;
     set.map_err(|error| override_problem(&in_force, error))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 pub(super) async fn remove(
+    _: Operator,
     State(api): State<Api>,
-    Extension(peer): Extension<Peer>,
     path: Result<OverridePath, PathRejection>,
-    request: AxumRequest,
 ) -> HandlerResult {
-    let in_force = api.app.in_force();
-    admin::authorize(&in_force.http.admin, peer, request.headers())?;
-    let Path((policy, key)) = path?;
-    let engine = &in_force.engine;
-    let removed = engine.overrides().remove(&policy, &key).await;
+    let (in_force, Path((policy, key))) = (api.app.in_force(), path?);
+    let removed = in_force.engine.overrides().remove(&policy, &key).await;
     if !removed.map_err(|error| override_problem(&in_force, error))? {
         return Err(Problem::no_override(&policy, &key));
     }

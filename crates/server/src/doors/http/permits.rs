@@ -11,9 +11,7 @@ use super::{HandlerResult, answer, body, json, json_of};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::{NamedKeys, Request, Text};
 use crate::metrics::Door;
-use crate::service::AppState;
-use crate::service::headers;
-use crate::service::{Handle, Question, Unanswered};
+use crate::service::{AppState, Handle, Question, Unanswered, headers};
 use tidegate_config::SafeInteger;
 
 /// The body of a release.

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Extension, Path, Request as AxumRequest, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use tidegate::{Clock, SystemClock};
 
-use super::{Api, HandlerResult, admin, body, json};
+use super::admin::Operator;
+use super::{Api, HandlerResult, body, json};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::Text;
 use crate::stats::{TargetSummary, TooManyTargets};
-use tidegate_request::Peer;
 
 const NAME_BYTES_MAX: usize = 100;
 const URL_BYTES_MAX: usize = 2048;
@@ -118,14 +118,12 @@ pub(super) async fn show(State(api): State<Api>) -> HandlerResult {
 
 /// Sets the pressure of a target.
 pub(super) async fn set(
+    _: Operator,
     State(api): State<Api>,
-    Extension(peer): Extension<Peer>,
     target: Result<Path<String>, PathRejection>,
-    request: AxumRequest,
+    body: Body,
 ) -> HandlerResult {
-    admin::authorize(&api.app.in_force().http.admin, peer, request.headers())?;
-    let Path(target) = target?;
-    let body = body::read(request.into_body()).await?;
+    let (Path(target), body) = (target?, body::read(body).await?);
     let Setting { pressure } = body::decode(&body)?;
     name(&target, "target")?;
     if pressure.is_some_and(|pressure| !(0.0..=1.0).contains(&pressure)) {
@@ -136,12 +134,10 @@ pub(super) async fn set(
 
 /// Removes the setting.
 pub(super) async fn clear(
+    _: Operator,
     State(api): State<Api>,
-    Extension(peer): Extension<Peer>,
     target: Result<Path<String>, PathRejection>,
-    request: AxumRequest,
 ) -> HandlerResult {
-    admin::authorize(&api.app.in_force().http.admin, peer, request.headers())?;
     let Path(target) = target?;
     name(&target, "target")?;
     set_pressure(&api, &target, None)

@@ -3,10 +3,11 @@
 use axum::extract::State;
 use axum::response::Response;
 use serde::Serialize;
-use tidegate::{Clock, SystemClock};
+use tidegate::{Clock, LeaseStats, SystemClock};
 
 use super::{Api, json};
 use crate::adaptive::AdaptiveLimitView;
+use crate::dashboard::LeaseJson;
 
 #[derive(Serialize)]
 struct Status {
@@ -19,24 +20,14 @@ struct Status {
     /// Known nodes that share the store.
     nodes: u32,
     policies: usize,
-    leases: Leases,
+    #[serde(with = "LeaseJson")]
+    leases: LeaseStats,
     adaptive: Vec<AdaptiveLimitView>,
-}
-
-/// Lease counters.
-#[derive(Serialize)]
-struct Leases {
-    keys: u64,
-    requests: u64,
-    granted: u64,
-    returned: u64,
-    decided: u64,
 }
 
 pub(super) async fn show(State(api): State<Api>) -> Response {
     let in_force = api.app.in_force();
     let engine = &in_force.engine;
-    let stats = engine.lease_stats();
     let store = api.app.metrics().store();
     let breaker = store.as_ref().and_then(|store| store.report().breaker);
     let up_us = SystemClock.now().as_micros().saturating_sub(api.started.as_micros());
@@ -47,13 +38,7 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         breaker: breaker.map(|(state, _)| state.as_str()),
         nodes: engine.nodes().get(),
         policies: in_force.policies().count(),
-        leases: Leases {
-            keys: stats.keys,
-            requests: stats.requests,
-            granted: stats.granted,
-            returned: stats.returned,
-            decided: stats.decided,
-        },
+        leases: engine.lease_stats(),
         adaptive: in_force.adaptive.limits(),
     })
 }

@@ -27,10 +27,9 @@ use crate::service::AppState;
 use crate::upstreams::connection::{SendError, UpstreamConnection};
 use crate::upstreams::failure::Failure;
 use crate::upstreams::forwarded::Hop;
-use crate::upstreams::hops;
 use crate::upstreams::upload::Upload;
 use crate::upstreams::upstream::{Answered, Upstream};
-use crate::upstreams::{RequestSlot, Upstreams};
+use crate::upstreams::{RequestSlot, Upstreams, hops};
 use tidegate_config::proxy::HostHeader;
 
 /// A response, and the tunnel that follows it after an upgrade.
@@ -228,38 +227,28 @@ async fn switch_protocols(
 
 /// The error response for a request that could not be forwarded. The detail does not name the upstream's address.
 fn gateway_problem(failure: &Failure) -> Problem {
+    let (bad_gateway, timeout) = (StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT);
     let (status, detail) = match failure {
-        Failure::ConnectFailed(error) => (
-            StatusCode::BAD_GATEWAY,
-            format!("the upstream cannot be connected to: {}", error.kind()),
-        ),
-        Failure::ConnectTimeout => (
-            StatusCode::GATEWAY_TIMEOUT,
-            "the upstream did not accept the connection in time".to_owned(),
-        ),
-        Failure::ResponseTimeout => {
-            (StatusCode::GATEWAY_TIMEOUT, "the upstream did not answer in time".to_owned())
+        Failure::ConnectFailed(error) => {
+            let detail = format!("the upstream cannot be connected to: {}", error.kind());
+            return Problem::gateway(bad_gateway, &detail);
         }
-        Failure::Closed => (
-            StatusCode::BAD_GATEWAY,
-            "the upstream closed the connection without an answer".to_owned(),
-        ),
+        Failure::ConnectTimeout => (timeout, "the upstream did not accept the connection in time"),
+        Failure::ResponseTimeout => (timeout, "the upstream did not answer in time"),
+        Failure::Closed => (bad_gateway, "the upstream closed the connection without an answer"),
         Failure::Broken(error) if error.is_parse() => {
-            (StatusCode::BAD_GATEWAY, "the upstream did not answer in HTTP".to_owned())
+            (bad_gateway, "the upstream did not answer in HTTP")
         }
-        Failure::Broken(_) => {
-            (StatusCode::BAD_GATEWAY, "the connection to the upstream broke".to_owned())
+        Failure::Broken(_) => (bad_gateway, "the connection to the upstream broke"),
+        Failure::UnknownCoding => {
+            (bad_gateway, "the upstream answered in a transfer coding other than `chunked`")
         }
-        Failure::UnknownCoding => (
-            StatusCode::BAD_GATEWAY,
-            "the upstream answered in a transfer coding other than `chunked`".to_owned(),
-        ),
         Failure::ClientPaused => {
-            (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time".to_owned())
+            (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time")
         }
         Failure::ClientGone => {
             return Problem::bad_input("the body ended early or has invalid framing");
         }
     };
-    Problem::gateway(status, &detail)
+    Problem::gateway(status, detail)
 }

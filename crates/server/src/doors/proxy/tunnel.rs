@@ -13,8 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
 
 use super::response_body::RequestGuards;
-use crate::net::Shutdown;
-use crate::net::Stream;
+use crate::net::{Shutdown, Stream};
 
 /// A tunnel without any traffic is closed after this time: nine minutes longer than most keep-alives.
 const IDLE_MAX: Duration = Duration::from_mins(10);

@@ -2,33 +2,32 @@
 
 use tidegate::{Answer, CheckError, Key, Op};
 
-use super::command::{CommandContext, CommandOutcome};
+use super::command::CommandContext;
+use super::frame::Command;
 use super::reply::{ReplyBuffer, escaped};
 use super::throttle::{NUMBER_MAX, parse_argument};
 use crate::service::{Question, Unanswered};
 
-pub(super) fn check(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    run(context, Op::Take)
+pub(super) fn check(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    run(context, command, Op::Take);
 }
 
-pub(super) fn peek(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    run(context, Op::Peek)
+pub(super) fn peek(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    run(context, command, Op::Peek);
 }
 
-pub(super) fn refund(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    run(context, Op::Refund)
+pub(super) fn refund(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    run(context, command, Op::Refund);
 }
 
-fn run(context: &mut CommandContext<'_, '_>, op: Op) -> CommandOutcome {
-    if let Err(problem) = ask(context, op) {
+fn run(context: &mut CommandContext<'_, '_>, command: Command<'_>, op: Op) {
+    if let Err(problem) = ask(context, command, op) {
         context.out.error(&format!("ERR {problem}"));
     }
-    CommandOutcome::Continue
 }
 
 #[inline]
-fn ask(context: &mut CommandContext<'_, '_>, op: Op) -> Result<(), String> {
-    let command = context.command;
+fn ask(context: &mut CommandContext<'_, '_>, command: Command<'_>, op: Op) -> Result<(), String> {
     let name = std::str::from_utf8(command.argument(1))
         .map_err(|_| format!("no policy is called `{}`", escaped(command.argument(1))))?;
     let key = command.argument(2);

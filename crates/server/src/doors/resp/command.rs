@@ -3,29 +3,21 @@
 use tidegate::{Answer, Reply};
 
 use super::frame::Command;
-use super::pipeline::PendingChecks;
+use super::pipeline::{PendingChecks, StopReason};
 use super::reply::{ReplyBuffer, escaped};
 use super::session::Session;
 use super::{DoorState, check, handshake, info, throttle, transaction};
-use crate::service::{Pipeline, Unanswered};
+use crate::service::{self, Unanswered};
 
-/// What the connection does after a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum CommandOutcome {
-    Continue,
-    Close,
-    /// Run the queued transaction before the next command.
-    RunTransaction,
-}
-
-/// One command, and what its handler needs.
+/// What the handlers of commands need.
 pub(super) struct CommandContext<'t, 'e> {
-    pub(super) command: Command<'t>,
     pub(super) door: &'t DoorState,
-    pub(super) service: &'t mut Pipeline<'e>,
+    pub(super) service: &'t mut service::Pipeline<'e>,
     pub(super) session: &'t mut Session,
     pub(super) out: &'t mut ReplyBuffer,
-    pub(super) pending: &'t mut PendingChecks<'e>,
+    pub(super) pending: PendingChecks<'e>,
+    /// Set by a command that no other may follow at once.
+    pub(super) stop: Option<StopReason>,
 }
 
 impl<'e> CommandContext<'_, 'e> {
@@ -48,6 +40,8 @@ impl<'e> CommandContext<'_, 'e> {
     }
 }
 
+type Handler = fn(&mut CommandContext<'_, '_>, Command<'_>);
+
 pub(super) struct CommandSpec {
     pub(super) name: &'static str,
     /// The arguments, as error messages show them.
@@ -56,7 +50,7 @@ pub(super) struct CommandSpec {
     pub(super) arguments: (usize, usize),
     /// The position of the key, 0 for none.
     pub(super) key: i64,
-    run: fn(&mut CommandContext<'_, '_>) -> CommandOutcome,
+    run: Handler,
 }
 
 const fn spec(
@@ -64,7 +58,7 @@ const fn spec(
     usage: &'static str,
     arguments: (usize, usize),
     key: i64,
-    run: fn(&mut CommandContext<'_, '_>) -> CommandOutcome,
+    run: Handler,
 ) -> CommandSpec {
     CommandSpec { name, usage, arguments, key, run }
 }
@@ -107,33 +101,32 @@ pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
 
 /// Checks a command and runs it.
 #[inline]
-pub(super) fn answer(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    let Some(spec) = find(context.command.argument(0)) else { return unknown(context) };
+pub(super) fn answer(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    let Some(spec) = find(command.argument(0)) else { return unknown(context, command) };
     if !context.session.authenticated && !ALLOWED_BEFORE_AUTH.contains(&spec.name) {
         context.out.error("NOAUTH Authentication required.");
-        return CommandOutcome::Continue;
+        return;
     }
     let (least, most) = spec.arguments;
-    if context.command.len() < least || context.command.len() > most {
+    if command.len() < least || command.len() > most {
         let CommandSpec { name, usage, .. } = spec;
         context.reject(&format!(
             "ERR wrong number of arguments for '{name}' command: expected {name} {usage}"
         ));
-        return CommandOutcome::Continue;
+        return;
     }
     if context.session.transaction.is_some() && !NEVER_QUEUED.contains(&spec.name) {
-        return transaction::queue(context);
+        return transaction::queue(context, command);
     }
-    (spec.run)(context)
+    (spec.run)(context, command);
 }
 
 #[cold]
-fn unknown(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    let name = escaped(context.command.argument(0));
+fn unknown(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    let name = escaped(command.argument(0));
     context.reject(&if context.session.authenticated {
         format!("ERR unknown command '{name}'; COMMAND LIST lists all commands")
     } else {
         "NOAUTH Authentication required.".to_owned()
     });
-    CommandOutcome::Continue
 }

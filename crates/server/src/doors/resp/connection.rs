@@ -7,15 +7,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::command::CommandOutcome;
+use super::command::CommandContext;
 use super::frame::FRAME_BYTES_MAX;
-use super::pipeline::{self, PendingChecks, Pipeline, StopReason};
+use super::pipeline::{self, PendingChecks, StopReason};
 use super::reply::ReplyBuffer;
 use super::session::Session;
 use super::{DoorState, buffer_pool};
 use crate::metrics::Door;
-use crate::net::Shutdown;
-use crate::net::Stream;
+use crate::net::{Shutdown, Stream};
 use crate::service;
 
 /// Initial size of the reply buffer: a pipeline of a hundred checks.
@@ -57,7 +56,7 @@ impl<'h> Connection<'h> {
             if read == 0 {
                 return Ok(());
             }
-            if self.answer_input().await? == CommandOutcome::Close {
+            if self.answer_input().await? {
                 return self.close().await;
             }
         }
@@ -95,20 +94,20 @@ impl<'h> Connection<'h> {
         }
     }
 
-    /// Answers every complete command in the input, in order.
-    async fn answer_input(&mut self) -> io::Result<CommandOutcome> {
+    /// Answers every complete command in the input, in order. Returns whether the connection closes.
+    async fn answer_input(&mut self) -> io::Result<bool> {
         let (input, mut used) = (std::mem::take(&mut self.input), 0);
-        let next = loop {
+        let closes = loop {
             match self.answer_batch(&input, &mut used).await? {
                 StopReason::OutputFull => {}
                 StopReason::RunTransaction => self.run_transaction().await?,
-                StopReason::NeedMoreInput => break CommandOutcome::Continue,
-                StopReason::Close => break CommandOutcome::Close,
+                StopReason::NeedMoreInput => break false,
+                StopReason::Close => break true,
             }
         };
         self.input = input;
         self.keep_rest(used);
-        Ok(next)
+        Ok(closes)
     }
 
     /// Runs the commands queued for `EXEC`. All are complete, and none closes the connection.
@@ -152,12 +151,11 @@ impl<'h> Connection<'h> {
             out.0 = buffer_pool::take(OUT_BYTES);
         }
         let mut calls = service::Pipeline::begin(service, &in_force, Door::Resp, *checks);
-        let mut pending = PendingChecks::new();
-        let pipeline =
-            Pipeline { door, service: &mut calls, session, out: &mut *out, pending: &mut pending };
-        let reason = pipeline.answer(input, used);
-        if !pending.is_empty() {
-            pipeline::insert_pending(out, pending).await;
+        let (service, pending, stop) = (&mut calls, PendingChecks::new(), None);
+        let mut context = CommandContext { door, service, session, out, pending, stop };
+        let reason = context.answer_all(input, used);
+        if !context.pending.is_empty() {
+            pipeline::insert_pending(context.out, context.pending).await;
         }
         *checks = calls.finish();
         reason

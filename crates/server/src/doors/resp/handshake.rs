@@ -5,7 +5,9 @@ use std::path::Path;
 
 use subtle::ConstantTimeEq;
 
-use super::command::{CommandContext, CommandOutcome};
+use super::command::CommandContext;
+use super::frame::Command;
+use super::pipeline::StopReason;
 use super::reply::escaped;
 use super::session::{Protocol, Session};
 use tidegate_request::Peer;
@@ -15,49 +17,45 @@ pub(super) const REDIS_VERSION: &str = "7.0.0";
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-pub(super) fn ping(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    match context.command.len() {
+pub(super) fn ping(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    match command.len() {
         1 => context.out.simple("PONG"),
-        _ => context.out.bulk(context.command.argument(1)),
+        _ => context.out.bulk(command.argument(1)),
     }
-    CommandOutcome::Continue
 }
 
-pub(super) fn echo(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    context.out.bulk(context.command.argument(1));
-    CommandOutcome::Continue
+pub(super) fn echo(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    context.out.bulk(command.argument(1));
 }
 
 /// There is one database, 0.
-pub(super) fn select(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    match context.command.argument(1) {
+pub(super) fn select(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    match command.argument(1) {
         b"0" => context.out.simple("OK"),
         _ => context.out.error("ERR DB index is out of range: there is only 0"),
     }
-    CommandOutcome::Continue
 }
 
-pub(super) fn quit(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
+pub(super) fn quit(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
     context.out.simple("OK");
-    CommandOutcome::Close
+    context.stop = Some(StopReason::Close);
 }
 
 /// Resets the session to the state of a new connection.
-pub(super) fn reset(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
+pub(super) fn reset(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
     let Session { id, peer, .. } = *context.session;
     *context.session = Session::new(id, peer, context.door.password.is_none());
     context.out.simple("RESET");
-    CommandOutcome::Continue
 }
 
-pub(super) fn auth(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    let given = match context.command.len() {
+pub(super) fn auth(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    let given = match command.len() {
         2 if context.door.password.is_none() => {
             context.out.error("ERR AUTH <password> called without any password configured");
-            return CommandOutcome::Continue;
+            return;
         }
-        2 => (&b"default"[..], context.command.argument(1)),
-        _ => (context.command.argument(1), context.command.argument(2)),
+        2 => (&b"default"[..], command.argument(1)),
+        _ => (command.argument(1), command.argument(2)),
     };
     if accepts(context, given) {
         context.session.authenticated = true;
@@ -65,7 +63,6 @@ pub(super) fn auth(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
     } else {
         context.out.error(WRONG_PASSWORD);
     }
-    CommandOutcome::Continue
 }
 
 /// Whether user and password are right. The only user is `default`, as in Redis; without a configured password any
@@ -75,17 +72,15 @@ fn accepts(context: &CommandContext<'_, '_>, (user, given): (&[u8], &[u8])) -> b
     right && user == b"default"
 }
 
-pub(super) fn hello(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    match negotiate(context) {
+pub(super) fn hello(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    match negotiate(context, command) {
         Ok(()) => write_hello(context),
         Err(problem) => context.out.error(&problem),
     }
-    CommandOutcome::Continue
 }
 
 /// Applies the options of `HELLO`. An error changes nothing.
-fn negotiate(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
-    let command = context.command;
+fn negotiate(context: &mut CommandContext<'_, '_>, command: Command<'_>) -> Result<(), String> {
     let protocol = match (command.len(), command.argument(1)) {
         (1, _) => context.session.protocol,
         (_, b"2") => Protocol::Resp2,
@@ -158,8 +153,7 @@ pub(super) fn checked_name(name: &[u8]) -> Result<Box<[u8]>, String> {
 }
 
 /// `CLIENT`: the subcommands that libraries send when they connect.
-pub(super) fn client(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    let command = context.command;
+pub(super) fn client(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
     let is = |word: &str, len: usize| command.is(1, word) && command.len() == len;
     if is("SETNAME", 3) {
         match checked_name(command.argument(2)) {
@@ -188,7 +182,6 @@ pub(super) fn client(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
             "ERR unknown subcommand or wrong number of arguments for 'client|{what}'"
         ));
     }
-    CommandOutcome::Continue
 }
 
 fn client_info(context: &CommandContext<'_, '_>) -> String {

@@ -2,12 +2,12 @@
 
 use tidegate::{Clock, SystemClock};
 
-use super::command::{COMMANDS, CommandContext, CommandOutcome, CommandSpec, find};
+use super::command::{COMMANDS, CommandContext, CommandSpec, find};
+use super::frame::Command;
 use super::handshake::REDIS_VERSION;
 use super::reply::{ReplyBuffer, escaped};
 
-pub(super) fn info(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    let command = context.command;
+pub(super) fn info(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
     let wanted = |section: &str| {
         let named = |index| command.is(index, section) || is_everything(command.argument(index));
         command.len() == 1 || (1..command.len()).any(named)
@@ -19,7 +19,6 @@ pub(super) fn info(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
         }
     }
     context.out.bulk(text.as_bytes());
-    CommandOutcome::Continue
 }
 
 fn is_everything(section: &[u8]) -> bool {
@@ -50,13 +49,12 @@ fn sections(context: &CommandContext<'_, '_>) -> [(&'static str, String); 4] {
 /// The settings that redis-benchmark and some libraries read.
 const SETTINGS: [(&str, &str); 3] = [("save", ""), ("appendonly", "no"), ("databases", "1")];
 
-pub(super) fn config(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    let command = context.command;
+pub(super) fn config(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
     if !command.is(1, "GET") || command.len() < 3 {
         context.out.error(
             "ERR the configuration cannot be changed here: only CONFIG GET name … is supported",
         );
-        return CommandOutcome::Continue;
+        return;
     }
     let asked =
         |name: &str| (2..command.len()).any(|at| command.is(at, name) || command.is(at, "*"));
@@ -66,20 +64,17 @@ pub(super) fn config(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
         context.out.bulk(name.as_bytes());
         context.out.bulk(value.as_bytes());
     }
-    CommandOutcome::Continue
 }
 
-pub(super) fn role(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
+pub(super) fn role(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
     context.out.array(3);
     context.out.bulk(b"master");
     context.out.integer(0);
     context.out.array(0);
-    CommandOutcome::Continue
 }
 
-pub(super) fn command(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    let (command, protocol) = (context.command, context.session.protocol);
-    let out = &mut *context.out;
+pub(super) fn command(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    let (out, protocol) = (&mut *context.out, context.session.protocol);
     if command.len() == 1 {
         out.array(COMMANDS.len());
         for spec in &COMMANDS {
@@ -106,7 +101,6 @@ pub(super) fn command(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
         let what = escaped(command.argument(1));
         out.error(&format!("ERR unknown subcommand '{what}'"));
     }
-    CommandOutcome::Continue
 }
 
 /// Name, arity, flags, first key, last key, step; then four empty lists: ACL categories, tips, key specifications,

@@ -4,13 +4,11 @@
 
 use tidegate::{Answer, Later};
 
-use super::check;
-use super::command::{self, CommandContext, CommandOutcome};
+use super::command::{self, CommandContext};
 use super::frame::{self, ArgumentRange, ArgumentSpans, Command};
 use super::reply::ReplyBuffer;
-use super::session::Session;
-use super::{DoorState, buffer_pool};
-use crate::service::{self, Unanswered};
+use super::{buffer_pool, check};
+use crate::service::Unanswered;
 
 /// Replies are written once they take this many bytes, also in the middle of a pipeline: a short command can have a
 /// long reply.
@@ -34,15 +32,6 @@ pub(super) enum StopReason {
     Close,
 }
 
-/// The commands of one read, and what their handlers need.
-pub(super) struct Pipeline<'b, 'e> {
-    pub(super) door: &'b DoorState,
-    pub(super) service: &'b mut service::Pipeline<'e>,
-    pub(super) session: &'b mut Session,
-    pub(super) out: &'b mut ReplyBuffer,
-    pub(super) pending: &'b mut PendingChecks<'e>,
-}
-
 /// Checks under way, each with the position of its reply in the output.
 pub(super) type PendingChecks<'e> = Vec<(usize, Later<'e, Answer<'e>, Unanswered>)>;
 
@@ -54,9 +43,9 @@ struct CommandSpan {
     arguments: ArgumentRange,
 }
 
-impl Pipeline<'_, '_> {
+impl CommandContext<'_, '_> {
     /// Answers commands from `used` on until there is a reason to stop, and advances `used` past them.
-    pub(super) fn answer(mut self, input: &[u8], used: &mut usize) -> StopReason {
+    pub(super) fn answer_all(&mut self, input: &[u8], used: &mut usize) -> StopReason {
         let (mut spans, mut found) =
             (ArgumentSpans::new(), [CommandSpan::default(); COMMANDS_PER_BATCH]);
         loop {
@@ -74,10 +63,9 @@ impl Pipeline<'_, '_> {
                 if command.len() == 0 {
                     continue;
                 }
-                match self.run(command) {
-                    CommandOutcome::Continue => {}
-                    CommandOutcome::RunTransaction => return StopReason::RunTransaction,
-                    CommandOutcome::Close => return StopReason::Close,
+                command::answer(self, command);
+                if let Some(reason) = self.stop {
+                    return reason;
                 }
             }
             match end {
@@ -122,12 +110,6 @@ impl Pipeline<'_, '_> {
             let engine = &self.service.in_force().engine;
             engine.hint_given(&self.door.scope, command.argument(1));
         }
-    }
-
-    #[inline]
-    fn run(&mut self, command: Command<'_>) -> CommandOutcome {
-        let Self { door, service, session, out, pending } = self;
-        command::answer(&mut CommandContext { command, door, service, session, out, pending })
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidegate::{EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op};
 
-use super::command::{CommandContext, CommandOutcome};
+use super::command::CommandContext;
+use super::frame::Command;
 use super::number;
 use super::reply::escaped;
 
@@ -33,16 +34,14 @@ pub(super) const NUMBER_MAX: i64 = EXACT_MAX as i64;
 /// In seconds, so that it is exact in microseconds: 285 years.
 const PERIOD_S_MAX: i64 = NUMBER_MAX / 1_000_000;
 
-pub(super) fn run(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    if let Err(problem) = ask(context) {
+pub(super) fn run(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    if let Err(problem) = ask(context, command) {
         context.out.error(&format!("ERR {problem}"));
     }
-    CommandOutcome::Continue
 }
 
 #[inline]
-fn ask(context: &mut CommandContext<'_, '_>) -> Result<(), String> {
-    let command = context.command;
+fn ask(context: &mut CommandContext<'_, '_>, command: Command<'_>) -> Result<(), String> {
     let rate = Rate {
         max_burst: parse_argument(command.argument(2), "max_burst", 0..=NUMBER_MAX - 1)?,
         count: parse_argument(command.argument(3), "count", 1..=NUMBER_MAX)?,

@@ -3,7 +3,9 @@
 //! Commands are validated when they arrive, as in Redis, and run one after another on `EXEC`: nothing is charged
 //! before. The transaction keeps the bytes that were sent, so that `EXEC` answers them like any other input.
 
-use super::command::{CommandContext, CommandOutcome};
+use super::command::CommandContext;
+use super::frame::Command;
+use super::pipeline::StopReason;
 
 /// Bounds of one transaction: a pipeline of some thousand checks.
 const COMMANDS_MAX: usize = 4096;
@@ -29,43 +31,41 @@ impl Transaction {
     }
 }
 
-pub(super) fn multi(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
+pub(super) fn multi(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
     if context.session.transaction.is_some() {
         context.out.error("ERR MULTI calls can not be nested");
     } else {
         context.session.transaction = Some(Transaction::default());
         context.out.simple("OK");
     }
-    CommandOutcome::Continue
 }
 
-pub(super) fn discard(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
+pub(super) fn discard(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
     match context.session.transaction.take() {
         Some(_) => context.out.simple("OK"),
         None => context.out.error("ERR DISCARD without MULTI"),
     }
-    CommandOutcome::Continue
 }
 
 /// Starts the reply array, and hands the queued commands to the connection.
-pub(super) fn exec(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
+pub(super) fn exec(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
     let Some(transaction) = context.session.transaction.take() else {
         context.out.error("ERR EXEC without MULTI");
-        return CommandOutcome::Continue;
+        return;
     };
     if transaction.aborted {
         context.out.error("EXECABORT Transaction discarded because of previous errors.");
-        return CommandOutcome::Continue;
+        return;
     }
     context.out.array(transaction.count);
     context.session.exec_frames = transaction.frames;
-    CommandOutcome::RunTransaction
+    context.stop = Some(StopReason::RunTransaction);
 }
 
 /// Queues a validated command.
 #[cold]
-pub(super) fn queue(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
-    let frame = context.command.frame();
+pub(super) fn queue(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    let frame = command.frame();
     match &mut context.session.transaction {
         Some(transaction) if !transaction.aborted => {
             if !transaction.has_room(frame.len()) {
@@ -73,7 +73,7 @@ pub(super) fn queue(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
                     "ERR a transaction has at most {COMMANDS_MAX} commands and {BYTES_MAX} bytes: \
                      send several, or a pipeline without MULTI"
                 ));
-                return CommandOutcome::Continue;
+                return;
             }
             transaction.frames.extend_from_slice(frame);
             transaction.count += 1;
@@ -81,5 +81,4 @@ pub(super) fn queue(context: &mut CommandContext<'_, '_>) -> CommandOutcome {
         _ => {}
     }
     context.out.simple("QUEUED");
-    CommandOutcome::Continue
 }

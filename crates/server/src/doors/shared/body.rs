@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
 use serde::Deserialize;
 
@@ -22,25 +22,16 @@ const DRAIN_BYTES_MAX: usize = 8 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the body of one check.
-pub(crate) async fn read<B>(body: B) -> Result<Collected<'static>, Problem>
-where
-    B: hyper::body::Body<Data = Bytes> + Unpin,
-{
+pub(crate) async fn read(body: Body) -> Result<Collected<'static>, Problem> {
     read_within(body, QUESTION_BYTES_MAX).await
 }
 
 /// Reads the body of a batch.
-pub(crate) async fn read_batch<B>(body: B) -> Result<Collected<'static>, Problem>
-where
-    B: hyper::body::Body<Data = Bytes> + Unpin,
-{
+pub(crate) async fn read_batch(body: Body) -> Result<Collected<'static>, Problem> {
     read_within(body, BATCH_BYTES_MAX).await
 }
 
-async fn read_within<B>(mut body: B, bytes_max: usize) -> Result<Collected<'static>, Problem>
-where
-    B: hyper::body::Body<Data = Bytes> + Unpin,
-{
+async fn read_within(mut body: Body, bytes_max: usize) -> Result<Collected<'static>, Problem> {
     let read = within(BODY_TIMEOUT, async {
         let collected = collect(&mut body, bytes_max).await;
         if collected.is_err() {
@@ -57,7 +48,7 @@ where
 }
 
 /// Reads and discards up to the bound.
-async fn drain(body: &mut (impl hyper::body::Body<Data = Bytes> + Unpin)) {
+async fn drain(body: &mut Body) {
     let mut left = DRAIN_BYTES_MAX;
     while let Some(Ok(frame)) = body.frame().await {
         let size = frame.data_ref().map_or(0, Bytes::len);
@@ -103,7 +94,6 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    use axum::body::Body;
     use axum::http::StatusCode;
     use axum::response::IntoResponse;
     use hyper::body::Frame;

@@ -118,11 +118,6 @@ impl Problem {
         Self::new(status, "urn:tidegate:limited", "Too many requests", &detail)
     }
 
-    fn failed_closed(policy: &str, retry_after: Option<Duration>) -> Self {
-        let detail = format!("policy `{policy}` admits nothing while its store fails");
-        Self { retry_after, ..Self::unavailable(&detail) }
-    }
-
     /// Load shedding: the request was not processed.
     pub(crate) fn shed(status: StatusCode) -> Self {
         let detail = "too many requests at once: retry later";
@@ -257,14 +252,14 @@ impl Problem {
 
 impl From<Unanswered> for Problem {
     fn from(why: Unanswered) -> Self {
-        match why {
+        match &why {
             Unanswered::UnknownPolicy { name, closest } => {
-                Self::unknown_policy(&name, closest.as_deref())
+                Self::unknown_policy(name, closest.as_deref())
             }
-            Unanswered::BadQuestion(error) => Self::bad_question(&error),
-            Unanswered::StoreFailed(kind) => Self::store_failed(kind),
-            Unanswered::FailedClosed { policy, retry_after } => {
-                Self::failed_closed(&policy, retry_after)
+            Unanswered::BadQuestion(error) => Self::bad_question(error),
+            Unanswered::StoreFailed(kind) => Self::store_failed(*kind),
+            Unanswered::FailedClosed { retry_after, .. } => {
+                Self { retry_after: *retry_after, ..Self::unavailable(&why.detail()) }
             }
         }
     }

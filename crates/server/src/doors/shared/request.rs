@@ -34,7 +34,7 @@ pub(crate) struct Request<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchRequest<'a> {
     #[serde(borrow)]
-    pub(crate) checks: Checks<'a>,
+    pub(crate) checks: AtMost<BATCH_MAX, Object<Request<'a>>>,
     /// Whether all checks are charged or none.
     #[serde(default)]
     pub(crate) atomic: bool,
@@ -43,8 +43,17 @@ pub(crate) struct BatchRequest<'a> {
     pub(crate) headers: bool,
 }
 
-/// At most [`BATCH_MAX`] checks: elements after those are not allocated.
-pub(crate) struct Checks<'a>(pub(crate) Vec<Object<Request<'a>>>);
+/// At most `N` elements: those after them are not allocated.
+pub(crate) struct AtMost<const N: usize, T>(pub(crate) Vec<T>);
+
+/// What an error calls the elements of a list, after their number.
+pub(crate) trait Element {
+    const NAME: &'static str = "";
+}
+
+impl Element for Object<Request<'_>> {
+    const NAME: &'static str = " checks";
+}
 
 /// A JSON object. serde would also accept a struct as a list of its fields.
 pub(crate) struct Object<T>(pub(crate) T);
@@ -121,25 +130,25 @@ impl<'de: 'a, 'a> Deserialize<'de> for NamedKeys<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Checks<'a> {
+impl<'de, const N: usize, T: Deserialize<'de> + Element> Deserialize<'de> for AtMost<N, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ChecksVisitor;
-        impl<'de> Visitor<'de> for ChecksVisitor {
-            type Value = Checks<'de>;
+        struct AtMostVisitor<const N: usize, T>(PhantomData<T>);
+        impl<'de, const N: usize, T: Deserialize<'de> + Element> Visitor<'de> for AtMostVisitor<N, T> {
+            type Value = AtMost<N, T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a list of at most {BATCH_MAX} checks")
+                write!(f, "a list of at most {N}{}", T::NAME)
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Checks<'de>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<AtMost<N, T>, A::Error> {
                 let mut all = Vec::new();
-                while let Some(request) = seq.next_element()? {
-                    if all.len() == BATCH_MAX {
-                        return Err(de::Error::invalid_length(all.len() + 1, &self));
+                while let Some(next) = seq.next_element()? {
+                    if all.len() == N {
+                        return Err(de::Error::invalid_length(N + 1, &self));
                     }
-                    all.push(request);
+                    all.push(next);
                 }
-                Ok(Checks(all))
+                Ok(AtMost(all))
             }
         }
-        deserializer.deserialize_seq(ChecksVisitor)
+        deserializer.deserialize_seq(AtMostVisitor(PhantomData))
     }
 }

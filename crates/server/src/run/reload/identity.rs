@@ -1,9 +1,8 @@
 //! Whether files are still those that were read, without reading them.
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use tidegate_config::envoy;
 

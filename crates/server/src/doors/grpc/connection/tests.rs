@@ -1,54 +1,28 @@
 //! Clients that send nothing or read nothing, with short bounds.
 
-use std::net::SocketAddr;
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use super::*;
-use crate::net::Listener;
-use crate::net::{AcceptBounds, accept};
-use crate::service::AppState;
-use crate::service::demo;
-use tidegate_config::Address;
+use crate::doors::test_server::{self, LONG, TestServer, http2_frame, read_to_end};
+use crate::net::AcceptBounds;
+use crate::service::{AppState, demo};
 
 const SHORT: Duration = Duration::from_millis(50);
-/// Far longer than any test takes, also on a busy machine.
-const LONG: Duration = Duration::from_secs(20);
 /// The HTTP/2 preface, with empty settings.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-struct Running {
-    addr: SocketAddr,
-    stop: oneshot::Sender<()>,
-    done: JoinHandle<()>,
-}
-
-async fn start(timeouts: Timeouts) -> Running {
-    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
-    let (stop, stopped) = oneshot::channel();
-    let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
+async fn start(timeouts: Timeouts) -> TestServer {
     let service = Service::new(AppState::new(demo::draft())).unwrap();
     let door = GrpcDoor::new(service, GrpcBounds { timeouts, ..GrpcBounds::default() });
     let bounds = AcceptBounds { connections_max: 10, notice: SHORT, drain: 10 * LONG };
-    let done = tokio::spawn(accept(listener, door, bounds, stopped));
-    Running { addr, stop, done }
+    test_server::start(door, bounds).await
 }
 
-async fn connected(server: &Running, bytes: &[u8]) -> TcpStream {
+async fn connected(server: &TestServer, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream
-}
-
-async fn until_closed(stream: &mut TcpStream) {
-    let mut bytes = Vec::new();
-    let read = stream.read_to_end(&mut bytes);
-    // Reset or ended.
-    let _ = tokio::time::timeout(LONG, read).await.expect("still open");
 }
 
 /// Whether a ping comes back.
@@ -71,7 +45,7 @@ async fn who_does_not_begin_to_speak_is_cut_off_and_who_has_may_be_silent() {
     let mut speaking = connected(&server, HELLO).await;
     assert!(is_alive(&mut speaking).await);
     for silent in [&b""[..], b"PRI * HT", &HELLO[..23]] {
-        until_closed(&mut connected(&server, silent).await).await; // takes as long as the timeout
+        read_to_end(&mut connected(&server, silent).await).await; // takes as long as the timeout
     }
     assert!(is_alive(&mut speaking).await);
 }
@@ -87,12 +61,6 @@ async fn who_does_not_begin_to_speak_does_not_delay_the_end() {
     drop(before);
 }
 
-/// A frame of HTTP/2: length, kind, flags, stream.
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(payload.len()).unwrap();
-    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
-}
-
 /// A health check, with a flow control window of this size.
 fn question(window: u8) -> Vec<u8> {
     let path = "/grpc.health.v1.Health/Check";
@@ -104,9 +72,10 @@ fn question(window: u8) -> Vec<u8> {
         b"application/grpc",
     ];
     // `SETTINGS_INITIAL_WINDOW_SIZE`; an empty message after its length.
-    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
+    let settings = http2_frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
     let hello = &HELLO[..24];
-    [hello, &settings, &frame(1, 4, 1, &head.concat()), &frame(0, 1, 1, &[0; 5])].concat()
+    [hello, &settings, &http2_frame(1, 4, 1, &head.concat()), &http2_frame(0, 1, 1, &[0; 5])]
+        .concat()
 }
 
 #[tokio::test]
@@ -115,7 +84,7 @@ async fn who_takes_nothing_of_an_answer_is_cut_off_and_who_takes_it_stays() {
     let mut taking = connected(&server, &question(255)).await;
     assert!(is_alive(&mut taking).await);
     for window in [0, 1] {
-        until_closed(&mut connected(&server, &question(window)).await).await;
+        read_to_end(&mut connected(&server, &question(window)).await).await;
     }
     assert!(is_alive(&mut taking).await);
 }

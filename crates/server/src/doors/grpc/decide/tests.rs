@@ -12,11 +12,9 @@ use tokio::time::Instant;
 use super::*;
 use crate::doors::grpc::request::{Descriptor, RequestLimit};
 use crate::metrics::Door;
-use crate::service::AppState;
-use crate::service::{Draft, InForce};
-use tidegate_config::Config;
-use tidegate_config::Rls;
+use crate::service::{AppState, Draft, InForce};
 use tidegate_config::envoy::Entry;
+use tidegate_config::{Config, Rls};
 
 /// A store that never answers.
 #[derive(Debug)]

@@ -3,15 +3,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, Visitor};
 
 use super::super::request::{
     BadRequest, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Hits, Request, RequestLimit,
 };
-use crate::doors::shared::request::Object;
+use crate::doors::shared::request::{AtMost, Element, Object};
 use tidegate_config::envoy::{Entry, Unit};
 
 #[derive(Deserialize)]
@@ -57,8 +56,8 @@ struct JsonLimit {
 /// A number or string, kept as text: protobuf accepts either. The field decides what it has to be.
 struct Scalar(String);
 
-/// At most `N` elements: those after them are not allocated.
-struct AtMost<const N: usize, T>(Vec<T>);
+impl Element for Object<JsonDescriptor<'_>> {}
+impl Element for Object<JsonEntry<'_>> {}
 
 impl JsonRequest<'_> {
     pub(super) fn request(&self) -> Result<Request<'_>, BadRequest> {
@@ -145,29 +144,6 @@ impl<'de> Deserialize<'de> for Scalar {
             }
         }
         deserializer.deserialize_any(ScalarVisitor)
-    }
-}
-
-impl<'de, const N: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<N, T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AtMostVisitor<const N: usize, T>(PhantomData<T>);
-        impl<'de, const N: usize, T: Deserialize<'de>> Visitor<'de> for AtMostVisitor<N, T> {
-            type Value = AtMost<N, T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a list of at most {N}")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<AtMost<N, T>, A::Error> {
-                let mut all = Vec::new();
-                while let Some(next) = seq.next_element()? {
-                    if all.len() == N {
-                        return Err(de::Error::invalid_length(N + 1, &self));
-                    }
-                    all.push(next);
-                }
-                Ok(AtMost(all))
-            }
-        }
-        deserializer.deserialize_seq(AtMostVisitor(PhantomData))
     }
 }
 

@@ -76,9 +76,6 @@ fn caller_timeout(metadata: &MetadataMap) -> Option<Duration> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RlsCodec;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MessageCodec;
-
 /// Requests and responses have about a hundred bytes. The default buffers of 8 KiB cost more than all the rest of a
 /// call.
 fn buffers() -> BufferSettings {
@@ -88,19 +85,19 @@ fn buffers() -> BufferSettings {
 impl Codec for RlsCodec {
     type Encode = RateLimitResponse;
     type Decode = Bytes;
-    type Encoder = MessageCodec;
-    type Decoder = MessageCodec;
+    type Encoder = Self;
+    type Decoder = Self;
 
-    fn encoder(&mut self) -> MessageCodec {
-        MessageCodec
+    fn encoder(&mut self) -> Self {
+        Self
     }
 
-    fn decoder(&mut self) -> MessageCodec {
-        MessageCodec
+    fn decoder(&mut self) -> Self {
+        Self
     }
 }
 
-impl Encoder for MessageCodec {
+impl Encoder for RlsCodec {
     type Item = RateLimitResponse;
     type Error = Status;
 
@@ -113,7 +110,7 @@ impl Encoder for MessageCodec {
     }
 }
 
-impl Decoder for MessageCodec {
+impl Decoder for RlsCodec {
     type Item = Bytes;
     type Error = Status;
 

@@ -11,19 +11,16 @@ use axum::routing::{get, post};
 use hyper::body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::super::router;
 use super::*;
 use crate::dashboard::Feed;
 use crate::doors::stalled_client;
-use crate::net::Listener;
+use crate::doors::test_server::{self, TestServer, http2_frame};
 use crate::net::http::{Activity, TimedStream, Timeouts};
-use crate::net::{AcceptBounds, ConnectionHandler, accept};
-use crate::service::AppState;
-use crate::service::demo;
-use tidegate_config::Address;
+use crate::net::{AcceptBounds, ConnectionHandler};
+use crate::service::{AppState, demo};
 
 const SHORT: (AcceptBounds, HttpBounds) = (
     AcceptBounds {
@@ -40,20 +37,8 @@ const SHORT: (AcceptBounds, HttpBounds) = (
     },
 );
 
-struct Running {
-    addr: SocketAddr,
-    stop: oneshot::Sender<()>,
-    done: JoinHandle<()>,
-}
-
-async fn start(router: Router, (bounds, http): (AcceptBounds, HttpBounds)) -> Running {
-    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
-    let (stop, stopped) = oneshot::channel();
-    let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
-    let door = HttpDoor::new(router, http);
-    let done = tokio::spawn(accept(listener, door, bounds, stopped));
-    Running { addr, stop, done }
+async fn start(router: Router, (bounds, http): (AcceptBounds, HttpBounds)) -> TestServer {
+    test_server::start(HttpDoor::new(router, http), bounds).await
 }
 
 fn hello() -> Router {
@@ -269,17 +254,11 @@ async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
     drop(deaf);
 }
 
-/// A frame of HTTP/2: length, kind, flags, stream.
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(payload.len()).unwrap();
-    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
-}
-
 /// Requests `/` over HTTP/2, with a flow control window of this size.
 async fn http2_request(addr: SocketAddr, window: u8) -> TcpStream {
-    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
+    let settings = http2_frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
     // `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x`, as HPACK has them.
-    let head = frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'x']);
+    let head = http2_frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'x']);
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(&[HELLO, &settings, &head].concat()).await.unwrap();
     stream

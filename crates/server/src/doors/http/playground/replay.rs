@@ -12,8 +12,7 @@ use super::super::{HandlerResult, body, json};
 use super::worker;
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::Text;
-use crate::service::AppState;
-use crate::service::InForce;
+use crate::service::{AppState, InForce};
 use tidegate_config::{Config, DoorRules};
 use tidegate_request::KeyParts;
 use tidegate_simulation::replay::{ReplayReport as Report, ReplaySettings, Replayer, replay};
@@ -131,7 +130,7 @@ fn parse_policy(text: &str) -> Result<Config, Problem> {
         let what = "is empty: expected a policy like `100/min burst 20`, or one in YAML";
         return Err(Problem::bad_field("policy_text", what));
     }
-    Config::of_policy(TRIAL_POLICY, text).map_err(|found| {
+    Config::from_policy(TRIAL_POLICY, text).map_err(|found| {
         let problems: Vec<_> = found.iter().map(describe).collect();
         Problem::bad_json("policy_text", &problems.join("; "))
     })

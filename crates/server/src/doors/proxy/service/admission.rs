@@ -12,15 +12,11 @@ use tidegate::tower::{Report, write_retry_after};
 use tidegate::{Clock, Op, Permit, PolicyKind, Source, SystemClock};
 
 use super::super::tracker::RequestTracker;
-use crate::doors::shared::Problem;
-use crate::doors::shared::refusal;
+use crate::doors::shared::{Problem, refusal};
 use crate::metrics::{Door, Shed};
-use crate::service::AppState;
-use crate::service::headers;
-use crate::service::{Call, InForce, Question, Unanswered};
+use crate::service::{AppState, Call, InForce, Question, Unanswered, headers};
 use crate::upstreams::Upstreams;
-use tidegate_request::Peer;
-use tidegate_request::{ClientRequest, Path};
+use tidegate_request::{ClientRequest, Path, Peer};
 
 /// An admitted request.
 pub(super) struct Admitted {
@@ -63,8 +59,7 @@ pub(super) async fn admit(
     let call = app.call(in_force, Door::Proxy);
     let question = match &found {
         Some(found) => {
-            let policy =
-                call.routed(found).map_err(|why| Problem::from(why).into_bytes_response())?;
+            let policy = call.routed(found).map_err(unanswered)?;
             Some(Question::new(policy, found.key.key(&named), found.cost, Op::Take))
         }
         None => None,

@@ -1,54 +1,28 @@
 //! Clients that send slowly, send nothing or read nothing, with short bounds.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use super::{Connection, Session};
 use crate::doors::resp::{RespBounds, RespDoor};
 use crate::doors::stalled_client;
-use crate::net::Listener;
-use crate::net::{AcceptBounds, ConnectionHandler, Shutdown, accept};
-use crate::service::AppState;
-use crate::service::demo;
-use tidegate_config::Address;
+use crate::doors::test_server::{self, LONG, TestServer, read_to_end};
+use crate::net::{AcceptBounds, ConnectionHandler, Shutdown};
+use crate::service::{AppState, demo};
 use tidegate_request::Peer;
 
 const SHORT: Duration = Duration::from_millis(50);
-/// Far longer than any test takes, also on a busy machine.
-const LONG: Duration = Duration::from_secs(20);
 
-struct Running {
-    addr: SocketAddr,
-    stop: oneshot::Sender<()>,
-    done: JoinHandle<()>,
-}
-
-async fn start(bounds: RespBounds) -> Running {
-    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let Ok(Address::Tcp(addr)) = listener.address() else { panic!("no address") };
-    let (stop, stopped) = oneshot::channel();
-    let stopped = async { stopped.await.map_or(Duration::ZERO, |()| Duration::ZERO) };
+async fn start(bounds: RespBounds) -> TestServer {
     let door = RespDoor::new(AppState::new(demo::draft()), None, bounds);
     let short = AcceptBounds { connections_max: 10, notice: SHORT, drain: LONG };
-    let done = tokio::spawn(accept(listener, door, short, stopped));
-    Running { addr, stop, done }
+    test_server::start(door, short).await
 }
 
 fn patient() -> RespBounds {
     RespBounds { idle_timeout: None, frame_timeout: LONG, write_deadline: LONG }
-}
-
-async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
-    let mut reply = Vec::new();
-    let read = stream.read_to_end(&mut reply);
-    // A connection that was cut off may end in an error.
-    let _ = tokio::time::timeout(LONG, read).await.expect("still open");
-    reply
 }
 
 #[tokio::test]

@@ -1,8 +1,7 @@
 use axum::http::Request;
 
 use super::*;
-use tidegate_request::ClientIp;
-use tidegate_request::Peer;
+use tidegate_request::{ClientIp, Peer};
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 

@@ -7,7 +7,7 @@ const LEVELS: usize = 2;
 
 /// A file with this policy alone. A policy that was copied together with its name, or with all of `policies`, is
 /// unwrapped first.
-pub(super) fn alone(name: &str, policy: Node) -> Node {
+pub(super) fn wrap(name: &str, policy: Node) -> Node {
     let policy = (0..LEVELS).fold(policy, |node, _| inner(node));
     under("policies", under(name, policy))
 }
@@ -45,7 +45,7 @@ mod tests {
             "policies:\n  api:\n    limit: 100/min\n    burst: 20\n",
             "all: [{ name: a, limit: 100/min }, { name: b, limit: 5/s }]",
         ] {
-            let config = Config::of_policy("tried", text).unwrap();
+            let config = Config::from_policy("tried", text).unwrap();
             assert_eq!(config.policies.keys().collect::<Vec<_>>(), ["tried"], "{text}");
         }
     }
@@ -59,7 +59,7 @@ mod tests {
             ("limit: [", 1, ""),
             ("policies: { a: { limit: 1/s }, b: { limit: 2/s } }", 1, "unknown"),
         ] {
-            let problems = Config::of_policy("tried", text).unwrap_err();
+            let problems = Config::from_policy("tried", text).unwrap_err();
             let is_told = |it: &crate::Problem| {
                 it.position.line == line
                     && it.message.contains(part)
