@@ -1,5 +1,5 @@
 //! Our client beside the clients of the redis crate, which send one `EVALSHA` per check: on one server, and on a cluster
-//! of three masters. These rows are why tidegate-redis keeps its own connections and slot map.
+//! of three masters. They show what the queue that batches checks gains, and what our own slot map costs.
 
 use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClient;

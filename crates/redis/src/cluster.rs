@@ -1,5 +1,9 @@
 //! A cluster: requests go to the node of their slot. One task keeps the slot map, and re-routes what MOVED, ASK and
 //! TRYAGAIN redirect.
+//!
+//! The redis crate has a cluster client of its own, as fast as this one (docs/benchmarks.md, "Checks through Redis"). It
+//! sends a call again after a dropped connection or a timeout, when it may have run: a check would be charged twice. Its
+//! one number of retries covers redirects too, so that it cannot be told to follow these alone.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
