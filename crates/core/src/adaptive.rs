@@ -1,18 +1,18 @@
 //! Limits that follow the health of what they protect.
 //!
-//! Rate limiting is flow control: a limit is right while what stands behind it is well, and has to give way when
-//! it is not. Once per tick, about a second, the readings of a target become one limit:
+//! Rate limiting is flow control: a limit is right while the service behind it is healthy, and has to shrink when it
+//! is not. Once per tick, about a second, the readings of a target become one limit:
 //!
 //! ```text
 //! reading → sanitise → smooth → hysteresis → ramp ─┐
 //! reading → sanitise → smooth → hysteresis → ramp ─┴ smallest → warm-up → floor → limit in force
 //! ```
 //!
-//! - [`Observed`] is the window over what passes by: latencies and errors become [`Reading`]s. [`Urls`] is the
+//! - [`Observed`] is the window over observed requests: latencies and errors become [`Reading`]s. [`Urls`] is the
 //!   same for each URL by itself.
 //! - A [`Chain`] is one signal with its [`Ramp`], its [`Smoothing`] and what happens while it is silent
 //!   ([`Absence`]). [`Settings`] are the chains of one limit, and what they share.
-//! - [`Controller::step`] takes a reading for each chain and says what is in force: an [`Output`]. A
+//! - [`Controller::step`] takes a reading for each chain and returns what is in force: an [`Output`]. A
 //!   decision about a request only reads that.
 //! - [`Cap`] bounds the requests in flight, and [`InFlight`] counts them: a rate alone cannot keep a queue short.
 //! - [`FleetReadings`] combines the readings of many nodes into one.

@@ -183,7 +183,7 @@ impl Retry {
     }
 }
 
-/// The answer of a shaper: whether the request has a place in the queue, and how far ahead it lies.
+/// The answer of a shaper: whether the request is queued, and how long it has to wait.
 ///
 /// ```
 /// use std::time::Duration;
@@ -210,7 +210,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Whether the request has a place; if so, it may go ahead after [`Reservation::delay`].
+    /// Whether the request is accepted; if so, it may proceed after [`Reservation::delay`].
     pub const fn accepted(&self) -> bool {
         self.accepted
     }
@@ -225,7 +225,7 @@ impl Reservation {
         self.delay_us
     }
 
-    /// When a refused request would find a place. Zero when accepted, `None` for never.
+    /// After how long a refused request would be accepted. Zero when accepted, `None` for never.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.retry_after_us() {
             Some(us) => Some(Duration::from_micros(us)),
@@ -238,7 +238,7 @@ impl Reservation {
         if self.retry_after_us == NEVER { None } else { Some(self.retry_after_us) }
     }
 
-    /// A place at once, that no queue had to give.
+    /// Accepted without delay and without a queue.
     ///
     /// ```
     /// # use tidegate_core::Reservation;
@@ -291,7 +291,7 @@ impl Reservation {
         })
     }
 
-    /// The same from a queue that is only tried out: a place at once, whatever the queue said.
+    /// The same in shadow mode: accepted without delay, whatever the queue answered.
     ///
     /// ```
     /// # use tidegate_core::Reservation;

@@ -31,8 +31,8 @@ use std::fmt;
 /// assert!(matches!(rejected("sliding-window 1000000000/d"), Some(SlidingWindowInexact { .. })));
 /// assert!(matches!(rejected("sliding-window 1/s buckets 3"), Some(BucketsDoNotDivide { .. })));
 /// assert!(matches!(rejected("concurrency 1 lease 60000d"), Some(LeaseTooLong(_))));
-/// let patient = "7919/s max-wait 100000d".parse::<LeakyBucket>();
-/// assert!(matches!(patient, Err(MaxWaitTooLong(_))));
+/// let too_long = "7919/s max-wait 100000d".parse::<LeakyBucket>();
+/// assert!(matches!(too_long, Err(MaxWaitTooLong(_))));
 /// ```
 ///
 /// What could not be read says what was expected:

@@ -1,4 +1,4 @@
-//! The way to Redis: a request is handed to the node that keeps its keys, and answered within one deadline.
+//! The client: a request goes to the node that keeps its keys, and is answered within one deadline.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::sentinel::{self, Sentinels};
 use crate::stats::Counters;
 use crate::url::RedisUrl;
 
-/// Ways to Redis for requests that replicas have to confirm: while one is held up by a `WAIT`, another is free. A
+/// Connection pools for requests that replicas have to confirm: while one is blocked by a `WAIT`, another is free. A
 /// `WAIT` of 50 ms may take 150 ms, while each caller times out after 70.
 const CONFIRMED_POOLS: usize = 4;
 
@@ -33,7 +33,7 @@ pub(crate) struct Client {
     deadline: Duration,
 }
 
-/// A client that may be gone.
+/// A client that may have been dropped.
 pub(crate) struct WeakClient {
     inner: Weak<Inner>,
     deadline: Duration,
@@ -133,7 +133,7 @@ impl Client {
         Instant::now() + self.deadline + self.inner.extra
     }
 
-    /// Under way with the call; the future only waits. What fails at once does so without one.
+    /// Sends the request before it returns; the future only waits for the reply. An early failure is returned at once.
     pub(crate) fn submit(
         &self,
         request: ScriptRequest,
@@ -181,15 +181,15 @@ fn bounded(deadline: Duration) -> Duration {
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    way: Way,
+    route: Route,
     shared: Arc<NodeContext>,
-    /// Every request under way has one, where there are several pools to choose from.
+    /// Every request in flight holds a clone, where there are several pools to choose from.
     busy: Option<Arc<()>>,
 }
 
 /// Where requests go.
 #[derive(Debug)]
-enum Way {
+enum Route {
     Node(NodeHandle),
     Cluster(Cluster),
 }
@@ -205,51 +205,51 @@ impl Pool {
         let shared_with = |redirects| {
             Arc::new(NodeContext::new(access.clone(), redirects, counters, replicas, breaker))
         };
-        let (way, shared) = match topology {
+        let (route, shared) = match topology {
             Topology::Single(endpoint) => {
                 let shared = shared_with(None);
                 let (_, endpoint) = watch::channel(Ok(Some(endpoint)));
-                (Way::Node(Node::start(endpoint, false, shared.clone())), shared)
+                (Route::Node(Node::start(endpoint, false, shared.clone())), shared)
             }
             Topology::Cluster(seeds) => {
                 let (redirects, redirected) = Redirects::new();
                 let shared = shared_with(Some(redirects));
-                (Way::Cluster(Cluster::start(seeds, redirected, shared.clone())), shared)
+                (Route::Cluster(Cluster::start(seeds, redirected, shared.clone())), shared)
             }
             Topology::Sentinel { sentinels, primary, login } => {
                 let access = Access { login, db: 0, tls: access.tls.clone() };
                 let sentinels = Sentinels { endpoints: sentinels, primary, access };
                 let shared = shared_with(None);
                 let endpoint = sentinel::watch(sentinels, &shared);
-                (Way::Node(Node::start(endpoint, true, shared.clone())), shared)
+                (Route::Node(Node::start(endpoint, true, shared.clone())), shared)
             }
         };
-        Self { way, shared, busy: replicas.map(|_| Arc::default()) }
+        Self { route, shared, busy: replicas.map(|_| Arc::default()) }
     }
 
-    /// How many requests are under way; not counted where there is no choice.
+    /// The number of requests in flight; not counted where there is only one pool.
     pub(crate) fn load(&self) -> usize {
         self.busy.as_ref().map_or(0, Arc::strong_count)
     }
 
     /// What the breaker of each node does.
     pub(crate) fn breakers(&self) -> Vec<NodeBreakerStatus> {
-        match &self.way {
-            Way::Node(node) => node.breaker().into_iter().collect(),
-            Way::Cluster(cluster) => cluster.breakers(),
+        match &self.route {
+            Route::Node(node) => node.breaker().into_iter().collect(),
+            Route::Cluster(cluster) => cluster.breakers(),
         }
     }
 
     pub(crate) fn push(&self, request: ScriptRequest, due: Instant) -> ReplyReceiver {
-        match &self.way {
-            Way::Node(node) => {
+        match &self.route {
+            Route::Node(node) => {
                 let (pending, answer) = Pending::new(request, 0, due, self.busy.clone());
                 // While there is a client, only the end of its runtime closes its queue.
                 let refused = node.push(pending, &self.shared.counters);
                 Pending::fail_all(refused, &error::runtime_ended());
                 answer
             }
-            Way::Cluster(cluster) => {
+            Route::Cluster(cluster) => {
                 let slot = request.slot();
                 let (pending, answer) = Pending::new(request, slot, due, self.busy.clone());
                 cluster.push(pending);

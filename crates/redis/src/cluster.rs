@@ -25,7 +25,7 @@ use crate::refresh::{RefreshSchedule, SlotProbe, SlotRanges};
 use crate::slot_map::CurrentMap;
 use crate::timing::Timer;
 
-/// The way into a cluster. Dropped, its nodes send what waits, and end.
+/// The handle of a cluster. When it is dropped, its nodes send the waiting requests and end.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     map: Arc<CurrentMap>,
@@ -67,7 +67,7 @@ impl Drop for Cluster {
         if let Some(redirects) = &self.shared.redirects {
             redirects.close();
         }
-        self.map.give_up();
+        self.map.close();
     }
 }
 
@@ -80,11 +80,11 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(3);
 struct SlotMapTask {
     map: Arc<CurrentMap>,
     shared: Arc<NodeContext>,
-    /// For the next map.
+    /// Requests that wait for the next map.
     waiting: Vec<Pending>,
-    /// For their time to try again.
+    /// Requests that wait for the time of their next attempt.
     later: Vec<(Instant, Pending)>,
-    /// Why the last map did not come.
+    /// Why the last refresh failed.
     last_error: Option<StoreError>,
     timer: Timer,
     schedule: RefreshSchedule,
@@ -99,7 +99,7 @@ impl SlotMapTask {
 
     async fn run(mut self, mut redirected: mpsc::Receiver<Redirected>, probe: SlotProbe) {
         let mut failures = self.shared.failures.subscribe();
-        // Here, or out to have a look.
+        // Either idle here, or moved into `probing`.
         let (mut probe, mut probing) = (Some(probe), None);
         while let Some(map) = self.map.get() {
             if let Some(probe) = probe.take_if(|_| Instant::now() >= self.schedule.next()) {
@@ -118,7 +118,7 @@ impl SlotMapTask {
                 }
             };
             tokio::select! {
-                () = self.map.given_up() => return,
+                () = self.map.closed() => return,
                 (back, ranges) = finished => {
                     probe = Some(back);
                     probing = None;
@@ -132,12 +132,12 @@ impl SlotMapTask {
                     }
                     self.reroute(redirected);
                 }
-                () = self.timer.rings() => self.expire(),
+                () = self.timer.fires() => self.expire(),
             }
         }
     }
 
-    /// Takes a map.
+    /// Applies the result of a refresh.
     fn apply(&mut self, ranges: Result<SlotRanges, StoreError>) {
         let current = self.map.get().unwrap_or_default();
         let map = ranges.and_then(|ranges| current.with_ranges(&ranges, &self.shared));
@@ -160,11 +160,11 @@ impl SlotMapTask {
         self.schedule.refreshed(Instant::now(), is_well, has_changed);
     }
 
-    /// Finds another way for requests that have not run.
+    /// Routes requests again that have not run.
     fn reroute(&mut self, redirected: Redirected) {
         let Redirected { requests, why } = redirected;
         for mut pending in requests.into_iter().filter(Pending::is_open) {
-            // Whatever comes of it now, the node that sent it away has answered.
+            // The node that redirected it has answered: its breaker does not observe the next attempt.
             pending.observer = None;
             if why != Reason::NoNode {
                 if pending.tried {
@@ -205,7 +205,7 @@ impl SlotMapTask {
         }
     }
 
-    /// To its node, or to wait for the next map.
+    /// Sends it to its node, or lets it wait for the next map.
     fn send(&mut self, pending: Pending) {
         let refused = match self.node_of(&pending) {
             Some(node) => node.push(pending, &self.shared.counters),
@@ -222,11 +222,11 @@ impl SlotMapTask {
         }
     }
 
-    /// To a node that is still importing, and may have no slot yet.
+    /// Sends it to a node that is still importing, and may have no slot yet.
     fn send_to(&mut self, mut pending: Pending, endpoint: &Endpoint) {
         let Some(mut map) = self.map.get() else { return };
-        if let Some(with_guest) = map.with_guest(endpoint, &self.shared) {
-            self.map.set(with_guest);
+        if let Some(with_importing) = map.with_importing(endpoint, &self.shared) {
+            self.map.set(with_importing);
             map = self.map.get().unwrap_or_default();
         }
         match map.node_at(endpoint) {
@@ -250,8 +250,8 @@ impl SlotMapTask {
             self.shared.counters.not_sent.add(1);
             pending.fail(StoreErrorKind::NotSent, "no map of the cluster before the deadline");
         }
-        let ripe: Vec<_> = self.later.extract_if(.., |(time, _)| *time <= now).collect();
-        for (_, pending) in ripe {
+        let due: Vec<_> = self.later.extract_if(.., |(time, _)| *time <= now).collect();
+        for (_, pending) in due {
             self.send(pending);
         }
     }
@@ -304,7 +304,7 @@ impl Redirects {
         Pending::fail_all(refused.requests, &error);
     }
 
-    /// The client was dropped: nodes send what they have themselves.
+    /// The client was dropped: nodes send the requests in their queues themselves.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Relaxed);
     }
@@ -315,7 +315,7 @@ impl Redirects {
 }
 
 impl Reason {
-    /// What a node said when it refused a call. `asked` is where it is.
+    /// Reads the error of a node that refused a call. `asked` is its endpoint.
     pub(crate) fn from_error(error: &ServerError, asked: Option<&Endpoint>) -> Option<Self> {
         let endpoint = || redirection(error.details()?, asked);
         match error.code() {
@@ -327,7 +327,7 @@ impl Reason {
     }
 }
 
-/// `slot host:port`; without a host, that of the node that says so.
+/// Reads `slot host:port`; without a host, that of the node that answered.
 fn redirection(detail: &str, asked: Option<&Endpoint>) -> Option<Endpoint> {
     let (host, port) = detail.split(' ').nth(1)?.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port > 0)?;

@@ -1,4 +1,4 @@
-//! One connection: commands leave in order, and are answered in order.
+//! One connection: commands are sent in order, and answered in order.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -21,13 +21,13 @@ use crate::endpoint::Endpoint;
 use crate::stream::{Meter, MeteredStream};
 use crate::{error, script};
 
-/// Commands that may be handed over at once: more than a node ever has in flight.
+/// The most commands that wait to be written: more than a node ever has in flight.
 const COMMANDS_MAX: usize = 1024;
 
-/// Handed over before this many bytes are written, commands leave in one write.
+/// Commands up to this many bytes are sent in one write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// The answer to a command, under way.
+/// The pending reply to a command.
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 
 /// A connection that makes progress only while its driver is polled: it needs no task of its own.
@@ -38,11 +38,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and sends nothing yet. With `heard`, it speaks RESP3 and notifies of push messages.
+    /// Connects, and sends nothing yet. With `pushed`, it uses RESP3 and notifies of push messages.
     pub(crate) async fn connect(
         endpoint: &Endpoint,
         access: &Access,
-        heard: Option<Arc<Notify>>,
+        pushed: Option<Arc<Notify>>,
     ) -> Result<Self, StoreError> {
         let failed = |error: &dyn std::error::Error| {
             StoreError::new(StoreErrorKind::Unreachable, format!("{endpoint}: {error}"))
@@ -50,17 +50,17 @@ impl Connection {
         let wire =
             MeteredStream::connect(endpoint, access).await.map_err(|error| failed(&error))?;
         let meter = wire.meter();
-        // We send the handshake ourselves: its replies say more than the crate passes on.
+        // We send the handshake ourselves: its replies contain more than the crate passes on.
         let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
         let mut config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(COMMANDS_MAX)
             .set_write_backpressure_boundary(WRITE_BYTES);
-        if let Some(heard) = heard {
+        if let Some(pushed) = pushed {
             info = info.set_protocol(ProtocolVersion::RESP3);
             info = access.login.iter().fold(info, |info, login| login.enter(info));
             config = config.set_push_sender(move |_: PushInfo| {
-                heard.notify_one();
+                pushed.notify_one();
                 Ok::<_, Infallible>(())
             });
         }
@@ -69,13 +69,13 @@ impl Connection {
         Ok(Self { inner: connection, driver: Box::pin(driver), meter })
     }
 
-    /// Hands a command over. It is written when the driver is next polled, together with all others.
+    /// Queues a command. It is written when the driver is next polled, together with all others.
     pub(crate) fn start(&self, command: Cmd) -> ReplyFuture {
         let mut connection = self.inner.clone();
         started(async move { connection.send_packed_command(&command).await })
     }
 
-    /// The same for several that nothing may come between; the last one's answer counts.
+    /// The same for several commands with none in between. Answers the reply to the last one.
     pub(crate) fn start_together(&self, commands: Pipeline) -> ReplyFuture {
         let mut connection = self.inner.clone();
         started(async move {
@@ -90,7 +90,7 @@ impl Connection {
         started(async move { connection.subscribe(channel).await.map(|()| Value::Okay) })
     }
 
-    /// Moves bytes, until the connection ends. Whatever was still owed is answered then, with an error.
+    /// Reads and writes until the connection ends. Then commands without a reply are answered with an error.
     pub(crate) async fn drive(&mut self) {
         poll_fn(|task| self.poll_drive(task)).await;
     }
@@ -108,7 +108,7 @@ impl Connection {
         self.driver = Box::pin(std::future::pending());
     }
 
-    /// Waits for one reply, moving bytes meanwhile.
+    /// Waits for one reply, and drives the connection meanwhile.
     pub(crate) async fn reply_to(&mut self, mut call: ReplyFuture) -> RedisResult<Value> {
         let reply = tokio::select! {
             biased;
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// The same, where an error of the server is no value.
+    /// The same, with an error of the server as an `Err`.
     pub(crate) async fn value_of(&mut self, call: ReplyFuture) -> Result<Value, StoreError> {
         match self.reply_to(call).await {
             Ok(Value::ServerError(error)) => Err(error::from_server(&error)),
@@ -136,7 +136,7 @@ impl Connection {
     }
 }
 
-/// Polled once, a command is in the connection's hands: there is always room.
+/// Polls a command once, which queues it: there is always room.
 fn started(call: impl Future<Output = RedisResult<Value>> + Send + 'static) -> ReplyFuture {
     let mut call: ReplyFuture = Box::pin(call);
     match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -148,7 +148,7 @@ fn started(call: impl Future<Output = RedisResult<Value>> + Send + 'static) -> R
 /// A connection that is not ready by then is given up. Redis accepts one at once even while it hangs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where sentinels say that there is another primary.
+/// The channel on which sentinels publish a new primary.
 const SWITCH_CHANNEL: &str = "+switch-master";
 
 impl Connection {
@@ -175,19 +175,19 @@ impl Connection {
         timeout(CONNECT_TIMEOUT, open).await.unwrap_or_else(|_| late())
     }
 
-    /// A connection to a sentinel, which says unasked when the primary changes.
+    /// A connection to a sentinel, subscribed to changes of the primary.
     pub(crate) async fn listen(
         endpoint: &Endpoint,
         access: &Access,
-        heard: Arc<Notify>,
+        pushed: Arc<Notify>,
     ) -> Result<Self, StoreError> {
-        let mut connection = Self::connect(endpoint, access, Some(heard)).await?;
+        let mut connection = Self::connect(endpoint, access, Some(pushed)).await?;
         let subscribed = connection.subscribe(SWITCH_CHANNEL);
         connection.value_of(subscribed).await?;
         Ok(connection)
     }
 
-    /// A connection that is good for requests about the servers only.
+    /// A connection without the script: for requests about the servers only.
     pub(crate) async fn enter(endpoint: &Endpoint, access: &Access) -> Result<Self, StoreError> {
         let mut connection = Self::connect(endpoint, access, None).await?;
         if let Some(login) = &access.login {
@@ -197,10 +197,10 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Enters, and leaves the script there, all in one round trip.
+    /// Logs in and loads the script, in one round trip.
     async fn handshake(&mut self, access: &Access, as_primary: bool) -> Result<(), StoreError> {
         let login = access.login.as_ref().map(|login| self.start(login.command()));
-        // Redis closes an unauthenticated connection that sends as much as the script, and says why only to short commands.
+        // Redis closes an unauthenticated connection that sends as much as the script. The `PING` gets the reason.
         let ping = self.start(cmd("PING"));
         let select = (access.db > 0).then(|| self.start(cmd("SELECT").arg(access.db).take()));
         let role = as_primary.then(|| self.start(cmd("ROLE")));
@@ -219,8 +219,8 @@ impl Connection {
     }
 }
 
-/// Whether a connection is of use. A server that is busy or loading, or lets us call scripts only, still is one: it
-/// answers requests, or says itself why not.
+/// Whether a connection can be used in spite of an error reply. A server that is busy or loading, or only permits script
+/// calls, answers requests or their errors itself.
 fn tolerated(reply: RedisResult<Value>) -> Result<(), StoreError> {
     match reply.map_err(|error| error::from_connection(&error))? {
         Value::ServerError(error) => match error::from_server(&error) {

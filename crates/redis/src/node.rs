@@ -1,4 +1,4 @@
-//! One node of Redis: a task that keeps a connection to it, and sends what waits.
+//! One node of Redis: a task that keeps a connection to it, and sends waiting requests.
 
 mod in_flight;
 mod replies;
@@ -26,7 +26,7 @@ use crate::timing::{Backoff, Timer};
 
 /// A connection that lasted this long resets the backoff. As long as the longest backoff: a server that accepts and
 /// closes is not called more often than one that does not answer.
-const STOOD: Duration = Duration::from_secs(1);
+const STABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// What all nodes of a client have in common.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct NodeContext {
     pub(crate) redirects: Option<Redirects>,
     /// The replicas that have to confirm a charge.
     pub(crate) replicas: Option<Replicas>,
-    /// What the breaker of each node goes by, if they have one.
+    /// The options of each node's breaker, if they have one.
     breaker: Option<BreakerOptions>,
     /// Notified when a node fails: the topology may have changed.
     pub(crate) failures: watch::Sender<()>,
@@ -62,7 +62,7 @@ impl NodeContext {
     }
 }
 
-/// The way to a node. Dropped, the node sends what waits, and ends.
+/// The handle of a node. When it is dropped, the node sends the waiting requests and ends.
 #[derive(Debug)]
 pub(crate) struct NodeHandle {
     queue: Arc<Queue>,
@@ -71,8 +71,8 @@ pub(crate) struct NodeHandle {
 }
 
 impl NodeHandle {
-    /// Puts a request into the node's queue, unless its breaker is open. Given back if the node has left.
-    #[must_use = "given back, it has to go elsewhere"]
+    /// Puts a request into the node's queue, unless its breaker is open. Returned if the node has left.
+    #[must_use = "a returned request has to go to another node"]
     pub(crate) fn push(&self, mut pending: Pending, counters: &Counters) -> Option<Pending> {
         if let Some(breaker) = &self.breaker {
             match breaker.pass() {
@@ -86,7 +86,7 @@ impl NodeHandle {
         self.queue.push(pending, counters)
     }
 
-    /// Whether there is no connection, and none under way.
+    /// Whether there is no connection, and no attempt to connect.
     pub(crate) fn is_refusing(&self) -> bool {
         self.queue.is_refusing()
     }
@@ -146,8 +146,8 @@ impl Node {
             let worked = self.serve(&mut connection).await;
             self.shared.counters.disconnects.add(1);
             self.shared.report_failure();
-            // That an idle connection ended in the end says nothing about the next.
-            if worked || since.elapsed() >= STOOD {
+            // The end of a connection that was stable says nothing about the next.
+            if worked || since.elapsed() >= STABLE_AFTER {
                 self.backoff.reset();
             } else if !self.is_over() {
                 self.pause().await;
@@ -211,13 +211,13 @@ impl Node {
         let mut done = pin!(done);
         loop {
             self.timer.arm(|| self.queue.next_due());
-            // Woken for nothing but a deadline that has to be watched.
+            // Woken only for a deadline before the timer's.
             let wake_when = WakeWhen { enough: usize::MAX, alarm: self.timer.alarm() };
             tokio::select! {
                 biased;
                 result = &mut done => return Some(result),
                 () = self.queue.ready(wake_when) => self.timer.arm_by(self.queue.next_due()),
-                () = self.timer.rings() => self.fail_overdue(Instant::now()),
+                () = self.timer.fires() => self.fail_overdue(Instant::now()),
                 () = moved(&mut self.endpoint) => return None,
             }
         }

@@ -1,4 +1,4 @@
-//! The breaker of one node: while a node of a cluster hangs, only the keys it keeps go without it.
+//! The breaker of one node: while a node of a cluster hangs, only its keys are affected.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

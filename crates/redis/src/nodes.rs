@@ -18,8 +18,8 @@ use crate::timing::jittered;
 /// The longest time from one announcement to the next.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 
-/// A node is gone after this time without an announcement: two may be lost.
-const GONE_AFTER: Duration = Duration::from_secs(15);
+/// A node does not count after this time without an announcement: two may be lost.
+const EXPIRE_AFTER: Duration = Duration::from_secs(15);
 
 /// How many nodes there are, as far as is known; 0 before the first answer.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ impl Nodes {
     pub(crate) fn announce(client: &Client, keys: &Keys) -> Self {
         let nodes = Self::default();
         let (client, known) = (client.downgrade(), nodes.clone());
-        let text = format!("{:016x} {}", RandomState::new().hash_one(0), GONE_AFTER.as_micros());
+        let text = format!("{:016x} {}", RandomState::new().hash_one(0), EXPIRE_AFTER.as_micros());
         let key = keys.nodes();
         tokio::spawn(async move {
             let mut last = 0;
@@ -45,7 +45,7 @@ impl Nodes {
                     && let Ok(ScriptReply::Nodes(count)) = answer.await
                 {
                     // A lower count has to be seen twice: after Redis lost its memory, the first node that comes back would
-                    // think itself alone.
+                    // count only itself.
                     known.known.store(count.max(last), Relaxed);
                     last = count;
                 }

@@ -1,5 +1,5 @@
-//! Requests on their way, and the queue of those that wait for one node: bounded, first in, first out, and refused while
-//! there is no way to the node.
+//! Pending requests, and the queue of those that wait for one node: bounded, first in, first out, and refused while the
+//! node cannot be reached.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::stats::Counters;
 
 pub(crate) type ScriptResult = Result<ScriptReply, StoreError>;
 
-/// Where the answer will come out.
+/// Receives the answer.
 pub(crate) type ReplyReceiver = oneshot::Receiver<ScriptResult>;
 
 /// Sees every answer of a node: its breaker.
@@ -27,14 +27,14 @@ pub(crate) trait ReplyObserver: Send + Sync + fmt::Debug {
     fn observe(self: Arc<Self>, pass: BreakerPass, pending: &Pending, error: Option<&StoreError>);
 }
 
-/// One request on its way: its deadline, its attempts, and where its reply goes.
+/// One pending request: its deadline, its attempts, and where its reply goes.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) request: ScriptRequest,
     /// Where a cluster keeps its keys; 0 without a cluster.
     pub(crate) slot: u16,
     pub(crate) due: Instant,
-    /// It was refused once, certainly without running: it goes by source, so that nothing can ask for a third time.
+    /// It was refused once without running, and is sent with the script's source: so there is no third attempt.
     pub(crate) tried: bool,
     /// It shares a call with requests on the same keys only: its slot is being moved key by key.
     pub(crate) alone: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Pending {
     pub(crate) held: Option<ScriptReply>,
     /// The breaker of its node, if that has one.
     pub(crate) observer: Option<(Arc<dyn ReplyObserver>, BreakerPass)>,
-    /// Counts as load of its pool while it is under way.
+    /// Counts as load of its pool while it is pending.
     _busy: Option<Arc<()>>,
     /// `None` once it was answered.
     caller: Option<oneshot::Sender<ScriptResult>>,
@@ -110,7 +110,7 @@ struct State {
     admission: Admission,
     waiter: Option<Waiter>,
     /// The waiter was woken, and has not polled since.
-    called: bool,
+    woken: bool,
 }
 
 /// The task that takes from the queue, and when to wake it.
@@ -125,7 +125,7 @@ struct Waiter {
 pub(crate) struct WakeWhen {
     /// At this many requests.
     pub(crate) enough: usize,
-    /// Or at a request that is due before the timer rings.
+    /// Or at a request that is due before the timer fires.
     pub(crate) alarm: Option<Instant>,
 }
 
@@ -141,15 +141,15 @@ impl WakeWhen {
 enum Admission {
     #[default]
     Open,
-    /// There is no connection, and none under way: this is why.
+    /// There is no connection, and no attempt to connect: this is why.
     Refusing(StoreError),
     /// The node has left, or the client is dropped.
     Closed,
 }
 
 impl Queue {
-    /// Puts a request at the end. Given back if the queue is closed: it may be asked elsewhere.
-    #[must_use = "given back, it has to go elsewhere"]
+    /// Puts a request at the end. Returned if the queue is closed: another node may take it.
+    #[must_use = "a returned request has to go to another node"]
     pub(crate) fn push(&self, pending: Pending, counters: &Counters) -> Option<Pending> {
         let mut state = self.state();
         let refusal = match &state.admission {
@@ -173,7 +173,7 @@ impl Queue {
         state.waiting.push_back(pending);
         let waiting = state.waiting.len();
         let waiter = state.waiter.take_if(|waiter| waiter.wake_when.is_met(waiting, due));
-        state.called |= waiter.is_some();
+        state.woken |= waiter.is_some();
         drop(state);
         if let Some(waiter) = waiter {
             waiter.waker.wake();
@@ -210,7 +210,7 @@ impl Queue {
             let mut state = self.state();
             let last = state.waiting.back();
             let is_met = last.is_some_and(|last| wake_when.is_met(state.waiting.len(), last.due));
-            if std::mem::take(&mut state.called) || is_met {
+            if std::mem::take(&mut state.woken) || is_met {
                 return Poll::Ready(());
             }
             let known = state.waiter.take().map(|waiter| waiter.waker);
@@ -270,7 +270,7 @@ impl Queue {
         let waiter = {
             let mut state = self.state();
             state.admission = Admission::Closed;
-            state.called = true;
+            state.woken = true;
             state.waiter.take()
         };
         if let Some(waiter) = waiter {
@@ -283,7 +283,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing here can stop half way.
+        // No change under the lock can stop half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,11 +24,11 @@ const FAILOVER_TAKES: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct RefreshSchedule {
-    /// When all is well.
+    /// The period without failures.
     every: Duration,
     next: Instant,
     last: Option<Instant>,
-    /// Since when something has been wrong with this very map, and when it last was.
+    /// When this map first failed, and when it last did.
     failing: Option<(Instant, Instant)>,
 }
 
@@ -37,12 +37,12 @@ impl RefreshSchedule {
         Self { every, next: Instant::now(), last: None, failing: None }
     }
 
-    /// When to look.
+    /// When to refresh.
     pub(crate) const fn next(&self) -> Instant {
         self.next
     }
 
-    /// Something went wrong: the map may have changed.
+    /// A call failed: the map may have changed.
     pub(crate) fn failure(&mut self, now: Instant) {
         let since = match self.failing {
             Some((since, last)) if now < last + self.every => since,
@@ -58,7 +58,7 @@ impl RefreshSchedule {
         self.refresh_soon(now);
     }
 
-    /// What came of a look.
+    /// A refresh has ended.
     pub(crate) fn refreshed(&mut self, now: Instant, is_well: bool, has_changed: bool) {
         if has_changed {
             self.failing = None;
@@ -79,7 +79,7 @@ impl RefreshSchedule {
     fn refresh_soon(&mut self, now: Instant) {
         // Measured from the last refresh: constant failures must not put it off.
         let soon = self.last.unwrap_or(now) + jittered(self.pace(now));
-        // … and after a long quiet, not at once: a fleet would come as one.
+        // … and after a long time without failures, not at once: a fleet would ask at the same moment.
         let soon = if soon <= now { now + jittered(WHILE_FAILING) } else { soon };
         self.next = self.next.min(soon);
     }

@@ -87,7 +87,7 @@ impl Expects {
             }
             Expects::Reservation(shaper) => {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
-                ScriptReply::Reserved(place(shaper, first, delay, ticks, frac)?)
+                ScriptReply::Reserved(reserve_reply(shaper, first, delay, ticks, frac)?)
             }
             Expects::Verdict { limits, permits: grants, leases } => {
                 let several = limits.len() > 1;
@@ -185,7 +185,7 @@ fn grant(
     })
 }
 
-fn place(
+fn reserve_reply(
     shaper: &LeakyBucket,
     retry: i64,
     delay: i64,

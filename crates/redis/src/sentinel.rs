@@ -14,13 +14,13 @@ use crate::endpoint::Endpoint;
 use crate::node::{KnownEndpoint, NodeContext};
 use crate::timing::{Backoff, jittered};
 
-/// How often a sentinel is asked though it says nothing: what it says may be lost.
+/// How often a sentinel is polled though it publishes changes: messages may be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Trouble makes a sentinel be asked at once, but no more often than this.
+/// After a failure sentinels are polled at once, but no more often than this.
 const ASK_WHILE_FAILING: Duration = Duration::from_millis(20);
 
-/// A sentinel that takes longer is no help.
+/// How long a sentinel may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The sentinels that know a primary by its name.
@@ -30,34 +30,34 @@ pub(crate) struct Sentinels {
     pub(crate) access: Access,
 }
 
-/// What a sentinel knows: the primary, and the number of the election that made it one.
+/// A sentinel's report: the primary, and the number of the election that made it one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Report {
     epoch: u64,
     endpoint: Endpoint,
 }
 
-/// Where all sentinels report to.
+/// Collects the reports of all sentinels.
 struct Reports {
     primary: watch::Sender<KnownEndpoint>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Of each sentinel the last word, or why there is none.
-    heard: Vec<Option<Result<Report, StoreError>>>,
-    /// Of the primary that was believed last.
+    /// The last report of each sentinel, or its error.
+    latest: Vec<Option<Result<Report, StoreError>>>,
+    /// The epoch of the current primary.
     epoch: u64,
 }
 
-/// Follows the primary, for as long as anybody wants to know.
+/// Follows the primary, as long as the receiver lives.
 pub(crate) fn watch(
     sentinels: Sentinels,
     shared: &Arc<NodeContext>,
 ) -> watch::Receiver<KnownEndpoint> {
     let (primary, endpoint) = watch::channel(Ok(None));
-    let heard = vec![None; sentinels.endpoints.len()];
-    let reports = Arc::new(Reports { primary, state: Mutex::new(State { heard, epoch: 0 }) });
+    let latest = vec![None; sentinels.endpoints.len()];
+    let reports = Arc::new(Reports { primary, state: Mutex::new(State { latest, epoch: 0 }) });
     let sentinels = Arc::new(sentinels);
     for index in 0..sentinels.endpoints.len() {
         let (reports, sentinels) = (reports.clone(), sentinels.clone());
@@ -73,7 +73,7 @@ pub(crate) fn watch(
     endpoint
 }
 
-/// Asks one sentinel, again and again. Never ends by itself.
+/// Polls one sentinel. Never ends by itself.
 async fn follow(
     index: usize,
     sentinels: &Sentinels,
@@ -84,9 +84,11 @@ async fn follow(
     let Some(endpoint) = sentinels.endpoints.get(index) else { return };
     let mut backoff = Backoff::default();
     loop {
-        let heard = Arc::<Notify>::default();
-        let connection =
-            timeout(ANSWER_TIMEOUT, Connection::listen(endpoint, &sentinels.access, heard.clone()));
+        let pushed = Arc::<Notify>::default();
+        let connection = timeout(
+            ANSWER_TIMEOUT,
+            Connection::listen(endpoint, &sentinels.access, pushed.clone()),
+        );
         let mut result = connection.await.unwrap_or_else(|_| Err(silent(endpoint)));
         while let Ok(connection) = &mut result {
             shared.counters.refreshes.add(1);
@@ -94,7 +96,7 @@ async fn follow(
             match asked.unwrap_or_else(|_| Err(silent(endpoint))) {
                 Ok(report) => {
                     backoff.reset();
-                    reports.hear(index, Ok(report));
+                    reports.record(index, Ok(report));
                 }
                 Err(error) => {
                     result = Err(error);
@@ -107,13 +109,13 @@ async fn follow(
             };
             tokio::select! {
                 () = connection.drive() => {}
-                () = heard.notified() => {}
+                () = pushed.notified() => {}
                 () = on_failure => {}
                 () = sleep(jittered(ASK_EVERY)) => {}
             }
         }
         if let Err(error) = result {
-            reports.hear(index, Err(error));
+            reports.record(index, Err(error));
         }
         sleep(backoff.next()).await;
     }
@@ -121,40 +123,40 @@ async fn follow(
 
 impl Reports {
     /// Records the answer of one sentinel, or its failure.
-    fn hear(&self, index: usize, report: Result<Report, StoreError>) {
+    fn record(&self, index: usize, report: Result<Report, StoreError>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(endpoint) = state.heard.get_mut(index) {
-            *endpoint = Some(report);
+        if let Some(latest) = state.latest.get_mut(index) {
+            *latest = Some(report);
         }
         if let Some(verdict) = state.verdict() {
             self.primary.send_if_modified(|known| {
-                let is_news = match (&verdict, &known) {
+                let has_changed = match (&verdict, &known) {
                     // A known primary stays, even if no sentinel answers any more.
                     (Err(_), Ok(Some(_))) => false,
                     (verdict, known) => *verdict != **known,
                 };
-                if is_news {
+                if has_changed {
                     *known = verdict;
                 }
-                is_news
+                has_changed
             });
         }
     }
 }
 
 impl State {
-    /// Whom to believe: the latest election. A sentinel that missed it must not bring an old primary back; only if all
-    /// sentinels agree on less were they set up anew. Nothing while there is hope for a first answer.
+    /// The primary of the latest election. A sentinel that missed it must not bring an old primary back; if all sentinels
+    /// report a lower epoch, they were set up anew. `None` while a first answer may still come.
     fn verdict(&mut self) -> Option<KnownEndpoint> {
-        let reports = || self.heard.iter().flatten().filter_map(|report| report.as_ref().ok());
+        let reports = || self.latest.iter().flatten().filter_map(|report| report.as_ref().ok());
         let Some(best) = reports().max_by_key(|report| report.epoch) else {
-            let errors = self.heard.iter().map(|heard| heard.as_ref()?.as_ref().err());
+            let errors = self.latest.iter().map(|latest| latest.as_ref()?.as_ref().err());
             let errors = errors.collect::<Option<Vec<_>>>()?;
-            // One that answers knows more than those that do not.
-            let telling = errors.iter().find(|error| error.kind() != StoreErrorKind::Unreachable);
-            return telling.or(errors.last()).map(|error| Err((*error).clone()));
+            // The error of a sentinel that answered is more useful than that of one that is unreachable.
+            let answered = errors.iter().find(|error| error.kind() != StoreErrorKind::Unreachable);
+            return answered.or(errors.last()).map(|error| Err((*error).clone()));
         };
-        if best.epoch < self.epoch && reports().count() < self.heard.len() {
+        if best.epoch < self.epoch && reports().count() < self.latest.len() {
             return None;
         }
         let (epoch, endpoint) = (best.epoch, best.endpoint.clone());

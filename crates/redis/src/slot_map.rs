@@ -18,13 +18,13 @@ const SLOTS: usize = 16_384;
 /// More nodes than a cluster can have: the reply is wrong.
 const NODES_MAX: usize = 1_000;
 
-/// How long a node without slots is kept after slots were on their way to it.
-const GUEST_STAYS: Duration = Duration::from_secs(30);
+/// How long a node without slots is kept after slots were being moved to it.
+const IMPORTING_KEPT: Duration = Duration::from_secs(30);
 
-/// A slot's owner is not known.
-const NOBODY: u16 = u16::MAX;
+/// The owner of a slot is unknown.
+const NO_OWNER: u16 = u16::MAX;
 
-/// The nodes, and the slots of each. Changed as a whole: nodes that are in none any more are dropped.
+/// The nodes, and the slots of each. Replaced as a whole: nodes that no map has any more are dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotMap {
     owners: Box<[u16]>,
@@ -35,18 +35,18 @@ pub(crate) struct SlotMap {
 struct Member {
     endpoint: Endpoint,
     node: Arc<NodeHandle>,
-    /// When a slot was last seen on its way to it: it may have none yet.
-    guest_since: Option<Instant>,
+    /// When a slot was last being moved to it: it may have none yet.
+    importing_since: Option<Instant>,
 }
 
 impl Default for SlotMap {
     fn default() -> Self {
-        Self { owners: vec![NOBODY; SLOTS].into(), nodes: Vec::new() }
+        Self { owners: vec![NO_OWNER; SLOTS].into(), nodes: Vec::new() }
     }
 }
 
 impl SlotMap {
-    /// A map from what a node said, with the nodes that are known already and tasks for those that are new.
+    /// A map from a node's answer, with the known nodes, and new tasks for new ones.
     pub(crate) fn with_ranges(
         &self,
         ranges: &[Range],
@@ -65,9 +65,9 @@ impl SlotMap {
             };
             map.owners[usize::from(*first)..=usize::from(*last)].fill(index);
         }
-        for guest in self.nodes.iter().filter(|node| node.is_guest()) {
-            if map.node_at(&guest.endpoint).is_none() && map.nodes.len() < NODES_MAX {
-                map.nodes.push(guest.clone());
+        for importing in self.nodes.iter().filter(|node| node.is_importing()) {
+            if map.node_at(&importing.endpoint).is_none() && map.nodes.len() < NODES_MAX {
+                map.nodes.push(importing.clone());
             }
         }
         Ok(map)
@@ -82,7 +82,7 @@ impl SlotMap {
     ) -> Result<Self, StoreError> {
         let mut map = self.clone();
         let index = match map.nodes.iter().position(|node| node.endpoint == *endpoint) {
-            Some(index) => u16::try_from(index).unwrap_or(NOBODY),
+            Some(index) => u16::try_from(index).unwrap_or(NO_OWNER),
             None => map.add(endpoint.clone(), start(endpoint, shared))?,
         };
         if let Some(owner) = map.owners.get_mut(usize::from(slot)) {
@@ -91,13 +91,13 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// The same map, with a node that slots are on their way to; nothing if that is known.
-    pub(crate) fn with_guest(
+    /// The same map, with a node that is importing slots; `None` if that is known.
+    pub(crate) fn with_importing(
         &self,
         endpoint: &Endpoint,
         shared: &Arc<NodeContext>,
     ) -> Option<Self> {
-        if self.nodes.iter().any(|node| node.endpoint == *endpoint && node.is_guest()) {
+        if self.nodes.iter().any(|node| node.endpoint == *endpoint && node.is_importing()) {
             return None;
         }
         let mut map = self.clone();
@@ -105,7 +105,7 @@ impl SlotMap {
             map.add(endpoint.clone(), start(endpoint, shared)).ok()?;
         }
         let node = map.nodes.iter_mut().find(|node| node.endpoint == *endpoint)?;
-        node.guest_since = Some(Instant::now());
+        node.importing_since = Some(Instant::now());
         Some(map)
     }
 
@@ -113,7 +113,7 @@ impl SlotMap {
         if self.nodes.len() >= NODES_MAX {
             return Err(nonsense("more than a thousand nodes"));
         }
-        self.nodes.push(Member { endpoint, node, guest_since: None });
+        self.nodes.push(Member { endpoint, node, importing_since: None });
         u16::try_from(self.nodes.len() - 1).map_err(|_| nonsense("too many nodes"))
     }
 
@@ -141,20 +141,20 @@ impl SlotMap {
         self.nodes.iter().map(|node| &*node.node)
     }
 
-    /// Whether it says the same of every slot.
+    /// Whether it has the same owner for every slot.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.owners == other.owners && self.endpoints().eq(other.endpoints())
     }
 
     /// Whether some slots have no node that serves them.
     pub(crate) fn has_gaps(&self) -> bool {
-        self.owners.contains(&NOBODY) || self.nodes.iter().any(|node| node.node.is_refusing())
+        self.owners.contains(&NO_OWNER) || self.nodes.iter().any(|node| node.node.is_refusing())
     }
 }
 
 impl Member {
-    fn is_guest(&self) -> bool {
-        self.guest_since.is_some_and(|since| since.elapsed() < GUEST_STAYS)
+    fn is_importing(&self) -> bool {
+        self.importing_since.is_some_and(|since| since.elapsed() < IMPORTING_KEPT)
     }
 }
 
@@ -168,12 +168,12 @@ fn start(endpoint: &Endpoint, shared: &Arc<NodeContext>) -> Arc<NodeHandle> {
 pub(crate) struct CurrentMap {
     /// `None` once the client was dropped.
     current: RwLock<Option<Arc<SlotMap>>>,
-    given_up: Notify,
+    closed: Notify,
 }
 
 impl Default for CurrentMap {
     fn default() -> Self {
-        Self { current: RwLock::new(Some(Arc::default())), given_up: Notify::new() }
+        Self { current: RwLock::new(Some(Arc::default())), closed: Notify::new() }
     }
 }
 
@@ -182,7 +182,7 @@ impl CurrentMap {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Nothing happens to a map that was given up.
+    /// Does nothing once the map is closed.
     pub(crate) fn set(&self, map: SlotMap) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let old = current.as_mut().map(|current| std::mem::replace(current, Arc::new(map)));
@@ -192,14 +192,14 @@ impl CurrentMap {
     }
 
     /// Until the client was dropped.
-    pub(crate) async fn given_up(&self) {
-        self.given_up.notified().await;
+    pub(crate) async fn closed(&self) {
+        self.closed.notified().await;
     }
 
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn close(&self) {
         let old = self.current.write().unwrap_or_else(PoisonError::into_inner).take();
         drop(old);
-        self.given_up.notify_one();
+        self.closed.notify_one();
     }
 }
 

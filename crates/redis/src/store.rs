@@ -61,7 +61,7 @@ impl RedisStore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = Arc::new(RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379"))?);
-    /// // One way to Redis for as many engines as there are.
+    /// // All engines share one connection.
     /// let public = Engine::builder().store(store.clone()).policy("api", "100/min").build()?;
     /// let internal = Engine::builder().store(store).policy("reports", "5/min").build()?;
     /// assert!(public.check("api", "user-42").await?.decision.allowed());

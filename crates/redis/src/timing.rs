@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// It may ring early: then the next deadline is looked up.
+/// It may fire early: then the next deadline is looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -14,7 +14,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// When it will ring.
+    /// When it will fire.
     pub(crate) const fn alarm(&self) -> Option<Instant> {
         self.alarm
     }
@@ -28,7 +28,7 @@ impl Timer {
         }
     }
 
-    /// Sets it so that it rings by then, if there is such a time.
+    /// Sets it to fire at `due`, unless it fires before.
     pub(crate) fn arm_by(&mut self, due: Option<Instant>) {
         if let Some(due) = due
             && self.alarm.is_none_or(|alarm| due < alarm)
@@ -42,7 +42,7 @@ impl Timer {
     }
 
     /// Waits for ever if it is not set.
-    pub(crate) async fn rings(&mut self) {
+    pub(crate) async fn fires(&mut self) {
         match &mut self.sleep {
             Some(sleep) if self.alarm.is_some() => sleep.as_mut().await,
             _ => std::future::pending().await,
@@ -78,7 +78,7 @@ impl Backoff {
         up_to(ceiling)
     }
 
-    /// It worked.
+    /// After a success.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }

@@ -1,7 +1,7 @@
-//! A waker for what a task polls by itself, and feeds by itself: while the task is awake it need not be woken.
+//! A waker for futures that only their own task drives: while the task runs, it need not be woken.
 //!
-//! A connection's driver and the calls on it wake each other, all within one task. Passed on, each such wake makes the
-//! runtime queue the task once more and call another thread for help, 15 µs of a round trip of 35.
+//! A connection's driver and the calls on it wake each other, all within one task. If passed on, each such wake makes the
+//! runtime queue the task again and wake another thread: 15 µs of a round trip of 35.
 
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -11,10 +11,10 @@ use std::task::{Context, Poll, Wake, Waker};
 /// The task is awake, and will poll again before it sleeps.
 const AWAKE: u8 = 1;
 /// It was woken since its last poll.
-const CALLED: u8 = 2;
+const WOKEN: u8 = 2;
 
-/// How often a task polls again by itself before it yields.
-const LOOKS_MAX: usize = 8;
+/// How often a task polls again before it yields.
+const POLLS_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct TaskWaker {
@@ -35,14 +35,15 @@ impl TaskWaker {
         Self { waker: Waker::from(inner.clone()), inner }
     }
 
-    /// Until `poll` has a result, or waits for something from outside. The task counts as awake from then on if it has.
+    /// Polls until there is a result, or until `poll` waits for something from outside. After a result the task counts as
+    /// awake.
     pub(crate) fn poll<T>(
         &self,
         task: &mut Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         self.inner.remember(task.waker());
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..POLLS_MAX {
             self.inner.state.swap(AWAKE, AcqRel);
             if let Poll::Ready(result) = poll(&mut Context::from_waker(&self.waker)) {
                 return Poll::Ready(result);
@@ -51,13 +52,13 @@ impl TaskWaker {
                 return Poll::Pending;
             }
         }
-        // The runtime stops a task that goes on for too long by calling it for ever.
+        // When the task has used up tokio's budget, every poll wakes it again at once: yield, or this would not end.
         self.inner.state.swap(0, AcqRel);
         task.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// The task is awake for another reason, and will look.
+    /// The task is awake for another reason, and will poll.
     pub(crate) fn stay_awake(&self) {
         self.inner.state.fetch_or(AWAKE, AcqRel);
     }
@@ -78,7 +79,7 @@ impl Wake for Inner {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.fetch_or(CALLED, AcqRel) == 0 {
+        if self.state.fetch_or(WOKEN, AcqRel) == 0 {
             self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
         }
     }

@@ -192,7 +192,7 @@ impl ActivePlans {
         for (name, target) in listeners {
             let plans = || self.plans.iter().map(|active| &active.plan);
             let known = plans().filter_map(|plan| plan.pool_of(name)?.known()).min();
-            target.know_pool(known);
+            target.set_pool_size(known);
             let enforced = plans().filter(|plan| plan.mode == Mode::Enforce);
             let pool = enforced.filter_map(|plan| plan.pool_of(name)).min_by_key(|it| it.most());
             // The configuration has checked the number.

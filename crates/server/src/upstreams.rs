@@ -94,8 +94,8 @@ impl Upstreams {
     }
 
     /// Whether the pool of any upstream has room.
-    pub(crate) fn has_place(&self, stats: &TargetStats, priority: Option<Priority>) -> bool {
-        self.all.iter().any(|upstream| stats.has_place(&upstream.name, priority))
+    pub(crate) fn has_room(&self, stats: &TargetStats, priority: Option<Priority>) -> bool {
+        self.all.iter().any(|upstream| stats.has_room(&upstream.name, priority))
     }
 
     /// The upstream for the next attempt, among those not tried yet. If none is up, the one whose ejection ends first:

@@ -1,8 +1,8 @@
 //! Limits that follow the health of what they protect.
 //!
-//! A [`Target`] is what is protected: every request and every other sign of its health is reported to it. A [`Rule`]
-//! says which signals of which targets move a limit, and how. [`Adaptive`] puts both together once a second, and sets the
-//! [`Effective`] of each limit; checks only read that.
+//! A [`Target`] is a protected service: requests to it and other readings of its health are reported there. A [`Rule`]
+//! defines which signals of which targets move a limit, and how. [`Adaptive`] applies the rules once a second, and sets
+//! the [`Effective`] of each limit; checks only read that.
 //!
 //! ```
 //! use std::time::Duration;
@@ -71,16 +71,16 @@ use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
 use crate::store::Store;
 
-/// How often limits follow.
+/// How often limits are set.
 const TICK: Duration = Duration::from_secs(1);
 
-/// More targets than this share one.
+/// Targets beyond this number share one.
 const TARGETS_MAX: usize = 4000;
 
 /// Sets limits by the health of what they protect, once a second. Clones share everything.
 ///
-/// It is made once and lives through reloads: [`Adaptive::govern`] again under a name gives the next policy the same
-/// [`Effective`], and goes on from what was known.
+/// Create it once and keep it through reloads: [`Adaptive::govern`] with a known name returns the same [`Effective`] for
+/// the next policy, and continues from the state before.
 ///
 /// ```
 /// use tidegate::adaptive::{Adaptive, Rule};
@@ -116,7 +116,7 @@ impl Default for Adaptive {
 }
 
 impl Adaptive {
-    /// By another clock.
+    /// With another clock.
     ///
     /// ```
     /// use tidegate::{ManualClock, adaptive::Adaptive};
@@ -128,9 +128,9 @@ impl Adaptive {
         Self::new(Arc::new(clock), None)
     }
 
-    /// By a clock, and with other nodes: all that share the store, and have the same rule under the same name, agree on
-    /// what is in force. Each reports once a second what it has read, one of them makes a step of what all read, and the
-    /// others take it over. While the store fails, each goes on by what it reads itself.
+    /// With a clock, and together with other nodes: all that share the store, and have the same rule under the same name,
+    /// agree on what is in force. Each node reports its readings once a second, one of them makes a step from all
+    /// readings, and the others adopt it. While the store fails, each node uses its own readings.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -177,7 +177,7 @@ impl Adaptive {
         Self { state: Arc::new(state) }
     }
 
-    /// What is protected, by its name; made when it is first asked for. Beyond four thousand names, all share one.
+    /// The target with this name; created on first use. Names beyond four thousand share one.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -197,14 +197,14 @@ impl Adaptive {
         targets.entry(name.to_owned()).or_insert_with(new).clone()
     }
 
-    /// All that is protected, by name.
+    /// All targets, by name.
     pub fn targets(&self) -> Vec<Target> {
         lock(&self.state.targets).values().cloned().collect()
     }
 
-    /// Lets a limit of `units` follow a rule, under a name: what it answers is for
-    /// [`Policy::adaptive`](crate::Policy::adaptive). Under a name that is known it is the same one as before, and goes on
-    /// from where that was.
+    /// Lets a limit of `units` follow a rule, under a name. Pass the result to
+    /// [`Policy::adaptive`](crate::Policy::adaptive). A known name returns the same one as before, and continues from its
+    /// state.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Chain, Rule, Source};
@@ -226,8 +226,8 @@ impl Adaptive {
         Ok(effective)
     }
 
-    /// The same for the URLs of a site, each by itself: a limit of `units` a minute for every URL follows how long
-    /// that URL took on average in the last minute. By what this node sees alone.
+    /// The same for each URL of a site: a limit of `units` a minute for every URL follows how long that URL took on
+    /// average in the last minute. Only this node's requests count.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -268,8 +268,8 @@ impl Adaptive {
         effective
     }
 
-    /// Forgets the limits whose names are not among these: on a reload. They are whole again. What was protected and is
-    /// in nobody's hands any more is forgotten with them.
+    /// Drops the limits whose names are not kept, on a reload: their declared limit is in force again. Targets without a
+    /// handle are dropped, too.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Rule};
@@ -282,13 +282,14 @@ impl Adaptive {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
-        lock(&self.state.governors).retain(|name, it| keep(name) || gone(it.effective()));
-        lock(&self.state.urls).retain(|name, it| keep(name) || gone(&it.effective()));
+        lock(&self.state.governors)
+            .retain(|name, it| keep(name) || clear_effective(it.effective()));
+        lock(&self.state.urls).retain(|name, it| keep(name) || clear_effective(&it.effective()));
         lock(&self.state.targets).retain(|_, target| target.is_held());
     }
 
-    /// Sets a limit to a share of itself, whatever its signals say, or lets it follow them again. `false` if nothing is
-    /// governed under this name. It holds on this node alone: [`Target::fix`] is for all. Of URLs, all have this share.
+    /// Fixes a limit at a share of itself, or lets it follow its signals again. `false` if no limit has this name. Applies
+    /// to this node only: [`Target::fix`] is for all nodes. For limits by URL, every URL gets this share.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Rule};
@@ -308,18 +309,18 @@ impl Adaptive {
         }
     }
 
-    /// What is in force of each limit that follows a rule, by name.
+    /// The state of each limit that follows a rule, by name.
     pub fn status(&self) -> Vec<Status> {
         lock(&self.state.governors).values().map(|governor| governor.status()).collect()
     }
 
-    /// One tick: looks at everything, and sets every limit. Answers how long to wait for the next.
+    /// One tick: reads every signal and sets every limit. Returns how long to wait for the next.
     pub async fn tick(&self) -> Duration {
         self.state.tick().await
     }
 
-    /// Ticks from now on, once a second, in a task of its own that ends with the last handle, or with its runtime: then
-    /// it can be started again. Needs a tokio runtime; `false` if there is none, or if it ticks already.
+    /// Starts a task that ticks once a second. It ends with the last handle, or with its runtime: then it can be started
+    /// again. Needs a tokio runtime; `false` if there is none, or if it is running already.
     ///
     /// ```
     /// # use tidegate::adaptive::Adaptive;
@@ -336,7 +337,7 @@ impl Adaptive {
     }
 }
 
-/// Who ticks. When it ends with its runtime, another one may take over.
+/// The task that ticks. When it ends with its runtime, another one may be started.
 struct Ticker(Weak<AdaptiveState>);
 
 impl Ticker {
@@ -385,8 +386,8 @@ impl fmt::Debug for Adaptive {
     }
 }
 
-/// Clears what nobody sets any more.
-fn gone(effective: &Effective) -> bool {
+/// For `retain`: puts the declared limit back in force. Always `false`.
+fn clear_effective(effective: &Effective) -> bool {
     effective.clear();
     false
 }
@@ -395,7 +396,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The time that passes, as an instant.
+/// The clock's steady time as a timestamp.
 fn steady(clock: &dyn Clock) -> Timestamp {
     Timestamp::from_micros(clock.steady_us())
 }

@@ -235,8 +235,9 @@ pub fn redacted(url: &str) -> String {
     };
     let (before, after) = rest.rsplit_once('@').unwrap_or(("", rest));
     // A question mark before the last @ is part of a password, or the @ part of a parameter: show neither.
-    let place = if before.contains('?') { "…" } else { after.split('?').next().unwrap_or("…") };
-    printable(&format!("{scheme}://{place}"))
+    let location =
+        if before.contains('?') { "…" } else { after.split('?').next().unwrap_or("…") };
+    printable(&format!("{scheme}://{location}"))
 }
 
 /// What is before the first colon, if a scheme can look so: the rest may hold a password.

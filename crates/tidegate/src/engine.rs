@@ -64,7 +64,7 @@ struct EngineState<C> {
     stores: Stores<C>,
     /// Stands in for the store while that fails, with this node's share of each limit.
     local: Arc<MemoryStore>,
-    /// How many nodes share the store; by default what that says.
+    /// How many nodes share the store; by default the store's own count.
     nodes: Option<NonZeroU32>,
     clock: Arc<C>,
     policies: Policies,
@@ -145,7 +145,7 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
-    /// Whether a question has an answer, without asking it: for those who want to charge several or none.
+    /// Whether a question can be asked, without asking it: for callers that charge several or none.
     ///
     /// ```
     /// # use tidegate::{Check, CheckError, Engine, Key, Op};
@@ -160,9 +160,9 @@ impl<C: Clock + 'static> Engine<C> {
         self.policy(check.policy)?.validate(check.key, op)
     }
 
-    /// Like [`Engine::check`], for policies that limit concurrency: places are given back when the permit is
-    /// dropped, or when their lease ends. Where no limit had a say, or a [shadow](crate::Policy::shadow) policy would have
-    /// refused, the permit holds no place.
+    /// Like [`Engine::check`], for policies that limit concurrency: the permit is released when it is dropped, or when its
+    /// lease ends. If no limit applied, or a [shadow](crate::Policy::shadow) policy would have refused, the permit holds
+    /// nothing.
     ///
     /// ```
     /// # use tidegate::Engine;
@@ -182,7 +182,7 @@ impl<C: Clock + 'static> Engine<C> {
         self.acquire_for(&Check { policy, key: Key::One(key.as_ref()), cost: 1 })
     }
 
-    /// [`Engine::acquire`], for several identifiers or several places at once.
+    /// [`Engine::acquire`], for several identifiers or a cost above 1.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key};
@@ -200,8 +200,8 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
-    /// Gives back what a permit held, however many places that were: the cost of the check does not matter here. To do
-    /// so twice does no harm, as ids do not repeat; so a release that failed may be sent again.
+    /// Releases a permit, whatever its cost: that of the check does not matter here. Releasing twice does no harm, as ids
+    /// do not repeat; so a release that failed may be sent again.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Permit};
@@ -221,12 +221,12 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// The store that permits are kept in.
-    fn holder(&self, stands_in: bool) -> Arc<dyn Store> {
-        if stands_in { self.state.local.clone() } else { self.state.stores.plain.store.clone() }
+    fn holder(&self, is_fallback: bool) -> Arc<dyn Store> {
+        if is_fallback { self.state.local.clone() } else { self.state.stores.plain.store.clone() }
     }
 
-    /// Takes a place in a shaper's queue. The caller waits, unless the policy is a [shadow](crate::Policy::shadow): then every
-    /// place is at once.
+    /// Makes a reservation in a shaper's queue. The caller waits for its delay, which is zero if the policy is a
+    /// [shadow](crate::Policy::shadow).
     ///
     /// ```
     /// # use std::time::Duration;

@@ -9,7 +9,7 @@ use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 use crate::builder::{Builder, KeySpace};
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
-use crate::permit::{Acquired, Held, Permit, Places};
+use crate::permit::{Acquired, Held, HeldPermits, Permit};
 use crate::store::memory::{Hint, MemoryStore};
 
 /// One limit over many keys, in this process.
@@ -153,7 +153,7 @@ impl<C: Clock> Limiter<C> {
     /// ```
     #[must_use = "a decision that nobody looks at limits nothing"]
     pub fn check_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Decision> {
-        /// As many loads as a core keeps under way.
+        /// As many loads as a core keeps in flight.
         const AT_ONCE: usize = 16;
         let store = &*self.state.keys.store;
         let mut decisions = Vec::with_capacity(keys.len());
@@ -164,16 +164,16 @@ impl<C: Clock> Limiter<C> {
             }
             let (now, limit) = (self.state.keys.clock.now(), &self.state.limit);
             // Hash all, look where all are, then decide all: no pass waits within itself.
-            let mut places = [(0, Hint::default()); AT_ONCE];
-            for ((fingerprint, _), key) in places.iter_mut().zip(keys) {
+            let mut hints = [(0, Hint::default()); AT_ONCE];
+            for ((fingerprint, _), key) in hints.iter_mut().zip(keys) {
                 *fingerprint = self.fingerprint(key.as_ref());
             }
-            let places = &mut places[..keys.len()];
-            for (fingerprint, hint) in &mut *places {
+            let hints = &mut hints[..keys.len()];
+            for (fingerprint, hint) in &mut *hints {
                 *hint = store.hint(*fingerprint);
             }
             let take = |(fingerprint, hint)| store.take_hinted(fingerprint, hint, limit, now, 1);
-            decisions.extend(places.iter().copied().map(take));
+            decisions.extend(hints.iter().copied().map(take));
         }
         decisions
     }
@@ -216,8 +216,8 @@ impl<C: Clock> Limiter<C> {
         })
     }
 
-    /// Takes a place of a concurrency limit, and gives it back when the permit is dropped. A permit that is
-    /// forgotten, or whose process dies, comes back when its lease ends.
+    /// Takes a permit of a concurrency limit, which is released when it is dropped. A permit that is forgotten, or whose
+    /// process dies, is released when its lease ends.
     ///
     /// ```
     /// let exports = tidegate::Limiter::new("concurrency 2 lease 30s")?;
@@ -235,7 +235,7 @@ impl<C: Clock> Limiter<C> {
         self.with_limit(key, |limit, now| {
             let (answer, grant) = keys.store.take_state(fingerprint, limit, now, 1);
             let held = grant.map(|grant| Held {
-                places: Places { index: 0, id: grant.id, cost: grant.cost },
+                permits: HeldPermits { index: 0, id: grant.id, cost: grant.cost },
                 scope: keys.scope.clone(),
                 key: key.into(),
                 limit: limit.clone(),

@@ -132,8 +132,8 @@ impl RunTimeTable {
     pub(crate) fn replace(&self, by_key: Overrides<TimedOverride>) {
         let any = !by_key.is_empty();
         let before = {
-            let mut place = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *place, by_key)
+            let mut current = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *current, by_key)
         };
         self.any.store(any, Relaxed);
         drop(before); // it may be large, so it is dropped after the lock

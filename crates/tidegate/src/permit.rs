@@ -1,4 +1,4 @@
-//! Permits: places of a concurrency limit, given back by themselves.
+//! Permits of a concurrency limit, released when dropped.
 
 mod id;
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
-pub(crate) use self::id::Places;
+pub(crate) use self::id::HeldPermits;
 pub use self::id::{BadPermitId, PermitId};
 use crate::reply::Reply;
 use crate::store::{KeyedLimit, Op, Scope, Store, StoreError, StoreReply, StoreRequest};
@@ -30,10 +30,10 @@ pub struct Acquired<A> {
     pub permit: Option<Permit>,
 }
 
-/// Places held. Given back when dropped.
+/// Permits of a concurrency limit. Released when dropped.
 ///
 /// A release that fails is sent again in the background, four times within some seconds, where permits come from a store
-/// over the network and there is a tokio runtime. If that fails too, the place comes back when its lease ends.
+/// over the network and there is a tokio runtime. If that fails too, the permit is freed when its lease ends.
 ///
 /// ```
 /// use tidegate::{Limiter, Permit};
@@ -50,14 +50,14 @@ pub struct Acquired<A> {
 pub struct Permit {
     store: Arc<dyn Store>,
     held: Vec<Held>,
-    /// Whether the store is the one that stands in for a store that fails.
-    stands_in: bool,
+    /// Whether the permits come from the local fallback, because the store failed.
+    is_fallback: bool,
 }
 
-/// Places held under one limit, and where.
+/// Permits held under one limit, and where to release them.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) places: Places,
+    pub(crate) permits: HeldPermits,
     pub(crate) scope: Scope,
     pub(crate) key: Box<[u8]>,
     pub(crate) limit: Limit,
@@ -65,17 +65,17 @@ pub(crate) struct Held {
 
 impl Permit {
     pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>) -> Self {
-        Self { store, held, stands_in: false }
+        Self { store, held, is_fallback: false }
     }
 
-    /// The same, from the store that stands in.
-    pub(crate) fn standing_in(mut self, stands_in: bool) -> Self {
-        self.stands_in = stands_in;
+    /// The same, from the local fallback if `is_fallback`.
+    pub(crate) fn with_fallback(mut self, is_fallback: bool) -> Self {
+        self.is_fallback = is_fallback;
         self
     }
 
-    /// What is held, as something that can be written down: nobody gives it back but
-    /// [`Engine::release`](crate::Engine::release), or the end of its lease.
+    /// Turns the permit into an id that can be written as text. It is then released only by
+    /// [`Engine::release`](crate::Engine::release), or when its lease ends.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key};
@@ -90,8 +90,8 @@ impl Permit {
     /// ```
     pub fn into_id(mut self) -> PermitId {
         let held = std::mem::take(&mut self.held);
-        let places = held.into_iter().map(|held| held.places).collect();
-        PermitId::new(self.stands_in, places)
+        let permits = held.into_iter().map(|held| held.permits).collect();
+        PermitId::new(self.is_fallback, permits)
     }
 }
 
@@ -101,7 +101,7 @@ impl Drop for Permit {
             // Sent by the call itself, even if the reply is dropped.
             let reply = held.release(&*self.store);
             #[cfg(any(feature = "breaker", feature = "leases"))]
-            again::see_to(reply, &self.store, held);
+            retry::release_in_background(reply, &self.store, held);
             #[cfg(not(any(feature = "breaker", feature = "leases")))]
             drop(reply);
         }
@@ -110,18 +110,18 @@ impl Drop for Permit {
 
 impl Held {
     pub(crate) fn release(&self, store: &dyn Store) -> Reply<'static, StoreReply, StoreError> {
-        let Self { places, scope, key, limit } = self;
+        let Self { permits, scope, key, limit } = self;
         let limits = [KeyedLimit { scope, key, limit }];
-        let (cost, op) = (places.cost, Op::Release { permit_id: places.id });
-        // Giving back takes no memory, so that no time is needed to find some.
+        let (cost, op) = (permits.cost, Op::Release { permit_id: permits.id });
+        // The store needs the time only to evict keys for memory, and a release takes none.
         store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, Timestamp::EPOCH)
     }
 }
 
-/// Releases that fail. A place that stays taken for its whole lease is worth some more messages; and as ids do not
-/// repeat, a release that ran after all frees nobody else's place when it is sent again.
+/// Retries of failed releases, so that a permit is not taken for its whole lease. Ids do not repeat, so a release that did
+/// run frees no other permit when it is sent again.
 #[cfg(any(feature = "breaker", feature = "leases"))]
-mod again {
+mod retry {
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -139,7 +139,7 @@ mod again {
     ];
 
     /// Sends a release again if it fails, in the background, as long as there is a runtime.
-    pub(super) fn see_to(
+    pub(super) fn release_in_background(
         reply: Reply<'static, StoreReply, StoreError>,
         store: &Arc<dyn Store>,
         held: Held,

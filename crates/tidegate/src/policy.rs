@@ -209,7 +209,7 @@ impl FromStr for Override {
 pub enum OnStoreError {
     /// Admit, as if nothing had been spent.
     Allow,
-    /// Admit nothing, and say when to come back.
+    /// Admit nothing, and answer when to retry.
     Deny {
         /// The wait that refused callers are asked for.
         retry_after: Duration,
@@ -384,9 +384,9 @@ impl Policy {
         self
     }
 
-    /// Gives one key something else than the policy. Of several identifiers in a check those have a say that the limits
-    /// count: one that is blocked refuses it, and it is always allowed only if all of them are, since one that the client
-    /// may choose could pass for another.
+    /// Gives one key something else than the policy. Of several identifiers in a check, only those that the limits count
+    /// matter: one that is blocked refuses the check, and it is always allowed only if all of them are, since the client may
+    /// be able to choose one.
     ///
     /// ```
     /// # use tidegate::{Engine, Override, Policy};
@@ -525,7 +525,7 @@ impl Policy {
         self
     }
 
-    /// How long an answer of the store may take, where that has a deadline; by default as long as the store says. Taken
+    /// How long an answer of the store may take, where that has a deadline; by default the store's own deadline. Taken
     /// as 1 ms at least and a minute at most.
     ///
     /// ```
@@ -542,7 +542,7 @@ impl Policy {
         self
     }
 
-    /// Whether the policy is only tried out: it counts and says whom it would refuse, and refuses nobody, also where a
+    /// Whether the policy is in shadow mode: it counts and reports what it would refuse, and refuses nothing, also if a
     /// key is [blocked](Override::Block) or the store fails; by default it is not.
     ///
     /// ```

@@ -17,11 +17,11 @@ use std::task::{Context, Poll};
 /// ```
 pub type Later<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-/// An answer that is known now, or is under way.
+/// An answer that is known now, or a future of it.
 ///
 /// The store in memory answers at once, without a future or a task switch: [`Reply::now`]. A store over the network
-/// answers later: `.await`, which works for both. A question is under way as soon as there is a reply; to drop a
-/// reply takes back nothing.
+/// answers later: `.await`, which works for both. A question is sent as soon as there is a reply; dropping the
+/// reply does not cancel it.
 ///
 /// ```
 /// use tidegate::Engine;
@@ -44,14 +44,14 @@ enum Kind<'a, T, E> {
     Later(Later<'a, T, E>),
 }
 
-/// The answer is still under way: it comes over a network, and has to be awaited.
+/// There is no answer yet: it comes over a network, and has to be awaited.
 ///
 /// ```
 /// use tidegate::{Reply, StoreError, StoreErrorKind, UnderWay};
 ///
 /// let reply: Reply<'_, u64, UnderWay> = Reply::later(async { Ok(5) });
 /// assert_eq!(reply.now(), Err(UnderWay));
-/// // To those who ask a store, it is a kind of trouble.
+/// // As an error of a store:
 /// assert_eq!(StoreError::from(UnderWay).kind(), StoreErrorKind::UnderWay);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +96,7 @@ impl<'a, T, E> Reply<'a, T, E> {
         }
     }
 
-    /// The answer, or the future of it: for those who have something else to do meanwhile.
+    /// The answer, or the future of it: for callers that do something else meanwhile.
     ///
     /// ```
     /// # use tidegate::{Reply, UnderWay};

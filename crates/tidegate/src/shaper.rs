@@ -83,8 +83,8 @@ impl<C: Clock> Builder<LeakyBucket, C> {
 }
 
 impl<C: Clock> Shaper<C> {
-    /// Takes a place in the queue of `key`, if its wait is not too long, and answers how long that is. The
-    /// caller waits.
+    /// Makes a reservation in the queue of `key`, if the wait is not too long, and answers how long that is. The caller
+    /// waits.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -99,7 +99,7 @@ impl<C: Clock> Shaper<C> {
         self.reserve_n(key, 1)
     }
 
-    /// Takes `cost` places in a row.
+    /// The same with a cost.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -111,23 +111,23 @@ impl<C: Clock> Shaper<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn reserve_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Reservation {
-        let place = self.take_place(key.as_ref(), cost);
-        let reservation = place.reservation;
-        place.keep();
+        let queued = self.queue(key.as_ref(), cost);
+        let reservation = queued.reservation;
+        queued.keep();
         reservation
     }
 
-    pub(crate) fn take_place(&self, key: &[u8], cost: u64) -> QueuedPlace<'_, C> {
+    pub(crate) fn queue(&self, key: &[u8], cost: u64) -> QueuedReservation<'_, C> {
         let KeySpace { scope, store, clock } = &self.state.keys;
         let fingerprint = store.fingerprint(scope, key);
         let (reservation, until) =
-            store.take_place(fingerprint, &self.state.limit, clock.now(), cost);
-        QueuedPlace { shaper: self, fingerprint, cost, reservation, until }
+            store.reserve_departure(fingerprint, &self.state.limit, clock.now(), cost);
+        QueuedReservation { shaper: self, fingerprint, cost, reservation, until }
     }
 }
 
-/// A place in the queue, given back when dropped unless it is kept.
-pub(crate) struct QueuedPlace<'a, C: Clock> {
+/// A reservation in the queue, cancelled when dropped unless it is kept.
+pub(crate) struct QueuedReservation<'a, C: Clock> {
     shaper: &'a Shaper<C>,
     fingerprint: u64,
     cost: u64,
@@ -135,16 +135,16 @@ pub(crate) struct QueuedPlace<'a, C: Clock> {
     until: Option<Arrival>,
 }
 
-impl<C: Clock> QueuedPlace<'_, C> {
+impl<C: Clock> QueuedReservation<'_, C> {
     pub(crate) fn keep(mut self) {
         self.until = None;
     }
 }
 
-impl<C: Clock> Drop for QueuedPlace<'_, C> {
+impl<C: Clock> Drop for QueuedReservation<'_, C> {
     fn drop(&mut self) {
         let Some(until) = self.until else { return };
         let ShaperState { limit, keys } = &*self.shaper.state;
-        keys.store.return_place(self.fingerprint, limit, until, keys.clock.now(), self.cost);
+        keys.store.cancel(self.fingerprint, limit, until, keys.clock.now(), self.cost);
     }
 }

@@ -36,8 +36,8 @@ use crate::reply::Reply;
 
 /// Decides requests, each in one atomic step. A breaker, a deny cache and leases are stores around a store.
 ///
-/// A request is under way when the method returns, even if the reply is dropped: permits and places are given back
-/// without waiting for the reply. What only some stores can do is in traits of its own: see [`StoreExtensions`].
+/// A request is sent when the method returns, even if the reply is dropped: permits are released and reservations
+/// cancelled without waiting for the reply. What only some stores can do is in traits of its own: see [`StoreExtensions`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -122,7 +122,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         Reply::ready(Err(StoreError::new(StoreErrorKind::Unsupported, why)))
     }
 
-    /// Takes a place in a shaper's queue, or gives one back.
+    /// Makes a reservation in a shaper's queue, or cancels one.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -169,7 +169,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     }
 
     /// What a request costs; 1 by default. A cost of 0 spends nothing and is always admitted, and its answer
-    /// still says what is left.
+    /// still shows what is left.
     ///
     /// ```
     /// # use std::convert::Infallible;
@@ -237,7 +237,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         self
     }
 
-    /// Which headers say what is left.
+    /// Which headers show what is left.
     ///
     /// ```
     /// # use std::convert::Infallible;
@@ -262,8 +262,8 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     /// it was a 5xx or an error. If the target has a [cap](crate::adaptive::Target::set_cap), requests beyond it are
     /// refused before they are counted. Together with [`Limiter::follow`], the limit follows what the service can bear.
     ///
-    /// A request that is dropped on its way, because the client has gone or a layer outside has a timeout, is noted with
-    /// the time it had, and not as an error. So a timeout belongs inside of this layer, where what comes of it is one.
+    /// A request that is dropped before its response, because the client has gone or a layer outside has a timeout, counts
+    /// with the time it took so far, and not as an error. So put a timeout inside this layer, where it counts as one.
     ///
     /// ```
     /// # use std::convert::Infallible;
@@ -312,8 +312,8 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
         self.observing(target)
     }
 
-    /// How important its requests are to what is observed. A fifth of the places of a cap is then kept for what is
-    /// critical; a layer without a priority may fill them all, so either all layers should have one or none.
+    /// The priority of its requests at the observed target. A fifth of the slots of a cap is then reserved for critical
+    /// ones; a layer without a priority may take all slots, so give one to all layers or to none.
     ///
     /// ```
     /// # use tidegate::{Limiter, adaptive::{Adaptive, Priority}, tower::RateLimitLayer};

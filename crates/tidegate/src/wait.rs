@@ -37,8 +37,8 @@ pub struct NeverReady {
 impl<C: Clock> Limiter<C> {
     /// Waits until one unit of `key` is admitted, and spends it.
     ///
-    /// Each wait is as long as the limit says plus up to a tenth, so that those who wait for the same key do
-    /// not all come back at once. Dropping the future spends nothing. Needs tokio's timer.
+    /// Each wait is as long as `retry_after` plus up to a tenth, so that callers that wait for the same key do not all
+    /// retry at once. Dropping the future spends nothing. Needs tokio's timer.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -83,7 +83,7 @@ impl<C: Clock> Limiter<C> {
                 (None, ceiling) if cost > ceiling => {
                     return Err(NeverReady { cost, limit: ceiling });
                 }
-                // More than is in force of an adaptive limit, which nobody knows the end of.
+                // More than is in force of an adaptive limit, for an unknown time.
                 (None, _) => jittered(LONGEST_SLEEP),
             };
             tokio::time::sleep(wait).await;
@@ -99,10 +99,10 @@ impl<C: Clock> Limiter<C> {
 }
 
 impl<C: Clock> Shaper<C> {
-    /// Takes a place in the queue of `key` and waits for its turn. A refusal is answered at once.
+    /// Makes a reservation in the queue of `key` and waits for its turn. A refusal is answered at once.
     ///
-    /// If the future is dropped while it waits, the place is given back, unless another caller has queued behind it
-    /// and already knows when their turn is. Needs tokio's timer.
+    /// If the future is dropped while it waits, the reservation is cancelled, unless another caller has queued behind it
+    /// and already knows when its turn is. Needs tokio's timer.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -117,12 +117,12 @@ impl<C: Clock> Shaper<C> {
     /// # }
     /// ```
     pub async fn schedule(&self, key: impl AsRef<[u8]>) -> Reservation {
-        let place = self.take_place(key.as_ref(), 1);
-        let reservation = place.reservation;
+        let queued = self.queue(key.as_ref(), 1);
+        let reservation = queued.reservation;
         if reservation.accepted() && !reservation.delay().is_zero() {
             tokio::time::sleep(reservation.delay()).await;
         }
-        place.keep();
+        queued.keep();
         reservation
     }
 }

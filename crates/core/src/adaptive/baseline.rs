@@ -1,11 +1,11 @@
-//! What a target takes when nothing waits: the 10th percentile of five minutes that were well.
+//! The baseline latency of a target, without queueing: the 10th percentile of five healthy minutes.
 
 use std::collections::VecDeque;
 
 /// Five minutes of ticks. Only those with enough traffic for a median, so that a quiet night does not erase it.
 const TICKS: usize = 300;
 
-/// What a target takes when nothing waits.
+/// The latency of a target without queueing.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Baseline {
     well: VecDeque<f64>,
@@ -13,8 +13,8 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
-    /// Notes the median of a tick. While there is pressure it can only fall: what waits for long must not
-    /// become the measure of waiting.
+    /// Records the median of a tick. While there is pressure the baseline can only fall: waits of a long overload must not
+    /// raise it.
     pub(super) fn note(&mut self, median_ms: f64, pressure: f64) -> f64 {
         let before = self.ms.unwrap_or(median_ms);
         if pressure > 0.0 && median_ms >= before {
@@ -36,8 +36,8 @@ impl Baseline {
 
     fn tenth(&self) -> Option<f64> {
         let mut sorted: Vec<f64> = self.well.iter().copied().collect();
-        let place = sorted.len() / 10;
-        (place < sorted.len()).then(|| *sorted.select_nth_unstable_by(place, f64::total_cmp).1)
+        let rank = sorted.len() / 10;
+        (rank < sorted.len()).then(|| *sorted.select_nth_unstable_by(rank, f64::total_cmp).1)
     }
 }
 

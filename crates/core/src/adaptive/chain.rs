@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::state::ChainState;
 use super::{Absence, AdaptiveError, Hysteresis, Ramp, Reading, Signal, Smoothing};
 
-/// How far below its ramp a reading can be noted: a target that was very well must not take longer to be seen
-/// as ill, and one that is well again is exactly so after a while.
-const WELL: f64 = -0.1;
-/// A position below this is none: averages only ever come near to 0, and a limit has to come back whole.
+/// The lowest position on its ramp that a reading counts as: a very healthy target must not take longer to close, and the
+/// average of a recovered one reaches 0 after a while.
+const POSITION_MIN: f64 = -0.1;
+/// A position below this counts as 0: averages only approach 0, and a limit has to become whole again.
 const NEAR_ZERO: f64 = 1e-4;
 
 /// One signal, its ramp, and how it is smoothed.
@@ -164,14 +164,14 @@ impl Chain {
         };
         if let Some(value) = value {
             (state.missed, state.failed, state.silent) = (0, 0, Duration::ZERO);
-            let position = self.ramp.position(value).clamp(WELL, 1.0);
+            let position = self.ramp.position(value).clamp(POSITION_MIN, 1.0);
             let average = state
                 .average
                 .map_or(position, |average| self.smoothing.next(average, position, passed));
             state.average = Some(average);
             self.follow(state, average);
         } else {
-            self.miss(state, reading == Reading::Failed, passed);
+            self.missing(state, reading == Reading::Failed, passed);
         }
     }
 
@@ -180,7 +180,7 @@ impl Chain {
         state.pressure = self.hysteresis.next(state.pressure, position, &mut state.held);
     }
 
-    fn miss(&self, state: &mut ChainState, failed: bool, passed: Duration) {
+    fn missing(&self, state: &mut ChainState, failed: bool, passed: Duration) {
         state.missed = state.missed.saturating_add(1);
         state.silent = state.silent.saturating_add(passed);
         state.failed = if failed { state.failed.saturating_add(1) } else { 0 };

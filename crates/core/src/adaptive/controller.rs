@@ -48,10 +48,10 @@ impl Controller {
         }
         let state = &mut self.state;
         let passed = state.stepped_at.map_or(Duration::ZERO, |before| now.since(before));
-        for (place, (chain, known)) in
+        for (index, (chain, known)) in
             self.settings.chains().iter().zip(&mut state.chains).enumerate()
         {
-            chain.step(known, readings.get(place).copied().unwrap_or_default(), passed);
+            chain.step(known, readings.get(index).copied().unwrap_or_default(), passed);
         }
         state.stepped_at = Some(now);
         state.version += 1;
@@ -88,9 +88,9 @@ impl Controller {
     /// The chain that leaves the least, and what it leaves.
     fn smallest(&self) -> (Option<usize>, f64) {
         let chains = self.settings.chains().iter().zip(&self.state.chains).enumerate();
-        chains.fold((None, 1.0), |(binding, least), (place, (chain, state))| {
+        chains.fold((None, 1.0), |(binding, least), (index, (chain, state))| {
             let share = chain.share(state);
-            if share < least { (Some(place), share) } else { (binding, least) }
+            if share < least { (Some(index), share) } else { (binding, least) }
         })
     }
 
@@ -99,7 +99,7 @@ impl Controller {
         chains.any(|(chain, state)| chain.is_stale(state))
     }
 
-    /// What it remembers, for other nodes.
+    /// Its state, for other nodes.
     ///
     /// ```
     /// # use tidegate_core::Timestamp;
@@ -115,14 +115,14 @@ impl Controller {
         &self.state
     }
 
-    /// Goes on from what another node remembered. A state of other chains changes nothing.
+    /// Continues from the state of another node. A state of other chains is ignored.
     pub fn resume(&mut self, state: State) {
         if state.chains.len() == self.state.chains.len() {
             self.state = state;
         }
     }
 
-    /// What was chosen for it.
+    /// Its settings.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }

@@ -15,7 +15,6 @@ use std::time::Duration;
 ///     (Error::RampFlat { x_lo: 2.0, x_hi: 1.0 }, "the second has to be above the first"),
 ///     (Error::RampShare(1.5), "share 1.5 of the limit"),
 ///     (Error::RampRises { y_lo: 0.1, y_hi: 0.2 }, "it would give more as the load gets worse"),
-///     (Error::RateAboveLimit { rate: 500, limit: 240 }, "max_rate 500 is above the limit of 240"),
 ///     (Error::ZeroLimit, "limit is 0"),
 ///     (Error::LimitTooLarge(u64::MAX), "is above 2^53"),
 ///     (Error::ZeroTimeConstant, "time constant is 0"),
@@ -25,7 +24,6 @@ use std::time::Duration;
 ///     (Error::HoldTooLong(7200 * second), "expected at most 1h"),
 ///     (Error::AbsencePressure(7.0), "pressure 7 of a missing signal"),
 ///     (Error::ZeroFailures, "failures is 0"),
-///     (Error::ZeroWarmUp, "warm-up over 0s"),
 ///     (Error::NoChain, "give at least one source"),
 ///     (Error::TooManyChains(17), "17 chains: expected at most 16"),
 ///     (Error::SameName("db".to_owned()), "two chains are called `db`"),
@@ -64,13 +62,6 @@ pub enum AdaptiveError {
         /// The share at worst.
         y_hi: f64,
     },
-    /// A ramp's rate is above the limit.
-    RateAboveLimit {
-        /// The rate.
-        rate: u64,
-        /// The limit.
-        limit: u64,
-    },
     /// The limit is 0.
     ZeroLimit,
     /// The limit is above 2^53.
@@ -94,8 +85,6 @@ pub enum AdaptiveError {
     AbsencePressure(f64),
     /// Failures that count as a sign are 0.
     ZeroFailures,
-    /// A warm-up takes no time.
-    ZeroWarmUp,
     /// There is no chain.
     NoChain,
     /// There are more chains than 16.
@@ -131,12 +120,6 @@ impl fmt::Display for AdaptiveError {
                 "ramp from share {y_lo} to {y_hi}: it would give more as the load gets worse; \
                  the second may not be above the first"
             ),
-            Self::RateAboveLimit { rate, limit } => {
-                write!(
-                    f,
-                    "max_rate {rate} is above the limit of {limit}: lower one or raise the other"
-                )
-            }
             Self::ZeroLimit => f.write_str("limit is 0: give at least 1"),
             Self::LimitTooLarge(n) => write!(f, "limit {n} is above 2^53 and could not be exact"),
             Self::ZeroTimeConstant => {
@@ -156,7 +139,6 @@ impl fmt::Display for AdaptiveError {
                 write!(f, "pressure {pressure} of a missing signal: expected a number from 0 to 1")
             }
             Self::ZeroFailures => f.write_str("failures is 0: give at least 1"),
-            Self::ZeroWarmUp => f.write_str("warm-up over 0s: give a time, or leave it out"),
             Self::NoChain => f.write_str("no chain: give at least one source"),
             Self::TooManyChains(n) => write!(f, "{n} chains: expected at most 16"),
             Self::SameName(name) => write!(f, "two chains are called `{}`", name.escape_debug()),

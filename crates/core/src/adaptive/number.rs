@@ -21,9 +21,9 @@ pub(super) fn units(share: f64, limit: u64, floor: u64) -> u64 {
     units.clamp(floor.min(limit), limit)
 }
 
-/// A share of places, rounded down.
-pub(super) fn whole(places: f64) -> u64 {
-    places.floor() as u64
+/// Slots of a cap, rounded down.
+pub(super) fn whole(slots: f64) -> u64 {
+    slots.floor() as u64
 }
 
 /// A span in seconds.

@@ -8,11 +8,12 @@ use crate::time::{Timestamp, micros_up};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Fewer requests in a tick than this are chance, and no queue.
-const TELLING: u64 = 5;
-/// The span over which errors count, and the fewest requests that make a ratio.
+/// The fewest requests in a tick whose latency is evidence of a queue.
+const MIN_SAMPLES: u64 = 5;
+/// The span over which errors count.
 const ERRORS_OVER: Duration = Duration::from_secs(10);
-const ERRORS_OF: u64 = 20;
+/// The fewest requests in that span that give an error ratio.
+const MIN_REQUESTS: u64 = 20;
 /// A bound on the ticks that are kept, however short they are.
 const TICKS_MAX: usize = 64;
 
@@ -45,7 +46,7 @@ pub struct Observed {
     ticks: VecDeque<Tick>,
     running: Running,
     baseline: Baseline,
-    crowd: Option<PoolQueue>,
+    pool_queue: Option<PoolQueue>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -65,11 +66,11 @@ struct Tick {
 /// let (mut observed, now) = (Observed::with_pool(4), Timestamp::from_micros(1_700_000_000_000_000));
 /// observed.begin(now);
 /// observed.end(now, now + Duration::from_millis(40), true);
-/// observed.note_wait(Duration::from_millis(7)); // the target's own word
+/// observed.note_wait(Duration::from_millis(7)); // as the target reports it
 /// let seen = observed.tick(now + Duration::from_secs(1), 0.0);
 /// assert!(matches!(seen.queue_wait, Reading::Value(ms) if (6.0..8.0).contains(&ms)));
 /// assert!(seen.latency_ms.is_some_and(|ms| (35.0..45.0).contains(&ms)));
-/// assert_eq!((seen.baseline_ms, seen.count), (None, 1)); // one says little
+/// assert_eq!((seen.baseline_ms, seen.count), (None, 1)); // one request is too few
 /// ```
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct TickSummary {
@@ -81,19 +82,19 @@ pub struct TickSummary {
     pub latency_ms: Option<f64>,
     /// What they take when nothing waits, in milliseconds, if that is known.
     pub baseline_ms: Option<f64>,
-    /// How many came back.
+    /// How many requests ended.
     pub count: u64,
 }
 
 impl Observed {
-    /// For a target with a known number of places, if all requests to it are observed here. How long requests wait
-    /// then follows from how many run beyond these places, and from how many come back (Little's law): a target that
-    /// has become slow is not taken for one with a long queue.
-    pub fn with_pool(places: u64) -> Self {
-        Self { crowd: Some(PoolQueue::new(places)), ..Self::default() }
+    /// For a target with a pool of known size, if all requests to it are observed here. How long requests wait then
+    /// follows from how many run beyond these slots, and from how many come back (Little's law): a target that has become
+    /// slow is not taken for one with a long queue.
+    pub fn with_pool(slots: u64) -> Self {
+        Self { pool_queue: Some(PoolQueue::new(slots)), ..Self::default() }
     }
 
-    /// The same for a target that is known already, or not any more: what was learnt of it stays.
+    /// Sets or clears the size of the pool. What was observed so far is kept.
     ///
     /// ```
     /// # use tidegate_core::adaptive::Observed;
@@ -101,26 +102,26 @@ impl Observed {
     /// observed.set_pool(Some(4));
     /// assert_eq!(observed, Observed::with_pool(4));
     /// ```
-    pub fn set_pool(&mut self, places: Option<u64>) {
-        if self.crowd.as_ref().map(PoolQueue::places) != places {
-            self.crowd = places.map(PoolQueue::new);
+    pub fn set_pool(&mut self, slots: Option<u64>) {
+        if self.pool_queue.as_ref().map(PoolQueue::slots) != slots {
+            self.pool_queue = slots.map(PoolQueue::new);
         }
     }
 
-    /// A request leaves for the target.
+    /// A request is sent to the target.
     pub fn begin(&mut self, now: Timestamp) {
-        self.count_crowd(now);
+        self.count_pool_queue(now);
         self.running.begin(now);
     }
 
-    /// It is back, or was given up. `ok` is false for a timeout or a 5xx.
+    /// A request has ended or was given up. `ok` is false for a timeout or a 5xx.
     pub fn end(&mut self, begun: Timestamp, now: Timestamp, ok: bool) {
-        self.count_crowd(now);
+        self.count_pool_queue(now);
         self.running.end(begun);
         self.note(now.since(begun), ok);
     }
 
-    /// It was refused after all: nothing is noted, as if it had never begun.
+    /// A request was refused after all: it does not count, as if it had never begun.
     ///
     /// ```
     /// # use tidegate_core::Timestamp;
@@ -131,13 +132,13 @@ impl Observed {
     /// assert_eq!((observed.running(), observed.tick(now, 0.0).count), (0, 0));
     /// ```
     pub fn take_back(&mut self, begun: Timestamp, now: Timestamp) {
-        self.count_crowd(now);
+        self.count_pool_queue(now);
         self.running.end(begun);
     }
 
-    fn count_crowd(&mut self, now: Timestamp) {
-        if let Some(crowd) = &mut self.crowd {
-            crowd.count(self.running.count, now);
+    fn count_pool_queue(&mut self, now: Timestamp) {
+        if let Some(pool_queue) = &mut self.pool_queue {
+            pool_queue.count(self.running.count, now);
         }
     }
 
@@ -153,20 +154,22 @@ impl Observed {
         self.waits.record(micros_up(wait), 1);
     }
 
-    /// How many are under way.
+    /// The number of requests in flight.
     pub const fn running(&self) -> u64 {
         self.running.count
     }
 
-    /// What was seen since the last tick. `pressure` is that of the last output: while there is any, what is
-    /// slow does not become the measure.
+    /// Summarises what was seen since the last tick. `pressure` is that of the last output: while it is above 0, slow
+    /// responses do not raise the baseline.
     pub fn tick(&mut self, now: Timestamp, pressure: f64) -> TickSummary {
         let count = self.latencies.count();
         let latency_ms = median_ms(&self.latencies);
-        self.count_crowd(now);
-        let crowd_ms = self.crowd.as_mut().and_then(|crowd| crowd.take_wait_ms(count));
+        self.count_pool_queue(now);
+        let pool_wait_ms =
+            self.pool_queue.as_mut().and_then(|pool_queue| pool_queue.take_wait_ms(count));
         let seen_ms = self.wait_ms(now, pressure);
-        let wait_ms = median_ms(&self.waits).unwrap_or(seen_ms.min(crowd_ms.unwrap_or(seen_ms)));
+        let wait_ms =
+            median_ms(&self.waits).unwrap_or(seen_ms.min(pool_wait_ms.unwrap_or(seen_ms)));
         let errors = self.error_ratio(Tick { at: now, count, failed: self.failed });
         self.latencies.clear();
         self.waits.clear();
@@ -180,14 +183,14 @@ impl Observed {
         }
     }
 
-    /// What the median takes above the baseline. Where nothing comes back and requests still run, their age
-    /// counts; where there is next to no traffic, nothing waits.
+    /// The median latency above the baseline. If no request ends while some still run, their age counts; with next to no
+    /// traffic the wait is 0.
     fn wait_ms(&mut self, now: Timestamp, pressure: f64) -> f64 {
         match median_ms(&self.latencies) {
-            Some(median_ms) if self.latencies.count() >= TELLING => {
+            Some(median_ms) if self.latencies.count() >= MIN_SAMPLES => {
                 (median_ms - self.baseline.note(median_ms, pressure)).max(0.0)
             }
-            _ if self.running.count >= TELLING => {
+            _ if self.running.count >= MIN_SAMPLES => {
                 (self.running.mean_age_ms(now) - self.baseline.ms().unwrap_or(0.0)).max(0.0)
             }
             _ => 0.0,
@@ -203,7 +206,7 @@ impl Observed {
         self.ticks.push_back(tick);
         let count: u64 = self.ticks.iter().map(|it| it.count).sum();
         let failed: u64 = self.ticks.iter().map(|it| it.failed).sum();
-        if count < ERRORS_OF { 0.0 } else { float(failed) / float(count) }
+        if count < MIN_REQUESTS { 0.0 } else { float(failed) / float(count) }
     }
 }
 
@@ -211,7 +214,7 @@ fn median_ms(times: &Times) -> Option<f64> {
     Some(times.median()? / 1000.0)
 }
 
-/// Requests under way: their number and the sum of their beginnings, which is all that a mean age needs.
+/// Requests in flight: their number and the sum of their start times, which is all that a mean age needs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Running {
     pub(super) count: u64,
@@ -243,35 +246,34 @@ impl Running {
     }
 }
 
-/// How long requests wait for one of a known number of places, by Little's law: how many ran beyond these places, over
-/// time.
+/// How long requests wait for a slot of a pool of known size, by Little's law: how many ran beyond its slots, over time.
 #[derive(Clone, PartialEq, Debug)]
 struct PoolQueue {
-    places: u64,
+    slots: u64,
     counted_at: Option<Timestamp>,
-    /// Microseconds that requests spent beyond the places, all together.
+    /// Microseconds that all requests together waited for a slot.
     waited_us: u128,
 }
 
 impl PoolQueue {
-    const fn new(places: u64) -> Self {
-        Self { places, counted_at: None, waited_us: 0 }
+    const fn new(slots: u64) -> Self {
+        Self { slots, counted_at: None, waited_us: 0 }
     }
 
-    const fn places(&self) -> u64 {
-        self.places
+    const fn slots(&self) -> u64 {
+        self.slots
     }
 
-    /// `running` requests ran until now.
+    /// Adds the time since the last call, in which `running` requests ran.
     fn count(&mut self, running: u64, now: Timestamp) {
         let since = self.counted_at.map_or(0, |before| now.since(before).as_micros());
-        self.waited_us += since * u128::from(running.saturating_sub(self.places));
+        self.waited_us += since * u128::from(running.saturating_sub(self.slots));
         self.counted_at = Some(now);
     }
 
-    /// What each of those waited that came back meanwhile; unknown if none did.
-    fn take_wait_ms(&mut self, came_back: u64) -> Option<f64> {
+    /// The mean wait of the requests that ended meanwhile; `None` if none did.
+    fn take_wait_ms(&mut self, ended: u64) -> Option<f64> {
         let waited_us = u64::try_from(std::mem::take(&mut self.waited_us)).unwrap_or(u64::MAX);
-        (came_back > 0).then(|| float(waited_us) / float(came_back) / 1000.0)
+        (ended > 0).then(|| float(waited_us) / float(ended) / 1000.0)
     }
 }

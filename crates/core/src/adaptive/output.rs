@@ -1,4 +1,4 @@
-//! What a step says is in force, for each priority.
+//! The output of a step: what is in force, for each priority.
 
 use super::Mode;
 use super::number::units;
@@ -27,7 +27,7 @@ pub struct Output {
     pub computed: u64,
     /// The share of the limit that was computed, from 0 to 1, before it was made whole.
     pub share: f64,
-    /// The worst pressure of all chains, from 0, well, to 1.
+    /// The highest pressure of all chains: 0 healthy, 1 overloaded.
     pub pressure: f64,
     /// Which chain binds, if any takes something away.
     pub binding: Option<usize>,
@@ -46,20 +46,6 @@ pub struct Output {
 }
 
 impl Output {
-    /// What is in force for a key that has a limit of its own.
-    ///
-    /// ```
-    /// # use tidegate_core::Timestamp;
-    /// # use tidegate_core::adaptive::{Chain, Controller, Reading, Settings};
-    /// let mut controller = Controller::new(Settings::from_chains([Chain::pressure("db")])?, 100)?;
-    /// let output = controller.step(&[Reading::Value(0.3)], Timestamp::EPOCH);
-    /// assert_eq!((output.limit, output.for_limit(5000)), (70, 3500));
-    /// # Ok::<(), tidegate_core::adaptive::AdaptiveError>(())
-    /// ```
-    pub fn for_limit(&self, limit: u64) -> u64 {
-        self.enforced(units(self.share, limit, self.floor), limit)
-    }
-
     /// Whether what was computed counts.
     ///
     /// ```
@@ -110,8 +96,8 @@ impl Output {
     }
 }
 
-/// The share of an in-flight cap that is kept for what is critical.
-const KEPT_FOR_CRITICAL: f64 = 0.2;
+/// The share of an in-flight cap that is reserved for critical requests.
+const RESERVED_FOR_CRITICAL: f64 = 0.2;
 
 /// How important a request is: those below give way first, each on a ramp of its own over the same pressure.
 ///
@@ -131,7 +117,7 @@ pub enum Priority {
     Default,
     /// From 0.1 to 0.5.
     Batch,
-    /// From the first sign, and is gone at 0.3.
+    /// From 0 to 0.3.
     BestEffort,
 }
 
@@ -164,18 +150,18 @@ impl Priority {
         }
     }
 
-    /// How many places of an in-flight cap it may fill: a fifth is kept for what is critical.
+    /// How many slots of an in-flight cap requests of this priority may take: a fifth is reserved for critical ones.
     ///
     /// ```
     /// use tidegate_core::adaptive::Priority;
     ///
-    /// assert_eq!(Priority::ALL.map(|class| class.places(32)), [32, 25, 25, 25]);
-    /// assert_eq!(Priority::Batch.places(1), 1);
+    /// assert_eq!(Priority::ALL.map(|class| class.slots(32)), [32, 25, 25, 25]);
+    /// assert_eq!(Priority::Batch.slots(1), 1);
     /// ```
-    pub fn places(self, cap: u64) -> u64 {
+    pub fn slots(self, cap: u64) -> u64 {
         match self {
             Self::Critical => cap,
-            _ => whole(float(cap) * (1.0 - KEPT_FOR_CRITICAL)).max(cap.min(1)),
+            _ => whole(float(cap) * (1.0 - RESERVED_FOR_CRITICAL)).max(cap.min(1)),
         }
     }
 }

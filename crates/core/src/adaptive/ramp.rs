@@ -1,7 +1,7 @@
 //! The ramp: from what is read to what share of a limit it leaves.
 
 use super::AdaptiveError;
-use super::number::{float, units};
+use super::number::units;
 
 /// The two ends of a [`Ramp`]: `y_lo` up to `x_lo`, `y_hi` from `x_hi` on.
 ///
@@ -69,33 +69,6 @@ impl Ramp {
         Ok(Self(ends))
     }
 
-    /// A ramp whose ends are rates, for a limit in the same unit.
-    ///
-    /// ```
-    /// use tidegate_core::adaptive::{AdaptiveError, Ramp};
-    ///
-    /// let url = Ramp::of_rates(300.0..=18_000.0, [240, 4], 240)?;
-    /// assert_eq!(url, Ramp::latency_per_url());
-    /// let above = Ramp::of_rates(300.0..=18_000.0, [500, 4], 240);
-    /// assert_eq!(above, Err(AdaptiveError::RateAboveLimit { rate: 500, limit: 240 }));
-    /// # Ok::<(), AdaptiveError>(())
-    /// ```
-    pub fn of_rates(
-        reading: std::ops::RangeInclusive<f64>,
-        [max_rate, min_rate]: [u64; 2],
-        limit: u64,
-    ) -> Result<Self, AdaptiveError> {
-        if limit == 0 {
-            return Err(AdaptiveError::ZeroLimit);
-        }
-        if max_rate > limit {
-            return Err(AdaptiveError::RateAboveLimit { rate: max_rate, limit });
-        }
-        let share = |rate: u64| float(rate) / float(limit);
-        let (x_lo, x_hi) = reading.into_inner();
-        Self::new(Ends { x_lo, x_hi, y_lo: share(max_rate), y_hi: share(min_rate) })
-    }
-
     /// A pressure from 0 to 1 takes as much off the limit.
     pub const fn pressure() -> Self {
         Self(Ends { x_lo: 0.0, x_hi: 1.0, y_lo: 1.0, y_hi: 0.0 })
@@ -107,6 +80,16 @@ impl Ramp {
     }
 
     /// The mean response time of a URL, from 300 ms to 18 s: from 240 to 4 per minute.
+    ///
+    /// ```
+    /// use tidegate_core::adaptive::{AdaptiveError, Ends, Ramp};
+    ///
+    /// let ends = Ends { x_lo: 300.0, x_hi: 18_000.0, y_lo: 1.0, y_hi: 4.0 / 240.0 };
+    /// assert_eq!(Ramp::new(ends)?, Ramp::latency_per_url());
+    /// let above = Ramp::new(Ends { y_lo: 500.0 / 240.0, ..ends });
+    /// assert!(matches!(above, Err(AdaptiveError::RampShare(share)) if share > 2.0));
+    /// # Ok::<(), AdaptiveError>(())
+    /// ```
     pub const fn latency_per_url() -> Self {
         Self(Ends { x_lo: 300.0, x_hi: 18_000.0, y_lo: 1.0, y_hi: 4.0 / 240.0 })
     }

@@ -72,8 +72,8 @@ impl Settings {
         if chains.len() > CHAINS_MAX {
             return Err(AdaptiveError::TooManyChains(chains.len()));
         }
-        for (place, chain) in chains.iter().enumerate() {
-            if chains[..place].iter().any(|other| other.name() == chain.name()) {
+        for (index, chain) in chains.iter().enumerate() {
+            if chains[..index].iter().any(|other| other.name() == chain.name()) {
                 return Err(AdaptiveError::SameName(chain.name().to_owned()));
             }
         }
@@ -91,7 +91,7 @@ impl Settings {
         self
     }
 
-    /// The least that is left for each key; 1 if nothing is said. Above the limit it is the limit.
+    /// The least that is left for each key; 1 by default. Above the limit it is the limit.
     pub fn floor(mut self, floor: u64) -> Result<Self, AdaptiveError> {
         if floor == 0 {
             return Err(AdaptiveError::ZeroFloor);

@@ -43,7 +43,7 @@ impl Signal {
     }
 }
 
-/// What a source said at one tick.
+/// The reading of a source at one tick.
 ///
 /// ```
 /// use tidegate_core::Timestamp;

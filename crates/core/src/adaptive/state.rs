@@ -38,7 +38,7 @@ pub struct State {
 pub(super) struct ChainState {
     /// The smoothed position on the ramp.
     pub(super) average: Option<f64>,
-    /// What the hysteresis made of it: from 0, well, to 1.
+    /// The pressure after hysteresis: 0 healthy, 1 overloaded.
     pub(super) pressure: f64,
     /// For how long nothing opens.
     pub(super) held: Duration,

@@ -1,4 +1,4 @@
-//! Every URL by itself: how often it was asked for in the last minute, and how long it took.
+//! Statistics by URL: how often each was requested in the last minute, and how long it took.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use super::observed::Running;
 use super::{Ramp, number::units};
 use crate::time::Timestamp;
 
-/// More URLs than this share one entry.
+/// URLs beyond this number share one entry.
 const URLS_MAX: usize = 10_000;
-/// The one they share.
+/// The index of the entry they share.
 const OTHER: u32 = 0;
 /// A minute, in seconds.
 const SLOTS: usize = 60;
 const SLOT_US: u64 = 1_000_000;
-/// How often a full table looks for URLs that are idle.
+/// How often a full table is swept for idle URLs.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// What is known of every URL over the last minute, for at most 10,000; the others share one entry. The mean of
-/// a minute is smooth by itself: nothing else smooths it. A URL without requests is healthy.
+/// Request counts and latencies of up to 10,000 URLs over the last minute; the others share one entry. The mean of a
+/// minute is smooth enough, so nothing else smooths it. A URL without requests is healthy.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,38 +29,38 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// let (mut urls, ramp) = (Urls::default(), Ramp::latency_per_url());
 /// let now = Timestamp::from_micros(1_700_000_000_000_000);
 /// assert_eq!(urls.limit("/report", &ramp, 240, now), 240);
-/// let ticket = urls.begin("/report", now);
-/// // It still runs: its age counts, so that what hangs is seen.
+/// let request = urls.begin("/report", now);
+/// // It still runs: its age counts, so that a request that hangs is seen.
 /// assert_eq!(urls.limit("/report", &ramp, 240, now + Duration::from_millis(5000)), 177);
 /// let done = now + Duration::from_millis(9150);
-/// urls.end(ticket, done);
+/// urls.end(request, done);
 /// assert_eq!(urls.limit("/report", &ramp, 240, done), 122);
 /// assert_eq!(urls.limit("/report", &ramp, 240, done + Duration::from_secs(61)), 240);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Urls {
-    places: HashMap<Box<str>, u32>,
+    indexes: HashMap<Box<str>, u32>,
     entries: Vec<Entry>,
     free: Vec<u32>,
     swept_at: Timestamp,
 }
 
-/// A request under way: to be given back when it ends, however it ends.
+/// A request in flight: for [`Urls::end`] or [`Urls::take_back`], however it ends.
 ///
 /// ```
 /// # use tidegate_core::Timestamp;
 /// # use tidegate_core::adaptive::{UrlRequest, Urls};
 /// # let (mut urls, now) = (Urls::default(), Timestamp::from_micros(1_700_000_000_000_000));
-/// let ticket: UrlRequest = urls.begin("/report", now);
-/// urls.end(ticket, now);
+/// let request: UrlRequest = urls.begin("/report", now);
+/// urls.end(request, now);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UrlRequest {
-    place: u32,
+    index: u32,
     begun: Timestamp,
 }
 
-/// What is known of a URL over the last minute.
+/// Requests to a URL over the last minute.
 ///
 /// ```
 /// use std::time::Duration;
@@ -78,9 +78,9 @@ pub struct UrlRequest {
 /// ```
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct UrlSummary {
-    /// How often it was asked for.
+    /// How often it was requested.
     pub count: u64,
-    /// How long it takes on average, in milliseconds: those that ended, and those that run with their age.
+    /// How long requests take on average, in milliseconds. Those that still run count with their age.
     pub mean_ms: f64,
 }
 
@@ -98,40 +98,40 @@ struct Entry {
 impl Default for Urls {
     fn default() -> Self {
         let entries = vec![Entry::default()];
-        Self { places: HashMap::new(), entries, free: Vec::new(), swept_at: Timestamp::EPOCH }
+        Self { indexes: HashMap::new(), entries, free: Vec::new(), swept_at: Timestamp::EPOCH }
     }
 }
 
 impl Urls {
-    /// A request for a URL leaves: a normalised path, without its query.
+    /// A request for a URL is sent. The URL is a normalised path, without its query.
     pub fn begin(&mut self, url: &str, now: Timestamp) -> UrlRequest {
-        let place = self.place(url, now);
-        if let Some(entry) = self.entry_mut(place) {
+        let index = self.index_for(url, now);
+        if let Some(entry) = self.entry_mut(index) {
             entry.begin(now);
         }
-        UrlRequest { place, begun: now }
+        UrlRequest { index, begun: now }
     }
 
-    /// It ended.
-    pub fn end(&mut self, ticket: UrlRequest, now: Timestamp) {
-        if let Some(entry) = self.entry_mut(ticket.place) {
-            entry.end(ticket.begun, now);
+    /// A request has ended.
+    pub fn end(&mut self, request: UrlRequest, now: Timestamp) {
+        if let Some(entry) = self.entry_mut(request.index) {
+            entry.end(request.begun, now);
         }
     }
 
-    /// It was refused after all: nothing is known of it, as if it had never begun.
+    /// A request was refused after all: it does not count, as if it had never begun.
     ///
     /// ```
     /// # use tidegate_core::Timestamp;
     /// # use tidegate_core::adaptive::{UrlSummary, Urls};
     /// # let (mut urls, now) = (Urls::default(), Timestamp::from_micros(1_700_000_000_000_000));
-    /// let ticket = urls.begin("/report", now);
-    /// urls.take_back(ticket);
+    /// let request = urls.begin("/report", now);
+    /// urls.take_back(request);
     /// assert_eq!(urls.summary("/report", now), UrlSummary::default());
     /// ```
-    pub fn take_back(&mut self, ticket: UrlRequest) {
-        if let Some(entry) = self.entry_mut(ticket.place) {
-            entry.take_back(ticket.begun);
+    pub fn take_back(&mut self, request: UrlRequest) {
+        if let Some(entry) = self.entry_mut(request.index) {
+            entry.take_back(request.begun);
         }
     }
 
@@ -146,28 +146,28 @@ impl Urls {
     /// assert_eq!(urls.limit("/report", &Ramp::latency_per_url(), 240, now), 122);
     /// ```
     pub fn note(&mut self, url: &str, took: Duration, now: Timestamp) {
-        let place = self.place(url, now);
-        if let Some(entry) = self.entry_mut(place) {
+        let index = self.index_for(url, now);
+        if let Some(entry) = self.entry_mut(index) {
             entry.note(took, now);
         }
     }
 
-    /// What is known of a URL.
+    /// Requests to a URL over the last minute.
     pub fn summary(&self, url: &str, now: Timestamp) -> UrlSummary {
-        let place = match self.places.get(url) {
-            Some(place) => *place,
+        let index = match self.indexes.get(url) {
+            Some(index) => *index,
             None if self.is_full() => OTHER,
             None => return UrlSummary::default(),
         };
-        self.entry(place).map_or_else(UrlSummary::default, |entry| entry.summary(now))
+        self.entry(index).map_or_else(UrlSummary::default, |entry| entry.summary(now))
     }
 
-    /// How often a URL may be asked for in a minute: it is admitted while its count is below.
+    /// How often a URL may be requested in a minute.
     pub fn limit(&self, url: &str, ramp: &Ramp, limit: u64, now: Timestamp) -> u64 {
         units(ramp.share(self.summary(url, now).mean_ms), limit, 1)
     }
 
-    /// The same for every URL that is known, and for those that share an entry as `None`.
+    /// The same for every known URL. `None` stands for those that share an entry.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -186,18 +186,18 @@ impl Urls {
         limit: u64,
         now: Timestamp,
     ) -> impl Iterator<Item = (Option<&'a str>, u64)> {
-        let named = self.places.iter().map(|(url, place)| (Some(&**url), *place));
-        named.chain([(None, OTHER)]).filter_map(move |(url, place)| {
-            let mean_ms = self.entry(place)?.summary(now).mean_ms;
+        let named = self.indexes.iter().map(|(url, index)| (Some(&**url), *index));
+        named.chain([(None, OTHER)]).filter_map(move |(url, index)| {
+            let mean_ms = self.entry(index)?.summary(now).mean_ms;
             Some((url, units(ramp.share(mean_ms), limit, 1)))
         })
     }
 
-    /// Those asked for most often, the first of them first; those that share an entry are `None`.
+    /// The URLs with the most requests, in descending order. `None` stands for those that share an entry.
     pub fn busiest(&self, most: usize, now: Timestamp) -> Vec<(Option<&str>, UrlSummary)> {
-        let named = self.places.iter().map(|(url, place)| (Some(&**url), *place));
+        let named = self.indexes.iter().map(|(url, index)| (Some(&**url), *index));
         let all = named.chain([(None, OTHER)]);
-        let summed = all.filter_map(|(url, place)| Some((url, self.entry(place)?.summary(now))));
+        let summed = all.filter_map(|(url, index)| Some((url, self.entry(index)?.summary(now))));
         let mut summed: Vec<_> = summed.filter(|(_, summary)| summary.count > 0).collect();
         summed.sort_unstable_by(|a, b| b.1.count.cmp(&a.1.count).then(a.0.cmp(&b.0)));
         summed.truncate(most);
@@ -206,22 +206,22 @@ impl Urls {
 
     /// How many URLs have an entry of their own.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.indexes.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.indexes.is_empty()
     }
 
     /// Whether URLs that are not known share an entry.
     pub fn is_full(&self) -> bool {
-        self.places.len() >= URLS_MAX
+        self.indexes.len() >= URLS_MAX
     }
 
-    fn place(&mut self, url: &str, now: Timestamp) -> u32 {
-        if let Some(place) = self.places.get(url) {
-            return *place;
+    fn index_for(&mut self, url: &str, now: Timestamp) -> u32 {
+        if let Some(index) = self.indexes.get(url) {
+            return *index;
         }
         if self.is_full() {
             self.sweep(now);
@@ -229,43 +229,43 @@ impl Urls {
         if self.is_full() {
             return OTHER;
         }
-        let place = self.free.pop().unwrap_or_else(|| {
+        let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             u32::try_from(self.entries.len() - 1).unwrap_or(OTHER)
         });
-        self.places.insert(url.into(), place);
-        place
+        self.indexes.insert(url.into(), index);
+        index
     }
 
-    /// Makes room of URLs without a request in the last minute. One that still runs keeps its entry.
+    /// Frees the entries of URLs without a request in the last minute and without one in flight.
     fn sweep(&mut self, now: Timestamp) {
         if now >= self.swept_at && now.since(self.swept_at) < SWEEP_EVERY {
             return;
         }
         self.swept_at = now;
         let (entries, free) = (&mut self.entries, &mut self.free);
-        self.places.retain(|_, place| {
-            let Some(entry) = entries.get_mut(index(*place)) else { return false };
+        self.indexes.retain(|_, index| {
+            let Some(entry) = entries.get_mut(to_usize(*index)) else { return false };
             let is_idle = entry.running.count == 0 && entry.summary(now).count == 0;
             if is_idle {
                 *entry = Entry::default();
-                free.push(*place);
+                free.push(*index);
             }
             !is_idle
         });
     }
 
-    fn entry(&self, place: u32) -> Option<&Entry> {
-        self.entries.get(index(place))
+    fn entry(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(to_usize(index))
     }
 
-    fn entry_mut(&mut self, place: u32) -> Option<&mut Entry> {
-        self.entries.get_mut(index(place))
+    fn entry_mut(&mut self, index: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(to_usize(index))
     }
 }
 
-fn index(place: u32) -> usize {
-    usize::try_from(place).unwrap_or(usize::MAX)
+fn to_usize(index: u32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
 }
 
 impl Default for Entry {
@@ -310,8 +310,7 @@ impl Entry {
         self.took[slot] = self.took[slot].saturating_add(took);
     }
 
-    /// The slot of this second, after those that it replaces were emptied. A clock that stepped back notes in
-    /// the newest.
+    /// The slot of this second, after emptying the slots that have expired. If the clock stepped back, the newest slot.
     fn slot(&mut self, now: Timestamp) -> usize {
         let second = now.as_micros() / SLOT_US;
         for stale in (self.newest + 1..=second).rev().take(SLOTS) {
@@ -325,8 +324,8 @@ impl Entry {
     fn summary(&self, now: Timestamp) -> UrlSummary {
         let second = now.as_micros() / SLOT_US;
         // Seconds that are a minute old by now, but were not emptied yet.
-        let gone = second.saturating_sub(self.newest).min(SLOTS as u64);
-        let kept = (self.newest + 1 + gone).saturating_sub(SLOTS as u64)..=self.newest;
+        let expired = second.saturating_sub(self.newest).min(SLOTS as u64);
+        let kept = (self.newest + 1 + expired).saturating_sub(SLOTS as u64)..=self.newest;
         let sum =
             |of: &[u32; SLOTS]| kept.clone().map(|it| u64::from(of[slot_of(it)])).sum::<u64>();
         let known = sum(&self.ended) + self.running.count;

@@ -1,12 +1,11 @@
-//! Warm-up: what was closed for long comes back cold, with empty caches and pools.
+//! Warm-up: a service whose limit was near closed has cold caches and pools, so its limit opens slowly.
 
 use std::time::Duration;
 
-use super::AdaptiveError;
 use super::number::seconds;
 
-/// Not more than this share of the limit is *near closed*. Below where a warm-up begins, so that it never takes
-/// away what was there before it.
+/// Up to this share of the limit it is *near closed*. Below the share that a warm-up begins with, so that a warm-up never
+/// lowers a limit.
 const NEAR_CLOSED: f64 = 0.2;
 /// The share of the limit that a warm-up begins with.
 const BEGINS_WITH: f64 = 1.0 / 3.0;
@@ -46,23 +45,6 @@ impl WarmUp {
     pub const NONE: Self =
         Self { after: Duration::MAX, over: Duration::from_secs(1), on_start: false };
 
-    /// A warm-up over `over`, after at least `after` near closed.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tidegate_core::adaptive::{AdaptiveError, WarmUp};
-    ///
-    /// let span = Duration::from_secs(10);
-    /// assert_eq!(WarmUp::new(span, span), Ok(WarmUp::default()));
-    /// assert_eq!(WarmUp::new(span, Duration::ZERO), Err(AdaptiveError::ZeroWarmUp));
-    /// ```
-    pub fn new(after: Duration, over: Duration) -> Result<Self, AdaptiveError> {
-        if over.is_zero() {
-            return Err(AdaptiveError::ZeroWarmUp);
-        }
-        Ok(Self { after, over, on_start: false })
-    }
-
     /// Whether a fresh start is one too. By default it begins with the whole limit.
     #[must_use]
     pub const fn on_start(self, yes: bool) -> Self {
@@ -74,7 +56,7 @@ impl WarmUp {
     }
 }
 
-/// How warm a limit is.
+/// The state of a warm-up.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Warmth {
     /// For how long it has been near closed.
@@ -84,8 +66,7 @@ pub(super) struct Warmth {
 }
 
 impl Warmth {
-    /// The most that is given, as a share of the limit, while the chains would give `share`. What is stale does
-    /// not get warmer.
+    /// The highest share of the limit, while the chains would give `share`. While a signal is stale, the warm-up pauses.
     pub(super) fn next(
         &mut self,
         settings: &WarmUp,

@@ -60,7 +60,7 @@ impl Pace {
     pub(crate) fn ahead(&self, arrival: Option<Arrival>, now: Timestamp, most: u64) -> Ahead {
         let none = Ahead { units: 0, repaired: false };
         let Some(arrival) = arrival else { return none };
-        let (ticks, frac) = self.own(arrival);
+        let (ticks, frac) = self.rescale(arrival);
         let now_ticks = self.ticks(now);
         if ticks < now_ticks {
             return none;
@@ -104,10 +104,10 @@ impl Pace {
         (ticks * self.tick_us).saturating_sub(now.as_micros() % self.tick_us)
     }
 
-    /// An arrival in this pace's terms. One that was written under another pace keeps its meaning as
-    /// time, rounded up to a whole tick: a changed limit never gives anything back.
+    /// Ticks and fraction of an arrival, in this pace's units. One that was written under another pace stays the same
+    /// point in time, rounded up to a whole tick: a changed limit never gives anything back.
     #[inline]
-    fn own(&self, arrival: Arrival) -> (u64, u64) {
+    fn rescale(&self, arrival: Arrival) -> (u64, u64) {
         let same = arrival.tick_us == self.tick_us;
         if same && (arrival.scale == self.scale || arrival.frac == 0) {
             return (arrival.ticks, arrival.frac);

@@ -35,14 +35,14 @@ impl Demand {
         self.last_cost
     }
 
-    /// Takes what came since the last measure into account, once it was long enough to say something.
+    /// Updates the expected demand from the checks since the last update, once that is a whole span.
     pub(super) fn measure(&mut self, now_us: u64) {
         let elapsed_us = now_us.saturating_sub(self.since_us);
         if elapsed_us < self.span_us {
             return;
         }
         let sample = self.offered.saturating_mul(self.span_us) / elapsed_us;
-        // After a while without a question the past says nothing any more.
+        // After a while without a check the old measure does not count.
         let stale = elapsed_us >= 4 * self.span_us;
         self.per_span = if stale { sample } else { self.per_span.midpoint(sample) };
         (self.since_us, self.offered) = (now_us, 0);

@@ -10,13 +10,13 @@ use crate::time::Timestamp;
 pub(super) struct Lease {
     pub(super) left: u64,
     pub(super) ends_us: u64,
-    /// Before the request left.
+    /// Before the request was sent.
     pub(super) sent_us: u64,
     pub(super) granted_at: Option<Timestamp>,
 }
 
 impl Lease {
-    /// What is to be said of the units that are left; `None` if they are not worth a message.
+    /// The message that gives the remaining units back; `None` if they are not worth one.
     pub(super) fn into_return(self, now_us: u64, unit_us: u64) -> Option<Return> {
         let age_us = now_us.saturating_sub(self.sent_us);
         let worth_us = self.left.saturating_mul(unit_us);
@@ -64,8 +64,8 @@ impl Held {
 
     /// Only when it is not full.
     pub(super) fn add(&mut self, lease: Lease) {
-        let place = usize::from(self.0[0].left > 0);
-        self.0[place] = lease;
+        let index = usize::from(self.0[0].left > 0);
+        self.0[index] = lease;
     }
 
     /// Takes out the oldest lease with something left that `is_over`.
@@ -76,7 +76,7 @@ impl Held {
         Some(lease)
     }
 
-    /// What was fetched becomes what is spent.
+    /// The fetched lease becomes the one that is spent.
     pub(super) fn move_up(&mut self) {
         if self.0[0].left == 0 {
             self.0.swap(0, 1);

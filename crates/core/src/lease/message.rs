@@ -3,7 +3,7 @@
 use super::GrantRequest;
 use crate::algorithm::Return;
 
-/// What becomes of a check.
+/// The outcome of a check.
 ///
 /// ```
 /// use tidegate_core::{Change, LeaseHolder, Limit, Message, State, Step, Terms, Timestamp, grant};
@@ -25,7 +25,7 @@ use crate::algorithm::Return;
 pub enum Step {
     /// It may go ahead.
     Admit {
-        /// Units left, as far as this node knows.
+        /// Units that this node has left.
         remaining: u64,
         /// It was decided by the store at the store's instant, like any check without a lease, because the
         /// reply took longer than a lease lives.
@@ -40,7 +40,7 @@ pub enum Step {
     Wait,
 }
 
-/// What a node says to the store.
+/// A message to the store.
 ///
 /// ```
 /// use tidegate_core::{Change, LeaseHolder, Limit, Message, State, Step, Terms, Timestamp, grant};
@@ -53,7 +53,7 @@ pub enum Step {
 /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
 /// holder.on_reply(700, &granted.ok_or("no limit")?);
 ///
-/// // The caller has gone meanwhile, and nobody else wants them.
+/// // The caller has gone meanwhile, and no other check needs them.
 /// holder.release();
 /// let Some(Message::Return(back)) = holder.poll(900) else { return Err("returns".into()) };
 /// assert_eq!((back.units, back.granted_at), (8, now));
@@ -63,7 +63,7 @@ pub enum Step {
 pub enum Message {
     /// To be answered by a [`Grant`](crate::Grant). There is never more than one in flight.
     Ask(GrantRequest),
-    /// To be handed to [`Limit::give_back`](crate::Limit::give_back). Needs no answer, and is sent at most once:
+    /// For [`Limit::give_back`](crate::Limit::give_back). Needs no answer, and is sent at most once:
     /// units that came back twice would be admitted twice.
     Return(Return),
 }

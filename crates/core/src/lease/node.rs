@@ -13,8 +13,8 @@ use super::{GrantRequest, Message, Step, Terms};
 /// machine sleeps; they need not agree with anybody else's. The caller
 ///
 /// 1. calls [`LeaseHolder::check`], and keeps the check in a bounded queue if it has to wait;
-/// 2. calls [`LeaseHolder::poll`] until it answers `None`, and sends what it says; at [`LeaseHolder::wakes_us`] again;
-/// 3. hands the reply to [`LeaseHolder::on_reply`], or says [`LeaseHolder::on_failure`] when none came, then calls
+/// 2. calls [`LeaseHolder::poll`] until it answers `None`, and sends the messages; at [`LeaseHolder::wakes_us`] again;
+/// 3. passes the reply to [`LeaseHolder::on_reply`], or calls [`LeaseHolder::on_failure`] when none came, then calls
 ///    [`LeaseHolder::resume`] for each check in the queue, the oldest first, and polls again.
 ///
 /// ```
@@ -44,7 +44,7 @@ pub struct LeaseHolder {
     terms: Terms,
     demand: Demand,
     held: Held,
-    asked: Option<Asked>,
+    asked: Option<LeaseRequest>,
     refusal: Refusal,
     /// The cost of the first check that waits for the next request, and of all of them.
     least: u64,
@@ -62,10 +62,10 @@ pub struct LeaseHolder {
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct LeaseRequest {
     sent_us: u64,
     wanted: GrantRequest,
-    /// The cost of all that waited when it left.
+    /// The cost of all that waited when it was sent.
     waiting: u64,
 }
 
@@ -88,7 +88,7 @@ impl LeaseHolder {
         }
     }
 
-    /// Decides a check, or says that it has to wait for the store.
+    /// Decides a check, or answers that it has to wait for the store.
     #[inline]
     pub fn check(&mut self, now_us: u64, cost: u64) -> Step {
         if cost > self.terms.ceiling {
@@ -172,12 +172,12 @@ impl LeaseHolder {
         let wanted = self.wanted(now_us, stopped);
         self.quiet_until_us = self.wakes_us().unwrap_or(u64::MAX);
         let wanted = wanted?;
-        self.asked = Some(Asked { sent_us: now_us, wanted, waiting: self.waiting });
+        self.asked = Some(LeaseRequest { sent_us: now_us, wanted, waiting: self.waiting });
         (self.least, self.waiting) = (0, 0);
         Some(Message::Ask(wanted))
     }
 
-    /// What those who wait need, and what will soon be needed.
+    /// The units that waiting checks need, and those that will soon be needed.
     fn wanted(&mut self, now_us: u64, stopped: bool) -> Option<GrantRequest> {
         if self.asked.is_some() || self.held.is_full() {
             return None;
@@ -212,7 +212,7 @@ impl LeaseHolder {
         self.quiet_until_us = 0;
     }
 
-    /// Whether nothing is held and nothing is asked for: a new one would know as much, but for the demand.
+    /// Whether nothing is held and nothing is requested: then only the measured demand would be lost.
     ///
     /// ```
     /// # use tidegate_core::{LeaseHolder, Limit, Step, Terms};

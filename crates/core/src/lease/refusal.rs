@@ -10,11 +10,11 @@ pub(super) struct Refusal {
     until_us: u64,
     /// The last reply was this refusal: it also answers those that waited for it, however late it came.
     fresh: bool,
-    /// How long to leave the store alone the next time.
+    /// How long to pause requests the next time.
     pause_us: u64,
 }
 
-/// What came of a request.
+/// The result of a request.
 pub(super) struct Outcome {
     pub(super) sent_us: u64,
     /// The cost that was refused; `None` if there was a grant.
@@ -37,9 +37,9 @@ impl Refusal {
         now_us < self.until_us
     }
 
-    /// Until the store said it would have enough; and if it has too little time and again, for twice as long
-    /// each time, up to half a lease's life. So it is asked for many units now and then, instead of for one all
-    /// the time; what it gains meanwhile is not lost, since that is less than a burst.
+    /// Until the time of the store's `retry_after`. If the store has too few units repeatedly, for twice as long each time,
+    /// up to half a lease's life: many units are requested now and then instead of one all the time. Units that the store
+    /// gains meanwhile are not lost, since they are less than a burst.
     pub(super) fn learn(&mut self, outcome: &Outcome, ttl_us: u64) {
         let Outcome { sent_us, refused, short, retry_after_us } = *outcome;
         let lacking = short || refused.is_some();

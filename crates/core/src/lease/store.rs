@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 use crate::time::micros_up;
 use std::time::Duration;
 
-/// What a node has to know of the limits it leases from.
+/// The terms on which a node leases from some limits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,7 +44,7 @@ impl Terms {
         Ok(terms)
     }
 
-    /// How long a lease lives, counted from before its request left.
+    /// How long a lease lives, counted from before its request was sent.
     pub const fn ttl(&self) -> Duration {
         Duration::from_micros(self.ttl_us)
     }

@@ -122,13 +122,13 @@ impl Log {
     }
 
     fn take_at(&mut self, at_us: u64, amount: u64) {
-        let Ok(place) = self.runs.binary_search_by_key(&at_us, |run| run.at_us) else { return };
-        let run = &mut self.runs[place];
+        let Ok(index) = self.runs.binary_search_by_key(&at_us, |run| run.at_us) else { return };
+        let run = &mut self.runs[index];
         let taken = amount.min(run.count);
         run.count -= taken;
         self.total = self.total.saturating_sub(taken);
         if run.count == 0 {
-            self.runs.remove(place);
+            self.runs.remove(index);
         }
     }
 

@@ -54,7 +54,7 @@ impl Slots {
         if index > self.newest || index + self.len() <= self.newest {
             return 0;
         }
-        self.counts[self.place(index)]
+        self.counts[self.offset(index)]
     }
 
     pub(crate) fn total(&self) -> u64 {
@@ -97,14 +97,14 @@ impl Slots {
     fn advance(&mut self, current: u64) {
         let fresh_from = (self.newest + 1).max((current + 1).saturating_sub(self.len()));
         for index in fresh_from..=current {
-            self.counts[self.place(index)] = 0;
+            self.counts[self.offset(index)] = 0;
         }
         self.newest = self.newest.max(current);
     }
 
     fn add(&mut self, index: u64, amount: u64) {
-        let place = self.place(index);
-        self.counts[place] = self.counts[place].saturating_add(amount);
+        let offset = self.offset(index);
+        self.counts[offset] = self.counts[offset].saturating_add(amount);
     }
 
     fn take_newest(&mut self, amount: u64) -> u64 {
@@ -113,9 +113,9 @@ impl Slots {
 
     /// Takes up to `amount` from one slot, and answers how much that was.
     fn take(&mut self, index: u64, amount: u64) -> u64 {
-        let place = self.place(index);
+        let offset = self.offset(index);
         let taken = amount.min(self.get(index));
-        self.counts[place] -= taken;
+        self.counts[offset] -= taken;
         taken
     }
 
@@ -123,7 +123,8 @@ impl Slots {
         (self.newest + 1).saturating_sub(self.len())..=self.newest
     }
 
-    fn place(&self, index: u64) -> usize {
+    /// Where slot `index` is in `counts`.
+    fn offset(&self, index: u64) -> usize {
         usize::try_from(index % self.len().max(1)).unwrap_or(0)
     }
 }

@@ -98,24 +98,24 @@ fn instants(gaps: &[u16]) -> Vec<Timestamp> {
     gaps.iter().map(step).collect()
 }
 
-type Told = Vec<(u16, [Reading; 2])>;
+type Series = Vec<(u16, [Reading; 2])>;
 
-fn told() -> impl Strategy<Value = Told> {
+fn series() -> impl Strategy<Value = Series> {
     let raw = vec(any::<(u16, u32, u32)>(), 1..40);
     raw.prop_map(|raw| {
-        let told = raw.into_iter().map(|(gap, a, b)| (gap, [a, b].map(reading_of)));
-        told.collect()
+        let series = raw.into_iter().map(|(gap, a, b)| (gap, [a, b].map(reading_of)));
+        series.collect()
     })
 }
 
-fn run(settings: &Settings, limit: u64, told: &[(u16, [Reading; 2])]) -> Vec<Output> {
+fn run(settings: &Settings, limit: u64, series: &[(u16, [Reading; 2])]) -> Vec<Output> {
     let mut controller = Controller::new(settings.clone(), limit).unwrap();
-    let gaps: Vec<u16> = told.iter().map(|(gap, _)| *gap).collect();
-    let ticks = instants(&gaps).into_iter().zip(told);
+    let gaps: Vec<u16> = series.iter().map(|(gap, _)| *gap).collect();
+    let ticks = instants(&gaps).into_iter().zip(series);
     ticks.map(|(now, (_, readings))| controller.step(readings, now)).collect()
 }
 
-/// Whether nothing opens while nothing is told.
+/// Whether the limit ever opens.
 fn opens(outputs: &[Output]) -> bool {
     outputs.windows(2).any(|pair| pair[1].computed > pair[0].computed)
 }
@@ -125,14 +125,14 @@ proptest! {
 
     #[test]
     fn a_limit_lies_between_its_floor_and_itself_whatever_is_read(
-        settings in settings(), limit in limit(), told in told()
+        settings in settings(), limit in limit(), series in series()
     ) {
         let floor = {
-            let mut closed = Controller::new(settings.clone(), limit).unwrap();
-            closed.step(&[Reading::Value(1.0), Reading::Value(1.0)], at(START_US)).for_limit(1)
+            let mut closed = Controller::new(settings.clone(), 1).unwrap();
+            closed.step(&[Reading::Value(1.0), Reading::Value(1.0)], at(START_US)).limit
         };
         prop_assert_eq!(floor, 1);
-        for output in run(&settings, limit, &told) {
+        for output in run(&settings, limit, &series) {
             prop_assert!((1..=limit).contains(&output.limit));
             prop_assert!((0.0..=1.0).contains(&output.share), "{}", output.share);
             prop_assert!((0.0..=1.0).contains(&output.pressure), "{}", output.pressure);
@@ -141,10 +141,10 @@ proptest! {
 
     #[test]
     fn the_floor_is_kept(
-        chain in chain(), floor in 1..100_u64, limit in limit(), told in told()
+        chain in chain(), floor in 1..100_u64, limit in limit(), series in series()
     ) {
         let settings = Settings::from_chains([chain, Chain::errors()]).unwrap().floor(floor).unwrap();
-        for output in run(&settings, limit, &told) {
+        for output in run(&settings, limit, &series) {
             prop_assert!(output.limit >= floor.min(limit));
         }
     }
@@ -166,12 +166,12 @@ proptest! {
 
     #[test]
     fn from_the_same_state_a_worse_reading_never_opens_more(
-        settings in settings(), limit in limit(), told in told(), a in 0.0..2000.0, b in 0.0..2000.0
+        settings in settings(), limit in limit(), series in series(), a in 0.0..2000.0, b in 0.0..2000.0
     ) {
         let mut controller = Controller::new(settings.clone(), limit).unwrap();
-        let gaps: Vec<u16> = told.iter().map(|(gap, _)| *gap).collect();
+        let gaps: Vec<u16> = series.iter().map(|(gap, _)| *gap).collect();
         let ticks = instants(&gaps);
-        for (now, (_, readings)) in ticks.iter().zip(&told) {
+        for (now, (_, readings)) in ticks.iter().zip(&series) {
             controller.step(readings, *now);
         }
         let next = *ticks.last().unwrap() + Duration::from_secs(1);
@@ -186,14 +186,14 @@ proptest! {
     #[test]
     fn whoever_reads_worse_all_the_time_never_has_more(
         ramp in ramp(), smoothing in smoothing(), play in 0.0..0.5,
-        told in vec((any::<u16>(), 0.0..1500.0, 0.0..300.0), 1..40)
+        series in vec((any::<u16>(), 0.0..1500.0, 0.0..300.0), 1..40)
     ) {
         let chain = Chain::new("it", Signal::Millis, ramp).unwrap().smoothing(smoothing);
         let chain = chain.hysteresis(Hysteresis::new(play, Duration::ZERO).unwrap());
         let settings = Settings::from_chains([chain]).unwrap().warm_up(WarmUp::NONE);
-        let told_with = |worse: f64| -> Told {
+        let told_with = |worse: f64| -> Series {
             let reading = |value| [Reading::Value(value), Reading::Missing];
-            told.iter().map(|&(gap, base, more)| (gap, reading(base + worse * more))).collect()
+            series.iter().map(|&(gap, base, more)| (gap, reading(base + worse * more))).collect()
         };
         let (better, worse) = (told_with(0.0), told_with(1.0));
         let pairs = run(&settings, 1000, &better).into_iter().zip(run(&settings, 1000, &worse));
@@ -241,8 +241,8 @@ proptest! {
         let well = settings.chains()[0].clone().ramp(Ramp::queue_wait());
         let settings = Settings::from_chains([well, Chain::errors()]).unwrap();
         let reading = [Reading::Value(0.0), Reading::Value(0.0)];
-        let told: Told = gaps.into_iter().map(|gap| (gap, reading)).collect();
-        for output in run(&settings, limit, &told) {
+        let series: Series = gaps.into_iter().map(|gap| (gap, reading)).collect();
+        for output in run(&settings, limit, &series) {
             prop_assert_eq!(output.limit, limit);
             prop_assert_eq!(output.binding, None);
         }
@@ -250,45 +250,45 @@ proptest! {
 
     #[test]
     fn whatever_happened_the_whole_limit_comes_back(
-        told in told(), limit in 1..1_000_000_u64
+        series in series(), limit in 1..1_000_000_u64
     ) {
-        let mut told = told;
+        let mut series = series;
         let well = [Reading::Value(0.0), Reading::Value(0.0)];
         // Twenty seconds are a time constant: a ten thousandth is left after nine of them.
-        told.extend(std::iter::repeat_n((15, well), 220));
+        series.extend(std::iter::repeat_n((15, well), 220));
         let settings = Settings::from_chains([Chain::pressure("db"), Chain::errors()]).unwrap();
-        prop_assert_eq!(run(&settings, limit, &told).last().unwrap().limit, limit);
+        prop_assert_eq!(run(&settings, limit, &series).last().unwrap().limit, limit);
     }
 
     #[test]
     fn nothing_opens_while_nothing_is_told(
-        settings in settings(), limit in limit(), told in told(),
+        settings in settings(), limit in limit(), series in series(),
         silence in vec((any::<u16>(), any::<bool>()), 1..40)
     ) {
         // Without the warm-up of a start, which goes on while a signal is only late.
         let settings = settings.warm_up(WarmUp::NONE);
-        let mut told = told;
-        let heard = told.len();
-        told.extend(silence.into_iter().map(|(gap, failed)| {
+        let mut series = series;
+        let before = series.len();
+        series.extend(silence.into_iter().map(|(gap, failed)| {
             (gap, [if failed { Reading::Failed } else { Reading::Missing }; 2])
         }));
-        prop_assert!(!opens(&run(&settings, limit, &told)[heard - 1..]));
+        prop_assert!(!opens(&run(&settings, limit, &series)[before - 1..]));
     }
 
     #[test]
-    fn a_stale_signal_stops_a_warm_up(settings in settings(), told in told()) {
-        let mut told = told;
-        let heard = told.len();
-        told.extend(std::iter::repeat_n((15, [Reading::Missing; 2]), 30));
-        prop_assert!(!opens(&run(&settings, 1000, &told)[heard + 2..]));
+    fn a_stale_signal_stops_a_warm_up(settings in settings(), series in series()) {
+        let mut series = series;
+        let before = series.len();
+        series.extend(std::iter::repeat_n((15, [Reading::Missing; 2]), 30));
+        prop_assert!(!opens(&run(&settings, 1000, &series)[before + 2..]));
     }
 
     #[test]
-    fn a_state_is_its_bytes(settings in settings(), limit in limit(), told in told()) {
+    fn a_state_is_its_bytes(settings in settings(), limit in limit(), series in series()) {
         let mut first = Controller::new(settings.clone(), limit).unwrap();
         let mut second = first.clone();
-        let gaps: Vec<u16> = told.iter().map(|(gap, _)| *gap).collect();
-        for (now, (_, readings)) in instants(&gaps).into_iter().zip(&told) {
+        let gaps: Vec<u16> = series.iter().map(|(gap, _)| *gap).collect();
+        for (now, (_, readings)) in instants(&gaps).into_iter().zip(&series) {
             first.step(readings, now);
             let state = State::from_bytes(&first.state().to_bytes(), &settings).unwrap();
             prop_assert_eq!(&state, first.state());
@@ -359,12 +359,12 @@ fn smoothing_by_time() -> impl Strategy<Value = Smoothing> {
 #[test]
 fn taking_silence_for_good_news_is_noticed() {
     let settings = Settings::from_chains([Chain::pressure("db"), Chain::errors()]).unwrap();
-    let heard = std::iter::repeat_n((15, [Reading::Value(0.9), Reading::Value(0.0)]), 10);
-    let told = |silence| -> Told {
-        heard.clone().chain(std::iter::repeat_n((15, [silence; 2]), 10)).collect()
+    let before = std::iter::repeat_n((15, [Reading::Value(0.9), Reading::Value(0.0)]), 10);
+    let series = |silence| -> Series {
+        before.clone().chain(std::iter::repeat_n((15, [silence; 2]), 10)).collect()
     };
-    assert!(!opens(&run(&settings, 1000, &told(Reading::Missing))[9..]));
-    assert!(opens(&run(&settings, 1000, &told(Reading::Value(0.0)))[9..]));
+    assert!(!opens(&run(&settings, 1000, &series(Reading::Missing))[9..]));
+    assert!(opens(&run(&settings, 1000, &series(Reading::Value(0.0)))[9..]));
 }
 
 /// The control: a median of nodes that is taken as they come hangs on their order.

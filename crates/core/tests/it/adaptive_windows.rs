@@ -1,4 +1,4 @@
-//! What passes by a target: windows, URLs, places, and what is under way.
+//! What passes by a target: windows, URLs, slots, and what is under way.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn a_target_that_hangs_is_seen_by_the_age_of_what_runs() {
     assert_eq!(observed.tick(at(START_US) + SECOND * 3, 0.0).errors, Reading::Value(1.0));
 }
 
-/// Sixteen places, and a target that has become three times as slow without any queue.
+/// Sixteen slots, and a target that has become three times as slow without any queue.
 #[test]
 fn where_the_places_are_known_slow_is_not_taken_for_a_queue() {
     let wait = |mut observed: Observed| {
@@ -79,7 +79,7 @@ fn where_the_places_are_known_slow_is_not_taken_for_a_queue() {
     };
     assert!(matches!(wait(Observed::default()), Reading::Value(ms) if ms > 70.0));
     assert_eq!(wait(Observed::with_pool(16)), Reading::Value(0.0));
-    // Fewer places: twelve of sixteen wait for 120 ms.
+    // Fewer slots: twelve of sixteen wait for 120 ms.
     assert!(
         matches!(wait(Observed::with_pool(4)), Reading::Value(ms) if (70.0..=95.0).contains(&ms))
     );
@@ -168,14 +168,14 @@ fn ten_thousand_urls_have_their_own_entry_and_the_others_share_one() {
 fn a_gradient_finds_a_cap_that_keeps_all_busy_and_few_waiting() {
     // Sixteen workers of 28 ms in the median: what is above waits for 2.5 ms each.
     let latency_ms =
-        |places: u64| 28.0 + 2.5 * f64::from(u32::try_from(places.saturating_sub(16)).unwrap());
+        |slots: u64| 28.0 + 2.5 * f64::from(u32::try_from(slots.saturating_sub(16)).unwrap());
     let mut cap = Cap::gradient(16).unwrap();
     for _ in 0..1500 {
-        let (latency_ms, in_flight) = (latency_ms(cap.places()), cap.places());
+        let (latency_ms, in_flight) = (latency_ms(cap.slots()), cap.slots());
         cap.step(CapSample { latency_ms, baseline_ms: 28.0, in_flight, is_stale: false });
-        assert!((16..=64).contains(&cap.places()));
+        assert!((16..=64).contains(&cap.slots()));
     }
-    assert!((20..=32).contains(&cap.places()), "{}", cap.places());
+    assert!((20..=32).contains(&cap.slots()), "{}", cap.slots());
 }
 
 proptest! {
@@ -188,51 +188,51 @@ proptest! {
     ) {
         let mut cap = Cap::gradient(pool).unwrap();
         for (latency_ms, baseline_ms, in_flight, is_stale) in seen {
-            let before = cap.places();
+            let before = cap.slots();
             cap.step(CapSample { latency_ms, baseline_ms, in_flight, is_stale });
-            prop_assert!((pool..=4 * pool).contains(&cap.places()));
-            prop_assert!(!is_stale || cap.places() <= before, "stale never opens");
+            prop_assert!((pool..=4 * pool).contains(&cap.slots()));
+            prop_assert!(!is_stale || cap.slots() <= before, "stale never opens");
         }
-        prop_assert_eq!(Cap::fixed(pool).unwrap().places(), 2 * pool);
+        prop_assert_eq!(Cap::fixed(pool).unwrap().slots(), 2 * pool);
     }
 
     #[test]
     fn a_fifth_of_the_places_is_for_what_is_critical(cap in 1..1_000_000_u64) {
         for class in [Priority::Default, Priority::Batch, Priority::BestEffort] {
-            prop_assert!(class.places(cap) * 5 <= (cap * 4).max(5));
-            prop_assert!(class.places(cap) >= 1);
+            prop_assert!(class.slots(cap) * 5 <= (cap * 4).max(5));
+            prop_assert!(class.slots(cap) >= 1);
         }
-        prop_assert_eq!(Priority::Critical.places(cap), cap);
+        prop_assert_eq!(Priority::Critical.slots(cap), cap);
     }
 
     // Every request ends in one of four ways, in any order.
     #[test]
-    fn what_is_under_way_returns_to_none(ends in vec(0..4_u8, 1..24), places in 1..16_u64) {
+    fn what_is_under_way_returns_to_none(ends in vec(0..4_u8, 1..24), slots in 1..16_u64) {
         let in_flight = InFlight::default();
         let mut open = Vec::new();
         for end in ends {
-            let Some(place) = in_flight.enter(places) else {
-                prop_assert_eq!(in_flight.count(), places);
+            let Some(slot) = in_flight.enter(slots) else {
+                prop_assert_eq!(in_flight.count(), slots);
                 open.clear();
                 continue;
             };
             match end {
-                0 => open.push(place),
-                1 => drop(place),
+                0 => open.push(slot),
+                1 => drop(slot),
                 // A cancel: the future that holds it is dropped before it ever ends.
                 2 => drop(async move {
                     std::future::pending::<()>().await;
-                    drop(place);
+                    drop(slot);
                 }),
                 _ => {
-                    let gone = AssertUnwindSafe(|| {
-                        let _held = place;
+                    let panics = AssertUnwindSafe(|| {
+                        let _held = slot;
                         std::panic::resume_unwind(Box::new("on purpose"));
                     });
-                    prop_assert!(catch_unwind(gone).is_err());
+                    prop_assert!(catch_unwind(panics).is_err());
                 }
             }
-            prop_assert!(in_flight.count() <= places);
+            prop_assert!(in_flight.count() <= slots);
             prop_assert_eq!(in_flight.count(), u64::try_from(open.len()).unwrap());
         }
         drop(open);
@@ -247,9 +247,9 @@ fn threads_never_hold_more_places_than_there_are() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..20_000 {
-                    let place = in_flight.enter(2);
+                    let slot = in_flight.enter(2);
                     assert!(in_flight.count() <= 2);
-                    drop(place);
+                    drop(slot);
                 }
             });
         }

@@ -8,7 +8,7 @@ use tidegate_core::{Concurrency, Limit, Permit, State};
 
 use crate::support::{SECOND_US, START_US, at, config, jumpy, micros, period_us};
 
-/// A place in flight, as its holder sees it: until released, or until a lease of time has gone forward.
+/// A permit, as its holder sees it: until released, or until the time of a lease has passed.
 struct Held {
     permit: Permit,
     since: u64,
@@ -43,12 +43,12 @@ proptest! {
             moved += u64::try_from(gap).unwrap_or(0);
             held.retain(|held| moved - held.since < lease_us);
             if release && !held.is_empty() {
-                let gone = held.swap_remove(usize::from(pick) % held.len());
+                let released = held.swap_remove(usize::from(pick) % held.len());
                 let before = limit.peek(&state, at(now), 0).remaining();
-                prop_assert!(state.release(gone.permit.id), "{:?}", gone.permit);
+                prop_assert!(state.release(released.permit.id), "{:?}", released.permit);
                 let after = limit.peek(&state, at(now), 0).remaining();
-                prop_assert_eq!(after, before + gone.permit.cost);
-                prop_assert!(!state.release(gone.permit.id), "released twice");
+                prop_assert_eq!(after, before + released.permit.cost);
+                prop_assert!(!state.release(released.permit.id), "released twice");
             } else {
                 let cost = 1 + u64::from(pick) % limit.units();
                 if let Some(permit) = acquire(&limit, &mut state, now, cost) {

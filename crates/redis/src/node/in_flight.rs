@@ -1,4 +1,4 @@
-//! The calls in flight on one connection, answered in the order they left.
+//! The calls in flight on one connection, answered in the order they were sent.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use crate::queue::Pending;
 use crate::script::{self, CallBy};
 use crate::script_request::ScriptKind;
 
-/// A connection whose oldest call is older has lost its other end without a word.
+/// A connection whose oldest call is older is dead, though it was not closed.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Calls that were sent and not answered. Calls that left in one write are one batch.
@@ -33,7 +33,7 @@ pub(crate) struct Call {
     /// How much the connection had written before.
     written_before: u64,
     ends_batch: bool,
-    /// The `WAIT` for what left before it. Its requests are those that have been answered, and wait for replicas.
+    /// The `WAIT` for the calls before it. Its requests have been answered by the script, and wait for replicas.
     pub(crate) confirms: bool,
 }
 
@@ -42,12 +42,12 @@ impl InFlight {
         Self { shared, calls: VecDeque::new(), count: 0 }
     }
 
-    /// How many are under way.
+    /// How many batches are in flight.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
-    /// All of these leave in one write, when the connection is next driven. Gives the number of calls.
+    /// All of these are sent in one write, when the connection is next driven. Returns the number of calls.
     pub(crate) fn send(
         &mut self,
         connection: &Connection,
@@ -84,7 +84,7 @@ impl InFlight {
         }
     }
 
-    /// The next reply, with the call it answers. Waits for ever if none is under way.
+    /// The next reply, with the call it answers. Waits for ever if no call is in flight.
     pub(crate) async fn reply(&mut self) -> (Call, RedisResult<Value>) {
         poll_fn(|task| self.poll_reply(task)).await
     }
@@ -126,22 +126,22 @@ impl InFlight {
         count
     }
 
-    /// Whether the other end has been silent for too long.
+    /// Whether the server has been silent for too long.
     pub(crate) fn is_stale(&self, now: Instant) -> bool {
         self.silence_ends().is_some_and(|end| end <= now)
     }
 
     fn silence_ends(&self) -> Option<Instant> {
         let first = self.calls.front()?;
-        // A request with a longer deadline extends it.
-        let patience = first.requests.iter().filter(|it| it.is_open()).map(|it| it.due);
-        patience.chain([first.since + SILENCE_MAX + self.shared.replication_timeout()]).max()
+        // A request with a longer deadline extends the wait.
+        let deadlines = first.requests.iter().filter(|it| it.is_open()).map(|it| it.due);
+        deadlines.chain([first.since + SILENCE_MAX + self.shared.replication_timeout()]).max()
     }
 }
 
 impl Call {
     /// Whether not one byte of it was written: it has certainly not run.
-    pub(crate) fn never_left(&self, connection: &Connection) -> bool {
+    pub(crate) fn was_not_sent(&self, connection: &Connection) -> bool {
         connection.meter().written() <= self.written_before
     }
 }
@@ -166,7 +166,7 @@ fn group_by_call(requests: Vec<Pending>) -> Vec<Vec<Pending>> {
     calls
 }
 
-/// Whether a call can take one more request: of one script, one slot, one time, one way to go.
+/// Whether a call can take one more request: of the same script, slot, time and routing.
 fn can_share(call: &[Pending], pending: &Pending) -> bool {
     call.first().is_some_and(|other| {
         let key = |it: &Pending| (it.slot, it.request.script, it.request.now, it.asking, it.alone);
@@ -177,12 +177,12 @@ fn can_share(call: &[Pending], pending: &Pending) -> bool {
     })
 }
 
-/// Hands the call to the connection.
+/// Passes the call to the connection.
 fn start(connection: &Connection, requests: &[Pending]) -> ReplyFuture {
     let scripts = || requests.iter().map(|pending| &pending.request);
     let any = |is_so: fn(&Pending) -> bool| requests.iter().any(is_so);
     if any(|pending| pending.asking) {
-        // `NOSCRIPT` would use the one permission up that `ASKING` gives.
+        // A `NOSCRIPT` reply would use up the permission that `ASKING` gives for one command.
         let mut both = Pipeline::new();
         both.add_command(cmd("ASKING")).add_command(script::call(scripts(), CallBy::Source));
         return connection.start_together(both);

@@ -18,15 +18,15 @@ use crate::queue::{Pending, ScriptResult};
 use crate::script_reply::ScriptReply;
 use crate::{error, script};
 
-/// A connection of this age may lead to a server that has become a replica since; a younger one has just checked.
-const PRIMARY_STANDS: Duration = Duration::from_secs(1);
+/// A connection of this age may lead to a server that has become a replica since; a younger one has just been checked.
+const PRIMARY_CHECK_HOLDS: Duration = Duration::from_secs(1);
 
 /// What became of the connection.
 pub(crate) enum Next {
     Continue,
     /// Send nothing more, read the replies that are due, and connect anew.
     Drain,
-    /// It is of no use any more.
+    /// It is broken.
     Close,
 }
 
@@ -48,7 +48,7 @@ impl Node {
                 return self.handle_error(call.requests, &error, since);
             }
             Ok(value) => value,
-            Err(error) if call.never_left(connection) => {
+            Err(error) if call.was_not_sent(connection) => {
                 let why = StoreError::new(StoreErrorKind::Unreachable, error.to_string());
                 self.retry(call.requests, &why);
                 return Next::Close;
@@ -120,7 +120,7 @@ impl Node {
                 self.retry(requests, &why);
             }
             // Another server may have this name by now.
-            StoreErrorKind::ReadOnly if since.elapsed() >= PRIMARY_STANDS => {
+            StoreErrorKind::ReadOnly if since.elapsed() >= PRIMARY_CHECK_HOLDS => {
                 self.retry(requests, &why);
                 self.shared.report_failure();
                 return Next::Drain;

@@ -27,7 +27,7 @@ const BATCHES_IN_FLIGHT_MAX: usize = 2;
 const SECOND_BATCH_MIN: usize = 32;
 
 impl Node {
-    /// Uses the connection until it ends. Says whether it has ever been of use.
+    /// Uses the connection until it ends. Returns whether any call was answered.
     pub(crate) async fn serve(&mut self, connection: &mut Connection) -> bool {
         let (mut in_flight, mut worked) = (InFlight::new(self.shared.clone()), false);
         let (mut has_reply, mut leaving) = (false, false);
@@ -70,7 +70,7 @@ impl Node {
                     }
                     Next::Continue
                 }
-                () = self.timer.rings() => self.expire(&mut in_flight),
+                () = self.timer.fires() => self.expire(&mut in_flight),
                 () = moved(&mut self.endpoint) => Next::Close,
             };
             waker.stay_awake();
@@ -89,7 +89,7 @@ impl Node {
         }
     }
 
-    /// At once if nothing is under way; otherwise when there is room, and a reply has come or enough wait.
+    /// Sends batches: at once if none is in flight, otherwise when there is room and a reply has come or enough wait.
     fn send(&mut self, connection: &Connection, in_flight: &mut InFlight, has_reply: bool) {
         while in_flight.count() < self.batches_max() {
             let waiting = self.queue.len();
@@ -120,7 +120,7 @@ impl Node {
         if in_flight.is_stale(now) { Next::Close } else { Next::Continue }
     }
 
-    /// How many requests are reason to send them.
+    /// How many waiting requests make it worth sending a batch.
     fn enough(&self, in_flight: &InFlight) -> usize {
         match in_flight.count() {
             0 => 1,
@@ -129,7 +129,7 @@ impl Node {
         }
     }
 
-    /// What is sent behind a `WAIT` is held up by it: better not sent, and so certainly not run.
+    /// One if replicas confirm: a batch behind a `WAIT` would be blocked, and is certainly not run if it is not sent.
     fn batches_max(&self) -> usize {
         if self.shared.replicas.is_some() { 1 } else { BATCHES_IN_FLIGHT_MAX }
     }

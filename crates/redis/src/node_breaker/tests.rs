@@ -26,7 +26,7 @@ fn passed(breaker: &Arc<NodeBreaker>) -> Result<Pending, StoreError> {
 
 fn fail(breaker: &Arc<NodeBreaker>, trouble: StoreErrorKind, times: usize) {
     for _ in 0..times {
-        passed(breaker).unwrap().fail(trouble, "as told");
+        passed(breaker).unwrap().fail(trouble, "on purpose");
     }
 }
 
@@ -91,10 +91,10 @@ async fn opens_for_what_the_node_says_of_itself_and_for_nothing_else() {
 async fn who_would_not_wait_for_what_is_fast_says_nothing() {
     let breaker = breaker();
     for _ in 0..50 {
-        let mut impatient = passed(&breaker).unwrap();
-        impatient.due = Instant::now() + 2 * MS;
+        let mut short = passed(&breaker).unwrap();
+        short.due = Instant::now() + 2 * MS;
         advance(2 * MS).await;
-        impatient.fail(StoreErrorKind::Timeout, "as told");
+        short.fail(StoreErrorKind::Timeout, "on purpose");
     }
     assert_eq!(breaker.switch.state(), BreakerState::Closed);
 }
@@ -106,7 +106,7 @@ async fn what_was_sent_elsewhere_is_counted_there() {
         let mut pending = passed(&from).unwrap();
         advance(5 * MS).await;
         pending.observer = Some((to.clone(), to.pass().unwrap()));
-        pending.fail(StoreErrorKind::Timeout, "as told");
+        pending.fail(StoreErrorKind::Timeout, "on purpose");
     }
     assert_eq!(from.switch.state(), BreakerState::Closed);
     assert_eq!(to.switch.state(), BreakerState::Open);

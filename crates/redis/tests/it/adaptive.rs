@@ -11,20 +11,20 @@ use tidegate::{Coordination, MemoryStore, ReadingReport, StateUpdate, SystemCloc
 use tidegate_redis::{RedisOptions, RedisStore};
 use tokio::time::Instant;
 
-use crate::support::{PATIENT, store};
+use crate::support::{LONG_TIMEOUT, store};
 use tidegate_testkit::fleet::{Fleet, governed};
 use tidegate_testkit::processes::{DEADLINE, RedisServer};
 
-/// A store that goes by the time it is told.
+/// A store that uses the time it is given.
 fn replaying(server: &RedisServer) -> Arc<RedisStore> {
     let options =
-        RedisOptions { replays: true, deadline: PATIENT, ..RedisOptions::new(server.url()) };
+        RedisOptions { replays: true, deadline: LONG_TIMEOUT, ..RedisOptions::new(server.url()) };
     Arc::new(RedisStore::new(options).unwrap())
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Tell { advance_us: i64, node: u64 },
+    Report { advance_us: i64, node: u64 },
     Keep { ahead: u64, stale: bool },
 }
 
@@ -37,7 +37,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => -60_000_000..0_i64,
     ];
     let step = prop_oneof![
-        3 => (advance, 0..5_u64).prop_map(|(advance_us, node)| Step::Tell { advance_us, node }),
+        3 => (advance, 0..5_u64).prop_map(|(advance_us, node)| Step::Report { advance_us, node }),
         1 => (0..2_u64, prop::bool::weighted(0.3)).prop_map(|(ahead, stale)| Step::Keep { ahead, stale }),
     ];
     prop::collection::vec(step, 1..40)
@@ -56,24 +56,25 @@ fn redis_keeps_readings_as_memory_does() {
         let (mut now_us, mut last) = (1_700_000_000_000_000_i64, None);
         for (number, step) in steps.iter().enumerate() {
             match *step {
-                Step::Tell { advance_us, node } => {
+                Step::Report { advance_us, node } => {
                     now_us += advance_us;
                     let now = Timestamp::from_micros(now_us.cast_unsigned());
                     let (tick, reading) = (Duration::from_secs(1), &*format!("v{number}:1"));
-                    let telling = ReadingReport { scope: &scope, tick, node, reading };
-                    let told = memory.report_reading(&telling, now).now().unwrap();
-                    let redis_told = runtime.block_on(redis.report_reading(&telling, now)).unwrap();
-                    prop_assert_eq!(&redis_told, &told, "step {}", number);
-                    last = Some(told);
+                    let report = ReadingReport { scope: &scope, tick, node, reading };
+                    let reported = memory.report_reading(&report, now).now().unwrap();
+                    let redis_reported =
+                        runtime.block_on(redis.report_reading(&report, now)).unwrap();
+                    prop_assert_eq!(&redis_reported, &reported, "step {}", number);
+                    last = Some(reported);
                 }
                 Step::Keep { ahead, stale } => {
-                    let Some(told) = &last else { continue };
-                    let before = told.kept.as_ref().map(|kept| kept.tick).filter(|_| !stale);
+                    let Some(reported) = &last else { continue };
+                    let before = reported.kept.as_ref().map(|kept| kept.tick).filter(|_| !stale);
                     let text = format!("{number:02x}");
-                    let tick = told.tick + ahead;
-                    let keeping = StateUpdate { scope: &scope, tick, before, text: &text };
-                    let kept = memory.keep_state(&keeping, told.now).now().unwrap();
-                    let redis_kept = runtime.block_on(redis.keep_state(&keeping, told.now));
+                    let tick = reported.tick + ahead;
+                    let update = StateUpdate { scope: &scope, tick, before, text: &text };
+                    let kept = memory.keep_state(&update, reported.now).now().unwrap();
+                    let redis_kept = runtime.block_on(redis.keep_state(&update, reported.now));
                     prop_assert_eq!(redis_kept.unwrap(), kept, "step {}", number);
                 }
             }
@@ -110,7 +111,7 @@ fn agreed(nodes: &[Adaptive]) -> Vec<Agreed> {
 async fn nodes_agree_in_real_time_go_alone_and_agree_again() {
     let server = RedisServer::start();
     let nodes: Vec<_> = (0..4)
-        .map(|_| governed(Adaptive::shared_over(store(server.url(), PATIENT), SystemClock)))
+        .map(|_| governed(Adaptive::shared_over(store(server.url(), LONG_TIMEOUT), SystemClock)))
         .collect();
     for node in &nodes {
         node.target("db").fix(Some(0.6));

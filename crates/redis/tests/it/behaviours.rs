@@ -6,11 +6,11 @@ use tidegate_redis::{RedisOptions, RedisStore};
 use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisServer};
 use tidegate_testkit::store_behaviours;
 
-use crate::support::PATIENT;
+use crate::support::LONG_TIMEOUT;
 
 /// A store that goes by the caller's time.
 fn replaying(url: String) -> Arc<RedisStore> {
-    let options = RedisOptions { deadline: PATIENT, replays: true, ..RedisOptions::new(url) };
+    let options = RedisOptions { deadline: LONG_TIMEOUT, replays: true, ..RedisOptions::new(url) };
     Arc::new(RedisStore::new(options).unwrap())
 }
 

@@ -11,7 +11,7 @@ use tidegate_redis::{NodeBreakerStatus, RedisOptions, RedisStore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::support::{PATIENT, limit_of, take};
+use crate::support::{LONG_TIMEOUT, limit_of, take};
 use tidegate_testkit::processes::{AGREEMENT_DEADLINE, ClusterShape, RedisCluster, RedisServer};
 
 /// A node that has not answered by then hangs, however busy the machine is.
@@ -42,7 +42,7 @@ impl Scene {
     }
 
     /// Where only what takes longer than [`LATE`] is a failure.
-    async fn patient(replicas_each: usize) -> Self {
+    async fn with_long_deadline(replicas_each: usize) -> Self {
         let breaker = BreakerOptions { slow: LATE, ..BreakerOptions::default() };
         Self::start(replicas_each, LATE, breaker).await
     }
@@ -72,7 +72,7 @@ impl Scene {
     async fn until_open(&self, node: &RedisServer) {
         let start = Instant::now();
         while self.breaker_of(node).unwrap().state == BreakerState::Closed {
-            assert!(start.elapsed() < PATIENT, "the breaker stays closed");
+            assert!(start.elapsed() < LONG_TIMEOUT, "the breaker stays closed");
             let replies: Vec<_> = (0..5).map(|_| self.engine.check("api", self.key)).collect();
             for reply in replies {
                 reply.await.unwrap();
@@ -123,7 +123,7 @@ impl Asker {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_hangs_is_left_alone_and_the_others_decide_as_ever() {
-    let scene = Scene::patient(0).await.without_full_coverage();
+    let scene = Scene::with_long_deadline(0).await.without_full_coverage();
     let others = Asker::start(&scene, scene.other);
     let hung = scene.master_of(scene.key);
     hung.pause();
@@ -155,7 +155,7 @@ async fn with_the_defaults_a_node_that_hangs_is_waited_for_no_longer_than_one_se
         let start = Instant::now();
         scene.engine.check("api", scene.key).await.unwrap();
         assert!(start.elapsed() < LATE, "an answer took {:?}", start.elapsed());
-        assert!(paused.elapsed() < PATIENT, "the breaker stays closed");
+        assert!(paused.elapsed() < LONG_TIMEOUT, "the breaker stays closed");
     }
     for _ in 0..1_000 {
         assert_eq!(scene.engine.check("api", scene.key).now().unwrap().source, Source::FailOpen);
@@ -166,7 +166,7 @@ async fn with_the_defaults_a_node_that_hangs_is_waited_for_no_longer_than_one_se
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_leaves_the_breaker_behind() {
-    let scene = Scene::patient(1).await.without_full_coverage();
+    let scene = Scene::with_long_deadline(1).await.without_full_coverage();
     let others = Asker::start(&scene, scene.other);
     let dead = scene.master_of(scene.key);
     let heirs = scene.cluster.replicas_of(dead);
@@ -188,7 +188,7 @@ async fn a_failover_leaves_the_breaker_behind() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENT, left).await.expect("the dead node is still asked");
+    tokio::time::timeout(LONG_TIMEOUT, left).await.expect("the dead node is still asked");
     assert_eq!(scene.opened(), [""; 0]);
     let (asked, elsewhere) = others.end().await;
     assert!(asked > 0 && elsewhere.is_empty(), "{asked} asked, {elsewhere:?}");
@@ -196,11 +196,11 @@ async fn a_failover_leaves_the_breaker_behind() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_down_is_told_by_its_name() {
-    let scene = Scene::patient(0).await;
+    let scene = Scene::with_long_deadline(0).await;
     let (dead, other) = (scene.master_of(scene.key), scene.master_of(scene.other));
     let other = other.address();
     dead.kill();
-    let told = async {
+    let down = async {
         let mut in_a_row = 0;
         while in_a_row < 50 {
             let error = take(&scene.store, scene.other, &limit_of(1_000_000)).await.err();
@@ -209,7 +209,7 @@ async fn a_cluster_that_is_down_is_told_by_its_name() {
             assert_ne!(trouble, Some(StoreErrorKind::BreakerOpen));
         }
     };
-    tokio::time::timeout(PATIENT, told).await.expect("the cluster never says that it is down");
+    tokio::time::timeout(LONG_TIMEOUT, down).await.expect("the cluster never says that it is down");
     assert!(!scene.opened().contains(&other));
     dead.restart();
     scene.until(scene.key, Source::Store).await;

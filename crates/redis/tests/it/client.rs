@@ -6,12 +6,12 @@ use std::time::Duration;
 use tidegate::{Op, StoreErrorKind};
 use tidegate_redis::{RedisOptions, RedisStore};
 
-use crate::support::{PATIENT, ask, limit_of, spent, store, take, until_answered};
+use crate::support::{LONG_TIMEOUT, ask, limit_of, spent, store, take, until_answered};
 use tidegate_testkit::processes::RedisServer;
 
 /// Two checks over a URL.
 async fn works(url: &str) {
-    let store = store(url, PATIENT);
+    let store = store(url, LONG_TIMEOUT);
     for allowed in [true, false] {
         assert_eq!(take(&store, url, &limit_of(1)).await, Ok(allowed), "{url}");
     }
@@ -51,13 +51,13 @@ async fn tls_works_and_nobody_else_is_trusted() {
     works(&format!("{}{}", server.url(), files(&server).0)).await;
     let (ca, own) = files(&mutual);
     works(&format!("{}{ca}{own}", mutual.url())).await;
-    for stranger in [
+    for url in [
         format!("{}{}", server.url(), files(&mutual).0),
         format!("{}{ca}", mutual.url()),
         format!("{}{ca}", server.url().replace("rediss", "redis").replace(&ca, "")),
     ] {
-        let Ok(store) = RedisStore::new(RedisOptions::new(stranger.as_str())) else { continue };
-        assert!(take(&store, "k", &limit_of(1)).await.is_err(), "{stranger}");
+        let Ok(store) = RedisStore::new(RedisOptions::new(url.as_str())) else { continue };
+        assert!(take(&store, "k", &limit_of(1)).await.is_err(), "{url}");
     }
 }
 
@@ -70,7 +70,7 @@ async fn who_is_not_let_in_is_told_so() {
         server.url().replace(":right@", ""),
         user.url_as("app", "pw"),
     ] {
-        let store = store(url, PATIENT);
+        let store = store(url, LONG_TIMEOUT);
         let error = take(&store, "k", &limit_of(1)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Denied, "{error}");
         assert!(!format!("{error} {store:?}").contains("canary"), "{error}");
@@ -111,7 +111,7 @@ fn without_a_runtime_there_is_an_error_and_no_panic() {
 async fn thousands_at_once_share_calls_and_admit_exactly_k_in_order() {
     const K: u64 = 1_000;
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let tasks: Vec<_> = (0..4_000)
         .map(|_| {
             let store = store.clone();
@@ -133,7 +133,7 @@ async fn thousands_at_once_share_calls_and_admit_exactly_k_in_order() {
 #[tokio::test]
 async fn questions_of_one_asker_are_decided_in_the_order_they_were_put() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let limit = limit_of(500);
     let replies: Vec<_> = (0..500).map(|_| ask(&store, "k", &limit, Op::Take)).collect();
     for (number, reply) in replies.into_iter().enumerate() {
@@ -145,7 +145,7 @@ async fn questions_of_one_asker_are_decided_in_the_order_they_were_put() {
 #[tokio::test]
 async fn a_reply_that_nobody_waits_for_is_still_asked() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     for _ in 0..10 {
         drop(ask(&store, "k", &limit_of(50), Op::Take));
     }
@@ -153,19 +153,19 @@ async fn a_reply_that_nobody_waits_for_is_still_asked() {
     // A store that is dropped finishes what was asked of it.
     drop(ask(&store, "k", &limit_of(50), Op::Take));
     drop(store);
-    let other = crate::support::store(server.url(), PATIENT);
+    let other = crate::support::store(server.url(), LONG_TIMEOUT);
     let finished = async {
         while spent(&other, "k", &limit_of(50)).await < 11 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENT, finished).await.unwrap();
+    tokio::time::timeout(LONG_TIMEOUT, finished).await.unwrap();
 }
 
 #[tokio::test]
 async fn too_many_are_turned_away_at_once() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let limit = limit_of(100_000);
     let replies: Vec<_> = (0..10_000).map(|_| ask(&store, "k", &limit, Op::Take)).collect();

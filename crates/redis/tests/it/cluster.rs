@@ -11,19 +11,19 @@ use tidegate_redis::RedisStore;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::support::{
-    PATIENT, ask, ask_in, limit_of, spent, store, take, until_answered, until_asked,
+    LONG_TIMEOUT, ask, ask_in, limit_of, spent, store, take, until_answered, until_asked,
 };
 use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisServer};
 
 const POLICIES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// What was admitted, and what went wrong.
-type Heard = (u64, Vec<StoreError>);
+type Outcomes = (u64, Vec<StoreError>);
 
 /// Askers of several policies on one identifier: several keys of one slot.
 struct Load {
     stop: Arc<AtomicBool>,
-    tasks: Vec<(&'static str, JoinHandle<Heard>)>,
+    tasks: Vec<(&'static str, JoinHandle<Outcomes>)>,
 }
 
 impl Load {
@@ -72,7 +72,7 @@ fn slot_of(cluster: &RedisCluster, key: &str) -> u16 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_slot_is_found_at_its_node() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     let keys: Vec<_> = (0..300).map(|number| format!("user-{number}")).collect();
     for allowed in [true, false] {
         let limit = limit_of(1);
@@ -88,7 +88,7 @@ async fn every_slot_is_found_at_its_node() {
     assert_eq!(store.stats().retries, 0, "{:?}", store.stats());
     // One node is enough to find the others.
     let one = format!("redis+cluster://{}", cluster.nodes()[2].address());
-    let other = crate::support::store(one, PATIENT);
+    let other = crate::support::store(one, LONG_TIMEOUT);
     assert_eq!(take(&other, "user-7", &limit_of(1)).await, Ok(false));
 }
 
@@ -96,7 +96,7 @@ async fn every_slot_is_found_at_its_node() {
 async fn a_slot_that_moves_under_load_admits_exactly_k_without_an_error() {
     const K: u64 = 3_000;
     let cluster = Arc::new(RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 }));
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     let slot = slot_of(&cluster, "k");
     let load = Load::start(&store, "k", K);
     until_asked(&store, 500).await;
@@ -133,7 +133,7 @@ async fn a_slot_that_moves_under_load_admits_exactly_k_without_an_error() {
 #[tokio::test]
 async fn a_check_whose_keys_are_on_both_sides_of_a_move_does_not_run() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     let limit = limit_of(9);
     let scopes = ["a", "b"].map(|name| Scope::named("p", name));
     let limits = scopes.each_ref().map(|scope| KeyedLimit { scope, key: b"k", limit: &limit });
@@ -174,10 +174,10 @@ async fn a_failover_is_followed_and_nobody_is_charged_twice() {
         }
     };
     let serves = tokio::time::Instant::now();
-    tokio::time::timeout(PATIENT, healed).await.expect("the failover is not followed");
+    tokio::time::timeout(LONG_TIMEOUT, healed).await.expect("the failover is not followed");
     let took = serves.elapsed();
     // 100 ms are promised, and paced by the outlook; the rest is for a machine that has other things to do.
-    assert!(took < PATIENT / 4, "healed {took:?} after the cluster");
+    assert!(took < LONG_TIMEOUT / 4, "healed {took:?} after the cluster");
     until_asked(&store, 500).await;
     let (admitted, errors) = load.end().await;
     let unknown = errors.iter().filter(|error| error.ran() == Ran::Unknown).count() as u64;
@@ -191,7 +191,7 @@ async fn a_failover_is_followed_and_nobody_is_charged_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_down_says_so_and_heals() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let (lost, other) = (cluster.master_of_slot(slot_of(&cluster, "k")), "user-1");
     assert_ne!(cluster.master_of_slot(slot_of(&cluster, other)).port(), lost.port());
@@ -210,7 +210,7 @@ async fn a_cluster_that_is_down_says_so_and_heals() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENT, down).await.expect("the cluster never says that it is down");
+    tokio::time::timeout(LONG_TIMEOUT, down).await.expect("the cluster never says that it is down");
     lost.restart();
     until_answered(&store).await;
     let healed = async {
@@ -218,14 +218,14 @@ async fn a_cluster_that_is_down_says_so_and_heals() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENT, healed).await.expect("the cluster does not heal");
+    tokio::time::timeout(LONG_TIMEOUT, healed).await.expect("the cluster does not heal");
 }
 
 #[tokio::test]
 async fn a_cluster_that_is_absent_at_start_is_found_when_it_comes() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
     cluster.nodes().iter().for_each(RedisServer::kill);
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     cluster.nodes().iter().for_each(RedisServer::restart);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::{Check, Effective, Engine, Key, Op, Policy, Source};
 
-use crate::support::{PATIENT, store};
+use crate::support::{LONG_TIMEOUT, store};
 use tidegate_testkit::processes::RedisServer;
 
 /// Limits that gain nothing while a test runs.
@@ -38,7 +38,7 @@ async fn exactly_what_is_in_force_is_admitted_by_all_nodes_together() {
             let policy = Policy::all().limit("", limit.clone()).adaptive("", &effective);
             builder.policy(format!("{limit:?}"), policy)
         };
-        let builder = Engine::builder().store(store(server.url(), PATIENT));
+        let builder = Engine::builder().store(store(server.url(), LONG_TIMEOUT));
         LIMITS.iter().fold(builder, policy).build().unwrap()
     });
     let names: Vec<String> = nodes[0].policies().map(|policy| policy.name().to_owned()).collect();
@@ -66,7 +66,7 @@ async fn going_up_and_down_creates_nothing() {
     let server = RedisServer::start();
     let effective = Effective::default();
     let policy = Policy::all().limit("", "100/3650day burst 20").adaptive("", &effective);
-    let engine = Engine::builder().store(store(server.url(), PATIENT)).policy("p", policy);
+    let engine = Engine::builder().store(store(server.url(), LONG_TIMEOUT)).policy("p", policy);
     let engine = engine.build().unwrap();
     let mut sum = 0;
     for round in 0..40 {
@@ -87,7 +87,8 @@ async fn a_refund_while_less_is_in_force_creates_nothing() {
     for limit in LIMITS {
         let effective = Effective::default();
         let policy = Policy::all().limit("", limit).adaptive("", &effective);
-        let engine = Engine::builder().store(store(server.url(), PATIENT)).policy(limit, policy);
+        let engine =
+            Engine::builder().store(store(server.url(), LONG_TIMEOUT)).policy(limit, policy);
         let engine = engine.build().unwrap();
         assert_eq!(admitted(&engine, limit).await, 100, "{limit}");
         effective.set(1);
@@ -105,7 +106,7 @@ async fn leased_units_are_bounded_by_what_is_in_force() {
     let effective = Effective::default();
     let nodes = [0; 2].map(|_| {
         let policy = Policy::all().limit("", "fixed-window 5000/3650day").lease(true);
-        let builder = Engine::builder().store(store(server.url(), PATIENT));
+        let builder = Engine::builder().store(store(server.url(), LONG_TIMEOUT));
         builder.policy("p", policy.adaptive("", &effective)).build().unwrap()
     });
     let (mut sum, mut leased) = (0, 0);

@@ -218,14 +218,14 @@ async fn a_policy_has_a_deadline_of_its_own_over_the_same_connection() {
         let engine = engine.policy("own", policy().deadline(own)).build().unwrap();
         until(&engine, "store", Source::Store).await;
         until(&engine, "own", Source::Store).await;
-        assert_eq!(store.stats().connects, 1, "one way for both");
-        let (hasty, patient) = if own < of_store { ("own", "store") } else { ("store", "own") };
+        assert_eq!(store.stats().connects, 1, "one connection for both");
+        let (short, long) = if own < of_store { ("own", "store") } else { ("store", "own") };
         server.pause();
-        let (start, waiting) = (Instant::now(), engine.check(patient, "k"));
-        assert_eq!(engine.check(hasty, "k").await.unwrap().source, Source::Local);
-        assert!(start.elapsed() < SOON, "{hasty} took {:?}", start.elapsed());
+        let (start, waiting) = (Instant::now(), engine.check(long, "k"));
+        assert_eq!(engine.check(short, "k").await.unwrap().source, Source::Local);
+        assert!(start.elapsed() < SOON, "{short} took {:?}", start.elapsed());
         server.resume();
-        assert_eq!(waiting.await.unwrap().source, Source::Store, "{patient} had time to wait");
+        assert_eq!(waiting.await.unwrap().source, Source::Store, "{long} had time to wait");
     }
 }
 

@@ -7,7 +7,7 @@ use tidegate::{Op, Ran, StoreErrorKind};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use crate::support::{Load, PATIENT, ask, limit_of, spent, store, take, until_answered};
+use crate::support::{LONG_TIMEOUT, Load, ask, limit_of, spent, store, take, until_answered};
 use tidegate_testkit::processes::{FaultProxy, Faults, RedisCluster, RedisServer, Way};
 
 /// As in production.
@@ -20,11 +20,11 @@ const MARGIN: Duration = Duration::from_secs(1);
 async fn absent_at_start_it_fails_at_once_and_heals_when_redis_comes() {
     let server = RedisServer::start();
     server.kill();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let start = Instant::now();
     let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
-    assert!(start.elapsed() < PATIENT / 4, "only after {:?}", start.elapsed());
+    assert!(start.elapsed() < LONG_TIMEOUT / 4, "only after {:?}", start.elapsed());
     server.restart();
     until_answered(&store).await;
     assert_eq!(take(&store, "k", &limit_of(5)).await, Ok(true));
@@ -43,7 +43,7 @@ fn after_its_runtime_has_ended_a_store_says_so_at_once() {
         });
         drop(first);
         runtime().block_on(async {
-            let answer = tokio::time::timeout(PATIENT, take(&store, "k", &limit_of(5))).await;
+            let answer = tokio::time::timeout(LONG_TIMEOUT, take(&store, "k", &limit_of(5))).await;
             let error = answer.expect("never answered").unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{url}: {error}");
         });
@@ -54,7 +54,7 @@ fn after_its_runtime_has_ended_a_store_says_so_at_once() {
 async fn a_flushed_script_is_no_error_and_nobody_is_charged_twice() {
     const K: u64 = 3_000;
     let server = Arc::new(RedisServer::start());
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let load = Load::start(&store, "k", &limit_of(K));
     for _ in 0..100 {
         let server = server.clone();
@@ -62,9 +62,9 @@ async fn a_flushed_script_is_no_error_and_nobody_is_charged_twice() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     load.asks(&store, K).await;
-    let heard = load.end().await;
-    assert_eq!((heard.unknown, heard.not_run), (0, 0), "{heard:?}");
-    assert_eq!(heard.admitted, K, "{heard:?}");
+    let outcomes = load.end().await;
+    assert_eq!((outcomes.unknown, outcomes.not_run), (0, 0), "{outcomes:?}");
+    assert_eq!(outcomes.admitted, K, "{outcomes:?}");
     let stats = store.stats();
     assert!(stats.noscript > 0, "{stats:?}");
 }
@@ -73,7 +73,7 @@ async fn a_flushed_script_is_no_error_and_nobody_is_charged_twice() {
 async fn killed_and_started_again_it_charges_nobody_twice() {
     const K: u64 = 1_000_000;
     let server = Arc::new(RedisServer::start());
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     for _ in 0..3 {
         // A server that starts again has forgotten everything: each life is counted by itself.
         until_answered(&store).await;
@@ -85,9 +85,9 @@ async fn killed_and_started_again_it_charges_nobody_twice() {
             spawn_blocking(move || server.kill()).await
         };
         at_kill.unwrap();
-        let heard = load.end().await;
-        assert!(heard.admitted >= before, "{heard:?}, and {before} were spent before");
-        assert!(heard.unknown <= 2 * 64, "more than was under way: {heard:?}");
+        let outcomes = load.end().await;
+        assert!(outcomes.admitted >= before, "{outcomes:?}, and {before} were spent before");
+        assert!(outcomes.unknown <= 2 * 64, "more than was under way: {outcomes:?}");
         let restarted = server.clone();
         spawn_blocking(move || restarted.restart()).await.unwrap();
         until_answered(&store).await;
@@ -107,16 +107,16 @@ async fn a_server_that_hangs_delays_nobody_past_the_deadline() {
     server.pause();
     // Longer than a silent connection is kept: it is given up, and others are tried.
     tokio::time::sleep(3 * MARGIN).await;
-    let heard = load.end().await;
-    assert!(heard.longest <= DEADLINE + MARGIN, "{heard:?}");
-    assert!(heard.unknown > 0 && heard.not_run > heard.unknown, "{heard:?}");
+    let outcomes = load.end().await;
+    assert!(outcomes.longest <= DEADLINE + MARGIN, "{outcomes:?}");
+    assert!(outcomes.unknown > 0 && outcomes.not_run > outcomes.unknown, "{outcomes:?}");
     server.resume();
     until_answered(&store).await;
     // What was abandoned may have run, once; nothing else has.
-    let patient = crate::support::store(server.url(), PATIENT);
-    let spent = spent(&patient, "k", &limit_of(K)).await;
-    assert!(spent >= heard.admitted, "{spent} spent, {heard:?}");
-    assert!(spent <= heard.admitted + heard.unknown, "{spent} spent, {heard:?}");
+    let checker = crate::support::store(server.url(), LONG_TIMEOUT);
+    let spent = spent(&checker, "k", &limit_of(K)).await;
+    assert!(spent >= outcomes.admitted, "{spent} spent, {outcomes:?}");
+    assert!(spent <= outcomes.admitted + outcomes.unknown, "{spent} spent, {outcomes:?}");
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn between_two_connections_nobody_waits_past_the_deadline() {
     for _ in 0..9 {
         let connects = store.stats().connects;
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        tidegate_testkit::processes::wait_until("the next connection", PATIENT, || {
+        tidegate_testkit::processes::wait_until("the next connection", LONG_TIMEOUT, || {
             store.stats().connects > connects
         });
     }
@@ -150,15 +150,15 @@ async fn between_two_connections_nobody_waits_past_the_deadline() {
     for _ in 0..5 {
         let disconnects = store.stats().disconnects;
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        tidegate_testkit::processes::wait_until("the end of the connection", PATIENT, || {
+        tidegate_testkit::processes::wait_until("the end of the connection", LONG_TIMEOUT, || {
             store.stats().disconnects > disconnects
         });
         let start = Instant::now();
-        // Refused or not, it is told in time.
+        // Refused or not, it is answered in time.
         let _ = ask(&store, "k", &limit_of(5), Op::Peek).await;
         took.push(start.elapsed());
         let connects = store.stats().disconnects;
-        tidegate_testkit::processes::wait_until("the next connection", PATIENT, || {
+        tidegate_testkit::processes::wait_until("the next connection", LONG_TIMEOUT, || {
             store.stats().connects > connects
         });
     }
@@ -168,7 +168,7 @@ async fn between_two_connections_nobody_waits_past_the_deadline() {
 #[tokio::test]
 async fn a_connection_that_ends_unused_after_a_while_is_replaced_at_once() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let mut took = Vec::new();
     for _ in 0..10 {
@@ -208,9 +208,9 @@ async fn replies_that_come_too_late_are_nobody_elses() {
         let Ok(reply) = reply else { continue };
         assert_eq!(reply.verdict.decision.remaining(), ceiling - 1);
     }
-    let patient = crate::support::store(server.url(), PATIENT);
+    let checker = crate::support::store(server.url(), LONG_TIMEOUT);
     assert_eq!(
-        spent(&patient, "late", &limit_of(7)).await,
+        spent(&checker, "late", &limit_of(7)).await,
         1,
         "charged once, though never answered"
     );
@@ -221,7 +221,7 @@ async fn connections_that_break_lose_nothing_but_what_was_under_way() {
     const K: u64 = 1_000_000;
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.port());
-    let store = store(format!("redis://{}", proxy.address()), PATIENT);
+    let store = store(format!("redis://{}", proxy.address()), LONG_TIMEOUT);
     until_answered(&store).await;
     let load = Load::start(&store, "k", &limit_of(K));
     let faults = [
@@ -241,21 +241,21 @@ async fn connections_that_break_lose_nothing_but_what_was_under_way() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(PATIENT, broken).await.unwrap();
+        tokio::time::timeout(LONG_TIMEOUT, broken).await.unwrap();
         proxy.heal();
     }
     load.asks(&store, 200).await;
-    let heard = load.end().await;
-    let patient = crate::support::store(server.url(), PATIENT);
-    let spent = spent(&patient, "k", &limit_of(K)).await;
-    let most = heard.admitted + heard.unknown;
-    assert!((heard.admitted..=most).contains(&spent), "{spent} spent, {heard:?}");
+    let outcomes = load.end().await;
+    let checker = crate::support::store(server.url(), LONG_TIMEOUT);
+    let spent = spent(&checker, "k", &limit_of(K)).await;
+    let most = outcomes.admitted + outcomes.unknown;
+    assert!((outcomes.admitted..=most).contains(&spent), "{spent} spent, {outcomes:?}");
 }
 
 #[tokio::test]
 async fn a_full_server_writes_nothing_by_halves() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     assert_eq!(take(&store, "before", &limit_of(5)).await, Ok(true));
     server.command(&["CONFIG", "SET", "maxmemory", "1mb"]).text();
     let keys = server.command(&["DBSIZE"]).text();
@@ -274,7 +274,7 @@ async fn a_full_server_writes_nothing_by_halves() {
 async fn a_primary_that_becomes_a_replica_is_left_whatever_is_written() {
     let (primary, other) = (RedisServer::start(), RedisServer::start());
     let limits = ["3/day", "sliding-log 3/day", "concurrency 3 lease 60s"];
-    let stores = limits.map(|_| store(primary.url(), PATIENT));
+    let stores = limits.map(|_| store(primary.url(), LONG_TIMEOUT));
     for (store, limit) in stores.iter().zip(limits) {
         assert_eq!(take(store, limit, &limit.parse().unwrap()).await, Ok(true), "{limit}");
     }
@@ -300,7 +300,7 @@ async fn what_a_server_refuses_is_named() {
     for (url, trouble) in
         [(replica.url(), StoreErrorKind::ReadOnly), (full.url(), StoreErrorKind::MaxClients)]
     {
-        let store = store(url, PATIENT);
+        let store = store(url, LONG_TIMEOUT);
         let named = async {
             loop {
                 let error = take(&store, "k", &limit_of(5)).await.unwrap_err();
@@ -312,13 +312,13 @@ async fn what_a_server_refuses_is_named() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        assert_eq!(tokio::time::timeout(PATIENT, named).await, Ok(trouble));
+        assert_eq!(tokio::time::timeout(LONG_TIMEOUT, named).await, Ok(trouble));
     }
 }
 
 /// The connection that fills it has been accepted.
 fn full_is_full(server: &RedisServer) {
-    tidegate_testkit::processes::wait_until("the last place to be taken", PATIENT, || {
+    tidegate_testkit::processes::wait_until("the last place to be taken", LONG_TIMEOUT, || {
         server.try_command(&["PING"]).is_ok_and(|reply| {
             matches!(reply, tidegate_testkit::processes::Reply::Error(why) if why.contains("max number"))
         })
@@ -340,7 +340,7 @@ async fn a_script_of_somebody_else_that_does_not_end_is_named() {
             }
         }
     };
-    tokio::time::timeout(PATIENT, busy).await.expect("the server is never busy");
+    tokio::time::timeout(LONG_TIMEOUT, busy).await.expect("the server is never busy");
     server.command(&["SCRIPT", "KILL"]);
     until_answered(&store).await;
     let _ = looping.await;
@@ -351,7 +351,7 @@ async fn a_server_that_is_loading_says_so_and_nothing_is_charged() {
     let builder = RedisServer::builder().config("enable-debug-command", "yes");
     // It looks for questions after each so many bytes that it has loaded.
     let server = Arc::new(builder.config("loading-process-events-interval-bytes", "1024").start());
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     server.command(&["DEBUG", "POPULATE", "10000"]).text();
     // 10 s for all of them: far more than is needed, and ended as soon as it was seen.
     server.command(&["CONFIG", "SET", "key-load-delay", "1000"]).text();
@@ -366,7 +366,7 @@ async fn a_server_that_is_loading_says_so_and_nothing_is_charged() {
             }
         }
     };
-    let error = tokio::time::timeout(PATIENT, loading).await.expect("it never loads");
+    let error = tokio::time::timeout(LONG_TIMEOUT, loading).await.expect("it never loads");
     assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Loading, Ran::No), "{error}");
     server.command(&["CONFIG", "SET", "key-load-delay", "0"]).text();
     until_answered(&store).await;

@@ -52,7 +52,7 @@ async fn overload(url: &str, limit: &str, nodes: usize, kills: bool) -> Run {
         let (limit, scope, url) = (limit.clone(), scope.clone(), url.to_owned());
         let (admitted, stop) = (admitted.clone(), stop.clone());
         tokio::spawn(async move {
-            let mut lessee = node(&url);
+            let mut leasing = node(&url);
             let mut beat = tokio::time::interval(BEAT);
             let (mut beats, mut asked) = (0, 0);
             while !stop.load(Ordering::Relaxed) {
@@ -60,13 +60,13 @@ async fn overload(url: &str, limit: &str, nodes: usize, kills: bool) -> Run {
                 beats += 1;
                 let due = 2 * RATE * beats * BEAT.as_millis() as u64 / (1000 * nodes as u64);
                 for _ in asked..due {
-                    let admits = allowed(&lessee, &scope, &limit).await;
+                    let admits = allowed(&leasing, &scope, &limit).await;
                     admitted.fetch_add(u64::from(admits), Ordering::Relaxed);
                 }
                 asked = due;
                 if kills && beats % 50 == 0 {
                     // Nothing is given back: what it held is lost.
-                    lessee = node(&url);
+                    leasing = node(&url);
                 }
             }
         })

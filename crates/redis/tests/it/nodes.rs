@@ -8,7 +8,7 @@ use tidegate::{Coordination, Engine, Source};
 use tidegate_redis::RedisStore;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{PATIENT, store};
+use crate::support::{LONG_TIMEOUT, store};
 use tidegate_testkit::processes::{RedisCluster, RedisServer};
 
 /// Until each of them knows of so many.
@@ -16,7 +16,7 @@ async fn until_known(stores: &[Arc<RedisStore>], count: u32) {
     let start = Instant::now();
     while !stores.iter().all(|store| store.nodes() == NonZeroU32::new(count)) {
         let known: Vec<_> = stores.iter().map(|store| store.nodes()).collect();
-        assert!(start.elapsed() < PATIENT, "{known:?}, and not {count}");
+        assert!(start.elapsed() < LONG_TIMEOUT, "{known:?}, and not {count}");
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -24,7 +24,7 @@ async fn until_known(stores: &[Arc<RedisStore>], count: u32) {
 #[tokio::test]
 async fn nodes_are_counted_until_they_are_gone_and_share_limits_while_redis_is() {
     let server = RedisServer::builder().shiftable_clock().start();
-    let mut stores: Vec<_> = (0..4).map(|_| store(server.url(), PATIENT)).collect();
+    let mut stores: Vec<_> = (0..4).map(|_| store(server.url(), LONG_TIMEOUT)).collect();
     until_known(&stores, 4).await;
     assert!(server.command(&["PTTL", "tg:{nodes}"]).text().parse::<i64>().unwrap() > 0);
     stores.pop();
@@ -42,12 +42,12 @@ async fn nodes_are_counted_until_they_are_gone_and_share_limits_while_redis_is()
             }
         }
     };
-    assert_eq!(tokio::time::timeout(PATIENT, answer).await, Ok(10));
+    assert_eq!(tokio::time::timeout(LONG_TIMEOUT, answer).await, Ok(10));
 }
 
 #[tokio::test]
 async fn nodes_of_a_cluster_are_counted_too() {
     let cluster = RedisCluster::start();
-    let stores: Vec<_> = (0..2).map(|_| store(cluster.url(), PATIENT)).collect();
+    let stores: Vec<_> = (0..2).map(|_| store(cluster.url(), LONG_TIMEOUT)).collect();
     until_known(&stores, 2).await;
 }

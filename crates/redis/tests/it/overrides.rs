@@ -9,7 +9,7 @@ use tidegate::{
 };
 use tidegate_redis::{RedisOptions, RedisStore};
 
-use crate::support::{PATIENT, store, until_answered};
+use crate::support::{LONG_TIMEOUT, store, until_answered};
 use tidegate_testkit::processes::{RedisCluster, RedisServer};
 
 const TABLE: &str = "tg:{overrides}";
@@ -38,7 +38,7 @@ async fn load(store: &RedisStore, known: u64) -> Option<OverrideTable> {
 }
 
 async fn a_fleet_follows(url: String) {
-    let stores = [store(url.as_str(), PATIENT), store(url.as_str(), PATIENT)];
+    let stores = [store(url.as_str(), LONG_TIMEOUT), store(url.as_str(), LONG_TIMEOUT)];
     until_answered(&stores[0]).await;
     until_answered(&stores[1]).await;
     let [here, there] = stores.map(|it| engine(Breaker::around(it, BreakerOptions::default())));
@@ -76,7 +76,7 @@ async fn a_fleet_follows_a_cluster() {
 #[tokio::test]
 async fn a_check_asks_for_no_table() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let engine = engine(store.clone());
     engine.overrides().set("api", "k", "50/3650day", None).await.unwrap();
     let before = store.stats();
@@ -94,7 +94,7 @@ async fn a_check_asks_for_no_table() {
 async fn the_table_is_as_it_would_be_in_memory() {
     let server = RedisServer::start();
     let options =
-        RedisOptions { deadline: PATIENT, replays: true, ..RedisOptions::new(server.url()) };
+        RedisOptions { deadline: LONG_TIMEOUT, replays: true, ..RedisOptions::new(server.url()) };
     let (redis, memory) = (RedisStore::new(options).unwrap(), MemoryStore::default());
     let (mut known, mut now) = ([0, 0], Timestamp::from_micros(1_700_000_000_000_000));
     let mut random = 7_u64;
@@ -135,7 +135,7 @@ async fn the_table_is_as_it_would_be_in_memory() {
 #[tokio::test]
 async fn the_table_is_bounded_and_loaded_whole() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let key = |n: u32| [&n.to_be_bytes()[..], &[b'x'; 150]].concat();
     let set = async |n: u32, life| {
@@ -159,7 +159,7 @@ async fn the_table_is_bounded_and_loaded_whole() {
 #[tokio::test]
 async fn what_has_expired_makes_room_and_is_not_loaded() {
     let server = RedisServer::builder().shiftable_clock().start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let life = Some(Duration::from_mins(1));
     let set = |key, life| OverrideChange::Set { policy: "api", key, text: "allow", life };
@@ -178,7 +178,7 @@ async fn what_has_expired_makes_room_and_is_not_loaded() {
 #[tokio::test]
 async fn a_redis_that_lost_its_memory_has_another_version() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let engine = engine(store.clone());
     engine.overrides().set("api", "k", "9/3650day", None).await.unwrap();
     server.command(&["FLUSHALL"]);
@@ -208,7 +208,7 @@ async fn what_was_loaded_last_holds_while_redis_is_gone() {
 #[tokio::test]
 async fn changes_at_once_are_all_made() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let engine = Arc::new(engine(store.clone()));
     let tasks: Vec<_> = (0..50)

@@ -10,14 +10,14 @@ use tidegate::{
 use tidegate_redis::RedisStore;
 use tokio::time::Instant;
 
-use crate::support::{PATIENT, store, until_answered};
+use crate::support::{LONG_TIMEOUT, store, until_answered};
 use tidegate_testkit::processes::{RedisCluster, RedisSentinel, RedisServer, wait_until};
 
-/// Of the store: enough for a busy machine, and far less than `LONG`.
+/// Of the store: enough for a busy machine, and far less than `REPLICA_TIMEOUT`.
 const DEADLINE: Duration = Duration::from_millis(200);
 
 /// For replicas that answer.
-const LONG: Duration = Duration::from_secs(10);
+const REPLICA_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For replicas that do not.
 const SHORT: Duration = Duration::from_millis(50);
@@ -47,7 +47,7 @@ fn engine(store: &Arc<RedisStore>, policy: Policy) -> Engine {
 /// themselves. Until then this node answers, and knows of nothing spent.
 async fn left(engine: &Engine, policy: &str, key: &str) -> u64 {
     let check = Check { policy, key: Key::One(key.as_bytes()), cost: 0 };
-    let told = async {
+    let answered = async {
         loop {
             let answer = engine.ask(&check, Op::Peek).await.unwrap();
             if answer.source == Source::Store {
@@ -56,7 +56,7 @@ async fn left(engine: &Engine, policy: &str, key: &str) -> u64 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENT, told).await.expect("the store does not heal")
+    tokio::time::timeout(LONG_TIMEOUT, answered).await.expect("the store does not heal")
 }
 
 /// An answer, and how long it took.
@@ -71,7 +71,7 @@ fn pair() -> (RedisServer, RedisServer) {
     let primary = RedisServer::start();
     let replica = RedisServer::builder().replica_of(&primary).start();
     primary.command(&["SET", "something", "to send"]).text();
-    wait_until("the primary to hear from its replica", PATIENT, || {
+    wait_until("the primary to hear from its replica", LONG_TIMEOUT, || {
         let seen = primary.info("slave0");
         seen.contains("state=online") && !seen.contains("offset=0,")
     });
@@ -81,13 +81,13 @@ fn pair() -> (RedisServer, RedisServer) {
 #[tokio::test]
 async fn what_replicas_confirm_is_answered_at_once() {
     let (primary, _replica) = pair();
-    let store = store(primary.url(), PATIENT);
-    let engine = engine(&store, ten().replicas(replicas(LONG, Unconfirmed::Deny)));
+    let store = store(primary.url(), LONG_TIMEOUT);
+    let engine = engine(&store, ten().replicas(replicas(REPLICA_TIMEOUT, Unconfirmed::Deny)));
     for spent in 1..=10 {
         let (answer, took) = timed(&engine, "paid").await;
         assert!(answer.decision.allowed() && answer.source == Source::Store, "{answer:?}");
         assert_eq!(answer.decision.remaining(), 10 - spent);
-        assert!(took < LONG / 2, "{took:?}");
+        assert!(took < REPLICA_TIMEOUT / 2, "{took:?}");
     }
     assert!(!timed(&engine, "paid").await.0.decision.allowed());
     assert_eq!(store.stats().unreplicated, 0);
@@ -97,8 +97,9 @@ async fn what_replicas_confirm_is_answered_at_once() {
 #[tokio::test]
 async fn a_failover_forgets_nothing_that_was_confirmed() {
     let group = Arc::new(RedisSentinel::start());
-    let store = store(group.url(), PATIENT);
-    let both = Replicas { wait: 2.try_into().unwrap(), ..replicas(LONG, Unconfirmed::Deny) };
+    let store = store(group.url(), LONG_TIMEOUT);
+    let both =
+        Replicas { wait: 2.try_into().unwrap(), ..replicas(REPLICA_TIMEOUT, Unconfirmed::Deny) };
     let engine = engine(&store, ten().replicas(both));
     for _ in 0..7 {
         let (answer, _) = timed(&engine, "paid").await;
@@ -114,9 +115,9 @@ async fn a_failover_forgets_nothing_that_was_confirmed() {
 #[tokio::test]
 async fn every_node_of_a_cluster_waits_for_its_own_replicas() {
     let cluster = RedisCluster::start();
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     until_answered(&store).await;
-    let engine = engine(&store, ten().replicas(replicas(LONG, Unconfirmed::Deny)));
+    let engine = engine(&store, ten().replicas(replicas(REPLICA_TIMEOUT, Unconfirmed::Deny)));
     let keys: Vec<String> = (0..30).map(|n| format!("user-{n}")).collect();
     // All at once: questions of several slots leave for each node together.
     let checks: Vec<_> = keys.iter().map(|key| engine.check("paid", key)).collect();
@@ -188,14 +189,14 @@ async fn denied_unless_confirmed_callers_are_turned_away_and_what_was_spent_stay
 async fn nobody_else_is_held_up() {
     let (primary, replica) = pair();
     let store = store(primary.url(), DEADLINE);
-    let engine = engine(&store, ten().replicas(replicas(LONG, Unconfirmed::Allow)));
+    let engine = engine(&store, ten().replicas(replicas(REPLICA_TIMEOUT, Unconfirmed::Allow)));
     until_answered(&store).await;
     replica.pause();
     let held = tokio::spawn({
         let engine = engine.clone();
         async move { engine.check("paid", "k").await.map(|answer| answer.source) }
     });
-    tokio::time::timeout(PATIENT, async { while left(&engine, "paid", "k").await == 10 {} })
+    tokio::time::timeout(LONG_TIMEOUT, async { while left(&engine, "paid", "k").await == 10 {} })
         .await
         .unwrap();
     for _ in 0..10 {
@@ -243,7 +244,7 @@ async fn what_is_leased_is_confirmed_when_it_is_taken() {
         while timed(&engine, "paid").await.0.source == Source::Lease {}
         timed(&engine, "paid").await.0.source
     };
-    assert_eq!(tokio::time::timeout(PATIENT, sources).await.unwrap(), Source::FailClosed);
+    assert_eq!(tokio::time::timeout(LONG_TIMEOUT, sources).await.unwrap(), Source::FailClosed);
     assert!(store.stats().unreplicated > 0);
     replica.resume();
 }

@@ -7,7 +7,7 @@ use tidegate::{Op, Ran, StoreErrorKind};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use crate::support::{Load, PATIENT, ask, limit_of, spent, store, take, until_answered};
+use crate::support::{LONG_TIMEOUT, Load, ask, limit_of, spent, store, take, until_answered};
 use tidegate_testkit::processes::{RedisSentinel, RedisServer};
 
 /// It takes 100 ms. A machine may be busy, and a replaced primary goes on for ten seconds before it knows.
@@ -27,11 +27,11 @@ async fn a_failover_is_followed_and_nobody_is_charged_twice() {
     until_answered(&store).await;
     assert!(start.elapsed() < SERVES_AGAIN, "{:?} after the sentinels", start.elapsed());
     load.asks(&store, 500).await;
-    let heard = load.end().await;
+    let outcomes = load.end().await;
     let spent = spent(&store, "k", &limit_of(K)).await;
     // A replica may have missed the last writes: less may be spent than was admitted, never more than was asked.
-    assert!(spent <= heard.admitted + heard.unknown, "{spent} spent, {heard:?}");
-    assert!(heard.admitted > 500, "{heard:?}");
+    assert!(spent <= outcomes.admitted + outcomes.unknown, "{spent} spent, {outcomes:?}");
+    assert!(outcomes.admitted > 500, "{outcomes:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,13 +59,13 @@ async fn one_sentinel_is_enough_and_none_is_told() {
     for sentinel in &group.sentinels()[1..] {
         sentinel.kill();
     }
-    let one = store(group.url(), PATIENT);
+    let one = store(group.url(), LONG_TIMEOUT);
     assert_eq!(take(&one, "k", &limit_of(5)).await, Ok(true));
-    let unknown = store(group.url().replace("mymaster", "another"), PATIENT);
+    let unknown = store(group.url().replace("mymaster", "another"), LONG_TIMEOUT);
     let error = take(&unknown, "k", &limit_of(5)).await.unwrap_err();
     assert!(error.to_string().contains("No such master"), "{error}");
     group.sentinels()[0].kill();
-    let none = store(group.url(), PATIENT);
+    let none = store(group.url(), LONG_TIMEOUT);
     let error = take(&none, "k", &limit_of(5)).await.unwrap_err();
     assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Unreachable, Ran::No), "{error}");
     // Whoever has found the primary needs no sentinel to go on.
@@ -77,7 +77,7 @@ async fn one_sentinel_is_enough_and_none_is_told() {
 #[tokio::test]
 async fn a_server_that_becomes_a_replica_and_a_primary_again_is_used_again() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     assert_eq!(take(&store, "k", &limit_of(5)).await, Ok(true));
     server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]).text();
     let error = ask(&store, "k", &limit_of(5), Op::Take).await.unwrap_err();

@@ -11,8 +11,8 @@ use tidegate_redis::{RedisOptions, RedisStore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Where time is not what a test is about.
-pub(crate) const PATIENT: Duration = Duration::from_secs(20);
+/// A deadline that tests do not reach.
+pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A limit that gains nothing while a test runs.
 pub(crate) fn limit_of(count: u64) -> Limit {
@@ -23,7 +23,7 @@ pub(crate) fn store(url: impl Into<String>, deadline: Duration) -> Arc<RedisStor
     Arc::new(RedisStore::new(RedisOptions { deadline, ..RedisOptions::new(url) }).unwrap())
 }
 
-/// One question about one key; it is under way when this returns.
+/// One question about one key; it is sent when this returns.
 pub(crate) fn ask(
     store: &RedisStore,
     key: &str,
@@ -65,12 +65,12 @@ pub(crate) async fn until_answered(store: &RedisStore) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENT, answered).await.expect("the store does not heal");
+    tokio::time::timeout(LONG_TIMEOUT, answered).await.expect("the store does not heal");
 }
 
-/// What a number of askers heard, one question after another each.
+/// The outcomes of requests from several tasks, one after another each.
 #[derive(Default, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Outcomes {
     pub(crate) admitted: u64,
     pub(crate) refused: u64,
     pub(crate) unknown: u64,
@@ -78,10 +78,10 @@ pub(crate) struct Heard {
     pub(crate) longest: Duration,
 }
 
-/// Asks from several tasks until told to stop.
+/// Sends requests from several tasks until it is stopped.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
-    tasks: Vec<JoinHandle<Heard>>,
+    tasks: Vec<JoinHandle<Outcomes>>,
 }
 
 impl Load {
@@ -90,22 +90,22 @@ impl Load {
         let asker = |_| {
             let (store, limit, stop) = (store.clone(), limit.clone(), stop.clone());
             tokio::spawn(async move {
-                let mut heard = Heard::default();
+                let mut outcomes = Outcomes::default();
                 while !stop.load(Ordering::Relaxed) {
                     let start = Instant::now();
                     match take(&store, key, &limit).await {
-                        Ok(true) => heard.admitted += 1,
-                        Ok(false) => heard.refused += 1,
-                        Err(error) if error.ran() == Ran::Unknown => heard.unknown += 1,
+                        Ok(true) => outcomes.admitted += 1,
+                        Ok(false) => outcomes.refused += 1,
+                        Err(error) if error.ran() == Ran::Unknown => outcomes.unknown += 1,
                         Err(_) => {
-                            heard.not_run += 1;
+                            outcomes.not_run += 1;
                             // Failing at once, it would keep the processor from those who work.
                             tokio::time::sleep(Duration::from_millis(1)).await;
                         }
                     }
-                    heard.longest = heard.longest.max(start.elapsed());
+                    outcomes.longest = outcomes.longest.max(start.elapsed());
                 }
-                heard
+                outcomes
             })
         };
         let tasks = (0..16).map(asker).collect();
@@ -117,16 +117,16 @@ impl Load {
         until_asked(store, more).await;
     }
 
-    pub(crate) async fn end(self) -> Heard {
+    pub(crate) async fn end(self) -> Outcomes {
         self.stop.store(true, Ordering::Relaxed);
-        let mut sum = Heard::default();
+        let mut sum = Outcomes::default();
         for task in self.tasks {
-            let heard = task.await.unwrap();
-            sum.admitted += heard.admitted;
-            sum.refused += heard.refused;
-            sum.unknown += heard.unknown;
-            sum.not_run += heard.not_run;
-            sum.longest = sum.longest.max(heard.longest);
+            let outcomes = task.await.unwrap();
+            sum.admitted += outcomes.admitted;
+            sum.refused += outcomes.refused;
+            sum.unknown += outcomes.unknown;
+            sum.not_run += outcomes.not_run;
+            sum.longest = sum.longest.max(outcomes.longest);
         }
         sum
     }
@@ -140,5 +140,5 @@ pub(crate) async fn until_asked(store: &RedisStore, more: u64) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(PATIENT, asked).await.expect("questions are not asked any more");
+    tokio::time::timeout(LONG_TIMEOUT, asked).await.expect("questions are not asked any more");
 }

@@ -9,7 +9,7 @@ use tidegate::{
 };
 use tidegate_redis::RedisStore;
 
-use crate::support::{PATIENT, limit_of, store, until_answered};
+use crate::support::{LONG_TIMEOUT, limit_of, store, until_answered};
 use tidegate_testkit::multi_charge::{Row, decides_each_limit_in_one_step};
 use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisServer};
 
@@ -20,16 +20,17 @@ fn cluster() -> RedisCluster {
 #[tokio::test]
 async fn redis_decides_each_limit_in_one_step() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     decides_each_limit_in_one_step(&store).await;
 }
 
 #[tokio::test]
 async fn a_breaker_around_redis_decides_each_limit_in_one_step() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
-    let breaker = Breaker::around(store, BreakerOptions { slow: PATIENT, ..Default::default() });
+    let breaker =
+        Breaker::around(store, BreakerOptions { slow: LONG_TIMEOUT, ..Default::default() });
     decides_each_limit_in_one_step(&breaker).await;
     assert_eq!(breaker.opened_total(), 0);
 }
@@ -37,7 +38,7 @@ async fn a_breaker_around_redis_decides_each_limit_in_one_step() {
 #[tokio::test]
 async fn a_cluster_decides_each_limit_in_one_step() {
     let cluster = cluster();
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     decides_each_limit_in_one_step(&store).await;
 }
@@ -52,7 +53,7 @@ fn apart() -> Row {
 #[tokio::test]
 async fn one_redis_takes_from_limits_that_are_counted_apart() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let row = apart();
     assert!(row.take(&store, &[1, 2]).await.iter().all(Decision::allowed));
     assert_eq!(row.left(&store).await, [4, 3]);
@@ -61,7 +62,7 @@ async fn one_redis_takes_from_limits_that_are_counted_apart() {
 #[tokio::test]
 async fn across_the_slots_of_a_cluster_nothing_is_sent_and_no_breaker_opens() {
     let cluster = cluster();
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let breaker = Breaker::around(store.clone(), BreakerOptions::default());
     let (row, before) = (apart(), store.stats().requests);
@@ -97,7 +98,7 @@ async fn across_the_slots_of_a_cluster_nothing_is_sent_and_no_breaker_opens() {
 #[tokio::test]
 async fn a_key_of_somebody_else_charges_nobody() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let row = Row::new("foreign", &["5/3650day", "sliding-log 5/3650day", "5/3650day"]);
     server.cli(&["SET", "tg:{@edge}:foreign-2::6:user-2:a", "hello"]);
     let error = row.ask(&store, Charge::IfAllAdmit, &[1, 1, 1]).await.unwrap_err();
@@ -109,7 +110,7 @@ async fn a_key_of_somebody_else_charges_nobody() {
 #[tokio::test]
 async fn every_key_of_a_step_has_a_time_to_live_and_flushed_scripts_come_back() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     let row =
         Row::new("kept", &["5/h", "sliding-log 5/h", "fixed-window 5/h", "sliding-window 5/h"]);
     row.take(&store, &[1; 4]).await;
@@ -178,13 +179,13 @@ async fn callers_admit_exactly(store: &Arc<RedisStore>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_of_one_redis_admit_exactly() {
     let server = RedisServer::start();
-    callers_admit_exactly(&store(server.url(), PATIENT)).await;
+    callers_admit_exactly(&store(server.url(), LONG_TIMEOUT)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_of_a_cluster_admit_exactly() {
     let cluster = cluster();
-    let store = store(cluster.url(), PATIENT);
+    let store = store(cluster.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     callers_admit_exactly(&store).await;
 }
@@ -192,7 +193,7 @@ async fn callers_of_a_cluster_admit_exactly() {
 #[tokio::test]
 async fn large_steps_share_no_call_that_would_hold_others_up() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let row = Arc::new(Row::new("large", &["100/3650day"; 64]));
     let before = store.stats().calls;
@@ -211,7 +212,7 @@ async fn large_steps_share_no_call_that_would_hold_others_up() {
 #[tokio::test]
 async fn the_strictest_policy_says_what_replicas_have_to_confirm() {
     let server = RedisServer::start(); // without any
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let policy = || Policy::all().limit("", "5/3650day").deny_cache(false);
     let short = Replicas { timeout: Duration::from_millis(5), ..Replicas::default() };
@@ -245,14 +246,14 @@ async fn the_strictest_policy_says_what_replicas_have_to_confirm() {
 #[tokio::test]
 async fn the_shortest_deadline_that_a_policy_names_is_kept() {
     let server = RedisServer::start();
-    let store = store(server.url(), PATIENT);
+    let store = store(server.url(), LONG_TIMEOUT);
     until_answered(&store).await;
     let policy = || Policy::all().limit("", "5/3650day");
     let engine = Engine::builder()
         .store(store)
         .policy("plain", policy())
         .policy("quick", policy().deadline(Duration::from_millis(20)))
-        .policy("slow", policy().deadline(PATIENT))
+        .policy("slow", policy().deadline(LONG_TIMEOUT))
         .build()
         .unwrap();
     server.pause();
@@ -261,7 +262,7 @@ async fn the_shortest_deadline_that_a_policy_names_is_kept() {
         let start = tokio::time::Instant::now();
         let together = engine.ask_together(&checks, Op::Take).await.unwrap();
         assert!(together.answers.iter().all(|answer| answer.source == Source::Local));
-        assert!(start.elapsed() < PATIENT / 4, "{policies:?} took {:?}", start.elapsed());
+        assert!(start.elapsed() < LONG_TIMEOUT / 4, "{policies:?} took {:?}", start.elapsed());
     }
     server.resume();
 }

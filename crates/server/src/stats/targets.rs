@@ -96,10 +96,10 @@ impl TargetStats {
     }
 
     /// Whether the pool of a target has room. Reserves nothing.
-    pub(crate) fn has_place(&self, target: &str, priority: Option<Priority>) -> bool {
-        let mut has_place = true;
-        self.listening(target, |_, listener| has_place &= listener.has_place(priority));
-        has_place
+    pub(crate) fn has_room(&self, target: &str, priority: Option<Priority>) -> bool {
+        let mut has_room = true;
+        self.listening(target, |_, listener| has_room &= listener.has_room(priority));
+        has_room
     }
 
     /// Records the response to a request that [`enter`](Self::enter) measured.
@@ -293,11 +293,11 @@ mod tests {
         for full in names {
             let target = runtime.target(full);
             target.set_pool(1).unwrap();
-            assert!(stats.has_place("app", None));
+            assert!(stats.has_room("app", None));
             let held: Vec<_> = (0..3).filter_map(|_| stats.enter("app", "/", None)).collect();
             assert_eq!(held.len(), 2, "{full}");
             assert!(
-                !stats.has_place("app", None) && stats.has_place("other", None) == (full == "app")
+                !stats.has_room("app", None) && stats.has_room("other", None) == (full == "app")
             );
             for other in names {
                 let known = runtime.target(other);

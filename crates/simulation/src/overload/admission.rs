@@ -123,10 +123,10 @@ impl Admission {
 
     pub(super) fn admits(&mut self, now: Timestamp, in_flight: u64, is_bot: bool) -> bool {
         let class = usize::from(is_bot);
-        let places = self.cap.map(|cap| cap.places());
-        let places = places.map(|it| if self.has_classes { CLASSES[class].places(it) } else { it });
+        let slots = self.cap.map(|cap| cap.slots());
+        let slots = slots.map(|it| if self.has_classes { CLASSES[class].slots(it) } else { it });
         // A request above the cap is not charged.
-        places.is_none_or(|places| in_flight < places)
+        slots.is_none_or(|slots| in_flight < slots)
             && self
                 .in_force
                 .as_ref()

@@ -84,14 +84,14 @@ fn a_refusal_reads_what_belongs_together() {
             }
         });
         let spot = table.find(1);
-        if spot.holds() {
+        if spot.is_unchanged() {
             assert!(
                 [0, 1].contains(&spot.word),
                 "read {} for a key that only ever had 1",
                 spot.word
             );
         }
-        if let Some((word, true)) = table.find_known(2).map(|spot| (spot.word(), spot.holds())) {
+        if let Some((word, true)) = table.find_entry(2).map(|spot| (spot.word(), spot.is_unchanged())) {
             assert!([1, 20].contains(&word));
         }
         other.join().unwrap();

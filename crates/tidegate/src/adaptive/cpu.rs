@@ -9,19 +9,19 @@ const DEPTH_MAX: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Cpu {
-    from: From,
+    source: CpuSource,
     before: Option<Sample>,
 }
 
 #[derive(Debug)]
-enum From {
-    /// A control group with a quota: used up is used up, however idle the machine is.
+enum CpuSource {
+    /// A control group with a quota: it can be used up while the machine is idle.
     Group(PathBuf),
     /// All processors of the machine, by all processes.
     Machine,
 }
 
-/// Time that was worked, of the time that there was; in one unit, whichever.
+/// Busy time and total time, both in the same unit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Sample {
     busy: f64,
@@ -31,15 +31,15 @@ struct Sample {
 impl Cpu {
     pub(super) fn of_this_machine() -> Self {
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let from = group_with_quota(Path::new("/sys/fs/cgroup"), &groups);
-        Self { from: from.map_or(From::Machine, From::Group), before: None }
+        let group = group_with_quota(Path::new("/sys/fs/cgroup"), &groups);
+        Self { source: group.map_or(CpuSource::Machine, CpuSource::Group), before: None }
     }
 
-    /// The share that was busy since it was last asked; missing the first time, and where Linux does not report it.
+    /// The busy share since the last call; missing the first time, and where Linux does not report it.
     pub(super) fn read(&mut self, now_us: u64) -> Reading {
-        let sample = match &self.from {
-            From::Group(group) => sample_group(group, now_us),
-            From::Machine => {
+        let sample = match &self.source {
+            CpuSource::Group(group) => sample_group(group, now_us),
+            CpuSource::Machine => {
                 std::fs::read_to_string("/proc/stat").ok().and_then(|text| sample_machine(&text))
             }
         };
@@ -56,7 +56,7 @@ impl Cpu {
 /// The innermost group around this process that has a quota: `0::/path` is the line of version 2.
 fn group_with_quota(root: &Path, groups: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    // Within a container it may name what only the outside can see.
+    // Within a container the path may not be visible: then only its ancestors are.
     let groups = root.join(own).ancestors().map(Path::to_path_buf).collect::<Vec<_>>();
     let inside = |group: &&PathBuf| group.starts_with(root);
     groups.iter().take(DEPTH_MAX).filter(inside).find(|group| quota(group).is_some()).cloned()
@@ -128,7 +128,7 @@ mod tests {
         std::fs::write(pod.join("cpu.max"), "200000 100000\n").unwrap();
         assert_eq!(group_with_quota(&root, "1:cpu:/x\n0::/pod/container\n"), Some(pod.clone()));
         assert_eq!(group_with_quota(&root, "1:cpu:/x\n"), None);
-        let mut cpu = Cpu { from: From::Group(pod.clone()), before: None };
+        let mut cpu = Cpu { source: CpuSource::Group(pod.clone()), before: None };
         for (usage_us, now_us, expected) in [
             (1_000, 0, Reading::Missing),
             (1_001_000, 1_000_000, Reading::Value(0.5)), // one of two processors

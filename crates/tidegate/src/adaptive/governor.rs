@@ -20,7 +20,7 @@ pub(super) struct Governor {
 struct GovernorState {
     controller: Controller,
     mode: Mode,
-    /// The tick of the store that it was agreed on in; `None` if this node went by itself.
+    /// The tick of the store in which it was agreed on; `None` if this node used its own readings.
     agreed: Option<u64>,
     fixed: Option<f64>,
 }
@@ -52,19 +52,19 @@ pub struct Status {
     pub declared: u64,
     /// Those in force, or in shadow mode those that would be.
     pub units: u64,
-    /// What the last step said.
+    /// The output of the last step.
     pub output: Output,
     /// The signal that binds, if any takes something away.
     pub binding: Option<String>,
-    /// In which tick of the store all nodes agreed on it; `None` if this node went by itself. Nodes with the same tick
-    /// here have the same in force.
+    /// In which tick of the store all nodes agreed on it; `None` if this node used its own readings. Nodes
+    /// with the same tick have the same limit in force.
     pub agreed: Option<u64>,
     /// The share that an operator has fixed.
     pub fixed: Option<f64>,
 }
 
 impl Governor {
-    /// One that moves the same limit as another of this name, and is not at work yet.
+    /// A governor for the same `Effective` as the one before of this name. It does not set it yet.
     pub(super) fn new(
         name: &str,
         units: u64,
@@ -78,7 +78,7 @@ impl Governor {
         Ok(Self { name: name.to_owned(), rule, effective, state })
     }
 
-    /// Begins to work: from what the one before knew, if it had the same signals.
+    /// Takes over from the governor before, with its state if it had the same signals.
     pub(super) fn take_over(&self, before: Option<&Self>) {
         let mut state = lock(&self.state);
         if let Some(before) = before {
@@ -104,19 +104,19 @@ impl Governor {
         &self.rule.settings
     }
 
-    /// What each chain's source says, and how much that weighs.
+    /// The reading of each chain, and its weight.
     pub(super) fn readings(&self, cpu: Reading) -> Vec<(Reading, u64)> {
         self.rule.sources.iter().map(|source| source.read(cpu)).collect()
     }
 
-    /// What its last step said, if it follows this target.
+    /// The output of its last step, if it follows this target.
     pub(super) fn output_on(&self, target: &Target) -> Option<Output> {
         let mut targets = self.rule.sources.iter().filter_map(Source::target);
         let follows = targets.any(|it| it.is(target));
         follows.then(|| lock(&self.state).controller.output())
     }
 
-    /// One step by what this node reads itself.
+    /// One step from this node's own readings.
     pub(super) fn step(&self, readings: &[(Reading, u64)], now: Timestamp) {
         let readings: Vec<Reading> = readings.iter().map(|(reading, _)| *reading).collect();
         let mut state = lock(&self.state);
@@ -125,7 +125,7 @@ impl Governor {
         self.publish(&state);
     }
 
-    /// The state that a step of all nodes would make, of what they read and what was kept.
+    /// The state after a step from the readings of all nodes and the kept state.
     pub(super) fn stepped(
         &self,
         kept: Option<State>,
@@ -140,7 +140,7 @@ impl Governor {
         controller.state().clone()
     }
 
-    /// Takes over what all nodes agreed on.
+    /// Adopts the state that all nodes agreed on.
     pub(super) fn agree(&self, agreed: State, tick: u64) {
         let mut state = lock(&self.state);
         state.controller.resume(agreed);
@@ -164,7 +164,7 @@ impl Governor {
         }
     }
 
-    /// What is in force, or would be.
+    /// The units in force, or in shadow mode those that would be.
     fn units(&self, state: &GovernorState) -> u64 {
         let (output, declared) = (state.controller.output(), state.controller.declared());
         match (state.fixed, self.rule.priority) {
@@ -178,7 +178,7 @@ impl Governor {
     pub(super) fn status(&self) -> Status {
         let state = lock(&self.state);
         let output = state.controller.output();
-        let chain = |place: usize| state.controller.settings().chains().get(place);
+        let chain = |index: usize| state.controller.settings().chains().get(index);
         Status {
             name: self.name.clone(),
             declared: state.controller.declared(),
@@ -225,7 +225,7 @@ impl UrlGovernor {
         Self { effective, units, ramp, target: target.clone(), mode, fixed: Mutex::default() }
     }
 
-    /// Begins to work, with what was fixed before.
+    /// Takes over from the governor before, with its fixed share.
     pub(super) fn take_over(&self, before: Option<&Self>) {
         *lock(&self.fixed) = before.and_then(Self::fixed);
         self.effective.enforce(self.mode != Mode::Shadow);

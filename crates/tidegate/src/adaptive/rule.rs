@@ -1,4 +1,4 @@
-//! What moves a limit: signals, where they come from, and what is made of them.
+//! Rules: the signals that move a limit, and their sources.
 
 use tidegate_core::adaptive::{AdaptiveError, Chain, Priority, Reading, Settings};
 
@@ -58,7 +58,7 @@ pub struct Rule {
 }
 
 impl Source {
-    /// What it says now, and how much that weighs among other nodes.
+    /// The current reading, and its weight among other nodes.
     pub(super) fn read(&self, cpu: Reading) -> (Reading, u64) {
         match self {
             Self::QueueWait(target) => (target.seen().queue_wait, target.seen().count),

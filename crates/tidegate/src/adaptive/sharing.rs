@@ -1,4 +1,4 @@
-//! Many nodes, one limit: each reports what it reads, one makes a step of it, all take it over.
+//! Adaptive limits that nodes share: each reports its readings, one makes a step from them, all adopt it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ pub(super) struct Sharing {
     node: u64,
 }
 
-/// A governor that has reported what it read, and waits for the answer.
-struct Asked<'a> {
+/// A governor whose readings are reported, and the store's answer.
+struct ReportedGovernor<'a> {
     governor: &'a Governor,
     scope: String,
     readings: Vec<(Reading, u64)>,
@@ -32,18 +32,18 @@ impl Sharing {
         Self { store, node: RandomState::new().hash_one(0) }
     }
 
-    /// One tick of all. Answers how long it is to the next, in the middle of which by the store's clock this node reports
-    /// again: near its edge, what two of three ticks read would count as one.
+    /// One tick of all governors. Returns how long to wait, so that this node reports in the middle of the next tick by the
+    /// store's clock: near an edge, two reports could fall into one tick.
     pub(super) async fn step(
         &self,
         governors: &[Arc<Governor>],
         cpu: Reading,
         now: Timestamp,
     ) -> Duration {
-        // All are under way before the first is waited for.
+        // All are sent before the first is awaited.
         let asked: Vec<_> = governors.iter().map(|it| self.report(it, cpu, now)).collect();
         let mut wait = TICK;
-        for Asked { governor, scope, readings, reply } in asked {
+        for ReportedGovernor { governor, scope, readings, reply } in asked {
             let agreed = match reply.await {
                 Ok(reply) => {
                     wait = self.until_next(reply.now);
@@ -59,15 +59,20 @@ impl Sharing {
         wait
     }
 
-    fn report<'a>(&self, governor: &'a Governor, cpu: Reading, now: Timestamp) -> Asked<'a> {
+    fn report<'a>(
+        &self,
+        governor: &'a Governor,
+        cpu: Reading,
+        now: Timestamp,
+    ) -> ReportedGovernor<'a> {
         let (scope, readings) = (scope_of(governor), governor.readings(cpu));
         let text = write(&readings);
-        let telling = ReadingReport { scope: &scope, tick: TICK, node: self.node, reading: &text };
-        let reply = self.store.extensions().report_reading(&telling, now);
-        Asked { governor, scope, readings, reply }
+        let report = ReadingReport { scope: &scope, tick: TICK, node: self.node, reading: &text };
+        let reply = self.store.extensions().report_reading(&report, now);
+        ReportedGovernor { governor, scope, readings, reply }
     }
 
-    /// What holds in this tick: what was kept in it, or what is made of the readings now.
+    /// The state for this tick: the one kept in the store, or a step from the readings.
     async fn agree(
         &self,
         governor: &Governor,
@@ -84,10 +89,10 @@ impl Sharing {
         let before = reply.kept.as_ref().map(|kept| kept.tick);
         let next = governor.stepped(kept.clone().map(|(state, _)| state), &gathered, at);
         let text = hex(&next.to_bytes());
-        let keeping = StateUpdate { scope, tick: reply.tick, before, text: &text };
-        match self.store.extensions().keep_state(&keeping, now).await {
+        let update = StateUpdate { scope, tick: reply.tick, before, text: &text };
+        match self.store.extensions().keep_state(&update, now).await {
             Ok(true) => Some((next, reply.tick)),
-            // Another one was first: what it kept is read in the next tick, and what was kept before holds until then.
+            // Another node was first: its state is read in the next tick, and the one kept before holds until then.
             Ok(false) => kept,
             Err(_) => None,
         }
@@ -106,14 +111,14 @@ fn tick_us() -> u64 {
     u64::try_from(TICK.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Nodes with other settings make other steps, and so get nothing.
+/// Contains the settings, so that only nodes with the same settings share readings.
 fn scope_of(governor: &Governor) -> String {
     let settings = format!("{:?}", governor.settings());
     let hash = rapidhash::v3::rapidhash_v3(settings.as_bytes());
     format!("{hash:016x} {}", governor.name())
 }
 
-/// The readings of one tick by node, as one for each chain: of all nodes the one in the middle.
+/// Combines the readings of one tick, by node, into one per chain: the median of all nodes.
 fn gather(readings: &[(u64, String)], settings: &Settings, tick: u64) -> Vec<Reading> {
     let chains = settings.chains();
     let mut gathered = vec![FleetReadings::default(); chains.len()];
@@ -129,7 +134,7 @@ fn gather(readings: &[(u64, String)], settings: &Settings, tick: u64) -> Vec<Rea
     each.map(|(gathered, chain)| gathered.reading(chain.signal(), tick)).collect()
 }
 
-/// `v` and its bits, `m` for missing, `f` for failed; and what it weighs. Bits, so that every node reads the same number.
+/// `v` and its bits, `m` for missing, `f` for failed; then the weight. Bits, so that every node reads the same number.
 fn write(readings: &[(Reading, u64)]) -> String {
     let one = |(reading, weight): &(Reading, u64)| match reading {
         Reading::Value(value) => format!("v{:x}:{weight}", value.to_bits()),
@@ -165,7 +170,7 @@ fn read_state(kept: &KeptState, settings: &Settings) -> Option<(State, u64)> {
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // To a string nothing can fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

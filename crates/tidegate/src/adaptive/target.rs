@@ -1,4 +1,4 @@
-//! What is protected, what is known of its health, and the requests to it that are measured.
+//! A protected service: the readings of its health, and the requests to it that are measured.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,13 +14,13 @@ use tidegate_core::adaptive::{
 use super::{lock, steady};
 use crate::clock::Clock;
 
-/// For so long a value that was pushed is believed: a source that pushes once a second may be a little late.
+/// How long a pushed value counts: a source that pushes once a second may be a little late.
 const PUSHED_FOR_US: u64 = 1_500_000;
 
-/// What an operator has fixed outweighs whatever other nodes read.
+/// The weight of a value that an operator has fixed: it outweighs the readings of all other nodes.
 const FIXED_WEIGHT: u64 = 1 << 40;
 
-/// Something that limits protect: a database, a service, a pool. Clones share everything.
+/// A database, service or pool that limits protect. Clones share everything.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,14 +49,14 @@ struct TargetState {
     urls: Mutex<Urls>,
     in_flight: InFlight,
     cap: Mutex<Option<Cap>>,
-    /// How many may be under way; all there are without a cap.
-    places: AtomicU64,
-    said: Mutex<Said>,
+    /// How many requests may be in flight; `u64::MAX` without a cap.
+    slots: AtomicU64,
+    reported: Mutex<Reported>,
 }
 
-/// What was said of it, and what the last tick made of all that was seen.
+/// What sources and operators reported, and the results of the last tick.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct Reported {
     pushed: Option<(Reading, u64)>,
     fixed: Option<f64>,
     seen: TickSummary,
@@ -72,8 +72,8 @@ impl Target {
             urls: Mutex::default(),
             in_flight: InFlight::default(),
             cap: Mutex::default(),
-            places: AtomicU64::new(u64::MAX),
-            said: Mutex::default(),
+            slots: AtomicU64::new(u64::MAX),
+            reported: Mutex::default(),
         };
         Self { state: Arc::new(state) }
     }
@@ -93,20 +93,20 @@ impl Target {
         &self.state.name
     }
 
-    /// A request is on its way to it. Only those that were admitted: who is refused does not wait.
+    /// A request is sent to the target. Call it for admitted requests only: a refused one does not wait.
     pub fn begin(&self) -> Observation {
-        // There are never more places than this.
+        // Without a bound there is always a slot.
         Observation::new(self.clone(), self.state.in_flight.enter(u64::MAX))
     }
 
-    /// The same, if there is a place for it: `None` where as many are under way as its [cap](Target::set_cap) allows. To be
-    /// asked before anything is charged. Where requests have priorities, a fifth of the places is kept
-    /// for what is critical; without one, all may be taken.
+    /// The same, if there is a free slot: `None` if as many requests are in flight as the [cap](Target::set_cap) allows.
+    /// Call it before anything is charged. For requests with a priority, a fifth of the slots is reserved for critical
+    /// ones; those without may take all.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Cap, Priority};
     /// let database = Adaptive::default().target("db");
-    /// database.set_cap(Some(Cap::fixed(5)?)); // ten places: five that work, and five that wait
+    /// database.set_cap(Some(Cap::fixed(5)?)); // ten slots: five busy, five waiting
     /// let held: Vec<_> = (0..10).filter_map(|_| database.enter(Priority::Default)).collect();
     /// assert_eq!(held.len(), 8);
     /// let more: Vec<_> = (0..10).filter_map(|_| database.enter(None)).collect();
@@ -115,87 +115,87 @@ impl Target {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn enter(&self, priority: impl Into<Option<Priority>>) -> Option<Observation> {
-        let place = self.state.in_flight.enter(self.places_for(priority.into()))?;
-        Some(Observation::new(self.clone(), Some(place)))
+        let slot = self.state.in_flight.enter(self.slots_for(priority.into()))?;
+        Some(Observation::new(self.clone(), Some(slot)))
     }
 
-    /// Whether there is a place now, without taking it: so that no request is charged in vain.
+    /// Whether there is a free slot now, without taking it: so that no request is charged in vain.
     ///
     /// ```
     /// # use tidegate::adaptive::Adaptive;
     /// let database = Adaptive::default().target("db");
     /// database.set_pool(1)?;
     /// let held = [database.enter(None), database.enter(None)];
-    /// assert!(!database.has_place(None));
+    /// assert!(!database.has_room(None));
     /// drop(held);
-    /// assert!(database.has_place(None));
+    /// assert!(database.has_room(None));
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
-    pub fn has_place(&self, priority: impl Into<Option<Priority>>) -> bool {
-        self.in_flight() < self.places_for(priority.into())
+    pub fn has_room(&self, priority: impl Into<Option<Priority>>) -> bool {
+        self.in_flight() < self.slots_for(priority.into())
     }
 
-    fn places_for(&self, priority: Option<Priority>) -> u64 {
-        let places = self.state.places.load(Relaxed);
-        priority.filter(|_| places != u64::MAX).map_or(places, |priority| priority.places(places))
+    fn slots_for(&self, priority: Option<Priority>) -> u64 {
+        let slots = self.state.slots.load(Relaxed);
+        priority.filter(|_| slots != u64::MAX).map_or(slots, |priority| priority.slots(slots))
     }
 
-    /// How many are under way.
+    /// The number of requests in flight.
     pub fn in_flight(&self) -> u64 {
         self.state.in_flight.count()
     }
 
-    /// How many may be under way; `None` without a cap.
+    /// How many requests may be in flight; `None` without a cap.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Cap};
     /// let database = Adaptive::default().target("db");
-    /// assert_eq!(database.places(), None);
+    /// assert_eq!(database.slots(), None);
     /// database.set_pool(16)?;
-    /// assert_eq!(database.places(), Some(32));
+    /// assert_eq!(database.slots(), Some(32));
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
-    pub fn places(&self) -> Option<u64> {
-        let places = self.state.places.load(Relaxed);
-        (places != u64::MAX).then_some(places)
+    pub fn slots(&self) -> Option<u64> {
+        let slots = self.state.slots.load(Relaxed);
+        (slots != u64::MAX).then_some(slots)
     }
 
-    /// Caps how many may be under way, or stops doing so. A cap that is [like](Cap::is_like) the one before goes on from
-    /// where that was.
+    /// Caps the requests in flight, or removes the cap. A cap that is [like](Cap::is_like) the one before keeps its number
+    /// of slots.
     pub fn set_cap(&self, cap: Option<Cap>) {
         let mut current = lock(&self.state.cap);
-        let goes_on = |next: &Cap| current.filter(|current| current.is_like(next));
-        let cap = cap.map(|cap| goes_on(&cap).unwrap_or(cap));
+        let resumed = |next: &Cap| current.filter(|current| current.is_like(next));
+        let cap = cap.map(|cap| resumed(&cap).unwrap_or(cap));
         *current = cap;
-        self.state.places.store(cap.map_or(u64::MAX, |cap| cap.places()), Relaxed);
+        self.state.slots.store(cap.map_or(u64::MAX, |cap| cap.slots()), Relaxed);
     }
 
-    /// The number of places in its pool, if all requests to it pass by here. Caps what is under way at twice as many, and
-    /// distinguishes a long queue from a slow target.
-    pub fn set_pool(&self, places: u64) -> Result<(), AdaptiveError> {
-        self.set_cap(Some(Cap::fixed(places)?));
-        self.know_pool(Some(places));
+    /// Sets the number of slots in its pool, if all requests to it are measured here. Caps the requests in flight at
+    /// twice as many, and tells a long queue from a slow target.
+    pub fn set_pool(&self, slots: u64) -> Result<(), AdaptiveError> {
+        self.set_cap(Some(Cap::fixed(slots)?));
+        self.set_pool_size(Some(slots));
         Ok(())
     }
 
-    /// The same without the cap, or that the size of its pool is not known any more.
+    /// The same without the cap; `None` if the size is unknown.
     ///
     /// ```
     /// # use tidegate::adaptive::Adaptive;
     /// let database = Adaptive::default().target("db");
-    /// database.know_pool(Some(16)); // only to look at, as in a shadow mode
-    /// assert_eq!(database.places(), None);
+    /// database.set_pool_size(Some(16)); // nothing is refused, as in shadow mode
+    /// assert_eq!(database.slots(), None);
     /// ```
-    pub fn know_pool(&self, places: Option<u64>) {
-        self.with_observed(|observed| observed.set_pool(places));
+    pub fn set_pool_size(&self, slots: Option<u64>) {
+        self.with_observed(|observed| observed.set_pool(slots));
     }
 
-    /// A request that was measured elsewhere: how long it took, and whether it was well. A timeout or a 5xx is not.
+    /// A request that was measured elsewhere: how long it took, and whether it succeeded. A timeout or a 5xx is a failure.
     pub fn observe(&self, latency: Duration, ok: bool) {
         lock(&self.state.observed).note(latency, ok);
     }
 
-    /// How long a URL of it took, measured elsewhere: a normalised path, without its query.
+    /// How long a request to a URL took, measured elsewhere. The URL is a normalised path, without its query.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -209,20 +209,20 @@ impl Target {
         lock(&self.state.urls).note(url, latency, now);
     }
 
-    /// How long a request waited in its queue, as the target reports it.
+    /// How long a request waited in the target's queue, as the target reports it.
     pub fn observe_wait(&self, wait: Duration) {
         lock(&self.state.observed).note_wait(wait);
     }
 
-    /// What a source says of it: the pressure that a probe got, how full a pool is, the answer to a query; or that it
-    /// was too sick to answer. For rules with [`Source::Pushed`](super::Source::Pushed), about once a second; what is
-    /// older than that is missing.
+    /// Reports a reading: the pressure that a probe got, how full a pool is, the answer to a query, or that the target did
+    /// not answer. For rules with [`Source::Pushed`](super::Source::Pushed), about once a second; an older reading counts
+    /// as missing.
     pub fn push(&self, reading: Reading) {
-        lock(&self.state.said).pushed = Some((reading, self.state.clock.steady_us()));
+        lock(&self.state.reported).pushed = Some((reading, self.state.clock.steady_us()));
     }
 
-    /// Fixes what [`Target::push`] says, for as long as it is not taken back with `None`. Among nodes that share their
-    /// readings, it counts for all while this one is there.
+    /// Fixes the reading, whatever [`Target::push`] reports, until it is cleared with `None`. Among nodes that share their
+    /// readings, it counts for all while this node runs.
     ///
     /// ```
     /// # use tidegate::adaptive::{Adaptive, Chain, Reading, Rule, Source};
@@ -233,22 +233,22 @@ impl Target {
     /// let rule = Rule::from_chains([(Chain::pressure("db"), Source::Pushed(database.clone()))])?;
     /// let effective = adaptive.govern("search", 100, rule)?;
     /// database.push(Reading::Value(0.1));
-    /// database.fix(Some(0.3)); // an operator knows better
+    /// database.fix(Some(0.3)); // set by an operator
     /// adaptive.tick().await;
     /// assert_eq!((effective.units(), database.fixed()), (Some(70), Some(0.3)));
     /// # Ok(())
     /// # }
     /// ```
     pub fn fix(&self, value: Option<f64>) {
-        lock(&self.state.said).fixed = value;
+        lock(&self.state.reported).fixed = value;
     }
 
-    /// What was fixed.
+    /// The fixed reading.
     pub fn fixed(&self) -> Option<f64> {
-        lock(&self.state.said).fixed
+        lock(&self.state.reported).fixed
     }
 
-    /// What was seen of it in the last tick.
+    /// What was observed in the last tick.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -263,15 +263,15 @@ impl Target {
     /// # }
     /// ```
     pub fn seen(&self) -> TickSummary {
-        lock(&self.state.said).seen
+        lock(&self.state.reported).seen
     }
 
-    /// The worst pressure that a rule saw on it in the last tick, from 0, well, to 1.
+    /// The highest pressure that a rule computed for it in the last tick: 0 healthy, 1 overloaded.
     pub fn pressure(&self) -> f64 {
-        lock(&self.state.said).pressure
+        lock(&self.state.reported).pressure
     }
 
-    /// What is known of its busiest URLs in the last minute; `None` stands for those beyond ten thousand.
+    /// Its busiest URLs in the last minute; `None` stands for those beyond ten thousand.
     ///
     /// ```
     /// # use tidegate::adaptive::Adaptive;
@@ -303,7 +303,7 @@ impl Target {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// Looks at what was seen since the last tick. The outputs are those that rules made of it then.
+    /// Summarises the requests since the last tick. `outputs` are those of the rules that follow this target.
     pub(super) fn tick(&self, outputs: impl Iterator<Item = Output>) {
         let (pressure, is_stale) =
             outputs.fold((0.0_f64, false), |(pressure, is_stale), output| {
@@ -311,28 +311,28 @@ impl Target {
             });
         let now = steady(&*self.state.clock);
         let seen = self.with_observed(|observed| observed.tick(now, pressure));
-        let said = &mut *lock(&self.state.said);
-        (said.seen, said.pressure) = (seen, pressure);
+        let reported = &mut *lock(&self.state.reported);
+        (reported.seen, reported.pressure) = (seen, pressure);
         let mut cap = lock(&self.state.cap);
         if let Some(cap) = &mut *cap
             && let (Some(latency_ms), Some(baseline_ms)) = (seen.latency_ms, seen.baseline_ms)
         {
             let in_flight = self.in_flight();
             cap.step(CapSample { latency_ms, baseline_ms, in_flight, is_stale });
-            self.state.places.store(cap.places(), Relaxed);
+            self.state.slots.store(cap.slots(), Relaxed);
         }
     }
 
-    /// What was pushed, and how much that weighs. A failure is reported once: it is counted.
+    /// The pushed reading and its weight. A failure is returned once, because failures are counted.
     pub(super) fn pushed(&self) -> (Reading, u64) {
         let now_us = self.state.clock.steady_us();
-        let mut said = lock(&self.state.said);
-        if let Some(fixed) = said.fixed {
+        let mut reported = lock(&self.state.reported);
+        if let Some(fixed) = reported.fixed {
             return (Reading::Value(fixed), FIXED_WEIGHT);
         }
-        match said.pushed {
+        match reported.pushed {
             Some((Reading::Failed, _)) => {
-                said.pushed = None;
+                reported.pushed = None;
                 (Reading::Failed, 1)
             }
             Some((reading, at_us)) if now_us.saturating_sub(at_us) <= PUSHED_FOR_US => (reading, 1),
@@ -349,10 +349,9 @@ impl fmt::Debug for Target {
     }
 }
 
-/// A request under way to a [`Target`]. It counts as long as this lives: one that is dropped, by a cancel or a panic, has
-/// ended too, and after a panic it was not well. One that was given up is noted with the time it had: callers that leave
-/// because it takes too long are often the only sign of an overload. Whether it would have gone well is not known, so a
-/// caller with a timeout says `done(false)`.
+/// A request in flight to a [`Target`], until this is dropped, also by a cancel or a panic; after a panic it counts as
+/// failed. A cancelled request counts with the time it took so far: callers that give up are often the only sign of an
+/// overload. It does not count as failed, so a caller with a timeout calls `done(false)`.
 ///
 /// ```
 /// use tidegate::adaptive::{Adaptive, Observation};
@@ -369,31 +368,31 @@ pub struct Observation {
     target: Target,
     begun: Timestamp,
     url: Option<UrlRequest>,
-    /// Free again when this is dropped.
-    _place: Option<InFlightGuard>,
+    /// Freed when this is dropped.
+    _slot: Option<InFlightGuard>,
     end: End,
 }
 
-/// How it ended.
+/// How a request ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// The caller did not say.
+    /// The caller did not report an end.
     Dropped,
     Done {
         ok: bool,
     },
-    /// It never left.
+    /// It was never sent.
     Refused,
 }
 
 impl Observation {
-    fn new(target: Target, place: Option<InFlightGuard>) -> Self {
+    fn new(target: Target, slot: Option<InFlightGuard>) -> Self {
         let begun = steady(target.clock());
         target.with_observed(|observed| observed.begin(begun));
-        Self { target, begun, url: None, _place: place, end: End::Dropped }
+        Self { target, begun, url: None, _slot: slot, end: End::Dropped }
     }
 
-    /// It is for this URL, which is measured by itself, too: a normalised path, without its query.
+    /// Measures the request for this URL, too: a normalised path, without its query.
     pub fn of_url(mut self, url: &str) -> Self {
         if self.url.is_none() {
             let begun = self.begun;
@@ -402,12 +401,12 @@ impl Observation {
         self
     }
 
-    /// It has ended. A timeout or a 5xx was not well.
+    /// The request has ended. `ok` is false for a timeout or a 5xx.
     pub fn done(mut self, ok: bool) {
         self.end = End::Done { ok };
     }
 
-    /// It was refused after all, by a limit that was asked afterwards: nothing is noted of it.
+    /// The request was refused after all, by a limit that was checked afterwards: it does not count.
     ///
     /// ```
     /// # use tidegate::adaptive::Adaptive;

@@ -236,7 +236,7 @@ mod tests {
             source.started_us.set(set_us);
             let old = CALIBRATION_US + ANCHOR_LIFE_US + 1;
             assert_eq!(source.renew_at(old), set_us + old);
-            // What was measured across the step is not believed, and a rate is taken anew.
+            // The rate measured across the step is discarded, and measured again.
             assert!(!source.serves(old + 1));
             source.renew_at(old + CALIBRATION_US);
             assert!(source.serves(old + CALIBRATION_US + 1));

@@ -11,11 +11,11 @@ const SLOTS: usize = 16_384;
 
 #[derive(Default)]
 pub(super) struct Tables {
-    /// Made with the first key: half a megabyte that most never need.
+    /// Allocated with the first key: half a megabyte that most limits never need.
     both: OnceLock<Box<[Table; 2]>>,
     /// The one that is read.
     current: AtomicUsize,
-    /// Who writes holds it; how many keys the current one has.
+    /// The number of keys in the current table. Held by the writer.
     len: Mutex<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Tables {
         both[self.current.load(Ordering::Relaxed) % 2].set(key, units, &mut len)
     }
 
-    /// A reader that is still in the table which is filled anew finds what all others have, for that one time.
+    /// A reader that is still in the table that is refilled may miss its key, and gets what keys without an entry have.
     pub(super) fn replace<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = (K, u64)>,
@@ -79,7 +79,7 @@ impl Table {
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         let fingerprint = self.fingerprint(key);
-        for (found, units) in self.from(fingerprint) {
+        for (found, units) in self.probe_from(fingerprint) {
             match found.load(Ordering::Acquire) {
                 0 => return None,
                 found if found == fingerprint => return Some(units.load(Ordering::Relaxed)),
@@ -91,14 +91,14 @@ impl Table {
 
     fn set(&self, key: &[u8], units: u64, len: &mut usize) -> bool {
         let fingerprint = self.fingerprint(key);
-        for (found, place) in self.from(fingerprint) {
+        for (found, value) in self.probe_from(fingerprint) {
             let known = found.load(Ordering::Relaxed);
             if known == 0 && *len >= Effective::MAX_KEYS {
                 return false;
             }
             if known == fingerprint || known == 0 {
                 // The units first, so that a reader that finds the key finds them.
-                place.store(units, Ordering::Relaxed);
+                value.store(units, Ordering::Relaxed);
                 found.store(fingerprint, Ordering::Release);
                 *len += usize::from(known == 0);
                 return true;
@@ -115,8 +115,8 @@ impl Table {
         self.fingerprints.hash_key(key).max(1)
     }
 
-    /// All slots, from the one where a fingerprint belongs.
-    fn from(&self, fingerprint: u64) -> impl Iterator<Item = &(AtomicU64, AtomicU64)> {
+    /// All slots, beginning with the home slot of a fingerprint.
+    fn probe_from(&self, fingerprint: u64) -> impl Iterator<Item = &(AtomicU64, AtomicU64)> {
         let home = usize::try_from(fingerprint % SLOTS as u64).unwrap_or_default();
         self.slots[home..].iter().chain(&self.slots[..home])
     }

@@ -76,8 +76,8 @@ impl<C: Clock> EngineBuilder<C> {
         self
     }
 
-    /// How many nodes share the store: what part of each limit this one may grant by itself while the store fails.
-    /// By default as many as the [store](crate::Coordination::nodes) last knew of, and one where it knows of none.
+    /// How many nodes share the store: it sets the share of each limit that this node may grant while the store fails.
+    /// By default the last count of the [store](crate::Coordination::nodes), and one if there is none.
     ///
     /// ```
     /// # use tidegate::{Engine, Source};
@@ -190,7 +190,7 @@ struct Inherited {
 }
 
 impl<C: Clock + 'static> Engine<C> {
-    /// A builder of the engine that is to take this one's place, as on a reload: with the same store, clock and number
+    /// A builder of the engine that will replace this one, as on a reload: with the same store, clock and number
     /// of nodes, with what this one counted while the store failed, and with the [overrides](Engine::overrides) of run time; without
     /// policies.
     ///

@@ -8,9 +8,8 @@ use crate::reply::Reply;
 use crate::store::{KeyedLimit, Op, Scope, StoreError, StoreErrorKind, StoreReply, StoreRequest};
 
 impl<C: Clock + 'static> Engine<C> {
-    /// Answers for a limit that the caller brings: for doors whose clients say with each request what they may do.
-    /// While the store fails, this node's share of the limit is enforced in process, as for a policy that says nothing
-    /// else. Counted apart from all policies, as long as the scope is not named like one.
+    /// Answers for a limit that the caller brings: for doors whose clients send the limit with each request. While the
+    /// store fails, this node's share of the limit is enforced in process, as for a policy by default. Counted apart from all policies, as long as the scope is not named like one.
     ///
     /// ```
     /// # use tidegate::{Engine, KeyedLimit, Limit, Op, Scope};
@@ -97,8 +96,8 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
-    /// Says that [`Engine::ask_given`] will be asked for this key soon, so that what it needs can be brought closer: for
-    /// those who ask for many keys in a row. Spends nothing.
+    /// Prefetches the state of a key for [`Engine::ask_given`]: for callers that ask for many keys in a row. Spends
+    /// nothing.
     ///
     /// ```
     /// # use tidegate::{Engine, Scope};

@@ -10,7 +10,7 @@ use tidegate_core::{LeakyBucket, LeaseError, Mode, Reservation, Terms};
 
 use super::{Answer, CheckError, Engine, Key, Queued};
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Held, Permit, PermitId, Places};
+use crate::permit::{Acquired, Held, HeldPermits, Permit, PermitId};
 use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, OverrideInForce, PolicyKind};
 use crate::reply::Reply;
 use crate::store::{Op, ReserveRequest, Source};
@@ -74,7 +74,7 @@ impl<'a> PolicyView<'a> {
         &self.policy.name
     }
 
-    /// Its place among the [policies](crate::Engine::policies) of its engine: for those who keep something of their own
+    /// Its index among the [policies](crate::Engine::policies) of its engine: for those who keep something of their own
     /// beside each.
     ///
     /// ```
@@ -291,15 +291,15 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
             let held = |(index, id): (usize, u64)| {
                 let (scope, member) = policy.members().get(index)?;
                 let (scope, limit) = (scope.clone(), member.limit.clone());
-                let (places, key) = (Places { index, id, cost }, keys.get(index)?.clone()?);
-                Some(Held { places, scope, key, limit })
+                let (permits, key) = (HeldPermits { index, id, cost }, keys.get(index)?.clone()?);
+                Some(Held { permits, scope, key, limit })
             };
             let answer = decided.answer;
-            let stands_in = answer.source == Source::Local;
+            let is_fallback = answer.source == Source::Local;
             let held = decided.permits.into_iter().filter_map(held).collect();
-            let permit = || Permit::new(engine.holder(stands_in), held);
+            let permit = || Permit::new(engine.holder(is_fallback), held);
             let permit = answer.decision.allowed().then(permit);
-            Ok(Acquired { answer, permit: permit.map(|permit| permit.standing_in(stands_in)) })
+            Ok(Acquired { answer, permit: permit.map(|permit| permit.with_fallback(is_fallback)) })
         })
     }
 
@@ -307,24 +307,24 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
     pub fn release(&self, key: Key<'_>, permit: &PermitId) -> Reply<'e, (), CheckError> {
         let policy = self.compiled();
         let keys: Vec<_> = held_keys(policy, key).collect();
-        let store = self.engine.holder(permit.stands_in());
-        let mut under_way = Vec::new();
-        for &places in permit.places() {
+        let store = self.engine.holder(permit.is_fallback());
+        let mut pending = Vec::new();
+        for &permits in permit.held() {
             // A limit that the policy has no more is forgotten with its lease.
-            let Some((scope, member)) = policy.members().get(places.index) else { continue };
-            let Some(Some(key)) = keys.get(places.index).cloned() else { continue };
+            let Some((scope, member)) = policy.members().get(permits.index) else { continue };
+            let Some(Some(key)) = keys.get(permits.index).cloned() else { continue };
             let (scope, limit) = (scope.clone(), member.limit.clone());
-            match (Held { places, scope, key, limit }).release(&*store).split() {
+            match (Held { permits, scope, key, limit }).release(&*store).split() {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Reply::ready(Err(CheckError::Store(error))),
-                Err(later) => under_way.push(later),
+                Err(later) => pending.push(later),
             }
         }
-        if under_way.is_empty() {
+        if pending.is_empty() {
             return Reply::ready(Ok(()));
         }
         Reply::later(async {
-            for later in under_way {
+            for later in pending {
                 later.await.map_err(CheckError::Store)?;
             }
             Ok(())
@@ -384,7 +384,7 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
         }
     }
 
-    /// Whether it can be asked to do `op`: a check could not give back a place that it took.
+    /// Whether it can be asked to do `op`: a check could not release a permit that it took.
     fn can_do(&self, op: Op) -> Result<(), CheckError> {
         if op == Op::Take && self.kind() == PolicyKind::Concurrency {
             return Err(CheckError::NeedsAcquire(self.compiled().name()));

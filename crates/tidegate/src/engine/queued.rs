@@ -1,4 +1,4 @@
-//! Places in the queue of a shaper that are given back if nobody uses them.
+//! Reservations in the queue of a shaper that are cancelled when dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::reply::Reply;
 use crate::store::{ReserveReply, ReserveRequest, Scope, Source, Store, StoreErrorKind};
 
-/// A turn in the queue of a shaper, to be waited for. One that is dropped is given back, if nobody has queued behind it:
-/// those behind know already when their turn is.
+/// A turn in the queue of a shaper. If it is dropped, it is cancelled, unless others have queued behind it: they know
+/// already when their turn is.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,11 +35,11 @@ pub struct Queued {
     reservation: Reservation,
     source: Source,
     store_error: Option<StoreErrorKind>,
-    place: Option<QueuePlace>,
+    cancellation: Option<Cancellation>,
 }
 
-/// What is needed to give a turn back.
-struct QueuePlace {
+/// What is needed to cancel a turn.
+struct Cancellation {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     scope: Scope,
@@ -50,7 +50,7 @@ struct QueuePlace {
 }
 
 impl Queued {
-    /// How long to wait, or that there is no place.
+    /// How long to wait, or that the queue is full.
     pub const fn reservation(&self) -> Reservation {
         self.reservation
     }
@@ -65,14 +65,14 @@ impl Queued {
         self.store_error
     }
 
-    /// The turn is used: it does not come back.
+    /// The turn is used: it is not cancelled.
     pub fn keep(mut self) {
-        self.place = None;
+        self.cancellation = None;
     }
 
-    /// Without a turn that could be given back.
+    /// Without a turn that could be cancelled.
     pub(super) const fn without_turn(reservation: Reservation, source: Source) -> Self {
-        Self { reservation, source, store_error: None, place: None }
+        Self { reservation, source, store_error: None, cancellation: None }
     }
 
     /// Decided by something else, because the store failed.
@@ -88,7 +88,7 @@ impl Queued {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let place = reply.until.map(|until| QueuePlace {
+        let cancellation = reply.until.map(|until| Cancellation {
             store,
             clock,
             scope: request.scope.clone(),
@@ -98,7 +98,7 @@ impl Queued {
             until,
         });
         let (source, store_error) = (Source::Store, None);
-        Self { reservation: reply.reservation, source, store_error, place }
+        Self { reservation: reply.reservation, source, store_error, cancellation }
     }
 
     pub(super) fn in_shadow(mut self) -> Self {
@@ -109,8 +109,8 @@ impl Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        if let Some(QueuePlace { store, clock, scope, key, shaper, cost, until }) =
-            self.place.take()
+        if let Some(Cancellation { store, clock, scope, key, shaper, cost, until }) =
+            self.cancellation.take()
         {
             let request = ReserveRequest {
                 scope: &scope,
@@ -119,14 +119,14 @@ impl Drop for Queued {
                 cost,
                 cancel: Some(until),
             };
-            // Sent by the call itself. If it fails, the turn passes unused.
+            // Sent by the call itself, even if the reply is dropped. If it fails, the turn passes unused.
             drop(store.reserve(&request, clock.now()));
         }
     }
 }
 
 impl<C: Clock + 'static> Engine<C> {
-    /// [`Engine::reserve`] for those who may not wait to the end: the turn comes back unless it is
+    /// [`Engine::reserve`] for callers that may not wait to the end: the turn is cancelled unless it is
     /// [kept](Queued::keep).
     ///
     /// ```

@@ -1,5 +1,5 @@
-//! The store as policies want it: plain, with a deny cache or with leases; each with the store's own settings, or with
-//! replicas that confirm or another deadline.
+//! The store variants that policies ask for: plain, with a deny cache or with leases; each with the store's own settings,
+//! or with replicas that confirm or another deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::policy::Compiled;
 use crate::store::deny_cache::DenyCache;
 #[cfg(feature = "leases")]
-use crate::store::leases::{Leases, kept};
+use crate::store::leases::{Leases, leased_limit};
 use crate::store::{Replicas, Store, Unconfirmed};
 
 #[derive(Debug)]
@@ -50,12 +50,12 @@ impl StoreVariant {
         Self { replicas: policy.replicas, deadline: policy.deadline }
     }
 
-    /// The same with the store's own deadline, over whose connections it goes.
-    const fn patient(self) -> Self {
+    /// The same with the store's own deadline. A variant with another deadline uses its connections.
+    const fn with_default_deadline(self) -> Self {
         Self { deadline: None, ..self }
     }
 
-    /// The store with these settings, or as near to them as it can be.
+    /// The store with these settings, or without those that it does not support.
     fn find(self, store: &Arc<dyn Store>, known: &mut StoreVariants) -> Arc<dyn Store> {
         if let Some((_, store)) = known.iter().find(|(variant, _)| *variant == self) {
             return store.clone();
@@ -66,9 +66,9 @@ impl StoreVariant {
                 store.extensions().remote.and_then(|it| it.replicated(replicas))
             }
             (Some(deadline), _) => {
-                let patient = self.patient().find(store, known);
-                let within = patient.extensions().remote.and_then(|it| it.within(deadline));
-                Some(within.unwrap_or(patient))
+                let base = self.with_default_deadline().find(store, known);
+                let within = base.extensions().remote.and_then(|it| it.within(deadline));
+                Some(within.unwrap_or(base))
             }
         };
         let found = found.unwrap_or_else(|| store.clone());
@@ -78,7 +78,7 @@ impl StoreVariant {
 }
 
 impl<C: Clock + 'static> Stores<C> {
-    /// What is known already is not made anew.
+    /// Reuses the `known` variants.
     pub(super) fn new<'a>(
         store: Arc<dyn Store>,
         mut known: StoreVariants,
@@ -96,14 +96,14 @@ impl<C: Clock + 'static> Stores<C> {
             }
         }
         known.retain(|(known, _)| {
-            variants().any(|variant| variant == *known || variant.patient() == *known)
+            variants().any(|variant| variant == *known || variant.with_default_deadline() == *known)
         });
         let plain =
             policies.filter(|policy| StoreVariant::from_policy(policy) == StoreVariant::default());
         Self { plain: StoreStack::new(store, clock, plain), others, variants: known }
     }
 
-    /// As a policy wants it.
+    /// The stores for a policy.
     pub(super) fn for_policy(&self, policy: &Compiled) -> &StoreStack<C> {
         let variant = StoreVariant::from_policy(policy);
         if variant == StoreVariant::default() {
@@ -113,8 +113,8 @@ impl<C: Clock + 'static> Stores<C> {
         found.map_or(&self.plain, |(_, stack)| stack)
     }
 
-    /// As the strictest of several policies wants it: first one that denies rather than lose a charge, then the one with
-    /// the most copies, then the one with the shortest deadline.
+    /// The stores for the strictest of several policies: first one that denies unconfirmed charges, then the one with the
+    /// most replicas, then the one with the shortest deadline.
     pub(super) fn for_all<'a>(
         &self,
         policies: impl Iterator<Item = &'a Compiled>,
@@ -164,7 +164,7 @@ impl<C: Clock + 'static> StoreStack<C> {
         }
     }
 
-    /// What the store keeps of a policy's limit, if that is another one: `own` is leased together with `all`.
+    /// The limit that the store counts instead of `own`, if that is leased, together with `all`.
     #[cfg(feature = "leases")]
     pub(super) fn leased_limit<'a>(
         &self,
@@ -172,7 +172,7 @@ impl<C: Clock + 'static> StoreStack<C> {
         own: &Limit,
         all: impl IntoIterator<Item = &'a Limit> + Clone,
     ) -> Option<Limit> {
-        if self.leases.is_some() && policy.lease { kept(own, all) } else { None }
+        if self.leases.is_some() && policy.lease { leased_limit(own, all) } else { None }
     }
 
     /// The store that a policy asks.

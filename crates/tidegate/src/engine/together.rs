@@ -4,7 +4,7 @@ mod step;
 
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
-use self::step::{CheckPart, Trial};
+use self::step::{CheckPart, ShadowCheck};
 pub(super) use self::step::{Count, Step};
 use super::decide::{Limits, without_limit};
 use super::fallback::fallback_for;
@@ -55,16 +55,15 @@ impl<C: Clock + 'static> Engine<C> {
     /// none is. Each has an answer of its own. If the whole is refused, those that would have been admitted answer what
     /// they have left.
     ///
-    /// What several checks want of one limit and key is added up, and answered to each of them. A key that is always
-    /// allowed is no obstacle; one that is blocked refuses the whole. Policies of [`Policy::any`](crate::Policy::any),
-    /// shapers and limits on concurrency cannot stand beside others. On a cluster all policies need one
+    /// The costs of several checks for one limit and key are added up, and each gets the same answer. A key that is always
+    /// allowed does not matter; one that is blocked refuses the whole. Policies of [`Policy::any`](crate::Policy::any),
+    /// shapers and concurrency limits cannot be combined with others. On a cluster all policies need one
     /// [tag](crate::Policy::tagged).
     ///
-    /// [Shadow](crate::Policy::shadow) policies have no say in the whole. Each is tried out by itself when the others have
+    /// [Shadow](crate::Policy::shadow) policies do not affect the whole. Each is checked on its own after the others have
     /// been decided, and charged only if those are admitted.
     ///
-    /// While the store fails each policy answers for its own checks as it does for one, and nobody is charged unless all
-    /// admit.
+    /// While the store fails, each policy's fallback answers its own checks, and nothing is charged unless all admit.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Op};
@@ -140,16 +139,20 @@ impl<C: Clock + 'static> Engine<C> {
             return policy.ask(*key, *cost, op).then(move |answer| answer.map(alone));
         }
         match charge_of(op).and_then(|charge| self.gather_all(questions, charge)) {
-            Ok(((step, keys), trials)) => {
+            Ok(((step, keys), shadow_checks)) => {
                 let reply = self.decide_step(step, &keys);
-                if trials.is_empty() { reply } else { self.try_out(reply, trials) }
+                if shadow_checks.is_empty() {
+                    reply
+                } else {
+                    self.add_shadow_checks(reply, shadow_checks)
+                }
             }
             Err(error) => Reply::ready(Err(error)),
         }
     }
 
-    /// What [`Engine::ask_together_with`] would answer while the store fails, without asking it: for those whose own time
-    /// is up before the store's.
+    /// What [`Engine::ask_together_with`] would answer while the store fails, without asking it: for callers whose own
+    /// deadline ends before the store's.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, OnStoreError, Op, Policy, Source};
@@ -184,13 +187,13 @@ impl<C: Clock + 'static> Engine<C> {
         questions: &[Question<'e, '_, C>],
         op: Op,
     ) -> Result<Together<'e>, CheckError> {
-        let time_is_up = || StoreError::new(StoreErrorKind::Timeout, "the caller's time is up");
-        fallback_for(op, time_is_up())?;
-        let ((step, keys), trials) = self.gather_all(questions, charge_of(op)?)?;
+        let timed_out = || StoreError::new(StoreErrorKind::Timeout, "the caller's time is up");
+        fallback_for(op, timed_out())?;
+        let ((step, keys), shadow_checks) = self.gather_all(questions, charge_of(op)?)?;
         let now = self.state.clock.now();
-        let together = self.fall_back_together(&step, &keys, now, time_is_up())?;
-        together.with_trials(trials, |step, keys| {
-            self.fall_back_together(step, keys, now, time_is_up())
+        let together = self.fall_back_together(&step, &keys, now, timed_out())?;
+        together.with_shadow_checks(shadow_checks, |step, keys| {
+            self.fall_back_together(step, keys, now, timed_out())
         })
     }
 
@@ -210,25 +213,25 @@ impl<C: Clock + 'static> Engine<C> {
         checks.iter().map(|(check, limit)| self.question(check, *limit)).collect()
     }
 
-    /// The step of all checks that have a say, and those that are tried out beside it.
+    /// The step of all enforced checks, and the checks of shadow policies beside it.
     fn gather_all<'e, 'c>(
         &'e self,
         questions: &[Question<'e, 'c, C>],
         charge: Charge,
-    ) -> Result<(Gathered<'e, 'c>, Vec<Trial<'e>>), CheckError> {
-        let is_trial = |question: &Question<'_, '_, C>| question.policy.is_shadow();
-        let gathered = self.gather(questions.iter().filter(|it| !is_trial(it)), charge)?;
-        let mut trials = Vec::new();
-        for (place, check) in questions.iter().enumerate().filter(|(_, it)| is_trial(it)) {
-            if trials.len() == MultiCharge::MAX_LIMITS {
+    ) -> Result<(Gathered<'e, 'c>, Vec<ShadowCheck<'e>>), CheckError> {
+        let is_shadow = |question: &Question<'_, '_, C>| question.policy.is_shadow();
+        let gathered = self.gather(questions.iter().filter(|it| !is_shadow(it)), charge)?;
+        let mut shadow_checks = Vec::new();
+        for (index, check) in questions.iter().enumerate().filter(|(_, it)| is_shadow(it)) {
+            if shadow_checks.len() == MultiCharge::MAX_LIMITS {
                 return Err(CheckError::TooManyTogether);
             }
-            trials.push(Trial::new(place, self.gather([check], charge)?));
+            shadow_checks.push(ShadowCheck::new(index, self.gather([check], charge)?));
         }
-        Ok((gathered, trials))
+        Ok((gathered, shadow_checks))
     }
 
-    /// Looks at all questions before anything is asked.
+    /// Builds the step of some questions. Asks nothing.
     fn gather<'e, 'c, 'l>(
         &'e self,
         questions: impl IntoIterator<Item = &'l Question<'e, 'c, C>>,
@@ -251,19 +254,19 @@ impl<C: Clock + 'static> Engine<C> {
                     continue;
                 }
             };
-            let mut places = Vec::with_capacity(limits.members.len());
+            let mut indexes = Vec::with_capacity(limits.members.len());
             let part = step.parts.len();
             for (index, (scope, member)) in limits.members.iter().enumerate() {
                 let key = question.key.find(limits.policy, member.key.as_deref())?;
-                let place = step.place_of(scope, key, &keys);
-                if place == keys.len() {
-                    if place == MultiCharge::MAX_LIMITS {
+                let at = step.count_index(scope, key, &keys);
+                if at == keys.len() {
+                    if at == MultiCharge::MAX_LIMITS {
                         return Err(CheckError::TooManyTogether);
                     }
                     keys.push(key);
                     step.counts.push(self.count_of(&limits, (part, index)));
                 }
-                let count = &mut step.counts[place];
+                let count = &mut step.counts[at];
                 if *count.limit != *limits.limit_of(index) {
                     let (mine, cost) = (self.count_of(&limits, (part, index)), count.cost);
                     if is_within(&mine.limit, &count.limit) {
@@ -277,9 +280,9 @@ impl<C: Clock + 'static> Engine<C> {
                     }
                 }
                 count.cost = count.cost.saturating_add(question.cost);
-                places.push(place);
+                indexes.push(at);
             }
-            step.parts.push(CheckPart::Counted(limits, places));
+            step.parts.push(CheckPart::Counted(limits, indexes));
         }
         Ok((step, keys))
     }
@@ -319,22 +322,22 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     #[cfg_attr(not(feature = "leases"), allow(clippy::unused_self, reason = "nothing is leased"))]
-    fn count_of<'e>(&self, limits: &Limits<'e>, place: (usize, usize)) -> Count<'e> {
-        let (_, index) = place;
+    fn count_of<'e>(&self, limits: &Limits<'e>, position: (usize, usize)) -> Count<'e> {
+        let (_, index) = position;
         let (policy, limit) = (limits.policy, limits.binding(index));
         let (scope, _) = &limits.members[index];
         #[cfg(feature = "leases")]
-        let kept = {
+        let leased = {
             let all = (0..limits.members.len()).map(|index| limits.limit_of(index));
-            // By the policy's own way to the store, whichever way all of them take now.
+            // From the policy's own store, whichever store decides the step.
             self.state.stores.for_policy(policy).leased_limit(policy, &limit, all)
         };
         #[cfg(not(feature = "leases"))]
-        let kept = None;
-        Count { scope, kept, limit, policy, place, cost: 0 }
+        let leased = None;
+        Count { scope, leased, limit, policy, position, cost: 0 }
     }
 
-    /// Asks the store once, and makes answers of its reply.
+    /// Asks the store once, and turns its reply into answers.
     fn decide_step<'e>(
         &'e self,
         step: Step<'e>,
@@ -346,7 +349,7 @@ impl<C: Clock + 'static> Engine<C> {
         let now = self.state.clock.now();
         let store = &self.state.stores.for_all(step.counts.iter().map(|count| count.policy)).store;
         let limits = step.counts.iter().zip(keys).map(|(count, key)| {
-            let limit = count.kept.as_ref().unwrap_or(&count.limit);
+            let limit = count.leased.as_ref().unwrap_or(&count.limit);
             LimitCharge {
                 keyed: KeyedLimit { scope: count.scope, key: key.as_ref(), limit },
                 cost: count.cost,

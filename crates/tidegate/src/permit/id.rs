@@ -1,4 +1,4 @@
-//! Permits on paper, for those who cannot keep them in memory.
+//! Permits as text, for callers that cannot keep them in memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use tidegate_core::Concurrency;
 
 use crate::store::StoreRequest;
 
-/// What a permit holds: the limits of its policy, each with the permit's number and how many places it is for.
+/// What a permit holds: for each limit of its policy the id that the store gave, and how many permits.
 ///
 /// ```
 /// use tidegate::{Engine, PermitId};
@@ -20,16 +20,16 @@ use crate::store::StoreRequest;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PermitId {
-    stands_in: bool,
-    places: Vec<Places>,
+    is_fallback: bool,
+    held: Vec<HeldPermits>,
 }
 
-/// Places held under one limit of a policy.
+/// Permits held under one limit of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Places {
+pub(crate) struct HeldPermits {
     /// Which limit of the policy.
     pub(crate) index: usize,
-    /// The permit's id.
+    /// The id that the store gave.
     pub(crate) id: u64,
     /// How many: a store finds the permit by both.
     pub(crate) cost: u64,
@@ -46,25 +46,25 @@ pub(crate) struct Places {
 pub struct BadPermitId;
 
 impl PermitId {
-    pub(super) const fn new(stands_in: bool, places: Vec<Places>) -> Self {
-        Self { stands_in, places }
+    pub(super) const fn new(is_fallback: bool, held: Vec<HeldPermits>) -> Self {
+        Self { is_fallback, held }
     }
 
-    pub(crate) const fn stands_in(&self) -> bool {
-        self.stands_in
+    pub(crate) const fn is_fallback(&self) -> bool {
+        self.is_fallback
     }
 
-    pub(crate) fn places(&self) -> &[Places] {
-        &self.places
+    pub(crate) fn held(&self) -> &[HeldPermits] {
+        &self.held
     }
 }
 
-/// `p0.1f-1.2ax3`: a letter for the store, then which limit, which permit and, unless it is one, how many places, all
-/// after a dash but the first.
+/// `p0.1f-1.2ax3`: `p` for the store or `l` for the local fallback; then, separated by dashes, the limit's index, the id
+/// and, unless it is one, how many.
 impl fmt::Display for PermitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.stands_in { "l" } else { "p" })?;
-        for (count, Places { index, id, cost }) in self.places.iter().enumerate() {
+        f.write_str(if self.is_fallback { "l" } else { "p" })?;
+        for (count, HeldPermits { index, id, cost }) in self.held.iter().enumerate() {
             let dash = if count == 0 { "" } else { "-" };
             write!(f, "{dash}{index}.{id:x}")?;
             if *cost != 1 {
@@ -79,20 +79,19 @@ impl FromStr for PermitId {
     type Err = BadPermitId;
 
     fn from_str(text: &str) -> Result<Self, BadPermitId> {
-        let (stands_in, rest) = match (text.strip_prefix('l'), text.strip_prefix('p')) {
+        let (is_fallback, rest) = match (text.strip_prefix('l'), text.strip_prefix('p')) {
             (Some(rest), _) => (true, rest),
             (_, Some(rest)) => (false, rest),
             _ => return Err(BadPermitId),
         };
-        let places =
-            rest.split('-').filter(|_| !rest.is_empty()).take(StoreRequest::MAX_LIMITS + 1);
-        let places: Option<Vec<_>> = places.map(Places::read).collect();
-        let places = places.filter(|places| places.len() <= StoreRequest::MAX_LIMITS);
-        places.map(|places| Self { stands_in, places }).ok_or(BadPermitId)
+        let parts = rest.split('-').filter(|_| !rest.is_empty()).take(StoreRequest::MAX_LIMITS + 1);
+        let held: Option<Vec<_>> = parts.map(HeldPermits::read).collect();
+        let held = held.filter(|held| held.len() <= StoreRequest::MAX_LIMITS);
+        held.map(|held| Self { is_fallback, held }).ok_or(BadPermitId)
     }
 }
 
-impl Places {
+impl HeldPermits {
     fn read(text: &str) -> Option<Self> {
         if text.contains('+') {
             return None;
@@ -144,16 +143,16 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_the_same() {
-        let place = |index, id, cost| Places { index, id, cost };
+        let held = |index, id, cost| HeldPermits { index, id, cost };
         let most = Concurrency::MAX_LIMIT;
-        for (text, places) in [
+        for (text, held) in [
             ("", vec![]),
-            ("0.0", vec![place(0, 0, 1)]),
-            ("0.1fx3", vec![place(0, 31, 3)]),
-            ("0.1f-15.ffffffffffffffffx1000000", vec![place(0, 31, 1), place(15, u64::MAX, most)]),
+            ("0.0", vec![held(0, 0, 1)]),
+            ("0.1fx3", vec![held(0, 31, 3)]),
+            ("0.1f-15.ffffffffffffffffx1000000", vec![held(0, 31, 1), held(15, u64::MAX, most)]),
         ] {
-            for (letter, stands_in) in [("l", true), ("p", false)] {
-                let id = PermitId::new(stands_in, places.clone());
+            for (letter, is_fallback) in [("l", true), ("p", false)] {
+                let id = PermitId::new(is_fallback, held.clone());
                 assert_eq!(id.to_string(), format!("{letter}{text}"));
                 assert_eq!(id.to_string().parse(), Ok(id));
             }

@@ -14,7 +14,7 @@ use crate::store::{Replicas, Scope, StoreError, StoreErrorKind, StoreRequest};
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) name: Box<str>,
-    /// Its place among the policies of its engine.
+    /// Its index among the policies of its engine.
     pub(crate) index: usize,
     pub(crate) purpose: PolicyKind,
     pub(crate) kind: CompiledKind,

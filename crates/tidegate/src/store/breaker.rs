@@ -1,4 +1,4 @@
-//! A breaker: a store that fails or is slow is left alone, and its callers get an error at once.
+//! A breaker: while a store fails or is slow, it is not called, and callers get an error at once.
 
 mod machine;
 mod switch;
@@ -22,9 +22,9 @@ use crate::reply::Reply;
 ///
 /// - It opens at 5 failures in a row, or when the 99th percentile of a second with at least 50 calls passes 10 ms.
 ///   Open, it answers every request with [`StoreErrorKind::BreakerOpen`], without waiting.
-/// - A failure is an answer that never came, or one that says that the store cannot serve. What is wrong with the request
-///   or with its key ([`StoreErrorKind::BadRequest`], [`StoreErrorKind::Apart`], [`StoreErrorKind::WrongType`], [`StoreErrorKind::Moving`]) says nothing about the store.
-/// - A reply that is dropped after those 10 ms counts as a failure, one that is dropped sooner as nothing.
+/// - A failure is an answer that never came, or an error of the store itself. Errors of the request or of its key
+///   ([`StoreErrorKind::BadRequest`], [`StoreErrorKind::Apart`], [`StoreErrorKind::WrongType`], [`StoreErrorKind::Moving`]) do not count.
+/// - A reply that is dropped after those 10 ms counts as a failure, one that is dropped sooner does not count.
 /// - Probes run beside the requests, one at a time: after 10 ms, then each up to twice as long after the last one, at
 ///   most 50 ms. It closes at 3 good ones in a row. If it opens again within 10 s, it waits twice as long for each.
 ///
@@ -116,7 +116,7 @@ impl<S: Store + 'static> Breaker<S> {
         self.protected.switch.opened_total()
     }
 
-    /// Asks the store, unless the breaker is open, and watches what becomes of it.
+    /// Asks the store, unless the breaker is open, and counts the result.
     fn watch<T: Send + 'static>(
         &self,
         call: impl FnOnce(&S) -> Reply<'static, T, StoreError>,
@@ -164,7 +164,7 @@ impl<S: Store + 'static> Store for Breaker<S> {
         self.watch(|store| store.reserve(request, now))
     }
 
-    /// Overrides and readings bypass the breaker: they take longer than a check, and say nothing about one.
+    /// Overrides and readings bypass the breaker: they take longer than a check.
     fn extensions(&self) -> StoreExtensions<'_> {
         let inner = self.protected.store.extensions();
         StoreExtensions { remote: inner.remote.map(|_| self as &dyn RemoteStore), ..inner }
@@ -172,14 +172,14 @@ impl<S: Store + 'static> Store for Breaker<S> {
 }
 
 impl<S: Store + 'static> RemoteStore for Breaker<S> {
-    /// With a breaker of its own: to wait for replicas takes longer, and is no fault of the store.
+    /// With a breaker of its own: waiting for replicas takes longer, and is no failure of the store.
     fn replicated(&self, replicas: Replicas) -> Option<Arc<dyn Store>> {
         let store = self.protected.store.extensions().remote?.replicated(replicas)?;
         let options = self.protected.switch.options().clone().with_replicas(replicas);
         Some(Arc::new(Breaker::around(store, options)))
     }
 
-    /// With a breaker of its own: the impatience of some is no fault of the store.
+    /// With a breaker of its own: timeouts of a shorter deadline are no failure of the store.
     fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
         let store = self.protected.store.extensions().remote?.within(deadline)?;
         Some(Arc::new(Breaker::around(store, self.protected.switch.options().clone())))
@@ -194,7 +194,7 @@ impl<S: fmt::Debug> fmt::Debug for Breaker<S> {
     }
 }
 
-/// A call under way. Dropped without an answer, it was abandoned.
+/// A call in flight. Dropped without an answer, it counts as abandoned.
 struct WatchedCall<T: BreakerTarget> {
     target: Arc<T>,
     pass: BreakerPass,
@@ -221,7 +221,7 @@ impl<T: BreakerTarget> Drop for WatchedCall<T> {
     }
 }
 
-/// How much longer than its timeout a store may wait for replicas: Redis looks ten times a second.
+/// How much longer than its timeout a store may wait for replicas: Redis checks ten times a second.
 const WAIT_LATE: Duration = Duration::from_millis(100);
 
 /// When a breaker opens and closes.
@@ -230,10 +230,10 @@ const WAIT_LATE: Duration = Duration::from_millis(100);
 /// use std::time::Duration;
 /// use tidegate::BreakerOptions;
 ///
-/// let patient = BreakerOptions { slow: Duration::from_millis(50), ..BreakerOptions::default() };
-/// assert_eq!((patient.failures, patient.good_probes), (5, 3));
-/// assert_eq!((patient.window, patient.min_calls), (Duration::from_secs(1), 50));
-/// assert!(patient.probe_min < patient.probe_max && patient.reopen_max < patient.steady);
+/// let options = BreakerOptions { slow: Duration::from_millis(50), ..BreakerOptions::default() };
+/// assert_eq!((options.failures, options.good_probes), (5, 3));
+/// assert_eq!((options.window, options.min_calls), (Duration::from_secs(1), 50));
+/// assert!(options.probe_min < options.probe_max && options.reopen_max < options.steady);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BreakerOptions {

@@ -13,7 +13,7 @@ use crate::reply::Reply;
 const READING_BYTES_MAX: usize = 2048;
 const STATE_BYTES_MAX: usize = 8192;
 
-/// More nodes than this are not heard.
+/// Readings of nodes beyond this number are ignored.
 pub(crate) const NODES_MAX: usize = 10_000;
 
 /// A node that has not reported for this many ticks is forgotten; a report from further ahead is by another clock.
@@ -59,7 +59,7 @@ pub trait Coordination: Send + Sync + fmt::Debug {
         now: Timestamp,
     ) -> Reply<'static, bool, StoreError>;
 
-    /// How many nodes share the state, this one included: the last count that the store has heard.
+    /// How many nodes share the state, this one included: the last count that the store got.
     ///
     /// ```
     /// # use tidegate::{Coordination, MemoryStore};

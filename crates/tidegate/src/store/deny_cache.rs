@@ -1,15 +1,15 @@
 //! Remembered refusals: a blocked key costs the store one call a second, however often it is tried.
 
-mod flight;
 mod refusals;
+mod shared_call;
 
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::{Decision, Limit, Mode, Timestamp, Verdict};
 
-use self::flight::Flight;
 use self::refusals::{Found, Lookup, Refusals, Returns};
+use self::shared_call::SharedCall;
 use super::fingerprint::Fingerprints;
 use super::owned::OwnedRequest;
 use super::{
@@ -22,13 +22,13 @@ use crate::reply::Reply;
 /// A store that remembers what the store in it refused, and answers the same question by itself while that refusal
 /// is certain to hold. It never admits anything.
 ///
-/// - The same question is one of the same keys, limits, cost and mode; a refusal of 5 says nothing about 1.
-/// - A refusal holds for its `retry_after`, but a second at most, counted from before the request left: where nobody
-///   else gives anything back, nothing is refused that the store would admit. What is given back through this cache is
-///   seen at once, what is given back elsewhere after a second at most.
-/// - When it has run out, one request asks the store. Those who come meanwhile wait for its answer: a refusal is
-///   theirs too, after an admission they ask themselves. Keys that are not known to be blocked never wait.
-/// - Places of a concurrency limit come back at any time, so their refusals are not remembered.
+/// - The same question is one of the same keys, limits, cost and mode; a refusal of cost 5 does not apply to cost 1.
+/// - A refusal holds for its `retry_after`, but a second at most, counted from before the request was sent: unless other
+///   nodes give units back, nothing is refused that the store would admit. Units given back through this cache count
+///   at once, units given back elsewhere after a second at most.
+/// - When it has expired, one request asks the store. Callers that come meanwhile wait for its answer: they share a
+///   refusal; after an admission each asks the store. Keys that are not known to be blocked never wait.
+/// - Permits of a concurrency limit may be released at any time, so their refusals are not remembered.
 ///
 /// ```
 /// use tidegate::{StoreRequest, DenyCache, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Source, Store, Timestamp};
@@ -80,7 +80,7 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         Self { state: Arc::new(CacheState::new(store, clock)) }
     }
 
-    /// How many refusals are remembered, those that have run out since included.
+    /// How many refusals are remembered, including those that have expired.
     pub fn remembered(&self) -> usize {
         self.state.refusals.len()
     }
@@ -88,30 +88,30 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     /// Waits for the answer to the same request of another caller.
     fn join(
         &self,
-        flight: &Arc<Flight>,
+        call: &Arc<SharedCall>,
         lookup: Lookup,
         request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
         let (state, request) = (self.state.clone(), OwnedRequest::from_request(request));
-        let (left_us, aboard) = (flight.left_us, flight.board());
+        let (sent_us, waiter) = (call.sent_us, call.join());
         Reply::later(async move {
-            let answer = aboard.await;
+            let answer = waiter.await;
             let now_us = state.clock.steady_us();
             match answer {
                 Some(Ok(reply)) if is_refusal(&reply) => {
                     let until_us =
-                        left_us.saturating_add(refusals::hold_us(&reply.verdict.decision));
-                    if lookup.left_us < until_us {
-                        let passed_us = now_us.saturating_sub(left_us);
+                        sent_us.saturating_add(refusals::hold_us(&reply.verdict.decision));
+                    if lookup.sent_us < until_us {
+                        let passed_us = now_us.saturating_sub(sent_us);
                         return Ok(by_cache(refusals::aged(&reply.verdict, passed_us)));
                     }
                 }
-                // To ask a store that has just failed would take as long again.
+                // Asking a store that has just failed would take as long again.
                 Some(Err(error)) => return Err(not_asked(error)),
                 Some(Ok(_)) | None => {}
             }
-            let waited_us = now_us.saturating_sub(lookup.left_us);
+            let waited_us = now_us.saturating_sub(lookup.sent_us);
             let now = Timestamp::from_micros(now.as_micros().saturating_add(waited_us));
             request
                 .with(|request| state.decide_and_learn(state.lookup(request), request, now))
@@ -119,8 +119,8 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         })
     }
 
-    /// Passes on what gives back, and forgets the refusals of its keys: when it leaves, in case that nobody waits for
-    /// the reply, and when it is done, since others may have asked before it arrived.
+    /// Passes on a request that gives units back, and forgets the refusals of its keys: when it is sent, in case nobody
+    /// waits for the reply, and when the reply is there, since other requests may have reached the store before it.
     fn give_back(
         &self,
         request: &StoreRequest<'_>,
@@ -138,8 +138,8 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
-    /// Under way when this returns, with one exception: a check that waits for another's answer is only asked if that
-    /// is an admission, and not at all if its reply was dropped by then.
+    /// The request is sent before this returns, with one exception: a check that waits for the answer to another one is
+    /// only sent if that answer is an admission, and not at all if its reply was dropped by then.
     #[inline]
     fn decide(
         &self,
@@ -157,12 +157,12 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         match state.refusals.find(&lookup, request.limits) {
             Found::Refused(verdict) => Reply::ready(Ok(by_cache(verdict))),
             Found::Nothing => state.decide_and_learn(lookup, request, now),
-            Found::RunOut(flight) => flight.start(|| state.decide_and_learn(lookup, request, now)),
-            Found::Asking(flight) => self.join(&flight, lookup, request, now),
+            Found::Expired(call) => call.start(|| state.decide_and_learn(lookup, request, now)),
+            Found::Asking(call) => self.join(&call, lookup, request, now),
         }
     }
 
-    /// Nothing is remembered of it: a refusal is one of several answers, and takes nothing back that others remember.
+    /// Not remembered: a refusal is one of several answers, and gives nothing back that would void a remembered refusal.
     fn decide_each(
         &self,
         charges: &MultiCharge<'_>,
@@ -187,7 +187,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
 /// How many refusals are remembered at most, in up to some 20 MB.
 const MAX_REFUSALS: usize = 65_536;
 
-/// What a cache and the requests under way share.
+/// What a cache and its pending requests share.
 struct CacheState<S, C> {
     store: S,
     clock: C,
@@ -203,7 +203,7 @@ impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
         Self { store, clock, fingerprints, refusals, returns }
     }
 
-    /// A request that leaves now.
+    /// How to find a request that is sent now among the refusals.
     fn lookup(&self, request: &StoreRequest<'_>) -> Lookup {
         let mut returns = 0_u64;
         let seed = self.fingerprints.seed ^ u64::from(request.mode == Mode::Any);
@@ -213,7 +213,7 @@ impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
             returns = returns.wrapping_add(self.returns.count_of(key));
             fingerprint = mixed(fingerprint, key);
         }
-        Lookup { fingerprint, returns, left_us: self.clock.steady_us() }
+        Lookup { fingerprint, returns, sent_us: self.clock.steady_us() }
     }
 
     /// Asks the store, and remembers what its answer implies.
@@ -230,7 +230,7 @@ impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
                 Reply::ready(answer)
             }
             Err(later) => {
-                // Weak, because an unfinished request is kept among the refusals.
+                // Weak, because the refusals hold the unfinished call: a strong reference would be a cycle.
                 let (state, limits) = (Arc::downgrade(self), limits());
                 Reply::later(async move {
                     let answer = later.await;
@@ -273,7 +273,7 @@ fn by_cache(verdict: Verdict) -> StoreReply {
 fn not_asked(error: StoreError) -> StoreError {
     match error.ran() {
         Ran::No => error,
-        // The policy would rather turn callers away for as long as replicas confirm nothing.
+        // The policy refuses for as long as replicas confirm nothing, so the caller has to see this kind.
         Ran::Unknown if error.kind() == StoreErrorKind::Unreplicated => error,
         Ran::Unknown => StoreError::new(
             StoreErrorKind::NotSent,
@@ -282,7 +282,7 @@ fn not_asked(error: StoreError) -> StoreError {
     }
 }
 
-/// Whether an answer is worth remembering. Only the store's own: what another cache remembers has an age already.
+/// Whether to remember an answer: only refusals by the store itself. Those of another cache have aged already.
 fn is_refusal(reply: &StoreReply) -> bool {
     reply.source == Source::Store && !reply.verdict.decision.allowed()
 }

@@ -115,14 +115,14 @@ store_error_kinds! {
     Apart = "apart", No;
     /// The store cannot do this at all.
     Unsupported = "unsupported", No;
-    /// The store said something else.
+    /// Another error of the store.
     Other = "other", No;
     /// The answer comes over a network, and was not awaited.
     UnderWay = "under-way", Unknown;
 }
 
 impl StoreErrorKind {
-    /// Whether it speaks of the store's health: a breaker counts it as a failure.
+    /// Whether it is a failure of the store: a breaker counts it.
     ///
     /// ```
     /// # use tidegate::StoreErrorKind;
@@ -147,8 +147,8 @@ impl StoreErrorKind {
             | Self::ClusterDown
             | Self::MaxClients
             | Self::Other => true,
-            // The request's fault, one key's, that of replicas, or nobody's: it was not asked, or not waited for. Too many at once
-            // are turned away by our own queue; if the store is why they wait, those who got in will say so.
+            // Caused by the request, one key or replicas, or the store was not asked or not awaited. `Overloaded` comes from
+            // our own queue; if the store is the cause, the requests in the queue time out, which counts.
             Self::BadRequest
             | Self::Apart
             | Self::Unsupported

@@ -26,29 +26,29 @@ use super::{
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
 
-/// Keys with a lease at once, on this node. Those beyond are asked for one by one.
+/// The most keys with a lease on this node. Each check of further keys asks the store.
 const MAX_KEYS: usize = 100_000;
 
-/// Checks of one key that wait for the store at once.
+/// The most checks of one key that wait for the store.
 const MAX_WAITING: usize = 10_000;
 
 const SHARDS: usize = 64;
 
-/// What a lessee may want to send after one event: what is left of two leases, and a request.
+/// The most messages of a lease holder after one event: returns of two leases, and a request.
 const MAX_MESSAGES: usize = 4;
 
-/// A store whose units are taken ahead. Every node that shares its keys has to lease them too: the store then keeps a
+/// A store whose units are taken ahead. Every node that shares its keys has to lease them too: the store then counts a
 /// tighter limit.
 ///
-/// Only `all` over limits that [can be leased](tidegate_core::Limit::lease_ttl) is leased; anything else is asked for
-/// one by one. Clones share everything.
+/// Only `all` over limits that [can be leased](tidegate_core::Limit::lease_ttl) is leased; anything else asks the
+/// store each time. Clones share everything.
 ///
-/// A check waits for two requests at worst: the one that is under way when it comes, and the next; a smaller cost once
-/// more after a larger one was refused.
+/// A check waits for two requests at worst: the one in flight when it comes, and the next; a smaller cost for one more
+/// after a larger one was refused.
 ///
-/// [`Op::Reset`] forgets what is out on lease, too, and only the node that is asked for it drops what it holds. Up to the
-/// units that other nodes hold at that instant are then admitted on top of the limit, once. So it is with
-/// [`Op::Refund`], if it gives back more than was spent.
+/// [`Op::Reset`] also forgets the units out on lease, and only the node that gets the reset drops its leases. The units
+/// that other nodes hold at that instant may then be admitted on top of the limit, once. The same goes for an
+/// [`Op::Refund`] of more than was spent.
 ///
 /// ```
 /// use std::time::Duration;
@@ -116,7 +116,7 @@ struct Shared<S, C> {
     sweeping: AtomicBool,
     /// Whether the store has ever answered later: then a request needs a runtime that waits for its reply.
     answers_later: AtomicBool,
-    /// The caller's time of the last request, for what is sent without one.
+    /// The caller's time of the last request, for messages that no caller causes.
     last_now: AtomicU64,
     counts: Counts,
 }
@@ -138,13 +138,13 @@ struct Outbox {
     generation: u64,
     limits: Arc<LeasedLimits>,
     messages: [Option<Message>; MAX_MESSAGES],
-    /// A request was due, and nobody here could wait for its reply.
-    stranded: bool,
+    /// A request was due, but there is no runtime to wait for its reply.
+    no_runtime: bool,
 }
 
 impl<S: Store + 'static> Leases<S> {
-    /// Leases units of a store. One that answers later needs a tokio runtime: where there is none, what is held is spent,
-    /// and the rest is asked for one by one.
+    /// Leases units of a store. A store that answers later needs a tokio runtime: without one, held units are spent, and
+    /// then each check asks the store.
     ///
     /// ```
     /// use tidegate::{LeaseStats, Leases, MemoryStore};
@@ -158,7 +158,7 @@ impl<S: Store + 'static> Leases<S> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
-    /// By another clock, of which only [`Clock::steady_us`] is asked.
+    /// With another clock, of which only [`Clock::steady_us`] is used.
     pub fn with_clock(store: S, clock: C) -> Self {
         let shared = Shared {
             store,
@@ -187,7 +187,7 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
         }
     }
 
-    /// Gives everything back: before the process ends.
+    /// Gives all units back: before the process ends.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -198,7 +198,7 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
     /// # let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
     /// for _ in 0..500 {
     ///     clock.advance(Duration::from_millis(2));
-    ///     // StoreRequest the store for a unit…
+    ///     // Ask the store for a unit…
     /// #   store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, clock.now()).now()?;
     /// }
     /// store.release();
@@ -212,7 +212,7 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
         }
     }
 
-    /// Looks after all keys, as happens by itself twenty times a second: what is not needed any more goes back.
+    /// Sweeps all keys, as a task does twenty times a second: units that are not needed any more go back.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -260,32 +260,32 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         match request.op {
             Op::Take if request.cost > 0 => shared.take(request, now),
             Op::Reset => {
-                let reply = shared.strict(request, now);
+                let reply = shared.ask_store(request, now);
                 shared.forget(request, now);
                 reply
             }
-            Op::Take | Op::Peek | Op::Refund => shared.strict(request, now),
+            Op::Take | Op::Peek | Op::Refund => shared.ask_store(request, now),
             _ => shared.store.decide(request, now),
         }
     }
 
-    /// Of what the store has left: units out on lease are charged already. The limits of a policy are leased together.
+    /// Decided by the store: units out on lease are charged there already. The limits of a policy are leased together.
     fn decide_each(
         &self,
         charges: &MultiCharge<'_>,
         now: Timestamp,
     ) -> Reply<'static, Vec<Decision>, StoreError> {
-        let kept = |take: &LimitCharge<'_>| {
-            let LimitCharge { keyed, .. } = take;
+        let leased = |charge: &LimitCharge<'_>| {
+            let LimitCharge { keyed, .. } = charge;
             let beside = charges.limits.iter().map(|other| other.keyed).filter(|other| {
                 other.scope.policy() == keyed.scope.policy() && other.scope != keyed.scope
             });
-            kept(keyed.limit, beside.map(|other| other.limit).chain([keyed.limit]))
+            leased_limit(keyed.limit, beside.map(|other| other.limit).chain([keyed.limit]))
         };
-        let kept: Vec<Option<Limit>> = charges.limits.iter().map(kept).collect();
-        let limits = charges.limits.iter().zip(&kept).map(|(take, kept)| {
-            let limit = kept.as_ref().unwrap_or(take.keyed.limit);
-            LimitCharge { keyed: KeyedLimit { limit, ..take.keyed }, ..*take }
+        let leased: Vec<Option<Limit>> = charges.limits.iter().map(leased).collect();
+        let limits = charges.limits.iter().zip(&leased).map(|(charge, leased)| {
+            let limit = leased.as_ref().unwrap_or(charge.keyed.limit);
+            LimitCharge { keyed: KeyedLimit { limit, ..charge.keyed }, ..*charge }
         });
         let limits: Vec<_> = limits.collect();
         self.shared.store.decide_each(&MultiCharge { limits: &limits, ..*charges }, now)
@@ -314,24 +314,24 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let now_us = self.clock.steady_us();
         self.last_now.store(now.as_micros(), Ordering::Relaxed);
         let mut shard = self.shard(fingerprint);
-        let known = shard.get(&fingerprint).is_some_and(|entry| entry.is_of(request.limits));
-        let mut of_before = None;
+        let known = shard.get(&fingerprint).is_some_and(|entry| entry.has_limits(request.limits));
+        let mut returns = None;
         if !known {
             match self.add(&mut shard, fingerprint, request, now_us) {
-                Ok(outbox) => of_before = outbox,
+                Ok(outbox) => returns = outbox,
                 Err(reply) => {
                     drop(shard);
                     return if reply {
                         self.store.decide(request, now)
                     } else {
-                        self.strict(request, now)
+                        self.ask_store(request, now)
                     };
                 }
             }
         }
-        let Some(entry) = shard.get_mut(&fingerprint) else { return self.strict(request, now) };
+        let Some(entry) = shard.get_mut(&fingerprint) else { return self.ask_store(request, now) };
         entry.used_us = now_us;
-        let decided = match entry.lessee.check(now_us, request.cost) {
+        let decided = match entry.holder.check(now_us, request.cost) {
             Step::Wait if entry.waiting.len() >= MAX_WAITING => {
                 Ok(Err(StoreError::new(StoreErrorKind::Overloaded, "too many wait for this key")))
             }
@@ -348,21 +348,21 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         };
         let outbox = self.outbox(fingerprint, entry, now_us);
         drop(shard);
-        self.send(of_before, now);
-        let mut stranded = false;
+        self.send(returns, now);
+        let mut no_runtime = false;
         if outbox.is_some() {
-            stranded = self.send(outbox, now);
+            no_runtime = self.send(outbox, now);
             self.keep_sweeping();
         }
         match decided {
             Ok(decided) => Reply::ready(decided),
-            Err(_) if stranded => self.strict(request, now),
+            Err(_) if no_runtime => self.ask_store(request, now),
             Err(answer) => wait_for(answer),
         }
     }
 
-    /// Adds a key, or gives it other limits: then what is left of those before is to be sent. `Err(true)` if they cannot
-    /// be leased, `Err(false)` if there is no room.
+    /// Adds a key, or replaces its limits: then it answers the units to give back. `Err(true)` if the limits cannot be
+    /// leased, `Err(false)` if there is no room.
     fn add(
         &self,
         shard: &mut Shard,
@@ -381,22 +381,22 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
         let mut entry =
             Entry::new(terms, LeasedLimits::new(request.limits, leased), generation, now_us);
-        let mut left = None;
+        let mut returns = None;
         match before {
-            // The limit has changed. No unit of the old one is spent any more, and those who wait ask anew.
+            // The limit has changed. No unit of the old one is spent any more, and waiting checks ask again.
             Some(mut before) => {
                 entry.take_over(std::mem::take(&mut before.waiting), now_us);
-                left = self.what_is_left(fingerprint, before, &entry, now_us);
+                returns = self.returns_of_replaced(fingerprint, before, &entry, now_us);
             }
             None => drop(self.counts.keys.fetch_add(1, Ordering::Relaxed)),
         }
         shard.insert(fingerprint, entry);
-        Ok(left)
+        Ok(returns)
     }
 
-    /// What an entry holds when another takes its place. It goes back if the limits of that still count it, as those of
-    /// one that moves do; or else it may be forgotten already, and would be credited twice.
-    fn what_is_left(
+    /// The units of a replaced entry that go back: if the new limits still count them, as those of an adaptive limit do.
+    /// Otherwise the store may have forgotten them, and would credit them twice.
+    fn returns_of_replaced(
         &self,
         fingerprint: u64,
         mut before: Entry,
@@ -406,10 +406,10 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         if !entry.limits.remembers(&before.limits) {
             return None;
         }
-        before.lessee.release();
+        before.holder.release();
         let mut messages = [None; MAX_MESSAGES];
         for message in &mut messages {
-            let Some(Message::Return(back)) = before.lessee.poll(now_us) else { break };
+            let Some(Message::Return(back)) = before.holder.poll(now_us) else { break };
             self.counts.returned.fetch_add(back.units, Ordering::Relaxed);
             *message = Some(Message::Return(back));
         }
@@ -419,31 +419,32 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             generation,
             limits,
             messages,
-            stranded: false,
+            no_runtime: false,
         })
     }
 
-    /// Asks the store itself, by the limits that it keeps.
-    fn strict(
+    /// Asks the store, with the limits that it counts while units are leased.
+    fn ask_store(
         &self,
         request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Reply<'static, StoreReply, StoreError> {
         let plain = request.limits.iter().map(|keyed| keyed.limit);
-        let leased: Option<Vec<_>> = plain.clone().map(|own| kept(own, plain.clone())).collect();
+        let leased: Option<Vec<_>> =
+            plain.clone().map(|own| leased_limit(own, plain.clone())).collect();
         let Some(leased) = leased else { return self.store.decide(request, now) };
         let pairs = request.limits.iter().zip(&leased);
         let limits: Vec<_> = pairs.map(|(keyed, limit)| KeyedLimit { limit, ..*keyed }).collect();
         self.store.decide(&StoreRequest { limits: &limits, ..*request }, now)
     }
 
-    /// Drops what is held of a key, without giving it back: it is being reset. Those who wait ask anew.
+    /// Drops the lease of a key that is reset, without giving it back. Waiting checks ask again.
     fn forget(self: &Arc<Self>, request: &StoreRequest<'_>, now: Timestamp) {
         let fingerprint = self.fingerprint(request.limits);
         let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
         let Some(entry) = shard.get_mut(&fingerprint) else { return };
-        entry.lessee = LeaseHolder::new(entry.terms);
+        entry.holder = LeaseHolder::new(entry.terms);
         entry.generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
         let waiting = std::mem::take(&mut entry.waiting);
         entry.take_over(waiting, now_us);
@@ -452,17 +453,17 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         self.send(outbox, now);
     }
 
-    /// What an entry wants to send now.
+    /// The messages that an entry has to send now.
     fn outbox(&self, fingerprint: u64, entry: &mut Entry, now_us: u64) -> Option<Outbox> {
-        let mut polled = entry.lessee.poll(now_us);
+        let mut polled = entry.holder.poll(now_us);
         polled?;
-        let (mut messages, mut stranded) = ([None; MAX_MESSAGES], false);
+        let (mut messages, mut no_runtime) = ([None; MAX_MESSAGES], false);
         for message in &mut messages {
             match polled {
-                // Before anybody can begin to wait for it.
-                Some(Message::Ask(_)) if self.is_stranded() => {
+                // Checked before a check can wait for it.
+                Some(Message::Ask(_)) if self.lacks_runtime() => {
                     entry.on_failure(&request::lost());
-                    stranded = true;
+                    no_runtime = true;
                     break;
                 }
                 Some(Message::Ask(_)) => {
@@ -475,19 +476,19 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
                 None => break,
             }
             *message = polled;
-            polled = entry.lessee.poll(now_us);
+            polled = entry.holder.poll(now_us);
         }
         let (generation, limits) = (entry.generation, entry.limits.clone());
-        Some(Outbox { fingerprint, generation, limits, messages, stranded })
+        Some(Outbox { fingerprint, generation, limits, messages, no_runtime })
     }
 
-    /// Sends without a lock; replies come back to [`Shared::on_reply`]. Answers whether a request was due that nobody
-    /// here could wait for.
+    /// Sends without a lock; [`Shared::on_reply`] gets the replies. Answers whether a request was due, but there was no
+    /// runtime to wait for its reply.
     fn send(self: &Arc<Self>, outbox: Option<Outbox>, now: Timestamp) -> bool {
-        let (mut next, mut any_stranded) = (outbox, false);
+        let (mut next, mut any_without_runtime) = (outbox, false);
         while let Some(outbox) = next.take() {
-            let Outbox { fingerprint, generation, limits, messages, stranded } = outbox;
-            any_stranded |= stranded;
+            let Outbox { fingerprint, generation, limits, messages, no_runtime } = outbox;
+            any_without_runtime |= no_runtime;
             for message in messages.into_iter().flatten() {
                 let Message::Ask(wanted) = message else {
                     if let Message::Return(back) = message {
@@ -507,21 +508,21 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
                     Ok(reply) => next = lease.answered(reply),
                     Err(later) => {
                         self.answers_later.store(true, Ordering::Relaxed);
-                        // Without a runtime, what was granted is lost, and the request says so.
-                        any_stranded |= !lease.wait_for(later, now);
+                        // Without a runtime the grant is lost, which `lease` reports when it is dropped.
+                        any_without_runtime |= !lease.wait_for(later, now);
                     }
                 }
             }
         }
-        any_stranded
+        any_without_runtime
     }
 
-    /// Whether a reply would come later, and nobody here could wait for it.
-    fn is_stranded(&self) -> bool {
+    /// Whether the store answers later, and there is no runtime to wait for it.
+    fn lacks_runtime(&self) -> bool {
         self.answers_later.load(Ordering::Relaxed) && !has_runtime()
     }
 
-    /// No reply will come. Nothing is sent now: the process may be about to end.
+    /// No reply will come. Sends nothing: the process may be about to end.
     fn on_loss(&self, fingerprint: u64, generation: u64) {
         let mut shard = self.shard(fingerprint);
         let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation);
@@ -530,7 +531,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         }
     }
 
-    /// Takes a reply, and decides those who waited for it.
+    /// Handles a reply, and decides the checks that waited for it.
     fn on_reply(
         &self,
         fingerprint: u64,
@@ -558,16 +559,16 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     }
 
     fn shard(&self, fingerprint: u64) -> MutexGuard<'_, Shard> {
-        // The high bits: the table within a shard goes by the low ones.
+        // The high bits: the table within a shard uses the low ones.
         let shard = usize::try_from(fingerprint >> 58).unwrap_or(0) % SHARDS;
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the store keeps of a limit that is leased together with others, itself among them; `None` where they cannot be
-/// leased. A request past the leases has to use this limit: under the plain limit it would admit what is out
-/// on lease, and forget it when it next sees the other.
-pub(crate) fn kept<'a>(
+/// The limit that the store counts while `own` is leased together with `all`, itself among them; `None` if they cannot
+/// be leased. A request past the leases has to use this limit: under the plain limit the store would admit the units
+/// out on lease, and forget them when it next sees the leased one.
+pub(crate) fn leased_limit<'a>(
     own: &Limit,
     all: impl IntoIterator<Item = &'a Limit> + Clone,
 ) -> Option<Limit> {
@@ -583,7 +584,7 @@ fn wait_for(
         return Reply::ready(answer);
     }
     Reply::later(async {
-        let gone = StoreError::new(StoreErrorKind::Disconnected, "the leases were dropped");
-        answer.await.unwrap_or(Err(gone))
+        let dropped = StoreError::new(StoreErrorKind::Disconnected, "the leases were dropped");
+        answer.await.unwrap_or(Err(dropped))
     })
 }

@@ -3,8 +3,8 @@
 //! - A refusal or a peek only loads; an admission is one compare-and-swap and two stores on one cache line.
 //! - States that are more than a word are kept beside the table, each behind a short lock.
 //! - All limits of a check are one atomic step: their lines are locked in order.
-//! - Idle keys are swept a few lines at a time, as new keys come. Over the byte cap, idle keys go first, then
-//!   keys with something left, and last the spent ones; what was given up before its time is counted.
+//! - Idle keys are swept a few lines at a time, as new keys come. At the byte cap, idle keys are evicted first, then
+//!   keys with units left, and spent ones last; keys that were evicted before they were idle are counted.
 
 mod arena;
 mod bucket;
@@ -34,7 +34,7 @@ use self::budget::Budget;
 use self::coordination::MemoryReadings;
 use self::overrides::OverridesInMemory;
 pub(crate) use self::table::Hint;
-use self::table::{Insert, Known, Spot, Table};
+use self::table::{FoundEntry, Insert, Spot, Table};
 use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
 use super::{
@@ -50,8 +50,7 @@ const DEFAULT_MAX_BYTES: usize = 256 << 20;
 /// The smallest byte cap: a chunk of lines, of overflow lines and of wide states, each within its share.
 const MIN_MAX_BYTES: usize = 1 << 20;
 
-/// How long an idle key is kept while there is memory: one that comes back sooner than this need not be added
-/// anew each time.
+/// How long an idle key is kept while there is memory, so that a key that comes back soon need not be added again.
 const IDLE_GRACE: Duration = Duration::from_secs(10);
 
 /// Pauses after a first lost race for a line, about half a microsecond; twice and four times as many after the next.
@@ -60,12 +59,12 @@ const MIN_PAUSES: u32 = 32;
 /// Lines swept for a new key when the table cannot grow any more.
 const AT_THE_CAP_LINES: u64 = 16;
 
-/// Lines, and wide states, looked at together to make room for one, and at most eight times as many: enough that a
-/// spent key is only given up where almost all are spent.
+/// Lines, and wide states, examined in one round to make room for one, in at most eight rounds: enough that a spent key
+/// is only evicted if almost all are spent.
 const ROOM_LINES: u64 = 64;
 const ROOM_STATES: u64 = 128;
 
-/// How often memory is sought for one state before it is given up.
+/// Attempts to find memory for one state before it is dropped.
 const ROOM_ATTEMPTS: u64 = 8;
 
 /// State of all keys, in this process. Shared by reference or in an [`Arc`].
@@ -88,7 +87,7 @@ pub struct MemoryStore {
     budget: Arc<Budget>,
     fingerprints: Fingerprints,
     /// The next line to sweep.
-    hand: AtomicU64,
+    sweep_cursor: AtomicU64,
     given_up: AtomicU64,
     overrides: OverridesInMemory,
     readings: MemoryReadings,
@@ -152,7 +151,7 @@ impl MemoryStore {
             wide: WideStates::new(budget.clone()),
             budget,
             fingerprints,
-            hand: AtomicU64::new(0),
+            sweep_cursor: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             overrides: OverridesInMemory::default(),
             readings: MemoryReadings::default(),
@@ -206,13 +205,13 @@ impl MemoryStore {
         self.fingerprints.hash(scope, key)
     }
 
-    /// Starts to load what a check of `fingerprint` will need, and answers where it is found soonest.
+    /// Starts to load the line that a check of `fingerprint` will need, and answers where to look first.
     #[inline]
     pub(crate) fn hint(&self, fingerprint: u64) -> Hint<'_> {
         self.table.hint(fingerprint)
     }
 
-    /// Inlined, so that a caller that only asks whether it was allowed pays for nothing else.
+    /// Inlined, so that a caller that only needs `allowed` pays for nothing else.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -250,7 +249,7 @@ impl MemoryStore {
     #[inline(never)]
     fn take_again(&self, fingerprint: u64, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
         let mut races = 0;
-        while let Some(spot) = self.table.find_known(fingerprint) {
+        while let Some(spot) = self.table.find_entry(fingerprint) {
             let attempt = match limit {
                 Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => take_gcra(&spot, gcra, now, cost),
                 Limit::FixedWindow(window) => take_window(&spot, window, now, cost),
@@ -325,9 +324,8 @@ impl MemoryStore {
         limit.peek(&State::Empty, now, 0)
     }
 
-    /// Takes a place in a shaper's queue. The arrival says which place it was, for
-    /// [`MemoryStore::return_place`].
-    pub(crate) fn take_place(
+    /// Reserves a departure in a shaper's queue. The arrival identifies it for [`MemoryStore::cancel`].
+    pub(crate) fn reserve_departure(
         &self,
         fingerprint: u64,
         shaper: &LeakyBucket,
@@ -339,29 +337,29 @@ impl MemoryStore {
             if let Some(next) = next {
                 *state = State::Arrival(next);
             }
-            let place = next.filter(|_| reservation.accepted());
-            Outcome { answer: (reservation, place), writes: next.is_some(), spent: false }
+            let reserved = next.filter(|_| reservation.accepted());
+            Outcome { answer: (reservation, reserved), writes: next.is_some(), spent: false }
         })
     }
 
-    /// Gives a place back, if nobody has queued behind it.
-    pub(crate) fn return_place(
+    /// Cancels a reservation, if it is the last in the queue.
+    pub(crate) fn cancel(
         &self,
         fingerprint: u64,
         shaper: &LeakyBucket,
-        place: Arrival,
+        reserved: Arrival,
         now: Timestamp,
         cost: u64,
     ) -> bool {
         self.on_state(fingerprint, now, |state| {
-            let cancelled = shaper.cancel(state, place, now, cost);
+            let cancelled = shaper.cancel(state, reserved, now, cost);
             Outcome { answer: cancelled, writes: cancelled, spent: false }
         })
     }
 
     /// Gives a permit back. `false` if it was not held any more.
     pub(crate) fn release(&self, fingerprint: u64, permit_id: u64) -> bool {
-        // Giving back takes no memory, so that no time is needed to find some.
+        // The time is only needed to evict keys for memory, and a release takes none.
         self.on_state(fingerprint, Timestamp::EPOCH, |state| {
             let released = state.release(permit_id);
             Outcome { answer: released, writes: released, spent: false }
@@ -397,7 +395,7 @@ impl MemoryStore {
             let mut state = word::to_state(spot.word);
             let outcome = decide(&mut state);
             if !outcome.writes {
-                if spot.holds() {
+                if spot.is_unchanged() {
                     return outcome.answer;
                 }
                 continue;
@@ -411,8 +409,8 @@ impl MemoryStore {
                 self.make_room(now);
                 continue;
             };
-            // No line may be waited for while a wide state is locked: others lock lines first, then wide states. So
-            // its lock goes before any upkeep.
+            // Never wait for a line while a wide state is locked: others lock lines first, then wide states. So its lock
+            // is dropped before any upkeep.
             let written = self.write(&spot, fingerprint, word);
             if written == Insert::Done {
                 drop(unpublished);
@@ -451,8 +449,8 @@ impl MemoryStore {
         if spot.replace(word) { Insert::Done } else { Insert::Changed }
     }
 
-    /// Keeps the load where it should be: by dropping idle keys, or where there are none by another line. Either
-    /// way a new key pays for a few lines only.
+    /// Keeps the load factor: drops idle keys, or adds a line if there are none. Either way a new key pays for a few
+    /// lines only.
     fn after_insert(&self, now: Timestamp) {
         for _ in 0..4 {
             if !self.table.is_loaded() {
@@ -466,12 +464,12 @@ impl MemoryStore {
     }
 }
 
-/// What became of a check on a word.
+/// The outcome of a check on a word.
 enum Attempt {
     Done(Decision),
     /// The line changed meanwhile.
     Raced,
-    /// The state is, or would have to be, another.
+    /// The state is of another kind, or would have to be.
     Unfit,
 }
 
@@ -485,11 +483,11 @@ impl Attempt {
 /// A check on a word of whole microseconds: loads only, but for an admission's one compare-and-swap and two
 /// stores.
 #[inline]
-fn take_gcra(spot: &Known<'_>, gcra: &Gcra, now: Timestamp, cost: u64) -> Attempt {
+fn take_gcra(spot: &FoundEntry<'_>, gcra: &Gcra, now: Timestamp, cost: u64) -> Attempt {
     let Some(us) = word::to_whole_us(spot.word()) else { return Attempt::Unfit };
     let Some((decision, next)) = gcra.decide_micros(us, now, cost) else { return Attempt::Unfit };
     if next.arrival_us == us {
-        return Attempt::done(spot.holds(), decision);
+        return Attempt::done(spot.is_unchanged(), decision);
     }
     match word::from_whole_us(next.arrival_us, next.spent) {
         Some(word) => Attempt::done(spot.replace(word), decision),
@@ -498,18 +496,18 @@ fn take_gcra(spot: &Known<'_>, gcra: &Gcra, now: Timestamp, cost: u64) -> Attemp
 }
 
 /// The same on the word of a window.
-fn take_window(spot: &Known<'_>, limit: &FixedWindow, now: Timestamp, cost: u64) -> Attempt {
+fn take_window(spot: &FoundEntry<'_>, limit: &FixedWindow, now: Timestamp, cost: u64) -> Attempt {
     let Some(window) = word::to_window(spot.word()) else { return Attempt::Unfit };
     let (decision, next) = limit.decide(Some(window), now, cost);
     match next.map(|next| word::from_window(next, is_spent(&decision))) {
-        None => Attempt::done(spot.holds(), decision),
+        None => Attempt::done(spot.is_unchanged(), decision),
         Some(Some(word)) => Attempt::done(spot.replace(word), decision),
         Some(None) => Attempt::Unfit,
     }
 }
 
-/// Steps aside after a lost race, longer each time: the thread that holds the line gets through several checks
-/// before it has to give the line away.
+/// Spins after a lost race, longer each time: the thread that holds the line gets through several checks before another
+/// takes it.
 fn back_off(races: &mut u32) {
     for _ in 0..MIN_PAUSES << *races {
         std::hint::spin_loop();
@@ -517,7 +515,7 @@ fn back_off(races: &mut u32) {
     *races = (*races + 1).min(2);
 }
 
-/// Whether a decision leaves nothing.
+/// Whether no unit is left after a decision.
 #[inline]
 fn is_spent(decision: &Decision) -> bool {
     decision.remaining() == 0
@@ -553,12 +551,12 @@ impl Store for MemoryStore {
         now: Timestamp,
     ) -> Reply<'static, ReserveReply, StoreError> {
         let fingerprint = self.fingerprint(request.scope, request.key);
-        let Some(place) = request.cancel else {
+        let Some(reserved) = request.cancel else {
             let (reservation, until) =
-                self.take_place(fingerprint, request.shaper, now, request.cost);
+                self.reserve_departure(fingerprint, request.shaper, now, request.cost);
             return Reply::ready(Ok(ReserveReply { reservation, until }));
         };
-        let cancelled = self.return_place(fingerprint, request.shaper, place, now, request.cost);
+        let cancelled = self.cancel(fingerprint, request.shaper, reserved, now, request.cost);
         let reservation = if cancelled { Reservation::unlimited() } else { Reservation::blocked() };
         Reply::ready(Ok(ReserveReply { reservation, until: None }))
     }

@@ -27,10 +27,10 @@ use super::{KeyedLimit, StoreError, StoreErrorKind};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct MultiCharge<'a> {
-    /// At least one, at most [`MultiCharge::MAX_LIMITS`], no key twice in one scope, and none on concurrency: nobody could
-    /// give back what it grants.
+    /// At least one, at most [`MultiCharge::MAX_LIMITS`], no key twice in one scope, and none on concurrency: its
+    /// permits could not be released.
     pub limits: &'a [LimitCharge<'a>],
-    /// What becomes of it.
+    /// When to charge.
     pub charge: Charge,
 }
 
@@ -78,8 +78,7 @@ pub enum Charge {
     IfAllAdmit,
     /// Not at all: answers as if it were.
     Never,
-    /// Not at all, since something that no limit knows of refuses the whole: limits that would admit answer what they
-    /// have left.
+    /// Not at all, since the whole is refused for another reason: limits that would admit answer what they have left.
     Refused,
 }
 
@@ -107,8 +106,8 @@ impl MultiCharge<'_> {
     /// ```
     pub fn checked_limits(&self) -> Result<Vec<KeyedLimit<'_>>, StoreError> {
         let limits: Vec<_> = self.limits.iter().map(|take| take.keyed).collect();
-        let places = limits.iter().any(|keyed| keyed.limit.grants_permits());
-        if places
+        let grants_permits = limits.iter().any(|keyed| keyed.limit.grants_permits());
+        if grants_permits
             || !(1..=Self::MAX_LIMITS).contains(&limits.len())
             || KeyedLimit::has_duplicate(&limits)
         {

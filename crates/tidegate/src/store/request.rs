@@ -102,13 +102,13 @@ pub enum Op {
     Peek,
     /// Give back up to the cost, and answer what is left.
     ///
-    /// By GCRA and the token bucket a unit is a span of time, and the one that comes back is a unit of the limit that is
-    /// asked with. So an [engine](crate::Engine) asks with the whole limit while less of it is in force, and a fall and a
-    /// rise create nothing; if the limit itself was changed in between, as by an override, what comes back may be more
-    /// than was spent, or less.
+    /// With GCRA and the token bucket a unit is a span of time, and the refunded one is a unit of the limit in the request.
+    /// So an [engine](crate::Engine) sends the whole limit while less of it is in force, and a fall and a rise create
+    /// nothing; if the limit itself was changed in between, as by an override, the refund may be more or less than was
+    /// spent.
     ///
-    /// It goes to every limit of the request. Under [`Mode::Any`] that includes those that refused and were not charged: which
-    /// they were nobody keeps, so that what they have used for other checks comes back, too.
+    /// It goes to every limit of the request. Under [`Mode::Any`] that includes those that refused and were not charged,
+    /// since which they were is not stored: units that other checks have used come back, too.
     Refund,
     /// Forget what was spent, and answer what is left.
     Reset,
@@ -117,7 +117,7 @@ pub enum Op {
     Lease(GrantRequest),
     /// Give back units of a lease that were not needed: see [`Limit::give_back`].
     GiveBack(Return),
-    /// Give back the permit of this id, which holds as many places as the cost says, and answer what is left.
+    /// Release the permit with this id and this cost, and answer what is left.
     Release {
         /// The permit's [id](tidegate_core::Permit::id).
         permit_id: u64,
@@ -150,7 +150,7 @@ pub struct StoreReply {
     pub source: Source,
     /// What concurrency limits granted: the index of the limit, and the permit's id.
     pub permits: Vec<(usize, u64)>,
-    /// The lease that was asked for.
+    /// The lease, if one was requested.
     pub grant: Option<Grant>,
 }
 
@@ -164,7 +164,7 @@ pub struct StoreReply {
 /// let request = ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel: None };
 /// assert!(store.reserve(&request, now).now()?.reservation.delay().is_zero());
 /// let second = store.reserve(&request, now).now()?;
-/// // Nobody has queued behind it yet, so that it can be given back.
+/// // It is still the last in the queue, so it can be cancelled.
 /// let back = ReserveRequest { cancel: second.until, ..request };
 /// assert!(store.reserve(&back, now).now()?.reservation.accepted());
 /// assert_eq!(store.reserve(&request, now).now()?, second);
@@ -178,9 +178,9 @@ pub struct ReserveRequest<'a> {
     pub key: &'a [u8],
     /// The limit.
     pub shaper: &'a LeakyBucket,
-    /// How many places in a row.
+    /// The cost: how many departures in a row.
     pub cost: u64,
-    /// The place to give back, if nobody has queued behind it; `None` to take one.
+    /// The reservation to cancel, if it is the last in the queue; `None` to make one.
     pub cancel: Option<Arrival>,
 }
 
@@ -196,16 +196,16 @@ pub struct ReserveRequest<'a> {
 /// let first: ReserveReply = store.reserve(&request, now).now()?;
 /// let second: ReserveReply = store.reserve(&request, now).now()?;
 /// assert_eq!(second.reservation.delay(), Duration::from_millis(500));
-/// // Those behind know when their request is: the first place cannot be given back any more.
+/// // Another one is queued behind it: the first cannot be cancelled any more.
 /// let back = ReserveRequest { cancel: first.until, ..request };
 /// assert!(!store.reserve(&back, now).now()?.reservation.accepted());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReserveReply {
-    /// How long to wait; for a cancelled place, accepted if it was given back.
+    /// How long to wait; for a cancellation, accepted if it was cancelled.
     pub reservation: Reservation,
-    /// Which place it was, for [`ReserveRequest::cancel`].
+    /// Identifies the reservation, for [`ReserveRequest::cancel`].
     pub until: Option<Arrival>,
 }
 
@@ -242,7 +242,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// All there are, in order: for those who count them.
+    /// All sources, in order: for counters.
     pub const ALL: [Self; 6] =
         [Self::Store, Self::Lease, Self::DenyCache, Self::Local, Self::FailOpen, Self::FailClosed];
 

@@ -48,9 +48,9 @@ impl Scope {
         Self { hash, policy: policy.into(), limit: limit.into(), tag: Tag::Identifier }
     }
 
-    /// The same for a limit that stands in one request with limits on other identifiers: a store that spreads keys over
-    /// nodes then keeps all keys of the policy on one. It is the policy that says so, not the identifiers of one request:
-    /// a caller who may choose them must not choose where they are counted.
+    /// The same for a limit that shares a request with limits on other identifiers: a store that spreads keys over nodes
+    /// then keeps all keys of the policy on one. The policy decides that, not the identifiers of one request: a caller that
+    /// may choose them must not choose where they are counted.
     ///
     /// ```
     /// # use tidegate::Scope;

@@ -17,7 +17,7 @@ static LEGACY_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 /// What [`STATE`] has besides the limit's name: two numbers of 15 digits and what they are.
 const STATE_BYTES: usize = 36;
 
-/// Which headers say what is left. A refusal has `Retry-After` in any case, unless no wait would help.
+/// Which headers show what is left. A refusal has `Retry-After` in any case, unless no wait would help.
 ///
 /// The standard headers are `RateLimit-Policy: "api";q=100;w=60` (100 units in 60 seconds) and
 /// `RateLimit: "api";r=19;t=1` (19 left now, everything in 1 second). The legacy ones are `X-RateLimit-Limit`,
@@ -110,7 +110,7 @@ impl Label {
     }
 }
 
-/// What the headers say about one decision, for answers that are written by hand.
+/// The headers for one decision, for responses that the layer does not write.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -141,9 +141,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds what is left, and `Retry-After` on a refusal. What the service says itself stays, and is not mixed with what
-    /// is said here: where one of the standard headers is there already, none of them is added, and so with the legacy
-    /// ones.
+    /// Adds what is left, and `Retry-After` on a refusal. Headers of the service itself stay, and are not mixed with these:
+    /// if one of the standard headers is there already, none of them is added; the same goes for the legacy ones.
     ///
     /// ```
     /// # use http::{HeaderMap, HeaderValue};
@@ -176,7 +175,7 @@ impl Report {
         });
     }
 
-    /// Gives what [`Report::write`] adds, name by name, to those who have no map to put it into.
+    /// Passes the headers that [`Report::write`] adds one by one, for callers without a header map.
     ///
     /// ```
     /// # use tidegate::{Decision, Limit, Timestamp, tower::{Headers, Label, Report}};
@@ -256,7 +255,7 @@ pub fn write_retry_after(to: &mut HeaderMap, wait: Option<Duration>) {
     add(to, &RETRY_AFTER, wait.map(|wait| HeaderValue::from(retry_after(wait))));
 }
 
-/// What a refusal says, unless no wait would help.
+/// The `Retry-After` of a refusal, unless no wait would help.
 fn retry_after_of(decision: &Decision) -> Option<u64> {
     decision.retry_after().filter(|_| !decision.allowed()).map(retry_after)
 }
@@ -268,9 +267,9 @@ fn retry_after(wait: Duration) -> u64 {
 fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
     // A map that is full already has no room for courtesies.
     if let Some(value) = value
-        && let Ok(Entry::Vacant(place)) = to.try_entry(name)
+        && let Ok(Entry::Vacant(entry)) = to.try_entry(name)
     {
-        let _ = place.try_insert(value);
+        let _ = entry.try_insert(value);
     }
 }
 

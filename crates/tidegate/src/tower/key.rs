@@ -9,12 +9,12 @@ use super::client_ip::ClientIp;
 use super::refusal::SetupError;
 use super::service::Hook;
 
-/// Marks an address that stands in for a missing value. No header or path can hold it, so no client can pass for
-/// another's address by sending it as a value.
-const STAND_IN: u8 = 0;
+/// Marks an address that replaces a missing value. No header or path can contain it, so no client can be counted as
+/// another's address by sending that as a value.
+const FALLBACK_MARK: u8 = 0;
 
-/// Who is limited: one part of a request, or several together. Where a part is missing or empty, the client's
-/// address stands in for it.
+/// Who is limited: one part of a request, or several together. The client's address replaces a part that is missing or
+/// empty.
 ///
 /// A single part is the key as it is, so that [`Limiter::set_override`](crate::Limiter::set_override) and the
 /// like can name it: `partner-7`, `203.0.113.7`, `2001:db8::/64`. Several parts are each preceded by their length,
@@ -216,14 +216,14 @@ impl Part {
             Self::Closure(key) => key.call(request).map(Cow::Owned),
         };
         match value {
-            Some(value) if value.first() == Some(&STAND_IN) => Ok(marked(&value)),
+            Some(value) if value.first() == Some(&FALLBACK_MARK) => Ok(marked(&value)),
             Some(value) if !value.is_empty() => Ok(value),
             _ => address().map(|address| marked(&address)),
         }
     }
 }
 
-/// A closure's value that begins like a stand-in is marked once more, and so remains distinct.
+/// A closure's value that begins with the mark is marked once more, and so remains distinct.
 fn marked(value: &[u8]) -> Cow<'static, [u8]> {
-    [&[STAND_IN], value].concat().into()
+    [&[FALLBACK_MARK], value].concat().into()
 }

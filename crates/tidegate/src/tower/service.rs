@@ -1,4 +1,4 @@
-//! The service around a service, and its answer that is under way.
+//! The tower service, and the future of its response.
 
 use std::fmt;
 use std::pin::Pin;
@@ -46,8 +46,8 @@ pub struct RateLimit<S, C = SystemClock, R = TooManyRequests> {
     layer: Arc<RateLimitLayer<C, R>>,
 }
 
-/// What becomes of a request.
-enum Fate {
+/// What the layer does with a request.
+enum LayerDecision {
     /// It is not counted.
     Skip,
     Admit(Report, WatchedRequest),
@@ -86,9 +86,9 @@ where
     fn call(&mut self, request: Request<A>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let (report, watched) = match self.layer.decide(&parts) {
-            Ok(Fate::Skip) => (None, WatchedRequest::default()),
-            Ok(Fate::Admit(report, watched)) => (Some(report), watched),
-            Ok(Fate::Refuse(report)) => {
+            Ok(LayerDecision::Skip) => (None, WatchedRequest::default()),
+            Ok(LayerDecision::Admit(report, watched)) => (Some(report), watched),
+            Ok(LayerDecision::Refuse(report)) => {
                 return ResponseFuture::now(self.layer.refuse(&parts, &report));
             }
             Err(NoPeer) => return ResponseFuture::now(no_peer(&parts)),
@@ -98,38 +98,41 @@ where
     }
 }
 
-/// The target has no place left. When a request ends is not known: a second is as good a guess as any.
-fn no_place(left: &Decision) -> Decision {
+/// A refusal because the target has no slot left. When a request ends is not known: a second is a guess.
+fn no_capacity(left: &Decision) -> Decision {
     let wait_us = 1_000_000;
     Decision::refused(left.limit(), left.remaining(), Some(wait_us), left.reset_after_us())
 }
 
 impl<C: Clock, R> RateLimitLayer<C, R> {
-    fn decide(&self, request: &Parts) -> Result<Fate, NoPeer> {
+    fn decide(&self, request: &Parts) -> Result<LayerDecision, NoPeer> {
         let rules = &self.rules;
         if rules.skip.as_ref().is_some_and(|skip| skip.call(request)) {
-            return Ok(Fate::Skip);
+            return Ok(LayerDecision::Skip);
         }
         let key = rules.key.value(request, &rules.client_ip)?;
         let cost = rules.cost.as_ref().map_or(1, |cost| cost.call(request));
-        // Before anything is charged: a request without a place costs nothing.
+        // Before anything is charged: a request without a slot costs nothing.
         let Some(watched) = rules.watch.enter() else {
-            let report = self.report(&key, || no_place(&self.limiter.peek(&key, 0)));
-            return Ok(Fate::Refuse(report));
+            let report = self.report(&key, || no_capacity(&self.limiter.peek(&key, 0)));
+            return Ok(LayerDecision::Refuse(report));
         };
         let report = self.report(&key, || self.limiter.check_n(&key, cost));
         if report.decision.allowed() {
-            return Ok(Fate::Admit(report, rules.watch.admit(watched, request.uri.path())));
+            return Ok(LayerDecision::Admit(
+                report,
+                rules.watch.admit(watched, request.uri.path()),
+            ));
         }
         watched.refused();
-        Ok(Fate::Refuse(report))
+        Ok(LayerDecision::Refuse(report))
     }
 
     fn report(&self, key: &[u8], decide: impl FnOnce() -> Decision) -> Report {
         // The clock is read before the decision. Otherwise the end of a window could seem to be just after its edge, and
         // be reported a second late.
         let (label, now) = self.limiter.with_limit(key, |limit, now| {
-            // The usual limit is the very one that the label was made for.
+            // The label was made for the limiter's own limit.
             let usual = std::ptr::eq(limit, self.limiter.limit());
             let label = &self.rules.label;
             (if usual { label.clone() } else { label.with_limit(limit) }, now)
@@ -203,7 +206,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (inner, report, watched) = match self.project().state.project() {
             ResponseStatePinned::Later { inner, report, watched } => (inner, report, watched),
-            // Polled again after its answer, it has none to give.
+            // Polled again after it was ready.
             ResponseStatePinned::Now { response } => {
                 return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
             }
@@ -221,7 +224,7 @@ where
     }
 }
 
-/// The target that a layer reports the requests to that it lets through, if it has one.
+/// The target to which a layer reports the requests that it admits, if it has one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     #[cfg(feature = "adaptive")]
@@ -232,7 +235,7 @@ pub(super) struct Watch {
     pub(super) by_url: bool,
 }
 
-/// A request that is watched, if it is.
+/// A request that a target observes, if there is one.
 #[derive(Debug, Default)]
 struct WatchedRequest {
     #[cfg(feature = "adaptive")]
@@ -240,21 +243,21 @@ struct WatchedRequest {
 }
 
 impl Watch {
-    /// A place for a request; `None` if there is none left.
+    /// Takes a slot of the target; `None` if there is none left.
     #[cfg(feature = "adaptive")]
     fn enter(&self) -> Option<WatchedRequest> {
         let Some(target) = &self.target else { return Some(WatchedRequest::default()) };
         target.enter(self.priority).map(|it| WatchedRequest { observation: Some(it) })
     }
 
-    /// A place for a request; `None` if there is none left.
+    /// Takes a slot of the target; `None` if there is none left.
     #[cfg(not(feature = "adaptive"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "there is no target")]
     const fn enter(&self) -> Option<WatchedRequest> {
         Some(WatchedRequest {})
     }
 
-    /// The request was admitted, and is on its way.
+    /// The request was admitted and is sent to the service.
     #[cfg_attr(
         not(feature = "adaptive"),
         expect(clippy::unused_self, reason = "there is no target")

@@ -304,7 +304,7 @@ async fn what_is_under_way_ends_however_it_ends() {
     let panics = target.clone();
     let task = tokio::spawn(async move {
         let _request = panics.begin();
-        panic!("as told");
+        panic!("on purpose");
     });
     assert!(task.await.unwrap_err().is_panic());
     assert_eq!(target.in_flight(), 0);
@@ -322,7 +322,7 @@ async fn a_panic_counts_as_an_error_and_a_cancel_does_not() {
         let db = db.clone();
         let panicked = std::thread::spawn(move || {
             let _request = db.begin();
-            panic!("as told");
+            panic!("on purpose");
         });
         assert!(panicked.join().is_err());
     }
@@ -348,11 +348,11 @@ async fn no_more_are_under_way_than_the_cap_allows() {
         observe(&db, latency_ms, 50, true);
         next_tick(&adaptive, &clock).await;
     }
-    assert_eq!(db.places(), Some(10));
+    assert_eq!(db.slots(), Some(10));
     db.set_cap(Some(Cap::gradient(10).unwrap()));
-    assert_eq!(db.places(), Some(10), "a reload goes on from where it was");
+    assert_eq!(db.slots(), Some(10), "a reload goes on from where it was");
     db.set_cap(Some(Cap::fixed(10).unwrap()));
-    assert_eq!(db.places(), Some(20));
+    assert_eq!(db.slots(), Some(20));
 }
 
 #[tokio::test]

@@ -145,20 +145,20 @@ proptest! {
         runtime.block_on(async {
             let (mut straight, mut mixed) = (Fleet::new(4, &memory()), Fleet::new(4, &memory()));
             for (pressures, present, order) in seconds {
-                let mut told: Vec<_> = pressures.into_iter().enumerate().collect();
-                told.retain(|(node, _)| present >> node & 1 == 1);
-                straight.second(&told).await;
+                let mut reports: Vec<_> = pressures.into_iter().enumerate().collect();
+                reports.retain(|(node, _)| present >> node & 1 == 1);
+                straight.second(&reports).await;
                 let turn = usize::try_from(order % 4).unwrap();
-                if !told.is_empty() {
-                    let turn = turn % told.len();
-                    told.rotate_left(turn);
+                if !reports.is_empty() {
+                    let turn = turn % reports.len();
+                    reports.rotate_left(turn);
                 }
                 if order & 4 == 0 {
-                    told.reverse();
+                    reports.reverse();
                 }
-                mixed.second(&told).await;
+                mixed.second(&reports).await;
                 // Those who came have the same; and each fleet agreed with itself all the time.
-                for (node, _) in told {
+                for (node, _) in reports {
                     assert_eq!(straight.nodes[node].status()[0].units, mixed.nodes[node].status()[0].units);
                 }
             }

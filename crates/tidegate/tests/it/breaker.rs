@@ -69,7 +69,7 @@ async fn options_without_a_sense_are_taken_as_the_next_that_have_one() {
 
 #[tokio::test(start_paused = true)]
 async fn only_what_speaks_of_the_stores_health_counts() {
-    for (said, opens) in [
+    for (kind, opens) in [
         (StoreErrorKind::Timeout, true),
         (StoreErrorKind::NotSent, true),
         (StoreErrorKind::Unreachable, true),
@@ -82,22 +82,22 @@ async fn only_what_speaks_of_the_stores_health_counts() {
         (StoreErrorKind::WrongType, false),
         (StoreErrorKind::Moving, false),
     ] {
-        let (store, breaker) = breaker(Way::Fails(said));
+        let (store, breaker) = breaker(Way::Fails(kind));
         for _ in 0..4 {
-            assert_eq!(trouble(take(&breaker).now()), Some(said));
+            assert_eq!(trouble(take(&breaker).now()), Some(kind));
         }
         if !opens {
             (0..20).for_each(|_| drop(take(&breaker)));
             // … nor does it stand between failures.
             store.behave(Way::Fails(StoreErrorKind::Busy));
             (0..4).for_each(|_| drop(take(&breaker)));
-            store.behave(Way::Fails(said));
+            store.behave(Way::Fails(kind));
             drop(take(&breaker));
-            assert_eq!(breaker.state(), BreakerState::Closed, "{said:?}");
+            assert_eq!(breaker.state(), BreakerState::Closed, "{kind:?}");
             store.behave(Way::Fails(StoreErrorKind::Busy));
         }
         drop(take(&breaker));
-        assert_eq!(breaker.state(), BreakerState::Open, "{said:?}");
+        assert_eq!(breaker.state(), BreakerState::Open, "{kind:?}");
     }
 }
 

@@ -1,6 +1,6 @@
-//! What a node makes of the store's reply, or of none.
+//! How a node handles the store's reply, or its absence.
 
-use super::{Asked, LeaseHolder};
+use super::{LeaseHolder, LeaseRequest};
 use crate::lease::Grant;
 use crate::lease::held::Lease;
 use crate::lease::refusal::Outcome;
@@ -21,7 +21,7 @@ impl LeaseHolder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_reply(&mut self, now_us: u64, grant: &Grant) {
-        let Some(Asked { sent_us, wanted, waiting }) = self.asked.take() else { return };
+        let Some(LeaseRequest { sent_us, wanted, waiting }) = self.asked.take() else { return };
         (self.least, self.waiting, self.late) = (0, 0, 0);
         let decision = &grant.verdict.decision;
         self.beyond = decision.remaining();
@@ -35,7 +35,7 @@ impl LeaseHolder {
         if grant.units == 0 {
             return;
         }
-        // From before the request left, so that no unit is used later than `ttl` after it was paid for; and a
+        // From before the request was sent, so that no unit is used later than `ttl` after it was paid for; and a
         // thousandth less, so that this holds for a clock that runs too slowly by as much.
         let life_us = self.terms.ttl_us.min(grant.ends_after_us);
         let ends_us = sent_us + life_us - life_us.div_ceil(1024);
@@ -51,7 +51,7 @@ impl LeaseHolder {
     }
 
     /// No reply came in time, and none will be taken any more: what was granted, if anything was, is lost. Those
-    /// who wait are resumed, or answered as the failure policy says.
+    /// who wait are resumed, or answered by the failure policy.
     ///
     /// ```
     /// # use tidegate_core::{LeaseHolder, Limit, Step, Terms};

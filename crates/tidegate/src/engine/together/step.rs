@@ -1,4 +1,4 @@
-//! What several checks ask of a store in one step, and the shadow policies that are tried out beside it.
+//! What several checks ask of a store in one step, and the checks of shadow policies beside it.
 
 use std::num::NonZeroU32;
 
@@ -31,17 +31,22 @@ pub(in crate::engine) enum CheckPart<'e> {
 pub(in crate::engine) struct Count<'e> {
     pub(in crate::engine) scope: &'e Scope,
     pub(in crate::engine) limit: BindingLimit<'e>,
-    /// What the store keeps instead of the limit.
-    pub(in crate::engine) kept: Option<Limit>,
+    /// The limit that the store counts instead, because units are leased.
+    pub(in crate::engine) leased: Option<Limit>,
     pub(in crate::engine) policy: &'e Compiled,
     /// Which part has it, and as which of its limits.
-    pub(in crate::engine) place: (usize, usize),
+    pub(in crate::engine) position: (usize, usize),
     pub(in crate::engine) cost: u64,
 }
 
 impl<'e> Step<'e> {
-    /// Where a limit is counted for a key, or will be.
-    pub(in crate::engine) fn place_of(&self, scope: &Scope, key: &[u8], keys: &[&[u8]]) -> usize {
+    /// The index in `counts` of a limit and key. Equals the number of counts if it is not there yet.
+    pub(in crate::engine) fn count_index(
+        &self,
+        scope: &Scope,
+        key: &[u8],
+        keys: &[&[u8]],
+    ) -> usize {
         let mut counts = self.counts.iter().zip(keys);
         let known = counts.position(|(count, known)| count.scope == scope && *known == key);
         known.unwrap_or(keys.len())
@@ -49,7 +54,7 @@ impl<'e> Step<'e> {
 
     /// What this node may grant by itself.
     pub(in crate::engine) fn share_of(&self, count: &Count<'e>, nodes: NonZeroU32) -> Limit {
-        let (part, index) = count.place;
+        let (part, index) = count.position;
         match self.parts.get(part) {
             Some(CheckPart::Counted(limits, _)) => limits.share_of(index, nodes),
             Some(CheckPart::Known(_)) | None => count.limit.share(nodes),
@@ -72,8 +77,8 @@ impl<'e> Step<'e> {
     ) -> Result<Together<'e>, CheckError> {
         let answer = |part: &CheckPart<'e>| match part {
             CheckPart::Known(answer) => Ok(answer.clone()),
-            CheckPart::Counted(limits, places) => {
-                let decided = Verdict::of_all(places.iter().map(|place| decisions[*place]));
+            CheckPart::Counted(limits, indexes) => {
+                let decided = Verdict::of_all(indexes.iter().map(|index| decisions[*index]));
                 let reply = assume(limits)
                     .or(decided
                         .map(|verdict| StoreReply { source, ..StoreReply::by_store(verdict) }));
@@ -87,62 +92,64 @@ impl<'e> Step<'e> {
     }
 }
 
-/// A check of a shadow policy, as a step of its own. It waits for the others, and so borrows nothing.
-pub(in crate::engine) struct Trial<'e> {
-    /// Where its answer stands.
-    place: usize,
+/// A check of a shadow policy, as a step of its own. It waits for the other checks, and so owns its keys.
+pub(in crate::engine) struct ShadowCheck<'e> {
+    /// The index of its answer.
+    index: usize,
     step: Step<'e>,
     keys: Vec<Box<[u8]>>,
 }
 
-impl<'e> Trial<'e> {
-    pub(in crate::engine) fn new(place: usize, (step, keys): (Step<'e>, Vec<&[u8]>)) -> Self {
-        Self { place, step, keys: keys.into_iter().map(Into::into).collect() }
+impl<'e> ShadowCheck<'e> {
+    pub(in crate::engine) fn new(index: usize, (step, keys): (Step<'e>, Vec<&[u8]>)) -> Self {
+        Self { index, step, keys: keys.into_iter().map(Into::into).collect() }
     }
 }
 
 impl<C: Clock + 'static> Engine<C> {
-    /// Tries policies out once the others have been decided.
-    pub(in crate::engine) fn try_out<'e>(
+    /// Checks the shadow policies once the others have been decided.
+    pub(in crate::engine) fn add_shadow_checks<'e>(
         &'e self,
         others: Reply<'e, Together<'e>, CheckError>,
-        trials: Vec<Trial<'e>>,
+        shadow_checks: Vec<ShadowCheck<'e>>,
     ) -> Reply<'e, Together<'e>, CheckError> {
         match others.split() {
-            Ok(Ok(together)) => self.add_trials(together, trials),
+            Ok(Ok(together)) => self.insert_shadow_answers(together, shadow_checks),
             Ok(Err(error)) => Reply::ready(Err(error)),
-            Err(later) => Reply::later(async move { self.add_trials(later.await?, trials).await }),
+            Err(later) => Reply::later(async move {
+                self.insert_shadow_answers(later.await?, shadow_checks).await
+            }),
         }
     }
 
-    /// Asks for all of them at once, and puts their answers where they belong.
-    fn add_trials<'e>(
+    /// Asks for all of them at once, and inserts their answers.
+    fn insert_shadow_answers<'e>(
         &'e self,
         mut together: Together<'e>,
-        trials: Vec<Trial<'e>>,
+        shadow_checks: Vec<ShadowCheck<'e>>,
     ) -> Reply<'e, Together<'e>, CheckError> {
         let admitted = together.admitted();
-        let decide = |Trial { place, mut step, keys }: Trial<'e>| {
+        let decide = |ShadowCheck { index, mut step, keys }: ShadowCheck<'e>| {
             if !admitted {
                 step.charge = Charge::Refused;
             }
-            (place, self.decide_step(step, &keys).split())
+            (index, self.decide_step(step, &keys).split())
         };
-        // In ascending order of places, so that each finds those before it in theirs.
-        let mut asked = trials.into_iter().map(decide).collect::<Vec<_>>().into_iter();
-        while let Some((place, reply)) = asked.next() {
+        // In ascending order of indexes, so that the answers before each are in their places.
+        let mut asked = shadow_checks.into_iter().map(decide).collect::<Vec<_>>().into_iter();
+        while let Some((index, reply)) = asked.next() {
             match reply {
-                Ok(Ok(tried)) => together.insert(place, tried),
+                Ok(Ok(answered)) => together.insert(index, answered),
                 Ok(Err(error)) => return Reply::ready(Err(error)),
                 Err(later) => {
                     return Reply::later(async move {
-                        together.insert(place, later.await?);
-                        for (place, reply) in asked {
-                            let tried = match reply {
-                                Ok(tried) => tried,
+                        together.insert(index, later.await?);
+                        for (index, reply) in asked {
+                            let answered = match reply {
+                                Ok(answered) => answered,
                                 Err(later) => later.await,
                             };
-                            together.insert(place, tried?);
+                            together.insert(index, answered?);
                         }
                         Ok(together)
                     });
@@ -154,25 +161,25 @@ impl<C: Clock + 'static> Engine<C> {
 }
 
 impl<'e> Together<'e> {
-    /// The same with those that are tried out, each answered by itself.
-    pub(in crate::engine) fn with_trials(
+    /// The same with the answers of shadow policies.
+    pub(in crate::engine) fn with_shadow_checks(
         mut self,
-        trials: Vec<Trial<'e>>,
+        shadow_checks: Vec<ShadowCheck<'e>>,
         answer: impl Fn(&Step<'e>, &[Box<[u8]>]) -> Result<Self, CheckError>,
     ) -> Result<Self, CheckError> {
         let admitted = self.admitted();
-        for Trial { place, mut step, keys } in trials {
+        for ShadowCheck { index, mut step, keys } in shadow_checks {
             if !admitted {
                 step.charge = Charge::Refused;
             }
-            self.insert(place, answer(&step, &keys)?);
+            self.insert(index, answer(&step, &keys)?);
         }
         Ok(self)
     }
 
-    fn insert(&mut self, place: usize, tried: Self) {
-        for answer in tried.answers {
-            self.answers.insert(place.min(self.answers.len()), answer);
+    fn insert(&mut self, index: usize, answered: Self) {
+        for answer in answered.answers {
+            self.answers.insert(index.min(self.answers.len()), answer);
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use super::{BreakerOptions, BreakerState};
 
-/// What became of one call.
+/// The result of one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Call {
-    /// How often the breaker had opened when the call began: what began before an opening says nothing after it.
+    /// How often the breaker had opened when the call began: calls from before an opening do not count after it.
     pub(super) opened: u64,
     pub(super) failed: bool,
     pub(super) slow: bool,

@@ -32,7 +32,7 @@ pub struct BreakerSwitch {
     options: BreakerOptions,
     origin: Instant,
     machine: Mutex<Machine>,
-    /// How often it has opened, twice, and one more while it is open: what every call has to know.
+    /// Twice how often it has opened, plus one while it is open. Read by every call.
     openings: AtomicU64,
     has_prober: AtomicBool,
 }
@@ -46,7 +46,7 @@ impl BreakerSwitch {
         Self { options, origin, machine, openings, has_prober }
     }
 
-    /// What it goes by.
+    /// Its options.
     pub const fn options(&self) -> &BreakerOptions {
         &self.options
     }
@@ -62,7 +62,7 @@ impl BreakerSwitch {
     }
 
     /// How often it has opened, and whether it is open.
-    fn look(&self) -> (u64, bool) {
+    fn opened_and_open(&self) -> (u64, bool) {
         let openings = self.openings.load(Ordering::Acquire);
         (openings / 2, !openings.is_multiple_of(2))
     }
@@ -146,14 +146,14 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
     /// A call that works if the others would.
     fn probe(&self) -> Reply<'static, StoreReply, StoreError>;
 
-    /// Whether an error of this kind speaks of its health.
+    /// Whether an error of this kind is a failure of the target.
     fn has_failed(&self, kind: StoreErrorKind) -> bool {
         kind.is_store_failure()
     }
 
     /// Lets a call through, unless the breaker is open.
     fn pass(self: &Arc<Self>) -> Result<BreakerPass, StoreError> {
-        let (opened, is_open) = self.switch().look();
+        let (opened, is_open) = self.switch().opened_and_open();
         if is_open && ensure_prober(self) {
             let left_alone = "the store failed or was slow, and is left alone for now";
             return Err(StoreError::new(StoreErrorKind::BreakerOpen, left_alone));
@@ -161,7 +161,7 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
         Ok(BreakerPass { opened, began: Instant::now() })
     }
 
-    /// Counts what became of a call, and answers whether the breaker opens for it.
+    /// Counts the result of a call, and answers whether the breaker opens for it.
     fn answered(self: &Arc<Self>, passed: BreakerPass, error: Option<&StoreError>) -> bool {
         let kind = error.map(StoreError::kind);
         let failed = kind.is_some_and(|kind| self.has_failed(kind));
@@ -172,7 +172,7 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
         self.record(passed, failed, at_deadline || self.is_slow(passed))
     }
 
-    /// Counts a call whose answer nobody waits for any more: a failure if that took long, otherwise nothing.
+    /// Counts a call whose caller stopped waiting: as a failure if that took long, otherwise not at all.
     fn abandoned(self: &Arc<Self>, passed: BreakerPass) {
         if self.is_slow(passed) {
             self.record(passed, true, true);
@@ -198,7 +198,7 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
 ///
 /// ```
 /// # use tidegate::store_kit::BreakerPass;
-/// fn was_patient(pass: BreakerPass, due: tokio::time::Instant) -> bool {
+/// fn had_time(pass: BreakerPass, due: tokio::time::Instant) -> bool {
 ///     pass.time_until(due).as_millis() >= 10
 /// }
 /// ```
@@ -210,7 +210,7 @@ pub struct BreakerPass {
 }
 
 impl BreakerPass {
-    /// How long a caller was ready to wait that needs the reply by `due`.
+    /// The time from the start of the call to `due`.
     pub fn time_until(&self, due: Instant) -> Duration {
         due.saturating_duration_since(self.began)
     }
@@ -247,8 +247,8 @@ async fn probe_until_closed<G: BreakerTarget>(mut prober: Prober<G>) {
         let Some(wait) = prober.0.upgrade().and_then(next) else { return };
         sleep(wait).await;
         // Not held while waiting, so that dropping the breaker ends this task.
-        let Some((probe, patience)) = prober.0.upgrade().map(start) else { return };
-        let answer = timeout(patience, probe).await;
+        let Some((probe, deadline)) = prober.0.upgrade().map(start) else { return };
+        let answer = timeout(deadline, probe).await;
         let Some(target) = prober.0.upgrade() else { return };
         // An error that is no failure of the store is an answer too.
         let good = match answer {
@@ -286,7 +286,7 @@ pub fn with_probe_request<T>(send: impl FnOnce(&StoreRequest<'_>) -> T) -> Optio
     Some(send(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }))
 }
 
-/// From the operating system's randomness, by way of the keys of hash maps.
+/// Random bits: the keys of hash maps come from the operating system.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{Decision, Limit, Verdict};
 
-use super::flight::Flight;
+use super::shared_call::SharedCall;
 use crate::store::KeyedLimit;
 use crate::store::fingerprint::IdentityHasher;
 
-/// How long a refusal is believed at most, since units may have been given back elsewhere; and how long after it has
-/// run out its key still counts as blocked.
+/// How long a refusal counts at most, since other nodes may give units back; and how long after it has expired its key
+/// still counts as blocked.
 pub(super) const HOLD_US: u64 = 1_000_000;
 
 const SHARDS: u64 = 64;
 
-/// How often a shard is searched for what has run out, which takes it some microseconds.
+/// How often a shard is swept for expired refusals, which takes some microseconds.
 const SWEEP_EVERY_US: u64 = 10_000;
 
 /// What identifies a request among refusals.
@@ -25,10 +25,10 @@ const SWEEP_EVERY_US: u64 = 10_000;
 pub(super) struct Lookup {
     /// Of scopes, keys, cost and mode.
     pub(super) fingerprint: u64,
-    /// What had been given back to these keys before it left.
+    /// How often units of these keys had been given back before it was sent.
     pub(super) returns: u64,
-    /// When it left.
-    pub(super) left_us: u64,
+    /// When it was sent.
+    pub(super) sent_us: u64,
 }
 
 /// What is known about a request.
@@ -37,10 +37,10 @@ pub(super) enum Found {
     Nothing,
     /// It would be refused.
     Refused(Verdict),
-    /// Its refusal has just run out: ask, and let others wait for the answer.
-    RunOut(Arc<Flight>),
-    /// Its refusal has run out, and another caller asks already.
-    Asking(Arc<Flight>),
+    /// Its refusal has just expired: ask the store, and let other callers wait for the answer.
+    Expired(Arc<SharedCall>),
+    /// Its refusal has expired, and another caller is asking the store.
+    Asking(Arc<SharedCall>),
 }
 
 pub(super) struct Refusals {
@@ -58,9 +58,9 @@ struct Refusal {
     limits: Box<[Limit]>,
     verdict: Verdict,
     returns: u64,
-    left_us: u64,
+    sent_us: u64,
     until_us: u64,
-    asking: Option<Arc<Flight>>,
+    asking: Option<Arc<SharedCall>>,
 }
 
 impl Refusals {
@@ -78,24 +78,24 @@ impl Refusals {
         let Some(refusal) = shard.refusals.get_mut(&lookup.fingerprint) else {
             return Found::Nothing;
         };
-        let now_us = lookup.left_us;
+        let now_us = lookup.sent_us;
         if !refusal.is_about(lookup, limits) {
             return Found::Nothing;
         }
         if now_us < refusal.until_us {
-            return Found::Refused(aged(&refusal.verdict, now_us - refusal.left_us));
+            return Found::Refused(aged(&refusal.verdict, now_us - refusal.sent_us));
         }
         match &refusal.asking {
-            Some(flight) if !is_over(flight.left_us, now_us) => {
-                return Found::Asking(flight.clone());
+            Some(call) if !is_over(call.sent_us, now_us) => {
+                return Found::Asking(call.clone());
             }
             None if is_over(refusal.until_us, now_us) => return Found::Nothing,
             // A request without an answer for that long is given up.
             Some(_) | None => {}
         }
-        let flight = Arc::new(Flight::new(now_us));
-        refusal.asking = Some(flight.clone());
-        Found::RunOut(flight)
+        let call = Arc::new(SharedCall::new(now_us));
+        refusal.asking = Some(call.clone());
+        Found::Expired(call)
     }
 
     /// Remembers a refusal, if there is room.
@@ -106,13 +106,13 @@ impl Refusals {
         verdict: Verdict,
         now_us: u64,
     ) {
-        let until_us = lookup.left_us.saturating_add(hold_us(&verdict.decision));
-        let Lookup { fingerprint, returns, left_us } = *lookup;
-        let refusal = Refusal { limits, verdict, returns, left_us, until_us, asking: None };
+        let until_us = lookup.sent_us.saturating_add(hold_us(&verdict.decision));
+        let Lookup { fingerprint, returns, sent_us } = *lookup;
+        let refusal = Refusal { limits, verdict, returns, sent_us, until_us, asking: None };
         let mut shard = self.shard(fingerprint);
         if let Some(known) = shard.refusals.get_mut(&fingerprint) {
-            // Answers may overtake each other: what was asked later is known better.
-            if known.left_us <= left_us || known.limits != refusal.limits {
+            // Answers may overtake each other: keep the one to the later request.
+            if known.sent_us <= sent_us || known.limits != refusal.limits {
                 *known = refusal;
             }
         } else if shard.has_room(now_us, self.max_per_shard) {
@@ -124,7 +124,7 @@ impl Refusals {
     pub(super) fn admitted(&self, lookup: &Lookup) {
         let mut shard = self.shard(lookup.fingerprint);
         let known = shard.refusals.get(&lookup.fingerprint);
-        if known.is_some_and(|refusal| refusal.left_us <= lookup.left_us) {
+        if known.is_some_and(|refusal| refusal.sent_us <= lookup.sent_us) {
             shard.refusals.remove(&lookup.fingerprint);
         }
     }
@@ -133,7 +133,7 @@ impl Refusals {
     pub(super) fn failed(&self, lookup: &Lookup) {
         let mut shard = self.shard(lookup.fingerprint);
         if let Some(refusal) = shard.refusals.get_mut(&lookup.fingerprint) {
-            refusal.asking.take_if(|flight| flight.left_us == lookup.left_us);
+            refusal.asking.take_if(|call| call.sent_us == lookup.sent_us);
         }
     }
 
@@ -145,7 +145,7 @@ impl Refusals {
 }
 
 impl Shard {
-    /// Whether one more may be remembered, once what has run out is dropped.
+    /// Drops expired refusals if it would grow. Whether one more may be remembered.
     fn has_room(&mut self, now_us: u64, max: usize) -> bool {
         let would_grow = self.refusals.len() >= self.refusals.capacity().min(max);
         if would_grow && now_us >= self.sweep_at_us {
@@ -157,31 +157,31 @@ impl Shard {
 }
 
 impl Refusal {
-    /// Whether it speaks of the same limits, asked later, with nothing given back in between.
+    /// Whether the lookup is for the same limits, later, with nothing given back in between.
     fn is_about(&self, lookup: &Lookup, limits: &[KeyedLimit<'_>]) -> bool {
         self.returns == lookup.returns
-            && self.left_us <= lookup.left_us
+            && self.sent_us <= lookup.sent_us
             && self.limits.len() == limits.len()
             && self.limits.iter().zip(limits).all(|(limit, keyed)| limit == keyed.limit)
     }
 
     fn is_of_use(&self, now_us: u64) -> bool {
-        let asking = self.asking.as_ref().is_some_and(|it| !is_over(it.left_us, now_us));
+        let asking = self.asking.as_ref().is_some_and(|it| !is_over(it.sent_us, now_us));
         now_us < self.until_us || asking
     }
 }
 
-/// Whether something was so long ago that it does not count any more.
+/// Whether a time is so long ago that it does not count any more.
 const fn is_over(at_us: u64, now_us: u64) -> bool {
     now_us.saturating_sub(at_us) >= HOLD_US
 }
 
-/// How long a refusal holds, from before its request left.
+/// How long a refusal holds, counted from before its request was sent.
 pub(super) fn hold_us(decision: &Decision) -> u64 {
     decision.retry_after_us().map_or(HOLD_US, |us| us.min(HOLD_US))
 }
 
-/// What a refusal says some time later. It stays a refusal, and so never says to retry at once.
+/// A refusal some time later. It stays a refusal, so `retry_after` is never zero.
 pub(super) fn aged(verdict: &Verdict, passed_us: u64) -> Verdict {
     let Verdict { binding, decision } = verdict;
     let retry_us = decision.retry_after_us().map(|us| us.saturating_sub(passed_us).max(1));
@@ -197,7 +197,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 /// Keys that share a counter forget each other's refusals, which costs one request each.
 const COUNTERS: u64 = 4096;
 
-/// Counts what was given back through this node: a refusal from before it is not believed any more.
+/// Counts how often units were given back through this node: earlier refusals do not count any more.
 pub(super) struct Returns(Box<[AtomicU64]>);
 
 impl Returns {

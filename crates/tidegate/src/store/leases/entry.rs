@@ -1,4 +1,4 @@
-//! One key of this node: its lessee, and the checks that wait for the store.
+//! One key of this node: its lease holder, and the checks that wait for the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::store::{KeyedLimit, Op, Scope, Source, StoreError, StoreReply, StoreR
 
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) lessee: LeaseHolder,
+    pub(super) holder: LeaseHolder,
     pub(super) terms: Terms,
     pub(super) limits: Arc<LeasedLimits>,
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) generation: u64,
-    /// How many requests have left.
+    /// How many requests were sent.
     pub(super) requests: u64,
     /// When a check came last.
     pub(super) used_us: u64,
@@ -28,12 +28,12 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) cost: u64,
-    /// How many requests had left when it came.
+    /// How many requests had been sent when it came.
     pub(super) since: u64,
     pub(super) done: oneshot::Sender<Result<StoreReply, StoreError>>,
 }
 
-/// The limits of a key, as they were declared and as the store keeps them.
+/// The limits of a key, as declared and as the store counts them.
 #[derive(Debug)]
 pub(super) struct LeasedLimits {
     limits: Vec<OwnedLimit>,
@@ -85,7 +85,7 @@ impl Entry {
     ) -> Self {
         let ceiling = terms.ceiling();
         Self {
-            lessee: LeaseHolder::new(terms),
+            holder: LeaseHolder::new(terms),
             terms,
             limits,
             waiting: VecDeque::new(),
@@ -98,41 +98,41 @@ impl Entry {
     }
 
     /// Whether these are its limits, unchanged.
-    pub(super) fn is_of(&self, limits: &[KeyedLimit<'_>]) -> bool {
+    pub(super) fn has_limits(&self, limits: &[KeyedLimit<'_>]) -> bool {
         let own = &self.limits.limits;
         own.len() == limits.len() && own.iter().zip(limits).all(|(own, it)| own.plain == *it.limit)
     }
 
     /// Whether nothing is held, asked for or waited for.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.lessee.is_idle()
+        self.waiting.is_empty() && self.holder.is_idle()
     }
 
-    /// Takes over those who waited for another lessee of this key.
+    /// Takes over the checks that waited for another holder of this key.
     pub(super) fn take_over(&mut self, waiting: VecDeque<Waiting>, now_us: u64) {
         for check in waiting {
-            match self.lessee.check(now_us, check.cost) {
+            match self.holder.check(now_us, check.cost) {
                 Step::Wait => self.waiting.push_back(Waiting { since: self.requests, ..check }),
                 step => drop(check.done.send(Ok(self.decide_one(step, now_us, Source::Lease)))),
             }
         }
     }
 
-    /// Decides those who waited. Who came while the request was under way may wait for the next one, and nobody for a
-    /// third: others may take what comes in time and again.
+    /// Decides the waiting checks. One that came while the request was in flight may wait for the next one, but not for a
+    /// third: others could take the units each time.
     pub(super) fn on_grant(&mut self, grant: &Grant, now_us: u64) {
         (self.last, self.last_us) = (grant.verdict, now_us);
-        self.lessee.on_reply(now_us, grant);
+        self.holder.on_reply(now_us, grant);
         for _ in 0..self.waiting.len() {
             let Some(check) = self.waiting.pop_front() else { return };
-            // The store had less than was asked for, and those before have it. If it had nothing, it said so of the
-            // first cost, and a smaller one may still be asked for.
+            // The store granted less than was asked for, and earlier checks have spent it. If it granted nothing, that
+            // was for the first cost; a smaller one may still be asked for.
             let last = check.since < self.requests && grant.units > 0;
             let step = if last {
                 let later = Step::Refuse { retry_after_us: Some(self.refill_us()) };
-                self.lessee.resume_once(now_us, check.cost).unwrap_or(later)
+                self.holder.resume_once(now_us, check.cost).unwrap_or(later)
             } else {
-                self.lessee.resume(now_us, check.cost)
+                self.holder.resume(now_us, check.cost)
             };
             match step {
                 Step::Wait => self.waiting.push_back(check),
@@ -141,22 +141,22 @@ impl Entry {
         }
     }
 
-    /// When to come back after a grant that was too small. Nobody has asked the store for just that: after a lease's
-    /// life this node knows more, unless all is there before.
+    /// When to retry after a grant that was too small. The store was not asked for this cost, so at most the lifetime of a
+    /// lease, after which this node knows more, and at most until the limit is whole.
     fn refill_us(&self) -> u64 {
         let ttl_us = u64::try_from(self.terms.ttl().as_micros()).unwrap_or(u64::MAX);
         self.last.decision.reset_after_us().clamp(1, ttl_us.max(1))
     }
 
-    /// What was granted, if anything was, is lost; and nobody waits for longer than one request.
+    /// A grant that was not received is lost. All waiting checks fail.
     pub(super) fn on_failure(&mut self, error: &StoreError) {
-        self.lessee.on_failure();
+        self.holder.on_failure();
         for check in self.waiting.drain(..) {
             drop(check.done.send(Err(error.clone())));
         }
     }
 
-    /// A decision of the lessee, with what the store said last of the limits themselves.
+    /// A decision of the holder as a reply, with the limit and reset time that the store answered last.
     pub(super) fn decide_one(&self, step: Step, now_us: u64, source: Source) -> StoreReply {
         let Verdict { binding, decision } = self.last;
         let passed_us = now_us.saturating_sub(self.last_us);

@@ -1,4 +1,4 @@
-//! A request for units that is under way. It may be lost with the runtime that waits for it, and then says so.
+//! A request for units in flight. If it is lost with the runtime that waits for it, it reports that.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::reply::Later;
 use crate::store::{Store, StoreError, StoreErrorKind, StoreReply};
 
-/// A request without an answer yet. Dropped without one, it is reported as lost: its key could never ask again
-/// otherwise, and those who wait would do so for ever.
+/// A request without an answer yet. Dropped without one, it is reported as lost: otherwise its key could never ask again,
+/// and the waiting checks would wait for ever.
 pub(super) struct LeaseRequest<S: Store + 'static, C: Clock + 'static> {
     shared: Arc<Shared<S, C>>,
     fingerprint: u64,
@@ -24,7 +24,7 @@ impl<S: Store + 'static, C: Clock + 'static> LeaseRequest<S, C> {
         Self { shared, fingerprint, generation, answered: false }
     }
 
-    /// Hands on the answer; says what is to be sent next.
+    /// Handles the answer. Returns what is to be sent next.
     pub(super) fn answered(mut self, reply: Result<StoreReply, StoreError>) -> Option<Outbox> {
         self.answered = true;
         self.shared.on_reply(self.fingerprint, self.generation, reply)

@@ -1,4 +1,4 @@
-//! Looking after keys that nobody asks for: leases go back, and what is idle is forgotten.
+//! The sweep: leases of keys without checks go back, and idle keys are dropped.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
@@ -10,14 +10,14 @@ use super::{SHARDS, Shared};
 use crate::clock::Clock;
 use crate::store::Store;
 
-/// How often all keys are looked at. A lease lives for up to a second, and worth returning for less.
+/// How often all keys are swept. A lease lives for up to a second, and is worth returning before.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// Keys are known for this long after the last check: what is known of their demand is worth that much.
+/// How long a key is kept after its last check, for what is known of its demand.
 const KEEP_US: u64 = 2_000_000;
 
 impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
-    /// Looks after the keys of a shard; with `release`, all they hold goes back.
+    /// Sweeps the keys of a shard; with `release`, all leases go back.
     pub(super) fn sweep(self: &Arc<Self>, shard: usize, release: bool) {
         let now_us = self.clock.steady_us();
         let mut outboxes = Vec::new();
@@ -25,9 +25,9 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let before = keys.len();
         for (fingerprint, entry) in &mut *keys {
             if release {
-                entry.lessee.release();
+                entry.holder.release();
             }
-            if release || entry.lessee.wakes_us().is_some_and(|wakes_us| wakes_us <= now_us) {
+            if release || entry.holder.wakes_us().is_some_and(|wakes_us| wakes_us <= now_us) {
                 outboxes.extend(self.outbox(*fingerprint, entry, now_us));
             }
         }
@@ -41,7 +41,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         }
     }
 
-    /// Starts to look after the keys, if that has not begun; it ends with the last handle.
+    /// Starts the sweeping task, unless it runs. It ends with the last handle.
     pub(super) fn keep_sweeping(self: &Arc<Self>) {
         if self.sweeping.load(Ordering::Relaxed) || self.sweeping.swap(true, Ordering::Relaxed) {
             return;
@@ -52,14 +52,14 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         };
         let sweeper = Sweeper(Arc::downgrade(self));
         runtime.spawn(async move {
-            let mut beat = tokio::time::interval(ROUND);
+            let mut interval = tokio::time::interval(ROUND);
             loop {
-                beat.tick().await;
+                interval.tick().await;
                 for shard in 0..SHARDS {
                     let Some(shared) = sweeper.0.upgrade() else { return };
                     shared.sweep(shard, false);
                     drop(shared);
-                    // A hundred thousand keys take milliseconds, for which others would have to wait.
+                    // A hundred thousand keys take milliseconds: let other tasks run in between.
                     tokio::task::yield_now().await;
                 }
             }
@@ -67,7 +67,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     }
 }
 
-/// Looks after the keys. When it ends with its runtime, another one may take over.
+/// The sweeping task. When it ends with its runtime, another one may be started.
 struct Sweeper<S, C>(Weak<Shared<S, C>>);
 
 impl<S, C> Drop for Sweeper<S, C> {

@@ -114,7 +114,7 @@ impl Bucket {
 
     /// Whether everything read since [`Bucket::begin`] belongs together.
     #[inline]
-    pub(super) fn still(&self, version: u64) -> bool {
+    pub(super) fn is_at(&self, version: u64) -> bool {
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }

@@ -17,16 +17,17 @@ pub(super) struct MemoryReadings(Mutex<HashMap<Box<str>, Scope>>);
 
 #[derive(Debug, Default)]
 struct Scope {
-    /// By node: what it reported last, and in the tick before that, which is what a step is made of.
-    readings: BTreeMap<u64, Heard>,
+    /// By node. A step is made of the readings of the tick before.
+    readings: BTreeMap<u64, NodeReadings>,
     kept: Option<KeptState>,
 }
 
-/// In which tick, and what.
+/// The tick, and the reading as text.
 type Reading = (u64, String);
 
+/// The last two readings of a node.
 #[derive(Debug)]
-struct Heard {
+struct NodeReadings {
     last: Reading,
     before: Option<Reading>,
 }
@@ -65,24 +66,27 @@ impl MemoryReadings {
 
 impl Scope {
     fn note(&mut self, node: u64, reading: Reading) {
-        if let Some(heard) = self.readings.get_mut(&node) {
-            if heard.last.0 != reading.0 {
-                heard.before = Some(std::mem::take(&mut heard.last));
+        if let Some(reported) = self.readings.get_mut(&node) {
+            if reported.last.0 != reading.0 {
+                reported.before = Some(std::mem::take(&mut reported.last));
             }
-            heard.last = reading;
+            reported.last = reading;
         } else if self.readings.len() < NODES_MAX {
-            self.readings.insert(node, Heard { last: reading, before: None });
+            self.readings.insert(node, NodeReadings { last: reading, before: None });
         }
     }
 
-    /// What was reported in the tick before this one; nodes that are long gone are forgotten.
+    /// What was reported in the tick before this one. Drops nodes that have not reported for long.
     fn gather(&mut self, tick: u64) -> Vec<Reading> {
         let kept = tick.saturating_sub(TICKS_KEPT)..=tick;
-        self.readings.retain(|_, heard| kept.contains(&heard.last.0));
-        let reported = |heard: &Heard| {
-            let mut both = [Some(&heard.last), heard.before.as_ref()].into_iter().flatten();
-            both.find(|(reported, _)| reported + 1 == tick).map(|(_, reading)| reading.clone())
+        self.readings.retain(|_, reported| kept.contains(&reported.last.0));
+        let reading = |reported: &NodeReadings| {
+            let mut both = [Some(&reported.last), reported.before.as_ref()].into_iter().flatten();
+            both.find(|(at, _)| at + 1 == tick).map(|(_, reading)| reading.clone())
         };
-        self.readings.iter().filter_map(|(node, heard)| Some((*node, reported(heard)?))).collect()
+        self.readings
+            .iter()
+            .filter_map(|(node, reported)| Some((*node, reading(reported)?)))
+            .collect()
     }
 }

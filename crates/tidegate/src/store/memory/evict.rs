@@ -1,4 +1,4 @@
-//! Letting go: idle keys as the store goes along, others only when the byte cap leaves no choice.
+//! Eviction: idle keys are swept as new keys come, others are evicted only at the byte cap.
 
 use std::sync::atomic::Ordering;
 
@@ -7,10 +7,10 @@ use tidegate_core::Timestamp;
 use super::bucket::Bucket;
 use super::{MemoryStore, ROOM_ATTEMPTS, ROOM_LINES, ROOM_STATES, word};
 
-/// How many states may go for one that has grown: with the next that grows, as many again.
+/// The most states that are evicted after one state has grown.
 const GROWTH_ATTEMPTS: u64 = 32;
 
-/// How soon a key may go: the smallest goes first.
+/// Whether a key is spent, and when it is idle: the smallest is evicted first.
 type Worth = (bool, u64);
 
 impl MemoryStore {
@@ -29,7 +29,7 @@ impl MemoryStore {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn sweep(&self, since: Timestamp, lines: u64) {
-        let first = self.hand.fetch_add(lines, Ordering::Relaxed);
+        let first = self.sweep_cursor.fetch_add(lines, Ordering::Relaxed);
         let all = self.table.lines();
         for step in 0..lines.min(all) {
             let line = self.table.line((first.wrapping_add(step)) % all);
@@ -40,7 +40,7 @@ impl MemoryStore {
         }
     }
 
-    /// A look without a lock, so that lines with nothing to drop stay undisturbed.
+    /// Checks without a lock, so that lines with nothing to drop are not locked.
     fn has_idle(&self, line: &Bucket, since: Timestamp) -> bool {
         self.table.entries(line).any(|entry| {
             let word = entry.word();
@@ -55,7 +55,7 @@ impl MemoryStore {
             let Some(number) = word::to_wide(word) else {
                 return word::idle_from_us(word) > since.as_micros();
             };
-            // One lock for the look and the drop: in between, another thread could spend from it.
+            // One lock for the check and the drop: in between, another thread could spend from it.
             match self.wide.try_lock(number) {
                 Some(mut wide)
                     if wide.owner == Some(fingerprint) && wide.state.idle_from() <= since =>
@@ -68,8 +68,8 @@ impl MemoryStore {
         })
     }
 
-    /// Drops the idle keys of a locked line, or failing that the one that is worth the least: never one of `needed`,
-    /// and a spent one only if `even_spent`. `false` if nothing could go.
+    /// Drops the idle keys of a locked line, or else the one of least worth: never one of `needed`, and a spent one only
+    /// if `even_spent`. `false` if none could be dropped.
     pub(super) fn evict_from(
         &self,
         line: &Bucket,
@@ -90,17 +90,17 @@ impl MemoryStore {
         victim.is_some_and(|(_, victim)| self.give_up(line, victim))
     }
 
-    /// Gives one key of a locked line up before it is idle. `false` if its state is in use.
+    /// Evicts one key of a locked line before it is idle. `false` if its state is in use.
     fn give_up(&self, line: &Bucket, victim: u64) -> bool {
-        let gone = self.table.retain(line, |fingerprint, word| {
-            fingerprint != victim || !self.let_go(fingerprint, word)
+        let removed = self.table.retain(line, |fingerprint, word| {
+            fingerprint != victim || !self.free_wide(fingerprint, word)
         });
-        self.given_up.fetch_add(gone, Ordering::Relaxed);
-        gone > 0
+        self.given_up.fetch_add(removed, Ordering::Relaxed);
+        removed > 0
     }
 
-    /// Frees an entry on the line of a fingerprint, or an overflow line for it. Idle keys elsewhere go first, then
-    /// keys with something left, here or elsewhere, and last a spent one.
+    /// Frees an entry on the line of a fingerprint, or an overflow line for it. Idle keys elsewhere are dropped first,
+    /// then keys with units left, here or elsewhere, and last a spent one.
     pub(super) fn make_room_on_line(&self, fingerprint: u64, now: Timestamp) {
         let has_room = || self.table.has_room(self.home_of(fingerprint));
         let evict_here = |even_spent| {
@@ -127,8 +127,8 @@ impl MemoryStore {
         evict_here(true);
     }
 
-    /// Frees memory for one more wide state: looks at some, and drops what is idle, or failing that the one that is
-    /// worth the least. If all of these are spent, it looks elsewhere for one that is not.
+    /// Frees memory for one more wide state: examines some, and drops idle ones, or else the one of least worth. If all of
+    /// these are spent, it examines states from all over for one that is not.
     pub(super) fn make_room(&self, now: Timestamp) {
         let mut least: Option<(Worth, u64)> = None;
         let looks_far = self.wide.may_look_far();
@@ -160,7 +160,7 @@ impl MemoryStore {
         }
     }
 
-    /// Gives wide states up until the cap holds again, after one of them has grown.
+    /// Evicts wide states until the store is under its cap again, after one of them has grown.
     pub(super) fn stay_under_cap(&self, now: Timestamp) {
         for _ in 0..GROWTH_ATTEMPTS {
             if !self.budget.exceeded() {
@@ -170,8 +170,8 @@ impl MemoryStore {
         }
     }
 
-    /// Some lines together: others each time, and as often as new keys come to them. Otherwise the lines that have
-    /// been split already, which get half as many, would soon hold none but spent keys.
+    /// A run of lines, another one each time, chosen as often as new keys come to them. Otherwise the lines that have
+    /// been split already, which get half as many keys, would soon hold only spent ones.
     fn some_lines(&self, attempt: u64) -> impl Iterator<Item = &Bucket> {
         let request = self.given_up.load(Ordering::Relaxed) * ROOM_ATTEMPTS + attempt;
         let first = self.table.line_of(request.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -198,7 +198,7 @@ impl MemoryStore {
         });
     }
 
-    /// What a key is worth; `None` while its state is in use.
+    /// The worth of a key; `None` while its state is in use.
     fn worth(&self, word: u64) -> Option<Worth> {
         let Some(number) = word::to_wide(word) else {
             return Some((word::is_spent(word), word::idle_from_us(word)));
@@ -207,8 +207,8 @@ impl MemoryStore {
         Some((wide.spent, wide.state.idle_from().as_micros()))
     }
 
-    /// Frees what a word names beside the table. `false` if it is in use, and must stay.
-    fn let_go(&self, fingerprint: u64, word: u64) -> bool {
+    /// Frees the wide state of a word, if it has one. `false` if that is in use, and must stay.
+    fn free_wide(&self, fingerprint: u64, word: u64) -> bool {
         let Some(number) = word::to_wide(word) else { return true };
         match self.wide.try_lock(number) {
             Some(mut wide) if wide.owner == Some(fingerprint) => {

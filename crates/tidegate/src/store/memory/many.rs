@@ -75,7 +75,7 @@ impl MemoryStore {
             return None; // one state cannot be decided and charged twice at once
         }
         if self.wide.is_starved() {
-            // Nothing can be given up while lines are locked: make room before.
+            // Nothing can be evicted while lines are locked: make room before.
             for _ in limits {
                 self.make_room(now);
             }
@@ -175,7 +175,7 @@ impl MemoryStore {
             Held::Word(state) => state,
         };
         let line = self.home_of(fingerprint);
-        // No memory for a wide state: this one is given up, and counted. The next request makes room first.
+        // No memory for a wide state: this one is dropped, and counted. The next request makes room first.
         let Some((word, unpublished)) = self.to_word(fingerprint, state, spent) else {
             self.given_up.fetch_add(1, Ordering::Relaxed);
             return false;

@@ -45,22 +45,22 @@ struct Spare {
 }
 
 /// Where a fingerprint was found, as of a version of its home line.
-pub(super) struct Known<'t> {
+pub(super) struct FoundEntry<'t> {
     line: &'t Bucket,
     version: u64,
     entry: &'t Entry,
 }
 
-impl Known<'_> {
+impl FoundEntry<'_> {
     #[inline]
     pub(super) fn word(&self) -> u64 {
         self.entry.word()
     }
 
-    /// Whether what was read belongs together.
+    /// Whether nothing changed on the line since it was found.
     #[inline]
-    pub(super) fn holds(&self) -> bool {
-        self.line.still(self.version)
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.line.is_at(self.version)
     }
 
     /// Replaces the word, if nothing changed on the line since it was found.
@@ -84,10 +84,10 @@ pub(crate) struct Hint<'t> {
 impl<'t> Hint<'t> {
     /// Finds a fingerprint there, with nothing but loads. `None` if it is not there, or the line is locked.
     #[inline]
-    pub(super) fn find(self, fingerprint: u64) -> Option<Known<'t>> {
+    pub(super) fn find(self, fingerprint: u64) -> Option<FoundEntry<'t>> {
         let line = self.line?;
         let version = line.try_begin()?;
-        Some(Known { line, version, entry: line.find(fingerprint, self.index)? })
+        Some(FoundEntry { line, version, entry: line.find(fingerprint, self.index)? })
     }
 }
 
@@ -101,16 +101,16 @@ pub(super) struct Spot<'t> {
 }
 
 impl Spot<'_> {
-    /// Whether the spot still is what was read.
+    /// Whether nothing changed on the line since it was read.
     #[inline]
-    pub(super) fn holds(&self) -> bool {
-        self.line.still(self.version)
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.line.is_at(self.version)
     }
 
     /// Replaces the word, if nothing changed on the line since it was read.
     pub(super) fn replace(&self, word: u64) -> bool {
         let (line, version) = (self.line, self.version);
-        self.entry.is_some_and(|entry| Known { line, version, entry }.replace(word))
+        self.entry.is_some_and(|entry| FoundEntry { line, version, entry }.replace(word))
     }
 }
 
@@ -170,12 +170,12 @@ impl Table {
     }
 
     /// Finds a fingerprint that is in the table, without a lock. `None` if it was not there, or moved meanwhile:
-    /// then [`Table::find`] knows.
-    pub(super) fn find_known(&self, fingerprint: u64) -> Option<Known<'_>> {
+    /// [`Table::find`] tells which.
+    pub(super) fn find_entry(&self, fingerprint: u64) -> Option<FoundEntry<'_>> {
         let line = self.line(self.line_of(fingerprint));
         let version = line.begin();
         let entry = self.find_locked(line, fingerprint)?;
-        Some(Known { line, version, entry })
+        Some(FoundEntry { line, version, entry })
     }
 
     /// Finds a fingerprint, or where it would be, without a lock.
@@ -187,14 +187,14 @@ impl Table {
             let entry = self.find_locked(line, fingerprint);
             let word = entry.map_or(0, Entry::word);
             // What was read is true while the version stands and the fingerprint still belongs here.
-            if line.still(version) && self.line_of(fingerprint) == index {
+            if line.is_at(version) && self.line_of(fingerprint) == index {
                 return Spot { line, version, entry, word };
             }
         }
     }
 
-    /// Brings the line of a fingerprint closer, for a batch: loads do not wait for each other. Answers where on it
-    /// to look first.
+    /// Prefetches the line of a fingerprint, for a batch: loads do not wait for each other. Answers where on it to look
+    /// first.
     #[inline]
     pub(super) fn hint(&self, fingerprint: u64) -> Hint<'_> {
         let home = self.home(fingerprint);
@@ -316,15 +316,15 @@ impl Table {
         // Nobody can reach the new line before it is counted: it needs no lock.
         let _locked = line.lock();
         let moves = |fingerprint: u64| fingerprint & (2 * half - 1) == lines;
-        let mut stranded = false;
+        let mut is_full = false;
         for entry in self.entries(line) {
             if !entry.is_free() && moves(entry.fingerprint()) {
                 let moved = self.insert_locked(fresh, entry.fingerprint(), entry.word());
-                stranded |= !matches!(moved, Insert::Done);
+                is_full |= !matches!(moved, Insert::Done);
             }
         }
-        if stranded {
-            // No overflow line left for the new line: undo, and stay as large as we are.
+        if is_full {
+            // No overflow line left for the new line: undo, and do not grow.
             self.retain(fresh, |_, _| false);
             return false;
         }
@@ -362,7 +362,7 @@ impl Table {
     }
 }
 
-/// What became of an insertion.
+/// The outcome of an insertion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Insert {
     Done,

@@ -10,8 +10,8 @@ use super::budget::{Budget, Use};
 const CHUNK: usize = 1024;
 const CHUNK_BYTES: usize = CHUNK * size_of::<Mutex<Wide>>();
 
-/// When a look all over has found only spent states, this many are given up before the next look. A flood of keys that
-/// are spent at once would pay for it every time.
+/// When a search all over has found only spent states, this many are evicted before the next search. Otherwise a flood
+/// of keys that are spent at once would pay for a search each time.
 const NEAR_ONLY: u64 = 32;
 
 type Chunk = Box<[Mutex<Wide>; CHUNK]>;
@@ -20,11 +20,11 @@ pub(super) struct WideStates {
     chunks: Box<[OnceLock<Chunk>]>,
     spare: Mutex<Spare>,
     budget: Arc<Budget>,
-    /// The last state to be added found no memory.
+    /// There was no memory for the last state to be added.
     starved: AtomicBool,
-    /// The next state to look at when one must go.
-    hand: AtomicU64,
-    /// How many more may go without a look all over.
+    /// The next state to examine when one must be evicted.
+    cursor: AtomicU64,
+    /// How many more are evicted without a search all over.
     near_only: AtomicU64,
 }
 
@@ -38,8 +38,8 @@ pub(super) struct Wide {
     counted_bytes: usize,
 }
 
-/// A state that no line names yet. Its lock is held until one does: a thread that still has its number from an
-/// earlier owner must not charge it before it is known to stay.
+/// A state that no line refers to yet. Its lock is held until one does: a thread that still has its number from an
+/// earlier owner must not charge it before it is published.
 pub(super) struct Unpublished<'a> {
     pub(super) number: u32,
     wide: MutexGuard<'a, Wide>,
@@ -60,7 +60,7 @@ impl WideStates {
             spare: Mutex::new(Spare { free: Vec::new(), unused: 0 }),
             budget,
             starved: AtomicBool::new(false),
-            hand: AtomicU64::new(0),
+            cursor: AtomicU64::new(0),
             near_only: AtomicU64::new(0),
         }
     }
@@ -85,14 +85,14 @@ impl WideStates {
         Some(Unpublished { number, wide })
     }
 
-    /// Takes back a state, if there is one, that no line came to name.
+    /// Removes a state, if there is one, that was not published.
     pub(super) fn withdraw(&self, unpublished: Option<Unpublished<'_>>) {
         if let Some(Unpublished { number, mut wide }) = unpublished {
             self.remove(number, &mut wide);
         }
     }
 
-    /// Takes a state out. The caller holds the lock of the line that named it.
+    /// Removes a state. The caller holds the lock of the line that refers to it.
     pub(super) fn remove(&self, number: u32, wide: &mut Wide) {
         self.budget.give(wide.counted_bytes, Use::WideStates);
         *wide = Wide::default();
@@ -100,7 +100,7 @@ impl WideStates {
         self.starved.store(false, Ordering::Relaxed);
     }
 
-    /// Counts anew what a state holds after it has changed. `true` if that is more than before.
+    /// Updates the counted bytes of a state after it has changed. `true` if it has grown.
     pub(super) fn recount(&self, wide: &mut Wide) -> bool {
         let (before, now) = (wide.counted_bytes, wide.state.heap_bytes());
         if now != before {
@@ -111,7 +111,7 @@ impl WideStates {
         now > before
     }
 
-    /// Whether the last state to be added found no memory, and none has been freed since.
+    /// Whether there was no memory for the last state to be added, and none has been freed since.
     pub(super) fn is_starved(&self) -> bool {
         self.starved.load(Ordering::Relaxed)
     }
@@ -120,24 +120,24 @@ impl WideStates {
     /// after another lie together, and may all be alike.
     pub(super) fn next_numbers(&self, near: u64, more: u64) -> impl Iterator<Item = u32> + use<> {
         let all = u64::from(self.spare().unused).max(1);
-        let first = self.hand.fetch_add(near, Ordering::Relaxed);
+        let first = self.cursor.fetch_add(near, Ordering::Relaxed);
         let far = (0..near * more).map(move |step| {
-            // Multiples of the golden ratio: however many are looked at, they leave no large gap.
+            // Multiples of the golden ratio: however many are examined, they leave no large gap.
             let request = first.wrapping_mul(more).wrapping_add(step);
-            let place = u128::from(request.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            u32::try_from((place * u128::from(all)) >> 64).unwrap_or(0)
+            let point = u128::from(request.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            u32::try_from((point * u128::from(all)) >> 64).unwrap_or(0)
         });
         let number = move |step| u32::try_from(first.wrapping_add(step) % all).unwrap_or(0);
         (0..near.min(all)).map(number).chain(far)
     }
 
-    /// Whether to look all over, if need be.
+    /// Whether to search all over, if need be.
     pub(super) fn may_look_far(&self) -> bool {
         let one_less = |left: u64| left.checked_sub(1);
         self.near_only.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err()
     }
 
-    /// A look all over has found none but spent ones.
+    /// A search all over has found only spent states.
     pub(super) fn all_are_spent(&self) {
         self.near_only.store(NEAR_ONLY, Ordering::Relaxed);
     }

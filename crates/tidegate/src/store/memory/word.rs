@@ -129,7 +129,7 @@ pub(super) fn to_state(word: u64) -> State {
     arrival.or_else(|| to_window(word).map(State::Window)).unwrap_or_default()
 }
 
-/// From when on the word says no more than nothing does, in µs.
+/// From when on the key is idle: its word means the same as no word. In µs.
 pub(super) fn idle_from_us(word: u64) -> u64 {
     let arrival = to_arrival(word).map(|arrival| arrival.end_us());
     arrival.or_else(|| to_window(word).map(|window| window.end)).unwrap_or(0)

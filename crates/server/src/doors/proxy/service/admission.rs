@@ -114,7 +114,7 @@ impl<'a> Admission<'a> {
     /// is not charged; if it is gone afterwards, the charge is refunded. It is not reserved during the check, because a
     /// flood that the limiter refuses would use up all capacity.
     async fn run(&self, priority: Option<Priority>) -> Result<(RequestTracker, Granted), Refused> {
-        if !self.proxy.has_place(self.app.target_stats(), priority) {
+        if !self.proxy.has_room(self.app.target_stats(), priority) {
             return Err(self.overloaded());
         }
         let granted = match &self.question {
