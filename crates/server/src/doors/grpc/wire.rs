@@ -1,8 +1,8 @@
 //! Envoy's messages as protobuf.
 //!
 //! Requests are decoded by hand, because generated types allocate for everything that is sent before a bound can be
-//! checked: this decoder borrows from the message and stops at the bound. docs/benchmarks.md compares the door with a
-//! minimal gRPC server. Responses are derived with prost.
+//! checked: this decoder borrows from the message and stops at the bound. The door answers 1.65 × as
+//! many requests as tonic with prost: docs/benchmarks.md, "Every door of the server". Responses are derived with prost.
 
 mod fields;
 mod request;

@@ -2,7 +2,7 @@
 //!
 //! Hand-written because a RESP library builds a value for each argument. This parser allocates nothing, whatever length
 //! is claimed: arguments are positions in the read buffer, and a length that can never fit is refused before its bytes
-//! arrive. docs/benchmarks.md compares the door with a minimal RESP server.
+//! arrive. 1.33 × redis-protocol at pipeline 64: docs/benchmarks.md, "Every door of the server".
 
 use super::number;
 
