@@ -65,7 +65,7 @@ pub fn serve(source: Source, insecure_bind: bool, stores: StoreDrivers) -> Resul
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| ServeError::new(format!("cannot start: {error}")))?;
     let served = runtime.block_on(until_stopped(source, insecure_bind, stores, sockets));
-    // What is still under way waits for a file or a name that hangs, and nobody for what comes of it.
+    // What still runs waits for a file or a name lookup that hangs, and its result is not needed.
     runtime.shutdown_background();
     served
 }
@@ -149,7 +149,7 @@ async fn until_stopped(
     systemd.stopping();
     until_stopped.abort_all();
     let notice = match signal {
-        // Who sits at the terminal waits for it, and nobody sends clients there.
+        // A person waits at the terminal, and no load balancer sends clients.
         Stop::Interrupt => Duration::ZERO,
         Stop::Terminate => app.in_force().rules.drain,
     };
