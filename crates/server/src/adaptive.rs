@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use axum::http::StatusCode;
+use http::StatusCode;
 use tidegate::adaptive::{
     Adaptive, AdaptiveError, Draft as AdaptiveDraft, Mode, Priority, Reading, Rule, Source as Read,
     Target, WarmUp,

@@ -11,6 +11,6 @@ mod second_stats;
 mod state;
 
 pub(crate) use self::assets::{asset, page};
-pub(crate) use self::feed::{Feed, WATCHERS_MAX, WatchRefused};
+pub(crate) use self::feed::{EventStream, Feed, WATCHERS_MAX, WatchRefused};
 pub(crate) use self::sampler::Sampler;
 pub(crate) use self::state::LeaseJson;

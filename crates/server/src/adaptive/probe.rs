@@ -1,6 +1,6 @@
 //! Reads one number over HTTP: connect, request and response within one timeout.
 
-use axum::http::header::{ACCEPT, HOST};
+use http::header::{ACCEPT, HOST};
 use http_body_util::{BodyExt, Collected, Empty, Limited};
 use hyper::Request;
 use hyper::body::Bytes;

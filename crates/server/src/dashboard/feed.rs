@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use axum::body::Bytes;
+use hyper::body::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 

@@ -4,11 +4,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::body::Body;
-use axum::http::header::{CONNECTION, HeaderName, HeaderValue};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, Version};
-use axum::response::{IntoResponse, Response};
+use http::header::{CONNECTION, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode, Version};
+use hyper::body::Bytes;
 use tidegate::Op;
 
 use super::shared::{Problem, refusal};
@@ -26,9 +25,9 @@ pub(crate) async fn answer(
     policy: Option<&str>,
     request: &Parts,
     has_body: bool,
-) -> Response {
+) -> Response<Bytes> {
     let mut response =
-        decide(app, peer, policy, request).await.unwrap_or_else(IntoResponse::into_response);
+        decide(app, peer, policy, request).await.unwrap_or_else(Problem::into_response);
     // The body stays unread, so the next bytes on the connection could be mistaken for a request.
     if has_body && request.version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -41,7 +40,7 @@ async fn decide(
     peer: Peer,
     policy: Option<&str>,
     request: &Parts,
-) -> Result<Response, Problem> {
+) -> Result<Response<Bytes>, Problem> {
     let in_force = app.in_force();
     // Counted as a check over HTTP.
     let call = app.call(&in_force, Door::Http);
@@ -51,7 +50,7 @@ async fn decide(
     let seen = ClientRequest::forwarded(&settings.client_ip, peer, request)
         .map_err(|error| Problem::bad_input(&error.to_string()))?;
     let Some(found) = settings.routes.find(&seen, policy) else {
-        return Ok(StatusCode::OK.into_response()); // nothing limits it
+        return Ok(Response::default()); // nothing limits it
     };
     let policy = call.routed(&found)?;
     let named = found.key.named();
@@ -61,14 +60,15 @@ async fn decide(
     let mut response_headers = HeaderMap::new();
     headers::add(&mut response_headers, settings.headers, &answer, policy.labels(), call.began());
     if answer.decision.allowed() {
-        return Ok((StatusCode::OK, response_headers).into_response());
+        let mut response = Response::default();
+        *response.headers_mut() = response_headers;
+        return Ok(response);
     }
     let status = policy.refusal_status(key);
     response_headers.insert(STATUS, HeaderValue::from(status.as_u16()));
     // The proxy may request another status than the policy's.
     let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
-    Ok(refusal::response(&seen, Problem::limited(denied, &answer), response_headers)
-        .map(Body::from))
+    Ok(refusal::response(&seen, Problem::limited(denied, &answer), response_headers))
 }
 
 /// The status for refusals. Some proxies append the client's query string, so only refusal statuses are accepted.

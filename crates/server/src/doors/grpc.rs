@@ -16,6 +16,6 @@ mod targets;
 mod wire;
 
 pub(crate) use self::connection::GrpcDoor;
-pub(crate) use self::json::routes;
+pub(crate) use self::json::answer_json;
 
 pub(crate) use tidegate_config::{AnswerStyle, Shadow};

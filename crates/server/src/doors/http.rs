@@ -14,64 +14,48 @@ mod playground;
 mod policies;
 mod pressure;
 mod ready;
+mod router;
 mod status;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Extension, FromRef, Path, Request as AxumRequest, State};
-use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use axum::http::{Method, Uri};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, any, get, post, put};
-use hyper::body::Body as _;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Response, StatusCode};
+use hyper::body::{Body, Bytes};
 use tidegate::tower::write_retry_after;
 use tidegate::{Clock, Op, SystemClock, Timestamp};
 
-use self::admin::Operator;
 pub(crate) use self::door::HttpDoor;
+use self::router::{ApiBody, ApiRequest, HandlerResult, Methods, Route, any, get, post, whole};
 use super::shared::request::{BatchRequest, Request};
 use super::shared::{Problem, body};
 use super::{forward_auth, grpc};
 use crate::dashboard::Feed;
 use crate::metrics::{self, Door};
 use crate::service::{AppState, Question, Unanswered, headers};
-use tidegate_request::Peer;
-
-type HandlerResult = Result<Response, Problem>;
 
 /// The state of the handlers.
-#[derive(Clone, Debug)]
-struct Api {
+#[derive(Debug)]
+pub(super) struct Api {
     app: Arc<AppState>,
     feed: Arc<Feed>,
     started: Timestamp,
 }
 
-impl FromRef<Api> for Arc<AppState> {
-    fn from_ref(api: &Api) -> Self {
-        api.app.clone()
+impl Api {
+    fn new(app: Arc<AppState>, feed: Arc<Feed>) -> Self {
+        Self { app, feed, started: SystemClock.now() }
     }
 }
 
-pub(crate) fn router(app: Arc<AppState>, feed: Arc<Feed>) -> Router {
-    let api = Api { app, feed, started: SystemClock.now() };
-    let add = |router: Router<Api>, (path, methods)| router.route(path, methods);
-    routes()
-        .fold(Router::new(), add)
-        .method_not_allowed_fallback(wrong_method)
-        .fallback(unknown_path)
-        .with_state(api)
-}
-
 /// Every path; a test compares them with `openapi.json`.
-fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
+fn routes() -> impl Iterator<Item = Route> {
     let own = [
         ("/", get(page::page)),
         ("/assets/{build}/{file}", get(page::asset)),
-        ("/healthz", get(async || "ok\n")),
+        ("/healthcheck", get(|_| async { Ok(text("OK")) })),
+        ("/healthz", get(|_| async { Ok(text("ok\n")) })),
+        ("/json", post(envoy_json)),
         ("/metrics", get(metrics_page)),
         ("/openapi.json", get(openapi::show)),
         ("/readyz", get(ready::ready)),
@@ -85,68 +69,76 @@ fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Api>)> {
         ("/v1/overrides", get(overrides::list)),
         (
             "/v1/overrides/{policy}/{key}",
-            get(overrides::show).put(overrides::set).delete(overrides::remove),
+            get(overrides::show)
+                .on(Method::PUT, overrides::set)
+                .on(Method::DELETE, overrides::remove),
         ),
         ("/v1/peek", post(peek)),
         ("/v1/policies", get(policies)),
         ("/v1/pressure", get(pressure::show)),
-        ("/v1/pressure/{target}", put(pressure::set).delete(pressure::clear)),
+        (
+            "/v1/pressure/{target}",
+            Methods::default().on(Method::PUT, pressure::set).on(Method::DELETE, pressure::clear),
+        ),
         ("/v1/refund", post(refund)),
         ("/v1/release", post(permits::release)),
         ("/v1/reserve", post(reserve)),
         ("/v1/reset", post(reset)),
         ("/v1/status", get(status::show)),
     ];
-    own.into_iter().chain(playground::routes()).chain(grpc::routes())
+    own.into_iter().chain(playground::routes())
 }
 
-async fn check(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
-    decide(&app, body, Op::Take).await
+async fn check(request: ApiRequest) -> HandlerResult {
+    decide(request, Op::Take).await
 }
 
-async fn peek(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
-    decide(&app, body, Op::Peek).await
+async fn peek(request: ApiRequest) -> HandlerResult {
+    decide(request, Op::Peek).await
 }
 
 /// Refunds need no more rights than checks.
-async fn refund(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
-    decide(&app, body, Op::Refund).await
+async fn refund(request: ApiRequest) -> HandlerResult {
+    decide(request, Op::Refund).await
 }
 
 /// Forgets the usage of a key; for operators only.
-async fn reset(_: Operator, State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
-    decide(&app, body, Op::Reset).await
+async fn reset(request: ApiRequest) -> HandlerResult {
+    request.require_operator()?;
+    decide(request, Op::Reset).await
 }
 
 /// Forward-auth by the routes.
-async fn auth(app: State<Arc<AppState>>, peer: Extension<Peer>, request: AxumRequest) -> Response {
-    let (parts, body) = request.into_parts();
-    forward_auth::answer(&app, *peer, None, &parts, !body.is_end_stream()).await
+async fn auth(ApiRequest { api, peer, head, body, .. }: ApiRequest) -> HandlerResult {
+    let has_body = !body.is_end_stream();
+    Ok(whole(forward_auth::answer(&api.app, peer, None, &head, has_body).await))
 }
 
 /// Forward-auth by one policy.
-async fn auth_policy(
-    app: State<Arc<AppState>>,
-    peer: Extension<Peer>,
-    policy: Result<Path<String>, PathRejection>,
-    request: AxumRequest,
-) -> HandlerResult {
-    let (Path(policy), (parts, body)) = (policy?, request.into_parts());
-    Ok(forward_auth::answer(&app, *peer, Some(&policy), &parts, !body.is_end_stream()).await)
+async fn auth_policy(request: ApiRequest) -> HandlerResult {
+    let ApiRequest { api, peer, params, head, body } = request;
+    let (policy, has_body) = (Some(params.at(0)), !body.is_end_stream());
+    Ok(whole(forward_auth::answer(&api.app, peer, policy, &head, has_body).await))
 }
 
-async fn metrics_page(State(app): State<Arc<AppState>>) -> impl IntoResponse {
+/// The rate limit service of Envoy as JSON.
+async fn envoy_json(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
+    Ok(whole(grpc::answer_json(&api.app, body).await))
+}
+
+async fn metrics_page(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
     let mut page = String::new();
-    app.with_figures(&mut |figures| page = app.metrics().render(figures));
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page)
+    api.app.with_figures(&mut |figures| page = api.app.metrics().render(figures));
+    Ok(with_headers(&[(CONTENT_TYPE, metrics::CONTENT_TYPE)], page))
 }
 
-async fn policies(State(app): State<Arc<AppState>>) -> Response {
-    policies::render(&app.in_force()).into_response()
+async fn policies(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
+    let policies = policies::to_json(&api.app.in_force());
+    Ok(with_headers(&[(CONTENT_TYPE, "application/json")], policies))
 }
 
-async fn decide(app: &AppState, body: Body, op: Op) -> HandlerResult {
-    let body = body::read(body).await?;
+async fn decide(ApiRequest { api, body, .. }: ApiRequest, op: Op) -> HandlerResult {
+    let (app, body) = (&api.app, body::read(body).await?);
     let in_force = app.in_force();
     let call = app.call(&in_force, Door::Http);
     let request: Request<'_> = body::decode(&body)?;
@@ -162,8 +154,8 @@ async fn decide(app: &AppState, body: Body, op: Op) -> HandlerResult {
 
 /// Checks in order, each separately or all in one atomic step. All are validated before the first is charged: a batch
 /// with an invalid element is rejected.
-async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
-    let body = body::read_batch(body).await?;
+async fn check_batch(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
+    let (app, body) = (&api.app, body::read_batch(body).await?);
     let in_force = app.in_force();
     let call = app.call(&in_force, Door::Http);
     let batch: BatchRequest<'_> = body::decode(&body)?;
@@ -196,8 +188,8 @@ async fn check_batch(State(app): State<Arc<AppState>>, body: Body) -> HandlerRes
 }
 
 /// Reserves a place in the queue of a leaky bucket. The caller waits.
-async fn reserve(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
-    let body = body::read(body).await?;
+async fn reserve(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
+    let (app, body) = (&api.app, body::read(body).await?);
     let in_force = app.in_force();
     let call = app.call(&in_force, Door::Http);
     let request: Request<'_> = body::decode(&body)?;
@@ -214,15 +206,7 @@ async fn reserve(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult 
     Ok(response)
 }
 
-async fn wrong_method(method: Method, uri: Uri) -> Problem {
-    Problem::wrong_method(&method, uri.path())
-}
-
-async fn unknown_path(uri: Uri) -> Problem {
-    Problem::unknown_path(uri.path())
-}
-
-fn json(answer: &impl serde::Serialize) -> Response {
+fn json(answer: &impl serde::Serialize) -> Response<ApiBody> {
     // Serializing a plain struct cannot fail.
     json_of(0, |body| drop(serde_json::to_writer(body, answer)))
 }
@@ -231,11 +215,32 @@ fn json(answer: &impl serde::Serialize) -> Response {
 const HEADERS: usize = 8;
 
 /// A JSON response whose body `write` fills; `bytes` is its expected size.
-fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Response {
+fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Response<ApiBody> {
     let mut body = Vec::with_capacity(bytes);
     write(&mut body);
-    let mut response = Response::new(body.into());
+    let mut response = whole(Response::new(body.into()));
     *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn text(text: &'static str) -> Response<ApiBody> {
+    with_headers(&[(CONTENT_TYPE, "text/plain; charset=utf-8")], text)
+}
+
+fn with_headers(
+    headers: &[(HeaderName, &'static str)],
+    body: impl Into<Bytes>,
+) -> Response<ApiBody> {
+    let mut response = whole(Response::new(body.into()));
+    let headers = headers.iter().cloned();
+    let values = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    response.headers_mut().extend(values);
+    response
+}
+
+fn no_content() -> Response<ApiBody> {
+    let mut response = whole(Response::default());
+    *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }

@@ -1,6 +1,6 @@
 //! W3C trace context: log lines and spans of a request carry the trace id of its caller.
 
-use axum::http::HeaderMap;
+use http::HeaderMap;
 use tracing::{Instrument, Span};
 
 #[cfg(feature = "otlp")]

@@ -1,6 +1,6 @@
 //! Metrics of the upstreams of the proxy.
 
-use axum::http::StatusCode;
+use http::StatusCode;
 use tidegate_core::adaptive::UrlSummary;
 
 use super::catalog;

@@ -2,9 +2,9 @@
 
 use std::ops::Deref;
 
-use axum::body::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body;
+use hyper::body::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Nearly all bodies are smaller. Up to this size a body needs no permits: a request head may be larger.

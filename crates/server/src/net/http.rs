@@ -10,10 +10,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::http::header::{CONNECTION, HeaderValue};
-use axum::http::{Response, StatusCode, Version};
+use http::header::{CONNECTION, HeaderValue};
+use http::{Response, StatusCode, Version};
 use hyper::Request;
+use hyper::body::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};

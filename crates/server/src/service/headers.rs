@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use axum::http::HeaderMap;
+use http::HeaderMap;
 use tidegate::tower::{Headers, Label, Report};
 use tidegate::{Answer, Limit, PolicyView, Timestamp};
 

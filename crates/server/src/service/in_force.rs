@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use axum::http::StatusCode;
+use http::StatusCode;
 use tidegate::adaptive::Priority;
 use tidegate::{Engine, Key, Policy, PolicyHandle, PolicyView};
 

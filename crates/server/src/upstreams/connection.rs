@@ -9,8 +9,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::http::{Request, Response};
+use http::{Request, Response};
+use hyper::body::Bytes;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;

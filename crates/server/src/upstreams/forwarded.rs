@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use axum::http::HeaderMap;
-use axum::http::header::{FORWARDED, HeaderName, HeaderValue};
+use http::HeaderMap;
+use http::header::{FORWARDED, HeaderName, HeaderValue};
 
 use tidegate_request::Peer;
 

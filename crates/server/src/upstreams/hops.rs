@@ -1,7 +1,7 @@
 //! Hop-by-hop headers, which a proxy does not forward (RFC 9110, 7.6.1).
 
-use axum::http::HeaderMap;
-use axum::http::header::{
+use http::HeaderMap;
+use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
     TE, TRANSFER_ENCODING, UPGRADE,
 };

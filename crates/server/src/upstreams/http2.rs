@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
-use axum::http::uri::{Authority, Scheme};
-use axum::http::{Method, Request, Response, Uri, Version};
+use http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::uri::{Authority, Scheme};
+use http::{Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};

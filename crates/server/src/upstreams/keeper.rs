@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::header::{HOST, HeaderValue, USER_AGENT};
-use axum::http::{Request, Uri};
+use http::header::{HOST, HeaderValue, USER_AGENT};
+use http::{Request, Uri};
 use tidegate::{Clock, SystemClock};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Bytes;
 use http_body_util::BodyExt;
+use hyper::body::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::{forwarded, hops};

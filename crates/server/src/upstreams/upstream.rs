@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use axum::http::{Request, Response};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use tidegate::{Clock, SystemClock};
 use tokio::net::{TcpStream, UnixStream};

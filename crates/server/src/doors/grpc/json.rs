@@ -1,16 +1,11 @@
-//! The rate limit service as JSON over HTTP: `POST /json` as in envoyproxy/ratelimit, and `/healthcheck`.
+//! The rate limit service as JSON over HTTP: `POST /json` as in envoyproxy/ratelimit.
 
 mod read;
 mod write;
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::{FromRef, State};
-use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use hyper::body::{Bytes, Incoming};
 
 use self::read::JsonRequest;
 use self::write::JsonAnswer;
@@ -24,15 +19,15 @@ use crate::service::AppState;
 /// An error: plain text, as in envoyproxy/ratelimit.
 type Refusal = (StatusCode, String);
 
-/// The routes for the HTTP door.
-pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> [(&'static str, MethodRouter<S>); 2]
-where
-    Arc<AppState>: FromRef<S>,
-{
-    [("/healthcheck", get(async || "OK")), ("/json", post(answer))]
+/// Answers `POST /json` of the HTTP door.
+pub(crate) async fn answer_json(app: &AppState, body: Incoming) -> Response<Bytes> {
+    answer(app, body).await.unwrap_or_else(|(status, text)| {
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        response(status, plain, text.into())
+    })
 }
 
-async fn answer(State(app): State<Arc<AppState>>, body: Body) -> Result<Response, Refusal> {
+async fn answer(app: &AppState, body: Incoming) -> Result<Response<Bytes>, Refusal> {
     let body = read_batch(body).await;
     let body = body.map_err(|problem| (problem.status(), format!("{}\n", problem.detail())))?;
     let Object(json): Object<JsonRequest<'_>> =
@@ -51,11 +46,18 @@ async fn answer(State(app): State<Arc<AppState>>, body: Body) -> Result<Response
     };
     let body = serde_json::to_vec(&JsonAnswer::from(&answer)).unwrap_or_default();
     let json = HeaderValue::from_static("application/json");
-    let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
+    let mut response = response(status, json, body.into());
     for (name, value) in &answer.headers {
         response.headers_mut().insert(*name, HeaderValue::from(*value));
     }
     Ok(response)
+}
+
+fn response(status: StatusCode, content_type: HeaderValue, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }
 
 fn bad(why: &str) -> Refusal {

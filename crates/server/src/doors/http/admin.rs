@@ -2,16 +2,13 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{Extension, FromRequestParts};
-use axum::http::Uri;
-use axum::http::header::{
+use http::Uri;
+use http::header::{
     AUTHORIZATION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, VIA,
 };
-use axum::http::request::Parts;
-use axum::http::uri::Authority;
-use axum::response::{IntoResponse, Response};
+use http::uri::Authority;
 
-use super::Api;
+use super::ApiRequest;
 use crate::doors::shared::Problem;
 use crate::service::AdminToken;
 use tidegate_request::Peer;
@@ -27,17 +24,10 @@ const PROXY_HEADERS: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// An extractor that rejects callers who are not operators. It stands first, so that others learn nothing more.
-pub(super) struct Operator;
-
-impl FromRequestParts<Api> for Operator {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Response> {
-        let peer = Extension::from_request_parts(parts, api).await;
-        let Extension(peer) = peer.map_err(IntoResponse::into_response)?;
-        let authorized = authorize(&api.app.in_force().http.admin, peer, &parts.headers);
-        authorized.map(|()| Self).map_err(IntoResponse::into_response)
+impl ApiRequest {
+    /// Rejects callers who are not operators. Handlers call it first, so that others learn nothing more.
+    pub(super) fn require_operator(&self) -> Result<(), Problem> {
+        authorize(&self.api.app.in_force().http.admin, self.peer, &self.head.headers)
     }
 }
 

@@ -1,14 +1,15 @@
 //! The API door: a router on top of the shared HTTP server.
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::Response;
+use std::sync::Arc;
+
+use http::Response;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 
+use super::router::{ApiBody, Router};
+use super::{Api, routes};
 use crate::doors::shared::{DoorContext, OpenDoor, first_policy};
 use crate::logs::trace::Trace;
 use crate::net::http::{Answers, Caller, HttpBounds, builder, serve};
@@ -16,22 +17,19 @@ use crate::net::{ConnectionHandler, Shutdown, Stream};
 use tidegate_config::{Address, Config};
 use tidegate_request::Peer;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct HttpDoor {
-    router: ApiRouter,
+    router: Arc<Router>,
     http: auto::Builder<TokioExecutor>,
     bounds: HttpBounds,
 }
 
-#[derive(Clone, Debug)]
-struct ApiRouter(TowerToHyperService<Router>);
-
 impl HttpDoor {
-    pub(crate) fn new(router: Router, bounds: HttpBounds) -> Self {
+    fn new(router: Router, bounds: HttpBounds) -> Self {
         let mut http = builder(bounds);
         // Responses are small: one buffer and a plain write are faster than a vectored write.
         http.http1().writev(false);
-        Self { router: ApiRouter(TowerToHyperService::new(router)), http, bounds }
+        Self { router: Arc::new(router), http, bounds }
     }
 }
 
@@ -39,8 +37,8 @@ impl OpenDoor for HttpDoor {
     const LISTENING: &'static str = "listening";
 
     fn build(context: &DoorContext<'_>) -> Result<Self, String> {
-        let router = super::router(context.app.clone(), context.feed.clone());
-        Ok(Self::new(router, HttpBounds::default()))
+        let api = Api::new(context.app.clone(), context.feed.clone());
+        Ok(Self::new(Router::new(api, routes())?, HttpBounds::default()))
     }
 
     fn welcome(address: &Address, scheme: &str, config: &Config) -> String {
@@ -72,24 +70,13 @@ impl ConnectionHandler for HttpDoor {
     }
 }
 
-impl Answers for ApiRouter {
-    type Body = Body;
+impl Answers for Arc<Router> {
+    type Body = ApiBody;
 
-    async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<ApiBody> {
         match Trace::from_headers(request.headers()) {
             Some(trace) => trace.around(self.route(request, caller.peer)).await,
             None => self.route(request, caller.peer).await,
-        }
-    }
-}
-
-impl ApiRouter {
-    async fn route(&self, request: Request<Incoming>, peer: Peer) -> Response<Body> {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(peer);
-        match hyper::service::Service::call(&self.0, request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
         }
     }
 }

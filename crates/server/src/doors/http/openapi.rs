@@ -1,12 +1,13 @@
 //! `GET /openapi.json`. Tests run every example in it, and compare its paths with the routes.
 
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
+use http::header::CONTENT_TYPE;
+
+use super::{ApiRequest, HandlerResult, with_headers};
 
 const DOCUMENT: &str = include_str!("openapi.json");
 
-pub(super) async fn show() -> impl IntoResponse {
-    ([(CONTENT_TYPE, "application/json")], DOCUMENT)
+pub(super) async fn show(_: ApiRequest) -> HandlerResult {
+    Ok(with_headers(&[(CONTENT_TYPE, "application/json")], DOCUMENT))
 }
 
 #[cfg(test)]

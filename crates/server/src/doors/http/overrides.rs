@@ -4,17 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use tidegate::{OverrideError, StoredOverride};
 
-use super::admin::Operator;
-use super::{Api, HandlerResult, body, json};
+use super::{ApiRequest, HandlerResult, body, json, no_content};
 use crate::doors::shared::Problem;
 use crate::service::InForce;
 use tidegate_config::{SafeInteger, network_of_key};
@@ -58,58 +52,49 @@ struct OverrideList {
     overrides: Vec<OverrideJson>,
 }
 
-/// The policy and the key in the path.
-type OverridePath = Path<(String, String)>;
-
-pub(super) async fn list(_: Operator, State(api): State<Api>) -> HandlerResult {
-    let in_force = api.app.in_force();
+pub(super) async fn list(request: ApiRequest) -> HandlerResult {
+    request.require_operator()?;
+    let in_force = request.api.app.in_force();
     let found = in_force.engine.overrides().list().await;
     let found = found.map_err(|error| override_problem(&in_force, error))?;
     Ok(json(&OverrideList { overrides: found.into_iter().map(OverrideJson::from).collect() }))
 }
 
-pub(super) async fn show(
-    _: Operator,
-    State(api): State<Api>,
-    path: Result<OverridePath, PathRejection>,
-) -> HandlerResult {
-    let (in_force, Path((policy, key))) = (api.app.in_force(), path?);
-    let found = in_force.engine.overrides().get(&policy, &key).await;
+pub(super) async fn show(request: ApiRequest) -> HandlerResult {
+    request.require_operator()?;
+    let (policy, key) = (request.params.at(0), request.params.at(1));
+    let in_force = request.api.app.in_force();
+    let found = in_force.engine.overrides().get(policy, key).await;
     let found = found.map_err(|error| override_problem(&in_force, error))?;
     found
         .map(|found| json(&OverrideJson::from(found)))
-        .ok_or_else(|| Problem::no_override(&policy, &key))
+        .ok_or_else(|| Problem::no_override(policy, key))
 }
 
-pub(super) async fn set(
-    _: Operator,
-    State(api): State<Api>,
-    path: Result<OverridePath, PathRejection>,
-    body: Body,
-) -> HandlerResult {
-    let Path((policy, key)) = path?;
+pub(super) async fn set(request: ApiRequest) -> HandlerResult {
+    request.require_operator()?;
+    let ApiRequest { api, params, body, .. } = request;
+    let (policy, key) = (params.at(0), params.at(1));
     // A mistyped network would be stored as a key that no request has.
-    network_of_key(&key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
+    network_of_key(key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
     let body = body::read(body).await?;
     let requested: OverrideRequest<'_> = body::decode(&body)?;
     let (text, ttl) = (requested.text()?, requested.ttl()?);
     let in_force = api.app.in_force();
-    let set = in_force.engine.overrides().set(&policy, &key, &text, ttl).await;
+    let set = in_force.engine.overrides().set(policy, key, &text, ttl).await;
     set.map_err(|error| override_problem(&in_force, error))?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(no_content())
 }
 
-pub(super) async fn remove(
-    _: Operator,
-    State(api): State<Api>,
-    path: Result<OverridePath, PathRejection>,
-) -> HandlerResult {
-    let (in_force, Path((policy, key))) = (api.app.in_force(), path?);
-    let removed = in_force.engine.overrides().remove(&policy, &key).await;
+pub(super) async fn remove(request: ApiRequest) -> HandlerResult {
+    request.require_operator()?;
+    let (policy, key) = (request.params.at(0), request.params.at(1));
+    let in_force = request.api.app.in_force();
+    let removed = in_force.engine.overrides().remove(policy, key).await;
     if !removed.map_err(|error| override_problem(&in_force, error))? {
-        return Err(Problem::no_override(&policy, &key));
+        return Err(Problem::no_override(policy, key));
     }
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(no_content())
 }
 
 impl OverrideRequest<'_> {

@@ -1,17 +1,13 @@
 //! `POST /v1/acquire` and `/v1/release`: concurrency permits held by another process.
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use tidegate::{Acquired, Op, PermitId, PolicyKind};
 
-use super::{HandlerResult, answer, body, json, json_of};
+use super::{ApiRequest, HandlerResult, answer, body, json, json_of};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::{NamedKeys, Request, Text};
 use crate::metrics::Door;
-use crate::service::{AppState, Handle, Question, Unanswered, headers};
+use crate::service::{Handle, Question, Unanswered, headers};
 use tidegate_config::SafeInteger;
 
 /// The body of a release.
@@ -34,8 +30,8 @@ struct Released {
 }
 
 /// Acquires a permit and returns its id.
-pub(super) async fn acquire(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
-    let body = body::read(body).await?;
+pub(super) async fn acquire(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
+    let (app, body) = (&api.app, body::read(body).await?);
     let in_force = app.in_force();
     let call = app.call(&in_force, Door::Http);
     let request: Request<'_> = body::decode(&body)?;
@@ -54,8 +50,8 @@ pub(super) async fn acquire(State(app): State<Arc<AppState>>, body: Body) -> Han
 }
 
 /// Releases a permit. Idempotent.
-pub(super) async fn release(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
-    let body = body::read(body).await?;
+pub(super) async fn release(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
+    let (app, body) = (&api.app, body::read(body).await?);
     let in_force = app.in_force();
     let call = app.call(&in_force, Door::Http);
     let Release { policy, key, keys, permit } = body::decode(&body)?;

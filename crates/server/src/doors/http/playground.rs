@@ -9,12 +9,10 @@ mod worker;
 
 use std::collections::BTreeMap;
 
-use axum::body::Body;
-use axum::response::Response;
-use axum::routing::{MethodRouter, get, post};
 use serde::Serialize;
 
-use super::{Api, HandlerResult, body, json};
+use super::router::{Route, get, post};
+use super::{ApiRequest, HandlerResult, body, json};
 use crate::doors::shared::Problem;
 use tidegate_simulation::algorithms::Algorithms;
 use tidegate_simulation::boundary::Boundary;
@@ -23,7 +21,7 @@ use tidegate_simulation::race::Race;
 use tidegate_simulation::sync_lag::SyncLag;
 use tidegate_simulation::{Experiment, InputError, Knob};
 
-pub(super) fn routes() -> [(&'static str, MethodRouter<Api>); 8] {
+pub(super) fn routes() -> [Route; 8] {
     [
         ("/v1/playground", get(list)),
         ("/v1/playground/algorithms", post(run::<Algorithms>)),
@@ -37,7 +35,7 @@ pub(super) fn routes() -> [(&'static str, MethodRouter<Api>); 8] {
 }
 
 /// Runs an experiment. Missing fields have defaults, so the body may be empty.
-async fn run<E: Experiment>(body: Body) -> HandlerResult {
+async fn run<E: Experiment>(ApiRequest { body, .. }: ApiRequest) -> HandlerResult {
     let body = body::read(body).await?;
     let sent = if body.is_empty() { b"{}" } else { &*body };
     let input: E = body::decode(sent).map_err(with_range::<E>)?;
@@ -83,7 +81,7 @@ fn experiment_info<E: Experiment>(seed: impl FnOnce(&E) -> Option<u64>) -> Exper
 }
 
 /// `GET /v1/playground`: the range of every slider.
-async fn list() -> Response {
+async fn list(_: ApiRequest) -> HandlerResult {
     let overload = experiment_info(|input: &overload::OverloadInput| Some(input.seed));
     let experiments = [
         ("algorithms", experiment_info(|input: &Algorithms| Some(input.seed))),
@@ -93,5 +91,5 @@ async fn list() -> Response {
         ("race", experiment_info(|input: &Race| Some(input.seed))),
         ("sync-lag", experiment_info(|input: &SyncLag| Some(input.seed))),
     ];
-    json(&ExperimentList { experiments: experiments.into() })
+    Ok(json(&ExperimentList { experiments: experiments.into() }))
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::header::{CONTENT_TYPE, HeaderName};
 use serde::Serialize;
 use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView};
 
@@ -47,10 +46,6 @@ enum Extra {
     Capacity(u64),
     Buckets(u64),
     MaxWaitUs(u128),
-}
-
-pub(super) fn render(in_force: &InForce) -> ([(HeaderName, &'static str); 1], String) {
-    ([(CONTENT_TYPE, "application/json")], to_json(in_force))
 }
 
 pub(super) fn to_json(in_force: &InForce) -> String {

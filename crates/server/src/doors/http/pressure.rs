@@ -3,16 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use tidegate::{Clock, SystemClock};
 
-use super::admin::Operator;
-use super::{Api, HandlerResult, body, json};
+use super::{Api, ApiRequest, HandlerResult, body, json, no_content};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::Text;
 use crate::stats::{TargetSummary, TooManyTargets};
@@ -70,7 +64,7 @@ fn default_ok() -> bool {
 }
 
 /// Records an observation of a target.
-pub(super) async fn observe(State(api): State<Api>, body: Body) -> HandlerResult {
+pub(super) async fn observe(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
     let body = body::read(body).await?;
     let Observation { target, latency_ms, ok, queue_ms, saturation, url } = body::decode(&body)?;
     name(&target.0, "target")?;
@@ -102,10 +96,10 @@ pub(super) async fn observe(State(api): State<Api>, body: Body) -> HandlerResult
     if let Some(saturation) = saturation {
         api.app.in_force().adaptive.record_pool_saturation(&target.0, saturation);
     }
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(no_content())
 }
 
-pub(super) async fn show(State(api): State<Api>) -> HandlerResult {
+pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
     let summaries = api.app.target_stats().summaries(SystemClock.now()).into_iter();
     let mut targets: BTreeMap<_, _> =
         summaries.map(|(name, summary)| (name, TargetJson::from(summary))).collect();
@@ -117,30 +111,24 @@ pub(super) async fn show(State(api): State<Api>) -> HandlerResult {
 }
 
 /// Sets the pressure of a target.
-pub(super) async fn set(
-    _: Operator,
-    State(api): State<Api>,
-    target: Result<Path<String>, PathRejection>,
-    body: Body,
-) -> HandlerResult {
-    let (Path(target), body) = (target?, body::read(body).await?);
+pub(super) async fn set(request: ApiRequest) -> HandlerResult {
+    request.require_operator()?;
+    let ApiRequest { api, params, body, .. } = request;
+    let (target, body) = (params.at(0), body::read(body).await?);
     let Setting { pressure } = body::decode(&body)?;
-    name(&target, "target")?;
+    name(target, "target")?;
     if pressure.is_some_and(|pressure| !(0.0..=1.0).contains(&pressure)) {
         return Err(Problem::bad_field("pressure", "is not a number from 0 to 1, nor null"));
     }
-    set_pressure(&api, &target, pressure)
+    set_pressure(&api, target, pressure)
 }
 
 /// Removes the setting.
-pub(super) async fn clear(
-    _: Operator,
-    State(api): State<Api>,
-    target: Result<Path<String>, PathRejection>,
-) -> HandlerResult {
-    let Path(target) = target?;
-    name(&target, "target")?;
-    set_pressure(&api, &target, None)
+pub(super) async fn clear(request: ApiRequest) -> HandlerResult {
+    request.require_operator()?;
+    let target = request.params.at(0);
+    name(target, "target")?;
+    set_pressure(&request.api, target, None)
 }
 
 /// Applies to this node at once.
@@ -149,7 +137,7 @@ fn set_pressure(api: &Api, target: &str, pressure: Option<f64>) -> HandlerResult
     set.map_err(|TooManyTargets| too_many())?;
     api.app.in_force().adaptive.apply_operator_pressures();
     tracing::info!(target_name = target, ?pressure, "operator set the load pressure");
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(no_content())
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within bounds")]

@@ -3,17 +3,11 @@
 //! The configuration is read and every door bound before the first request, so a server is ready until it drains. While
 //! its store fails it answers by each policy's fallback, and is ready; `/readyz?strict` also asks the store.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use http::{StatusCode, Uri};
 use serde::Serialize;
 
-use super::json;
+use super::{ApiRequest, HandlerResult, json};
 use tidegate::driver::OpenStore;
-
-use crate::service::AppState;
 
 #[derive(Serialize)]
 struct Readiness {
@@ -31,10 +25,11 @@ struct Store {
     state: &'static str,
 }
 
-pub(super) async fn ready(State(app): State<Arc<AppState>>, uri: Uri) -> Response {
+pub(super) async fn ready(request: ApiRequest) -> HandlerResult {
+    let app = &request.api.app;
     let view = app.metrics().store();
     let store = match &view {
-        Some(view) if is_strict(&uri) => Some(probe(view).await),
+        Some(view) if is_strict(&request.head.uri) => Some(probe(view).await),
         Some(view) => Some((view.condition(), true)),
         None => None,
     };
@@ -42,11 +37,11 @@ pub(super) async fn ready(State(app): State<Arc<AppState>>, uri: Uri) -> Respons
     let ready = !app.is_draining() && store.is_none_or(|(_, is_ok)| is_ok);
     let kind = view.as_ref().map_or("", |view| view.kind);
     let store = store.map(|(state, _)| Store { kind, state });
-    let mut response = json(&Readiness { ready, state, store }).into_response();
+    let mut response = json(&Readiness { ready, state, store });
     if !ready {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
-    response
+    Ok(response)
 }
 
 /// Asks the store, within its deadline.

@@ -1,11 +1,9 @@
 //! `GET /v1/status`: version, store, leases and adaptive limits.
 
-use axum::extract::State;
-use axum::response::Response;
 use serde::Serialize;
 use tidegate::{Clock, LeaseStats, SystemClock};
 
-use super::{Api, json};
+use super::{ApiRequest, HandlerResult, json};
 use crate::adaptive::AdaptiveLimitView;
 use crate::dashboard::LeaseJson;
 
@@ -25,13 +23,13 @@ struct Status {
     adaptive: Vec<AdaptiveLimitView>,
 }
 
-pub(super) async fn show(State(api): State<Api>) -> Response {
+pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
     let in_force = api.app.in_force();
     let engine = &in_force.engine;
     let store = api.app.metrics().store();
     let breaker = store.as_ref().and_then(|store| store.report().breaker);
     let up_us = SystemClock.now().as_micros().saturating_sub(api.started.as_micros());
-    json(&Status {
+    Ok(json(&Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_ms: up_us / 1000,
         store: store.map_or("memory", |store| store.kind),
@@ -40,5 +38,5 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         policies: in_force.policies().count(),
         leases: engine.lease_stats(),
         adaptive: in_force.adaptive.limits(),
-    })
+    }))
 }

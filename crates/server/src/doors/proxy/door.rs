@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::http::Response;
+use http::Response;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioExecutor;

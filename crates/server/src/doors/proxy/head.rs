@@ -1,14 +1,14 @@
 //! Request heads: finds the host, and builds the head that the upstream gets.
 
-use axum::body::Bytes;
-use axum::http::header::{
+use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
     VIA,
 };
-use axum::http::request::Parts;
-use axum::http::uri::{Authority, PathAndQuery};
-use axum::http::{HeaderMap, Method, Uri, Version};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, Method, Uri, Version};
 use hyper::body::Body;
+use hyper::body::Bytes;
 
 use crate::doors::shared::Problem;
 use crate::upstreams::forwarded::{self, Hop};
@@ -77,7 +77,7 @@ pub(super) fn outbound(
     hop_headers: &HopHeaders,
     (host, hop): (HeaderValue, Hop<'_>),
     body: Upload,
-) -> axum::http::Request<Upload> {
+) -> http::Request<Upload> {
     let headers = &mut parts.headers;
     forwarded::write(headers, hop);
     join_cookies(headers);
@@ -94,7 +94,7 @@ pub(super) fn outbound(
     parts.uri = target(&parts.uri, path);
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
-    axum::http::Request::from_parts(parts, body)
+    http::Request::from_parts(parts, body)
 }
 
 /// HTTP/2 may split the cookie header; HTTP/1.1 expects one line (RFC 9113, 8.2.3).
@@ -155,13 +155,13 @@ pub(super) fn via(version: Version) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::Request;
+    use http::Request;
 
     use super::*;
 
     fn parts(uri: &str, hosts: &[&str], version: Version) -> Parts {
         let request = Request::builder().uri(uri).version(version);
-        let add = |request: axum::http::request::Builder, host: &&str| request.header(HOST, *host);
+        let add = |request: http::request::Builder, host: &&str| request.header(HOST, *host);
         hosts.iter().fold(request, add).body(()).unwrap().into_parts().0
     }
 

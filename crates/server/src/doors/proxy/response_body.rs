@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use axum::body::Bytes;
 use http_body_util::Full;
+use hyper::body::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate::Permit;
 use tokio::sync::oneshot;

@@ -4,11 +4,11 @@ mod admission;
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::http::header::{CONNECTION, HOST, HeaderValue, UPGRADE, VIA};
-use axum::http::request::Parts;
-use axum::http::{Method, Response, StatusCode};
+use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE, VIA};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
 use hyper::Request;
+use hyper::body::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use tidegate::adaptive::Priority;
@@ -46,7 +46,7 @@ impl From<Response<ResponseBody>> for ProxyResponse {
 
 impl From<Problem> for ProxyResponse {
     fn from(problem: Problem) -> Self {
-        problem.into_bytes_response().map(ResponseBody::local).into()
+        problem.into_response().map(ResponseBody::local).into()
     }
 }
 

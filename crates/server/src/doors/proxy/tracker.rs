@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
+use http::StatusCode;
 use tidegate::adaptive::{Observation, Priority};
 use tidegate::{Clock, SystemClock};
 use tidegate_core::adaptive::UrlRequest;

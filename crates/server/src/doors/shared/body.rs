@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes};
 use serde::Deserialize;
 
 use super::problem::Problem;
@@ -22,16 +22,23 @@ const DRAIN_BYTES_MAX: usize = 8 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the body of one check.
-pub(crate) async fn read(body: Body) -> Result<Collected<'static>, Problem> {
+pub(crate) async fn read(
+    body: impl Body<Data = Bytes> + Unpin,
+) -> Result<Collected<'static>, Problem> {
     read_within(body, QUESTION_BYTES_MAX).await
 }
 
 /// Reads the body of a batch.
-pub(crate) async fn read_batch(body: Body) -> Result<Collected<'static>, Problem> {
+pub(crate) async fn read_batch(
+    body: impl Body<Data = Bytes> + Unpin,
+) -> Result<Collected<'static>, Problem> {
     read_within(body, BATCH_BYTES_MAX).await
 }
 
-async fn read_within(mut body: Body, bytes_max: usize) -> Result<Collected<'static>, Problem> {
+async fn read_within(
+    mut body: impl Body<Data = Bytes> + Unpin,
+    bytes_max: usize,
+) -> Result<Collected<'static>, Problem> {
     let read = within(BODY_TIMEOUT, async {
         let collected = collect(&mut body, bytes_max).await;
         if collected.is_err() {
@@ -48,7 +55,7 @@ async fn read_within(mut body: Body, bytes_max: usize) -> Result<Collected<'stat
 }
 
 /// Reads and discards up to the bound.
-async fn drain(body: &mut Body) {
+async fn drain(body: &mut (impl Body<Data = Bytes> + Unpin)) {
     let mut left = DRAIN_BYTES_MAX;
     while let Some(Ok(frame)) = body.frame().await {
         let size = frame.data_ref().map_or(0, Bytes::len);
@@ -94,8 +101,7 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    use axum::http::StatusCode;
-    use axum::response::IntoResponse;
+    use http::StatusCode;
     use hyper::body::Frame;
     use proptest::prelude::*;
 
@@ -106,7 +112,7 @@ mod tests {
     /// A body that never arrives.
     struct Silent;
 
-    impl hyper::body::Body for Silent {
+    impl Body for Silent {
         type Data = Bytes;
         type Error = Infallible;
         fn poll_frame(
@@ -119,8 +125,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_comes_is_given_up() {
-        let problem = read(Body::new(Silent)).await.unwrap_err();
-        assert_eq!(problem.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+        let problem = read(Silent).await.unwrap_err();
+        assert_eq!(problem.status(), StatusCode::REQUEST_TIMEOUT);
     }
 
     #[test]

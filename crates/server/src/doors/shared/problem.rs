@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::extract::rejection::PathRejection;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use axum::http::{Method, StatusCode};
-use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::{Method, Response, StatusCode};
+use hyper::body::Bytes;
 use serde::Serialize;
 use tidegate::tower::write_retry_after;
 use tidegate::{Answer, CheckError, StoreErrorKind};
@@ -160,10 +158,6 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "urn:tidegate:unknown-path", "Unknown path", &detail)
     }
 
-    pub(crate) fn bad_path(why: &PathRejection) -> Self {
-        Self::bad_field("path", &why.body_text())
-    }
-
     /// A known path with an unsupported method.
     pub(crate) fn wrong_method(method: &Method, path: &str) -> Self {
         let detail = format!("`{path}` does not support {method}: see the Allow header");
@@ -266,10 +260,9 @@ impl From<Unanswered> for Problem {
 }
 
 impl Problem {
-    /// The response with its body in memory.
-    pub(crate) fn into_bytes_response(self) -> hyper::Response<Bytes> {
+    pub(crate) fn into_response(self) -> Response<Bytes> {
         let body = serde_json::to_vec(&self).unwrap_or_default();
-        let mut response = hyper::Response::new(body.into());
+        let mut response = Response::new(body.into());
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -278,17 +271,5 @@ impl Problem {
         }
         write_retry_after(headers, self.retry_after);
         response
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        self.into_bytes_response().map(Body::from)
-    }
-}
-
-impl From<PathRejection> for Problem {
-    fn from(why: PathRejection) -> Self {
-        Self::bad_path(&why)
     }
 }

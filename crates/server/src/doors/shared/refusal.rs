@@ -1,12 +1,12 @@
 //! The response to a refused request: a page with a countdown for people, JSON for programs that accept it, and an
 //! empty body for assets and all others.
 
-use axum::body::Bytes;
-use axum::http::header::{
+use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPIRES, HeaderName, HeaderValue,
     PRAGMA, RETRY_AFTER,
 };
-use axum::http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
+use hyper::body::Bytes;
 
 use super::Problem;
 use tidegate_request::ClientRequest;
@@ -39,7 +39,7 @@ pub(crate) fn response(
     extra_headers: HeaderMap,
 ) -> Response<Bytes> {
     let mut response = match format_for(seen) {
-        RefusalFormat::Json => problem.into_bytes_response(),
+        RefusalFormat::Json => problem.into_response(),
         RefusalFormat::Empty => empty(problem.status()),
         RefusalFormat::Page => page(problem.status(), extra_headers.get(RETRY_AFTER)),
     };

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::body::Bytes;
+use hyper::body::Bytes;
 use hyper::body::{Body, Buf, Frame, SizeHint};
 
 use super::activity::{Activity, Waiting};

@@ -1,19 +1,14 @@
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::routing::{get, post};
-use hyper::body::Frame;
+use hyper::body::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::super::router;
+use super::super::body;
+use super::super::router::{HandlerResult, Route, get, post, whole};
 use super::*;
 use crate::dashboard::Feed;
 use crate::doors::stalled_client;
@@ -37,12 +32,25 @@ const SHORT: (AcceptBounds, HttpBounds) = (
     },
 );
 
-async fn start(router: Router, (bounds, http): (AcceptBounds, HttpBounds)) -> TestServer {
-    test_server::start(HttpDoor::new(router, http), bounds).await
+fn door(routes: impl IntoIterator<Item = Route>, bounds: HttpBounds) -> HttpDoor {
+    let api = Api::new(AppState::new(demo::draft()), Arc::default());
+    HttpDoor::new(Router::new(api, routes).unwrap(), bounds)
 }
 
-fn hello() -> Router {
-    Router::new().route("/", get(async || "hello"))
+async fn start(
+    routes: impl IntoIterator<Item = Route>,
+    (bounds, http): (AcceptBounds, HttpBounds),
+) -> TestServer {
+    test_server::start(door(routes, http), bounds).await
+}
+
+fn hello() -> [Route; 1] {
+    [("/", get(|_| async { answer("hello") }))]
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as handlers return it")]
+fn answer(body: impl Into<Bytes>) -> HandlerResult {
+    Ok(whole(Response::new(body.into())))
 }
 
 /// Sends `head` and reads until the server closes, for at most five seconds.
@@ -102,6 +110,29 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
+async fn head_gets_the_head_of_get_and_no_stream() {
+    let feed = Arc::<Feed>::default();
+    feed.publish("1".to_owned(), "1".to_owned());
+    let events = feed.clone();
+    let live = get(move |_| {
+        let watching = events.watch("1").unwrap();
+        async { Ok(Response::new(ApiBody::Right(watching))) }
+    });
+    let server = start(hello().into_iter().chain([("/live", live)]), SHORT).await;
+    let head = async |path| {
+        let request = format!("HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        until_closed(server.addr, request).await
+    };
+    let answer = head("/").await;
+    assert!(
+        answer.contains("\r\ncontent-length: 5\r\n") && answer.ends_with("\r\n\r\n"),
+        "{answer}"
+    );
+    assert!(head("/live").await.ends_with("\r\n\r\n"));
+    assert_eq!(feed.watchers(), 0);
+}
+
+#[tokio::test]
 async fn idle_connections_over_the_cap_give_way_in_the_end() {
     let server = start(hello(), SHORT).await;
     let mut idle = Vec::new();
@@ -113,22 +144,25 @@ async fn idle_connections_over_the_cap_give_way_in_the_end() {
 }
 
 /// A route that reports each request, and answers once it gets a permit.
-fn gated() -> (Router, Arc<Semaphore>, mpsc::Receiver<()>) {
+fn gated() -> ([Route; 1], Arc<Semaphore>, mpsc::Receiver<()>) {
     let (reached, was_reached) = mpsc::channel(1);
     let gate = Arc::new(Semaphore::new(0));
     let opened = gate.clone();
-    let handler = get(async move || {
-        reached.send(()).await.unwrap();
-        let _ = opened.acquire().await;
-        "finished"
+    let handler = get(move |_| {
+        let (reached, opened) = (reached.clone(), opened.clone());
+        async move {
+            reached.send(()).await.unwrap();
+            let _ = opened.acquire().await;
+            answer("finished")
+        }
     });
-    (Router::new().route("/", handler), gate, was_reached)
+    ([("/", handler)], gate, was_reached)
 }
 
 #[tokio::test]
 async fn a_request_in_flight_is_finished_before_the_end() {
-    let (router, gate, mut reached) = gated();
-    let server = start(router, SHORT).await;
+    let (routes, gate, mut reached) = gated();
+    let server = start(routes, SHORT).await;
     let client = tokio::spawn(until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
     reached.recv().await.unwrap();
     server.stop.send(()).unwrap();
@@ -167,9 +201,9 @@ async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
 
 #[tokio::test]
 async fn a_request_that_never_finishes_does_not_keep_the_server_up() {
-    let (router, _gate, mut reached) = gated();
+    let (routes, _gate, mut reached) = gated();
     let server =
-        start(router, (AcceptBounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1))
+        start(routes, (AcceptBounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1))
             .await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -213,8 +247,12 @@ async fn a_connection_may_idle_longer_than_a_head_may_take() {
 
 #[tokio::test]
 async fn a_body_that_came_later_than_its_head_is_no_head_of_the_next() {
-    let router = hello().route("/post", post(async |_: String| "hello"));
-    let server = start(router, (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
+    let reading = post(|request| async {
+        body::read(request.body).await?;
+        answer("hello")
+    });
+    let routes = hello().into_iter().chain([("/post", reading)]);
+    let server = start(routes, (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
     let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
     let head =
         b"POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
@@ -241,11 +279,11 @@ async fn a_connection_does_not_idle_for_ever() {
 
 #[tokio::test]
 async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
-    let large = get(async || vec![b'x'; 64 << 20]);
-    let router = hello().route("/large", large);
+    let large = get(|_| async { answer(vec![b'x'; 64 << 20]) });
+    let routes = hello().into_iter().chain([("/large", large)]);
     let bounds = AcceptBounds { connections_max: 1, ..SHORT.0 };
     let write_timeout = Duration::from_millis(50);
-    let server = start(router, (bounds, HttpBounds { write_timeout, ..SHORT.1 })).await;
+    let server = start(routes, (bounds, HttpBounds { write_timeout, ..SHORT.1 })).await;
     let mut deaf = TcpStream::connect(server.addr).await.unwrap();
     deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     // Served only after the other connection has lost its place.
@@ -282,29 +320,17 @@ impl Drop for Kept {
 #[tokio::test]
 async fn an_answer_of_http2_that_nobody_takes_is_not_kept_for_ever() {
     let (gone, mut is_gone) = mpsc::channel(9);
-    let kept = async move || axum::body::Body::from(Bytes::from_owner(Kept(gone.clone())));
+    let kept = get(move |_| {
+        let kept = Kept(gone.clone());
+        async { answer(Bytes::from_owner(kept)) }
+    });
     let short = Duration::from_millis(50);
     let times = HttpBounds { write_timeout: short, idle_timeout: short / 5, ..SHORT.1 };
-    let server = start(Router::new().route("/", get(kept)), (SHORT.0, times)).await;
+    let server = start([("/", kept)], (SHORT.0, times)).await;
     // Before the first HTTP/2 request, and after it, without further requests.
     for window in [0, 1] {
         is_closed(&mut http2_request(server.addr, window).await).await;
         tokio::time::timeout(Duration::from_secs(5), is_gone.recv()).await.expect("still kept");
-    }
-}
-
-/// A body whose chunks come from a channel.
-struct Paused(mpsc::Receiver<&'static str>);
-
-impl hyper::body::Body for Paused {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|piece| Some(Ok(Frame::data(Bytes::from(piece?)))))
     }
 }
 
@@ -318,20 +344,20 @@ async fn read_until(stream: &mut TcpStream, end: &str) {
 
 #[tokio::test]
 async fn an_answer_of_http2_may_pause_for_longer_than_its_client() {
-    let (pieces, body) = mpsc::channel(9);
-    let bodies = Arc::new(std::sync::Mutex::new(vec![body]));
-    let paused = get(async move || {
-        let body = bodies.lock().unwrap().pop();
-        body.map_or("hello".into(), |body| axum::body::Body::new(Paused(body)))
+    let feed = Arc::<Feed>::default();
+    feed.publish("1".to_owned(), "1".to_owned());
+    let events = feed.clone();
+    let paused = get(move |_| {
+        let watching = events.watch("1").unwrap();
+        async { Ok(Response::new(ApiBody::Right(watching))) }
     });
     let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
-    let server = start(Router::new().route("/", paused), (SHORT.0, times)).await;
+    let server = start([("/", paused)], (SHORT.0, times)).await;
     let mut patient = http2_request(server.addr, 255).await;
-    pieces.send("first").await.unwrap();
-    read_until(&mut patient, "first").await;
+    read_until(&mut patient, "snapshot").await;
     is_closed(&mut http2_request(server.addr, 0).await).await; // takes as long as the timeout
-    pieces.send("second").await.unwrap();
-    read_until(&mut patient, "second").await;
+    feed.publish("2".to_owned(), "2".to_owned());
+    read_until(&mut patient, "tick").await;
 }
 
 /// Connects repeatedly until nothing listens; every accepted connection gets an answer.
@@ -368,7 +394,8 @@ async fn the_end_resets_nobody_who_was_let_in() {
 async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     let app = AppState::new(demo::draft());
     let (stream, client) = stalled_client::connection().await;
-    let door = HttpDoor::new(router(app.clone(), Arc::<Feed>::default()), HttpBounds::default());
+    let router = Router::new(Api::new(app.clone(), Arc::default()), routes()).unwrap();
+    let door = HttpDoor::new(router, HttpBounds::default());
     tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
     let body = r#"{"policy":"login","key":"ann","cost":5}"#;
     let head = format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {}", body.len());

@@ -1,18 +1,15 @@
 //! `POST /v1/playground/replay`: what a policy would have decided on a pasted access log.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::State;
 use serde::Deserialize;
 use tidegate::Policy;
 
-use super::super::{HandlerResult, body, json};
+use super::super::{ApiRequest, HandlerResult, body, json};
 use super::worker;
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::Text;
-use crate::service::{AppState, InForce};
+use crate::service::InForce;
 use tidegate_config::{Config, DoorRules};
 use tidegate_request::KeyParts;
 use tidegate_simulation::replay::{ReplayReport as Report, ReplaySettings, Replayer, replay};
@@ -46,9 +43,9 @@ const fn top() -> usize {
     TOP
 }
 
-pub(super) async fn run(State(app): State<Arc<AppState>>, body: Body) -> HandlerResult {
+pub(super) async fn run(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
     let body = body::read_batch(body).await?;
-    worker::run(move || replay_log(&app.in_force(), &body)).await
+    worker::run(move || replay_log(&api.app.in_force(), &body)).await
 }
 
 fn replay_log(in_force: &InForce, body: &[u8]) -> HandlerResult {

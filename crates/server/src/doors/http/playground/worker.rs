@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use http::{Response, StatusCode};
 use tidegate::tower::write_retry_after;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::super::HandlerResult;
+use super::super::router::{ApiBody, HandlerResult, whole};
 use crate::doors::shared::Problem;
 use crate::net::timeout::within;
 
@@ -37,22 +36,22 @@ where
     }
 }
 
-fn busy() -> Response {
-    let mut response = Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into_response();
+fn busy() -> Response<ApiBody> {
+    let mut response = whole(Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into_response());
     write_retry_after(response.headers_mut(), Some(RETRY_AFTER));
     response
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::http::header::RETRY_AFTER;
+    use http::header::RETRY_AFTER;
 
     use super::*;
 
     /// No other test in this process uses the workers.
     #[tokio::test]
     async fn a_busy_playground_answers_503_with_retry_after() {
-        let done = || Ok(Response::default());
+        let done = || Ok(whole(Response::default()));
         assert_eq!(run(done).await.unwrap().status(), StatusCode::OK);
         let taken = WORKERS.try_acquire_many(2).unwrap();
         let refused = run(done).await.unwrap();

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, Response, StatusCode};
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+use hyper::body::Bytes;
 use tidegate::adaptive::Priority;
 use tidegate::tower::{Report, write_retry_after};
 use tidegate::{Clock, Op, Permit, PolicyKind, Source, SystemClock};
@@ -49,7 +49,7 @@ pub(super) async fn admit(
 ) -> Result<Admitted, Refused> {
     let client_ip = &in_force.http.client_ip;
     let seen = ClientRequest::direct(client_ip, peer, parts)
-        .map_err(|error| Box::new(Problem::bad_input(&error.to_string()).into_bytes_response()))?;
+        .map_err(|error| Box::new(Problem::bad_input(&error.to_string()).into_response()))?;
     let is_trusted = match peer {
         Peer::Ip(ip) => client_ip.trusts(ip),
         Peer::Unix => true,
@@ -81,7 +81,7 @@ pub(super) fn shed(
     let problem = Problem::shed(proxy.settings.shed_status);
     match ClientRequest::direct(&in_force.http.client_ip, peer, parts) {
         Ok(seen) => refuse(&seen, problem, Some(SHED_RETRY_AFTER)),
-        Err(error) => Problem::bad_input(&error.to_string()).into_bytes_response(),
+        Err(error) => Problem::bad_input(&error.to_string()).into_response(),
     }
 }
 
@@ -123,7 +123,7 @@ impl<'a> Admission<'a> {
         };
         // Always succeeds: there is at least one upstream.
         let unavailable =
-            || Box::new(Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into_bytes_response());
+            || Box::new(Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into_response());
         let load = self.proxy.choose(&[], SystemClock.steady_us()).ok_or_else(unavailable)?;
         let tracker = RequestTracker::start(self.app, load, self.seen.path.counted(), priority);
         if tracker.is_none()
@@ -196,5 +196,5 @@ impl<'a> Admission<'a> {
 }
 
 fn unanswered(why: Unanswered) -> Refused {
-    Problem::from(why).into_bytes_response().into()
+    Problem::from(why).into_response().into()
 }

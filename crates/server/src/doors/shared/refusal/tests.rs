@@ -1,4 +1,4 @@
-use axum::http::Request;
+use http::Request;
 
 use super::*;
 use tidegate_request::{ClientIp, Peer};
@@ -7,7 +7,7 @@ const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*
 
 fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes> {
     let request = Request::builder().method(method).uri(path);
-    let add = |request: axum::http::request::Builder, (name, value): &(&str, &str)| {
+    let add = |request: http::request::Builder, (name, value): &(&str, &str)| {
         request.header(*name, *value)
     };
     let (parts, ()) = headers.iter().fold(request, add).body(()).unwrap().into_parts();

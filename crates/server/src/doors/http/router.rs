@@ -1,0 +1,188 @@
+//! Finds the handler of a request by its path and method.
+//!
+//! Not axum's router: its boxes and extensions for each request took a tenth of the door's throughput.
+
+use std::future::ready;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::header::{ALLOW, CONTENT_LENGTH, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Bytes, Incoming};
+use percent_encoding::percent_decode_str;
+use tidegate_request::Peer;
+
+use super::Api;
+use crate::dashboard::EventStream;
+use crate::doors::shared::Problem;
+
+pub(super) type ApiBody = Either<Full<Bytes>, EventStream>;
+pub(super) type HandlerResult = Result<Response<ApiBody>, Problem>;
+
+/// What a handler gets.
+pub(super) struct ApiRequest {
+    pub(super) api: Arc<Api>,
+    pub(super) peer: Peer,
+    pub(super) params: Params,
+    pub(super) head: Parts,
+    pub(super) body: Incoming,
+}
+
+/// The parameters of a path, decoded.
+pub(super) struct Params(Vec<String>);
+
+type HandlerFuture = Pin<Box<dyn Future<Output = HandlerResult> + Send>>;
+type Handler = Box<dyn Fn(ApiRequest) -> HandlerFuture + Send + Sync>;
+
+/// The handlers of one path.
+#[derive(Default)]
+pub(super) struct Methods {
+    handlers: Vec<(Method, Handler)>,
+    /// For all other methods.
+    any: Option<Handler>,
+}
+
+/// A path, such as `/v1/pressure/{target}`, and its handlers.
+pub(super) type Route = (&'static str, Methods);
+
+pub(crate) struct Router {
+    paths: matchit::Router<Methods>,
+    api: Arc<Api>,
+}
+
+impl Router {
+    pub(super) fn new(api: Api, routes: impl IntoIterator<Item = Route>) -> Result<Self, String> {
+        let mut paths = matchit::Router::new();
+        for (path, methods) in routes {
+            paths.insert(path, methods).map_err(|error| format!("route {path}: {error}"))?;
+        }
+        Ok(Self { paths, api: Arc::new(api) })
+    }
+
+    pub(super) async fn route(&self, request: Request<Incoming>, peer: Peer) -> Response<ApiBody> {
+        let is_head = request.method() == Method::HEAD;
+        let answered = match self.handle(request, peer) {
+            Ok(handling) => handling.await,
+            Err(problem) => Err(problem),
+        };
+        let response = answered.unwrap_or_else(|problem| whole(problem.into_response()));
+        if is_head { without_body(response) } else { response }
+    }
+
+    fn handle(&self, request: Request<Incoming>, peer: Peer) -> Result<HandlerFuture, Problem> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        let found = self.paths.at(path).map_err(|_| Problem::unknown_path(path))?;
+        let Some(handler) = found.value.handler(&head.method) else {
+            let mut response = Problem::wrong_method(&head.method, path).into_response();
+            response.headers_mut().insert(ALLOW, found.value.allowed());
+            return Ok(Box::pin(ready(Ok(whole(response)))));
+        };
+        let params = found.params.iter().map(|(name, value)| decode(name, value));
+        let params = Params(params.collect::<Result<_, _>>()?);
+        Ok(handler(ApiRequest { api: self.api.clone(), peer, params, head, body }))
+    }
+}
+
+/// A parameter of the path, which may be percent-encoded.
+fn decode(name: &str, value: &str) -> Result<String, Problem> {
+    let decoded = percent_decode_str(value).decode_utf8();
+    let decoded = decoded.map_err(|_| Problem::bad_field(name, "is not valid UTF-8"))?;
+    Ok(decoded.into_owned())
+}
+
+/// The answer to HEAD: the head of what GET gets. A handler's stream ends here.
+fn without_body(response: Response<ApiBody>) -> Response<ApiBody> {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    whole(Response::from_parts(head, Bytes::new()))
+}
+
+/// A response whose body is all there.
+pub(super) fn whole(response: Response<Bytes>) -> Response<ApiBody> {
+    response.map(|body| Either::Left(Full::new(body)))
+}
+
+pub(super) fn get<F>(handler: impl Fn(ApiRequest) -> F + Send + Sync + 'static) -> Methods
+where
+    F: Future<Output = HandlerResult> + Send + 'static,
+{
+    Methods::default().on(Method::GET, handler)
+}
+
+pub(super) fn post<F>(handler: impl Fn(ApiRequest) -> F + Send + Sync + 'static) -> Methods
+where
+    F: Future<Output = HandlerResult> + Send + 'static,
+{
+    Methods::default().on(Method::POST, handler)
+}
+
+/// Answers every method.
+pub(super) fn any<F>(handler: impl Fn(ApiRequest) -> F + Send + Sync + 'static) -> Methods
+where
+    F: Future<Output = HandlerResult> + Send + 'static,
+{
+    Methods { handlers: Vec::new(), any: Some(boxed(handler)) }
+}
+
+impl Methods {
+    pub(super) fn on<F>(
+        mut self,
+        method: Method,
+        handler: impl Fn(ApiRequest) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = HandlerResult> + Send + 'static,
+    {
+        self.handlers.push((method, boxed(handler)));
+        self
+    }
+
+    fn handler(&self, method: &Method) -> Option<&Handler> {
+        // HEAD is a GET whose body is not sent.
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        let own = self.handlers.iter().find(|(own, _)| own == method);
+        own.map(|(_, handler)| handler).or(self.any.as_ref())
+    }
+
+    /// The value of `Allow`.
+    fn allowed(&self) -> HeaderValue {
+        let names = self.handlers.iter().map(|(method, _)| match *method {
+            Method::GET => "GET,HEAD",
+            ref other => other.as_str(),
+        });
+        let names = names.collect::<Vec<_>>().join(",");
+        HeaderValue::try_from(names).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+}
+
+fn boxed<F>(handler: impl Fn(ApiRequest) -> F + Send + Sync + 'static) -> Handler
+where
+    F: Future<Output = HandlerResult> + Send + 'static,
+{
+    Box::new(move |request| Box::pin(handler(request)))
+}
+
+impl Params {
+    /// The first one has index 0.
+    pub(super) fn at(&self, index: usize) -> &str {
+        self.0.get(index).map_or("", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_may_hold_any_text_and_nothing_else() {
+        assert_eq!(decode("key", "a%2Fb%20%c3%a9").unwrap(), "a/b é");
+        assert_eq!(decode("key", "100%").unwrap(), "100%");
+        let problem = decode("key", "%ff").unwrap_err();
+        assert_eq!((problem.field(), problem.detail()), (Some("key"), "`key` is not valid UTF-8"));
+    }
+}
