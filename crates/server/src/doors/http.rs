@@ -23,7 +23,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 use hyper::body::{Body, Bytes};
 use tidegate::tower::write_retry_after;
-use tidegate::{Clock, Op, SystemClock, Timestamp};
+use tidegate::{Answer, Clock, Op, SystemClock, Timestamp};
 
 pub(crate) use self::door::HttpDoor;
 use self::router::{ApiBody, ApiRequest, HandlerResult, Methods, Route, any, get, post, whole};
@@ -32,7 +32,7 @@ use super::shared::{Problem, body};
 use super::{forward_auth, grpc};
 use crate::dashboard::Feed;
 use crate::metrics::{self, Door};
-use crate::service::{AppState, Question, Unanswered, headers};
+use crate::service::{AppState, Handle, InForce, Question, Unanswered, headers};
 
 /// The state of the handlers.
 #[derive(Debug)]
@@ -146,10 +146,8 @@ async fn decide(ApiRequest { api, body, .. }: ApiRequest, op: Op) -> HandlerResu
     let policy = call.policy(parsed.policy, op)?;
     let answer = call.check(&Question::new(policy, parsed.key(), parsed.cost, op)).await?;
     let answer = Unanswered::unless_decided(answer)?;
-    let mut response = json_of(answer::DECISION_BYTES, |body| answer::write(body, &answer));
-    let dialect = in_force.http.headers;
-    headers::add(response.headers_mut(), dialect, &answer, policy.labels(), call.began());
-    Ok(response)
+    let headers = decision_headers(&in_force, &answer, policy, call.began());
+    Ok(json_of(headers, answer::DECISION_BYTES, |body| answer::write(body, &answer)))
 }
 
 /// Checks in order, each separately or all in one atomic step. All are validated before the first is charged: a batch
@@ -184,7 +182,8 @@ async fn check_batch(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult 
     let labelled = answers.iter().zip(questions.iter().map(|question| question.policy.labels()));
     let (wanted, now) = (batch.headers.then_some(in_force.http.headers), call.began());
     let bytes = answer::DECISION_BYTES * answers.len();
-    Ok(json_of(bytes, |body| answer::write_batch(body, labelled, wanted, now)))
+    let write = |body: &mut Vec<u8>| answer::write_batch(body, labelled, wanted, now);
+    Ok(json_of(HeaderMap::new(), bytes, write))
 }
 
 /// Reserves a place in the queue of a leaky bucket. The caller waits.
@@ -206,20 +205,33 @@ async fn reserve(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
     Ok(response)
 }
 
-fn json(answer: &impl serde::Serialize) -> Response<ApiBody> {
-    // Serializing a plain struct cannot fail.
-    json_of(0, |body| drop(serde_json::to_writer(body, answer)))
+/// The headers of a decision, with room for `Content-Type`: a map that grows hashes all of them again.
+fn decision_headers(
+    in_force: &InForce,
+    answer: &Answer<'_>,
+    policy: Handle<'_>,
+    now: Timestamp,
+) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers::add(&mut headers, in_force.http.headers, answer, policy.labels(), now);
+    headers
 }
 
-/// The headers of a decision: a map that starts smaller grows with the last one, and hashes all of them again.
-const HEADERS: usize = 8;
+fn json(answer: &impl serde::Serialize) -> Response<ApiBody> {
+    // Serializing a plain struct cannot fail.
+    json_of(HeaderMap::new(), 0, |body| drop(serde_json::to_writer(body, answer)))
+}
 
 /// A JSON response whose body `write` fills; `bytes` is its expected size.
-fn json_of(bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Response<ApiBody> {
+fn json_of(
+    headers: HeaderMap,
+    bytes: usize,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> Response<ApiBody> {
     let mut body = Vec::with_capacity(bytes);
     write(&mut body);
     let mut response = whole(Response::new(body.into()));
-    *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
+    *response.headers_mut() = headers;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

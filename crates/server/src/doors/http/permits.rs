@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use tidegate::{Acquired, Op, PermitId, PolicyKind};
 
-use super::{ApiRequest, HandlerResult, answer, body, json, json_of};
+use super::{ApiRequest, HandlerResult, answer, body, decision_headers, json, json_of};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::{NamedKeys, Request, Text};
 use crate::metrics::Door;
-use crate::service::{Handle, Question, Unanswered, headers};
+use crate::service::{Handle, Question, Unanswered};
 use tidegate_config::SafeInteger;
 
 /// The body of a release.
@@ -43,10 +43,8 @@ pub(super) async fn acquire(ApiRequest { api, body, .. }: ApiRequest) -> Handler
     let answer = Unanswered::unless_decided(answer)?;
     let permit = permit.map(|permit| permit.into_id().to_string());
     let write = |body: &mut Vec<u8>| answer::write_acquired(body, &answer, permit.as_deref());
-    let mut response = json_of(answer::DECISION_BYTES, write);
-    let dialect = in_force.http.headers;
-    headers::add(response.headers_mut(), dialect, &answer, policy.labels(), call.began());
-    Ok(response)
+    let headers = decision_headers(&in_force, &answer, policy, call.began());
+    Ok(json_of(headers, answer::DECISION_BYTES, write))
 }
 
 /// Releases a permit. Idempotent.
