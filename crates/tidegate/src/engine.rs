@@ -22,6 +22,7 @@ use tidegate_core::Reservation;
 pub use answer::{Answer, BindingLimit};
 pub use builder::EngineBuilder;
 pub use error::{BuildError, CheckError};
+pub use given::GivenAnswer;
 use overrides::LoadedOverrides;
 pub use overrides::{OverrideError, RunTimeOverrides};
 use policies::Policies;

@@ -59,8 +59,8 @@ pub use cidr::{Cidr, CidrError};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use effective::Effective;
 pub use engine::{
-    Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, Key, OverrideError,
-    PolicyHandle, PolicyView, Question, Queued, RunTimeOverrides, Together,
+    Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, GivenAnswer, Key,
+    OverrideError, PolicyHandle, PolicyView, Question, Queued, RunTimeOverrides, Together,
 };
 pub use limiter::Limiter;
 pub use permit::{Acquired, BadPermitId, Permit, PermitId};

@@ -119,8 +119,15 @@ impl<'a, T, E> Reply<'a, T, E> {
     }
 
     /// What `then` makes of the answer, at once if that is known.
+    ///
+    /// ```
+    /// # use tidegate::{Reply, UnderWay};
+    /// let reply: Reply<'_, u64, UnderWay> = Reply::ready(Ok(5));
+    /// let doubled: Reply<'_, u64, UnderWay> = reply.then(|five| Ok(2 * five?));
+    /// assert_eq!(doubled.now(), Ok(10));
+    /// ```
     #[inline]
-    pub(crate) fn then<U, F>(
+    pub fn then<U, F>(
         self,
         then: impl FnOnce(Result<T, E>) -> Result<U, F> + Send + 'a,
     ) -> Reply<'a, U, F>

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tidegate::{Answer, Source, StoreErrorKind};
+use tidegate::{Answer, GivenAnswer, Source, StoreErrorKind};
 use tidegate_config::{BY_REQUEST, RESERVED_NAMES, UNKNOWN};
 
 use super::histogram::{DurationHistogram, Durations};
@@ -87,6 +87,19 @@ impl<'a> From<&'a Answer<'_>> for Outcome<'a> {
             binding: answer.binding,
             remaining: Some(decision.remaining()),
             retry_after_us: decision.retry_after_us(),
+        }
+    }
+}
+
+impl From<&GivenAnswer> for Outcome<'static> {
+    fn from(answer: &GivenAnswer) -> Self {
+        Self {
+            status: Status::from_allowed(answer.decision.allowed()),
+            source: Some(answer.source),
+            store_error: answer.store_error,
+            binding: BY_REQUEST,
+            remaining: Some(answer.decision.remaining()),
+            retry_after_us: answer.decision.retry_after_us(),
         }
     }
 }

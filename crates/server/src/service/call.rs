@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate::{
-    Acquired, Answer, CheckError, Clock, Key, KeyedLimit, Later, Limit, Op, PermitId, Queued,
-    Reply, Source, StoreErrorKind, SystemClock, Timestamp,
+    Acquired, Answer, CheckError, Clock, Decision, GivenAnswer, Key, KeyedLimit, Later, Limit, Op,
+    PermitId, Queued, Reply, Source, StoreErrorKind, SystemClock, Timestamp,
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
@@ -261,23 +261,30 @@ impl<'s> Call<'s> {
         given: &KeyedLimit<'_>,
         cost: u64,
         op: Op,
-    ) -> Reply<'s, Answer<'s>, Unanswered> {
-        let record = if op == Op::Take { Record::Always } else { Record::Never };
-        let counters = self.service.metrics.by_request();
-        let asked = Asked { name: BY_REQUEST, counters, key: Key::One(&[]), cost };
-        match self.in_force.engine.answer_given(BY_REQUEST, given, cost, op).split() {
-            Ok(answer) => {
-                let asked = Asked { key: Key::One(given.key), ..asked };
-                Reply::ready(self.finish_as(record, &asked, answer))
-            }
+    ) -> Reply<'s, Decision, Unanswered> {
+        match self.in_force.engine.answer_given(given, cost, op).split() {
+            Ok(answer) => Reply::ready(self.finish_given(given.key, cost, op, answer)),
             Err(later) => {
                 let key = Box::<[u8]>::from(given.key);
-                Reply::later(async move {
-                    let answer = later.await;
-                    self.finish_as(record, &Asked { key: Key::One(&key), ..asked }, answer)
-                })
+                Reply::later(async move { self.finish_given(&key, cost, op, later.await) })
             }
         }
+    }
+
+    #[inline]
+    fn finish_given(
+        self,
+        key: &[u8],
+        cost: u64,
+        op: Op,
+        answer: Result<GivenAnswer, CheckError>,
+    ) -> Result<Decision, Unanswered> {
+        let record = if op == Op::Take { Record::Always } else { Record::Never };
+        let counters = self.service.metrics.by_request();
+        let asked = Asked { name: BY_REQUEST, counters, key: Key::One(key), cost };
+        let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
+        self.record(record, &asked, outcome);
+        answer.map(|it| it.decision).map_err(|error| Unanswered::new(self.in_force, error))
     }
 
     /// Records a refusal by a rule that blocks everything: no store is asked.
@@ -316,26 +323,9 @@ impl<'s> Call<'s> {
         question: &Question<'s, '_>,
         answer: Result<Answer<'s>, CheckError>,
     ) -> Result<Answer<'s>, Unanswered> {
-        self.finish_as(question.record, &question.asked(), answer)
-    }
-
-    #[inline]
-    fn finish_as(
-        self,
-        record: Record,
-        asked: &Asked<'s, '_>,
-        answer: Result<Answer<'s>, CheckError>,
-    ) -> Result<Answer<'s>, Unanswered> {
-        match answer {
-            Ok(answer) => {
-                self.record(record, asked, Outcome::from(&answer));
-                Ok(answer)
-            }
-            Err(error) => {
-                self.record(record, asked, outcome_of(&error));
-                Err(Unanswered::new(self.in_force, error))
-            }
-        }
+        let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
+        self.record(question.record, &question.asked(), outcome);
+        answer.map_err(|error| Unanswered::new(self.in_force, error))
     }
 
     /// Every question ends here.
@@ -366,7 +356,7 @@ impl<'s> Call<'s> {
     }
 }
 
-fn outcome_of(error: &CheckError) -> Outcome<'static> {
+fn outcome_of<'a>(error: &CheckError) -> Outcome<'a> {
     let store_error = match error {
         CheckError::Store(error) => Some(error.kind()),
         _ => None,

@@ -4,7 +4,7 @@
 use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
 use super::decide::{Decided, Limits};
-use super::given::Given;
+use super::given::GivenAnswer;
 use super::together::{Count, Step, Together};
 use super::{Answer, CheckError, Engine, Queued};
 use crate::clock::Clock;
@@ -85,13 +85,14 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
         now: Timestamp,
         error: StoreError,
-    ) -> Result<Given, CheckError> {
+    ) -> Result<GivenAnswer, CheckError> {
         let error = fallback_for(op, error)?;
         let limit = &given.limit.share(self.nodes());
         let request =
             StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
         let reply = self.state.local.decide(&request, now).now().map_err(CheckError::Store)?;
-        Ok((StoreReply { source: Source::Local, ..reply }, Some(error.kind())))
+        let (decision, store_error) = (reply.verdict.decision, Some(error.kind()));
+        Ok(GivenAnswer { decision, source: Source::Local, store_error })
     }
 
     /// What the policies answer when the store does not: each for its own checks, and this node decides in one step of its

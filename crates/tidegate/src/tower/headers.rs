@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tidegate_core::{Decision, Limit, Timestamp};
 
@@ -14,8 +14,8 @@ static LEGACY_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 static LEGACY_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 static LEGACY_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// What [`STATE`] has besides the limit's name: two numbers of 15 digits and what they are.
-const STATE_BYTES: usize = 36;
+/// What the values of one decision have besides the limit's name: six numbers of 15 digits and what they are.
+const VALUES_BYTES: usize = 96;
 
 /// Which headers show what is left. A refusal has `Retry-After` in any case, unless no wait would help.
 ///
@@ -79,7 +79,7 @@ pub struct Label(Arc<Texts>);
 #[derive(Debug)]
 struct Texts {
     quoted: String,
-    policy: String,
+    policy: HeaderValue,
 }
 
 impl Label {
@@ -162,15 +162,14 @@ impl Report {
         let has = |name| to.contains_key(name);
         let standard = has(&POLICY) || has(&STATE);
         let legacy = has(&LEGACY_LIMIT) || has(&LEGACY_REMAINING) || has(&LEGACY_RESET);
-        let mut values = Values::new();
-        self.each(|name, value| {
+        self.each_value(|name, value| {
             let is_said = match name.as_str() {
                 "retry-after" => false,
                 name if name.starts_with("x-") => legacy,
                 _ => standard,
             };
             if !is_said {
-                add(to, name, values.next(value));
+                add(to, name, value);
             }
         });
     }
@@ -188,28 +187,26 @@ impl Report {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn each(&self, mut put: impl FnMut(&HeaderName, &str)) {
+        self.each_value(|name, value| put(name, value.to_str().unwrap_or_default()));
+    }
+
+    fn each_value(&self, mut put: impl FnMut(&HeaderName, HeaderValue)) {
         let Self { headers, label: Label(label), decision, .. } = self;
-        // Without `format!`, which would take longer than the decision did.
-        let mut digits = itoa::Buffer::new();
+        let mut values = Values(BytesMut::with_capacity(label.quoted.len() + VALUES_BYTES));
         if let Some(wait) = retry_after_of(decision) {
-            put(&RETRY_AFTER, digits.format(wait));
+            put(&RETRY_AFTER, values.number(wait).take());
         }
         if *headers == Headers::Off {
             return;
         }
-        put(&POLICY, &label.policy);
-        let mut state = String::with_capacity(label.quoted.len() + STATE_BYTES);
-        let remaining = int(decision.remaining());
-        state.push_str(&label.quoted);
-        state.push_str(";r=");
-        state.push_str(digits.format(remaining));
-        state.push_str(";t=");
-        state.push_str(digits.format(int(seconds_up(decision.reset_after()))));
-        put(&STATE, &state);
+        put(&POLICY, label.policy.clone());
+        let (remaining, reset) = (int(decision.remaining()), seconds_up(decision.reset_after()));
+        values.text(&label.quoted).text(";r=").number(remaining).text(";t=").number(int(reset));
+        put(&STATE, values.take());
         if let Some(reset) = self.legacy_reset() {
-            put(&LEGACY_LIMIT, digits.format(int(decision.limit())));
-            put(&LEGACY_REMAINING, digits.format(remaining));
-            put(&LEGACY_RESET, digits.format(reset));
+            put(&LEGACY_LIMIT, values.number(int(decision.limit())).take());
+            put(&LEGACY_REMAINING, values.number(remaining).take());
+            put(&LEGACY_RESET, values.number(reset).take());
         }
     }
 
@@ -223,18 +220,28 @@ impl Report {
     }
 }
 
-/// Values that share one allocation: one for each would cost as much as the decision.
+/// Values that share one allocation, written without `format!`: either would cost as much as the decision.
 struct Values(BytesMut);
 
 impl Values {
-    fn new() -> Self {
-        Self(BytesMut::with_capacity(96))
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.0.extend_from_slice(text.as_bytes());
+        self
     }
 
-    fn next(&mut self, value: &str) -> Option<HeaderValue> {
-        self.0.extend_from_slice(value.as_bytes());
-        HeaderValue::from_maybe_shared(self.0.split().freeze()).ok()
+    fn number(&mut self, number: u64) -> &mut Self {
+        self.text(itoa::Buffer::new().format(number))
     }
+
+    /// The value that was written since the last one.
+    fn take(&mut self) -> HeaderValue {
+        to_value(self.0.split().freeze())
+    }
+}
+
+/// Labels are ASCII, and so is every number.
+fn to_value(text: impl Into<Bytes>) -> HeaderValue {
+    HeaderValue::from_maybe_shared(text.into()).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// Adds `Retry-After`: whole seconds, at least one, plus up to a fifth by chance, so that those who were refused
@@ -252,7 +259,9 @@ impl Values {
 /// assert_eq!(headers["retry-after"], "1");
 /// ```
 pub fn write_retry_after(to: &mut HeaderMap, wait: Option<Duration>) {
-    add(to, &RETRY_AFTER, wait.map(|wait| HeaderValue::from(retry_after(wait))));
+    if let Some(wait) = wait {
+        add(to, &RETRY_AFTER, retry_after(wait).into());
+    }
 }
 
 /// The `Retry-After` of a refusal, unless no wait would help.
@@ -264,21 +273,19 @@ fn retry_after(wait: Duration) -> u64 {
     jittered(seconds_up(wait).max(1))
 }
 
-fn add(to: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
-    // A map that is full already has no room for courtesies.
-    if let Some(value) = value
-        && let Ok(Entry::Vacant(entry)) = to.try_entry(name)
-    {
+fn add(to: &mut HeaderMap, name: &HeaderName, value: HeaderValue) {
+    // A map may be full already.
+    if let Ok(Entry::Vacant(entry)) = to.try_entry(name) {
         let _ = entry.try_insert(value);
     }
 }
 
 /// A window that is no whole number of seconds is left out: the draft has no word for it. Concurrency has none.
-fn policy(quoted: &str, limit: &Limit) -> String {
+fn policy(quoted: &str, limit: &Limit) -> HeaderValue {
     let (quota, period) = (int(limit.units()), limit.period());
     let windowless = period.subsec_nanos() > 0 || limit.grants_permits();
     let window = if windowless { String::new() } else { format!(";w={}", int(period.as_secs())) };
-    format!("{quoted};q={quota}{window}")
+    to_value(format!("{quoted};q={quota}{window}"))
 }
 
 /// A structured field's string, which is ASCII.

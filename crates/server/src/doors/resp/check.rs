@@ -1,6 +1,6 @@
 //! `TG.CHECK`, `TG.PEEK` and `TG.REFUND policy key [cost]`: checks of configured policies.
 
-use tidegate::{Answer, CheckError, Key, Op};
+use tidegate::{CheckError, Decision, Key, Op};
 
 use super::command::CommandContext;
 use super::frame::Command;
@@ -41,13 +41,15 @@ fn ask(context: &mut CommandContext<'_, '_>, command: Command<'_>, op: Op) -> Re
     };
     let call = context.service.call(op);
     let policy = call.policy(name, op).map_err(|why| detail(&why))?;
-    context.answer(call.check(&Question::new(policy, Key::One(key), cost, op)));
+    let reply = call.check(&Question::new(policy, Key::One(key), cost, op));
+    context.answer(reply.then(|answer| Ok(Unanswered::unless_decided(answer?)?.decision)));
     Ok(())
 }
 
-pub(super) fn write(out: &mut ReplyBuffer, answer: Result<Answer<'_>, Unanswered>) {
-    match answer.and_then(Unanswered::unless_decided) {
-        Ok(answer) => out.cell_reply(&answer.decision),
+#[inline]
+pub(super) fn write(out: &mut ReplyBuffer, decision: Result<Decision, Unanswered>) {
+    match decision {
+        Ok(decision) => out.cell_reply(&decision),
         Err(why) => out.error(&format!("ERR {}", detail(&why))),
     }
 }

@@ -1,6 +1,6 @@
 //! The command table, and the checks that every command passes before it runs.
 
-use tidegate::{Answer, Reply};
+use tidegate::{Decision, Reply};
 
 use super::frame::Command;
 use super::pipeline::{PendingChecks, StopReason};
@@ -23,7 +23,7 @@ pub(super) struct CommandContext<'t, 'e> {
 impl<'e> CommandContext<'_, 'e> {
     /// Writes the reply now, or records where it belongs if the store answers later.
     #[inline]
-    pub(super) fn answer(&mut self, reply: Reply<'e, Answer<'e>, Unanswered>) {
+    pub(super) fn answer(&mut self, reply: Reply<'e, Decision, Unanswered>) {
         match reply.split() {
             Ok(answer) => check::write(self.out, answer),
             Err(later) => self.pending.push((self.out.len(), later)),

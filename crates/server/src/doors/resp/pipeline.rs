@@ -2,7 +2,7 @@
 //!
 //! All checks are started before the first is awaited, so that a store over a network takes them in one round trip.
 
-use tidegate::{Answer, Later};
+use tidegate::{Decision, Later};
 
 use super::command::{self, CommandContext};
 use super::frame::{self, ArgumentRange, ArgumentSpans, Command};
@@ -33,7 +33,7 @@ pub(super) enum StopReason {
 }
 
 /// Checks under way, each with the position of its reply in the output.
-pub(super) type PendingChecks<'e> = Vec<(usize, Later<'e, Answer<'e>, Unanswered>)>;
+pub(super) type PendingChecks<'e> = Vec<(usize, Later<'e, Decision, Unanswered>)>;
 
 /// The position of one command in the input, and of its arguments.
 #[derive(Clone, Copy, Default)]
