@@ -62,7 +62,7 @@ fn routes() -> impl Iterator<Item = Route> {
         ("/v1/acquire", post(permits::acquire)),
         ("/v1/auth", any(auth)),
         ("/v1/auth/{policy}", any(auth_policy)),
-        ("/v1/check", post(check)),
+        ("/v1/check", post(|request| decide(request, Op::Take))),
         ("/v1/check/batch", post(check_batch)),
         ("/v1/live", get(page::live)),
         ("/v1/observe", post(pressure::observe)),
@@ -73,33 +73,21 @@ fn routes() -> impl Iterator<Item = Route> {
                 .on(Method::PUT, overrides::set)
                 .on(Method::DELETE, overrides::remove),
         ),
-        ("/v1/peek", post(peek)),
+        ("/v1/peek", post(|request| decide(request, Op::Peek))),
         ("/v1/policies", get(policies)),
         ("/v1/pressure", get(pressure::show)),
         (
             "/v1/pressure/{target}",
             Methods::default().on(Method::PUT, pressure::set).on(Method::DELETE, pressure::clear),
         ),
-        ("/v1/refund", post(refund)),
+        // Refunds need no more rights than checks.
+        ("/v1/refund", post(|request| decide(request, Op::Refund))),
         ("/v1/release", post(permits::release)),
         ("/v1/reserve", post(reserve)),
         ("/v1/reset", post(reset)),
         ("/v1/status", get(status::show)),
     ];
     own.into_iter().chain(playground::routes())
-}
-
-async fn check(request: ApiRequest) -> HandlerResult {
-    decide(request, Op::Take).await
-}
-
-async fn peek(request: ApiRequest) -> HandlerResult {
-    decide(request, Op::Peek).await
-}
-
-/// Refunds need no more rights than checks.
-async fn refund(request: ApiRequest) -> HandlerResult {
-    decide(request, Op::Refund).await
 }
 
 /// Forgets the usage of a key; for operators only.
@@ -137,17 +125,21 @@ async fn policies(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
     Ok(with_headers(&[(CONTENT_TYPE, "application/json")], policies))
 }
 
-async fn decide(ApiRequest { api, body, .. }: ApiRequest, op: Op) -> HandlerResult {
-    let (app, body) = (&api.app, body::read(body).await?);
-    let in_force = app.in_force();
-    let call = app.call(&in_force, Door::Http);
-    let request: Request<'_> = body::decode(&body)?;
-    let parsed = request.question()?;
-    let policy = call.policy(parsed.policy, op)?;
-    let answer = call.check(&Question::new(policy, parsed.key(), parsed.cost, op)).await?;
-    let answer = Unanswered::unless_decided(answer)?;
-    let headers = decision_headers(&in_force, &answer, policy, call.began());
-    Ok(json_of(headers, answer::DECISION_BYTES, |body| answer::write(body, &answer)))
+/// Takes, peeks, refunds or resets.
+fn decide(request: ApiRequest, op: Op) -> impl Future<Output = HandlerResult> {
+    let ApiRequest { api, mut body, .. } = request;
+    async move {
+        let (app, body) = (&api.app, body::read(&mut body).await?);
+        let in_force = app.in_force();
+        let call = app.call(&in_force, Door::Http);
+        let request: Request<'_> = body::decode(&body)?;
+        let parsed = request.question()?;
+        let policy = call.policy(parsed.policy, op)?;
+        let answer = call.check(&Question::new(policy, parsed.key(), parsed.cost, op)).await?;
+        let answer = Unanswered::unless_decided(answer)?;
+        let headers = decision_headers(&in_force, &answer, policy, call.began());
+        Ok(json_of(headers, answer::DECISION_BYTES, |body| answer::write(body, &answer)))
+    }
 }
 
 /// Checks in order, each separately or all in one atomic step. All are validated before the first is charged: a batch

@@ -75,6 +75,7 @@ pub(crate) trait Answers: Send + Sync + 'static {
         + Send
         + 'static;
 
+    /// The future should not hold the request itself: every layer that wraps it would move it once more.
     fn answer(
         &self,
         request: Request<Incoming>,
@@ -177,17 +178,23 @@ struct Session<A> {
 }
 
 impl<A: Answers> Session<A> {
-    async fn answer(&self, request: Request<Incoming>) -> Response<WatchedBody<A::Body>> {
-        let _under_way = self.caller.activity.under_way();
-        let version = request.version();
-        let mut response = self.answers.answer(request, &self.caller).await;
-        let is_http2 = version == Version::HTTP_2;
-        let is_last = self.shutdown.is_draining() && !is_http2;
-        if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<WatchedBody<A::Body>>> + Send {
+        let under_way = self.caller.activity.under_way();
+        let is_http2 = request.version() == Version::HTTP_2;
+        let answer = self.answers.answer(request, &self.caller);
+        async move {
+            let _under_way = under_way;
+            let mut response = answer.await;
+            let is_last = self.shutdown.is_draining() && !is_http2;
+            if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            // On HTTP/1.1 the stream itself notices a stalled response.
+            let activity = is_http2.then(|| self.caller.activity.clone());
+            response.map(|body| WatchedBody::new(body, activity))
         }
-        // On HTTP/1.1 the stream itself notices a stalled response.
-        let activity = is_http2.then(|| self.caller.activity.clone());
-        response.map(|body| WatchedBody::new(body, activity))
     }
 }

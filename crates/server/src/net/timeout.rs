@@ -10,7 +10,8 @@ pub(crate) async fn within<F: Future>(at_most: Duration, future: F) -> Option<F:
     let mut future = pin!(future);
     match poll_once(future.as_mut()).await {
         Poll::Ready(done) => Some(done),
-        Poll::Pending => tokio::time::timeout(at_most, future).await.ok(),
+        // Boxed: a timer would make every future larger, and nearly none needs it.
+        Poll::Pending => Box::pin(tokio::time::timeout(at_most, future)).await.ok(),
     }
 }
 

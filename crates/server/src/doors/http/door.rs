@@ -11,7 +11,6 @@ use hyper_util::server::conn::auto;
 use super::router::{ApiBody, Router};
 use super::{Api, routes};
 use crate::doors::shared::{DoorContext, OpenDoor, first_policy};
-use crate::logs::trace::Trace;
 use crate::net::http::{Answers, Caller, HttpBounds, builder, serve};
 use crate::net::{ConnectionHandler, Shutdown, Stream};
 use tidegate_config::{Address, Config};
@@ -73,11 +72,12 @@ impl ConnectionHandler for HttpDoor {
 impl Answers for Arc<Router> {
     type Body = ApiBody;
 
-    async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<ApiBody> {
-        match Trace::from_headers(request.headers()) {
-            Some(trace) => trace.around(self.route(request, caller.peer)).await,
-            None => self.route(request, caller.peer).await,
-        }
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        caller: &Caller,
+    ) -> impl Future<Output = Response<ApiBody>> + Send {
+        self.route(request, caller.peer)
     }
 }
 

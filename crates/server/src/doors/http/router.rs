@@ -17,11 +17,12 @@ use tidegate_request::Peer;
 use super::Api;
 use crate::dashboard::EventStream;
 use crate::doors::shared::Problem;
+use crate::logs::trace::Trace;
 
 pub(super) type ApiBody = Either<Full<Bytes>, EventStream>;
 pub(super) type HandlerResult = Result<Response<ApiBody>, Problem>;
 
-/// What a handler gets.
+/// What a handler gets. A future that holds all of it is large: those of frequent requests take what they need.
 pub(super) struct ApiRequest {
     pub(super) api: Arc<Api>,
     pub(super) peer: Peer,
@@ -61,14 +62,23 @@ impl Router {
         Ok(Self { paths, api: Arc::new(api) })
     }
 
-    pub(super) async fn route(&self, request: Request<Incoming>, peer: Peer) -> Response<ApiBody> {
+    pub(super) fn route(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> impl Future<Output = Response<ApiBody>> + Send + use<> {
         let is_head = request.method() == Method::HEAD;
-        let answered = match self.handle(request, peer) {
-            Ok(handling) => handling.await,
-            Err(problem) => Err(problem),
-        };
-        let response = answered.unwrap_or_else(|problem| whole(problem.into_response()));
-        if is_head { without_body(response) } else { response }
+        let trace = Trace::from_headers(request.headers());
+        let handling = self.handle(request, peer);
+        let mut handling = handling.unwrap_or_else(|problem| Box::pin(ready(Err(problem))));
+        if let Some(trace) = trace {
+            handling = Box::pin(trace.around(handling));
+        }
+        async move {
+            let answered = handling.await;
+            let response = answered.unwrap_or_else(|problem| whole(problem.into_response()));
+            if is_head { without_body(response) } else { response }
+        }
     }
 
     fn handle(&self, request: Request<Incoming>, peer: Peer) -> Result<HandlerFuture, Problem> {

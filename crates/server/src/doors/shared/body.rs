@@ -22,17 +22,17 @@ const DRAIN_BYTES_MAX: usize = 8 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the body of one check.
-pub(crate) async fn read(
+pub(crate) fn read(
     body: impl Body<Data = Bytes> + Unpin,
-) -> Result<Collected<'static>, Problem> {
-    read_within(body, QUESTION_BYTES_MAX).await
+) -> impl Future<Output = Result<Collected<'static>, Problem>> {
+    read_within(body, QUESTION_BYTES_MAX)
 }
 
 /// Reads the body of a batch.
-pub(crate) async fn read_batch(
+pub(crate) fn read_batch(
     body: impl Body<Data = Bytes> + Unpin,
-) -> Result<Collected<'static>, Problem> {
-    read_within(body, BATCH_BYTES_MAX).await
+) -> impl Future<Output = Result<Collected<'static>, Problem>> {
+    read_within(body, BATCH_BYTES_MAX)
 }
 
 async fn read_within(
