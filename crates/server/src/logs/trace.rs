@@ -1,10 +1,13 @@
 //! W3C trace context: log lines and spans of a request carry the trace id of its caller.
 
 use http::HeaderMap;
+use http::header::HeaderName;
 use tracing::{Instrument, Span};
 
 #[cfg(feature = "otlp")]
 use crate::telemetry::Parent;
+
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 #[derive(Debug)]
 pub(crate) struct Trace {
@@ -16,7 +19,7 @@ pub(crate) struct Trace {
 impl Trace {
     /// `None` without a valid `traceparent`.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
-        let context = context(headers.get("traceparent")?.as_bytes())?;
+        let context = context(headers.get(&TRACEPARENT)?.as_bytes())?;
         Some(Self {
             span: tracing::info_span!("request", trace_id = context.trace),
             #[cfg(feature = "otlp")]

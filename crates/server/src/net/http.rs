@@ -6,8 +6,10 @@ mod watched_body;
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{CONNECTION, HeaderValue};
@@ -133,6 +135,9 @@ pub(crate) async fn serve<A: Answers>(
     let mut connection = pin!(http.serve_connection_with_upgrades(io, service));
     let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
     let mut stalled = pin!(activity.stalled(bounds.write_timeout));
+    // On HTTP/1.1 the stream itself notices a stalled response.
+    let mut stalled =
+        poll_fn(|cx| if activity.is_http2() { stalled.as_mut().poll(cx) } else { Poll::Pending });
     let mut seen = 0;
     let (mut is_draining, mut is_closing) = (false, false);
     let ended = loop {
@@ -161,7 +166,7 @@ pub(crate) async fn serve<A: Answers>(
                 let deadline = tokio::time::Instant::now() + bounds.idle_timeout;
                 idle.as_mut().reset(deadline);
             }
-            () = stalled.as_mut() => break Err("the client stopped reading a response".into()),
+            () = &mut stalled => break Err("the client stopped reading a response".into()),
         }
     };
     if let Err(error) = ended {
@@ -192,7 +197,6 @@ impl<A: Answers> Session<A> {
             if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            // On HTTP/1.1 the stream itself notices a stalled response.
             let activity = is_http2.then(|| self.caller.activity.clone());
             response.map(|body| WatchedBody::new(body, activity))
         }
