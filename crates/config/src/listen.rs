@@ -3,7 +3,6 @@
 use super::address::Address;
 use super::door::Door;
 use super::node::Cursor;
-use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, DoorOptions, TlsFiles};
 
@@ -71,59 +70,51 @@ impl Listener {
 }
 
 /// Checks the addresses to listen on.
-pub(crate) fn listeners(
-    file: &text::File,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Listeners {
+pub(crate) fn listeners(file: &text::File, cursor: &Cursor<'_>) -> Listeners {
     let Some(text) = &file.listen else { return Listeners::default() };
     let mut listeners = Listeners::NONE;
     for door in Door::ALL {
         let cursor = cursor.field(door.as_str());
-        *listeners.get_mut(door) = text.get(door).and_then(|it| listen(it, &cursor, problems));
+        *listeners.get_mut(door) = text.get(door).and_then(|it| listen(it, &cursor));
     }
     let trusts_nobody = file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty());
     for (door, listener) in listeners.iter() {
         let cursor = cursor.field(door.as_str());
         if trusts_nobody && listener.needs_trust() {
-            problems.push(cursor.field("proxy_protocol").problem(NO_TRUSTED_PROXY));
+            cursor.field("proxy_protocol").report(NO_TRUSTED_PROXY);
         }
         if door != Door::Resp && listener.password.is_some() {
-            problems.push(cursor.problem("has no password: only `resp` has one"));
+            cursor.report("has no password: only `resp` has one");
         }
     }
     if Door::ALL.into_iter().all(|door| text.get(door).is_none()) {
         let names = Door::ALL.map(Door::as_str).join(", ");
-        problems.push(cursor.problem(format!("has no door: expected one of {names}")));
+        cursor.report(format!("has no door: expected one of {names}"));
     }
     listeners
 }
 
-fn listen(text: &text::Door, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Option<Listener> {
+fn listen(text: &text::Door, cursor: &Cursor<'_>) -> Option<Listener> {
     match text {
-        text::Door::Address(address) => cursor.accept(address.parse(), problems).map(Listener::on),
+        text::Door::Address(address) => cursor.accept(address.parse()).map(Listener::on),
         text::Door::Map(options) => {
-            let address = cursor.field("address").accept(options.address.parse(), problems)?;
+            let address = cursor.field("address").accept(options.address.parse())?;
             Some(Listener {
                 address,
                 tls: options.tls.clone(),
                 proxy_protocol: options.proxy_protocol.unwrap_or(false),
                 connections_max: options.max_connections.and_then(|max| usize::try_from(max).ok()),
-                password: password(options, cursor, problems),
+                password: password(options, cursor),
             })
         }
     }
 }
 
-fn password(
-    options: &DoorOptions,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<SecretSource> {
+fn password(options: &DoorOptions, cursor: &Cursor<'_>) -> Option<SecretSource> {
     let (given, file) = (options.password.as_ref(), options.password_file.as_ref());
-    let password = SecretSource::choose("password", given, file, cursor, problems);
+    let password = SecretSource::choose("password", given, file, cursor);
     if matches!(&password, Some(SecretSource::Given(password)) if password.0.is_empty()) {
-        problems.push(cursor.field("password").problem("is empty: set it, or remove the key"));
+        cursor.field("password").report("is empty: set it, or remove the key");
     }
     password
 }

@@ -61,6 +61,13 @@ with_limit! {
     }
 }
 
+impl PolicyOptions {
+    /// The limits of `all` or `any`.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.all.iter().chain(&self.any).flatten()
+    }
+}
+
 /// Whether policies refuse requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
