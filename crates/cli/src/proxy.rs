@@ -7,9 +7,7 @@ use tidegate::{Policy, SlidingWindow};
 use tidegate_config::Door;
 use tidegate_config::plan::Plan;
 use tidegate_config::proxy::{Settings, Target};
-use tidegate_config::{
-    Address, Config, DoorRules, Listener, Listeners, StoreChoice, limit_from_line,
-};
+use tidegate_config::{Address, Config, Listener, Listeners, StoreChoice, limit_from_line};
 use tidegate_core::LimitOrShaper;
 use tidegate_request::{CountedBy, KeyParts};
 use tidegate_request::{Match, Route};
@@ -95,19 +93,17 @@ fn config(args: &ProxyArgs) -> Result<Config, String> {
     let keys = keys.map(|keys| (POLICY.to_owned(), CountedBy::Each(keys)));
     let mut listen = Listeners::NONE.with(Door::Proxy, Listener::on(args.listen.clone()));
     *listen.get_mut(Door::Http) = args.http.clone().map(Listener::on);
-    Ok(Config {
+    let mut config = Config {
         store: StoreChoice::by_url(args.store.clone()),
         listen,
         policies: policy.into_iter().map(|policy| (POLICY.to_owned(), policy)).collect(),
         plans: plan.into_iter().collect(),
-        doors: DoorRules {
-            routes,
-            policy_keys: keys.into_iter().collect(),
-            ..DoorRules::default()
-        },
         proxy: Some(Settings::for_upstreams(args.upstream.clone())),
         ..Config::default()
-    })
+    };
+    config.doors.routes = routes;
+    config.doors.policy_keys = keys.into_iter().collect();
+    Ok(config)
 }
 
 /// The limit of each URL while its responses are fast.

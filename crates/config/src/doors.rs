@@ -49,21 +49,6 @@ impl DoorRules {
     }
 }
 
-impl Default for DoorRules {
-    fn default() -> Self {
-        Self {
-            routes: Vec::new(),
-            policy_keys: BTreeMap::new(),
-            client_ip: ClientIp::new(),
-            trusted_proxies: Vec::new(),
-            admin_token: None,
-            headers: Headers::default(),
-            shows_keys: false,
-            drain: DRAIN,
-        }
-    }
-}
-
 /// Checks the part of a file that the doors use.
 pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> DoorRules {
     let by_url = by_url(plans);

@@ -111,19 +111,9 @@ pub struct Config {
 impl Default for Config {
     /// The configuration of an empty file.
     fn default() -> Self {
-        Self {
-            store: StoreChoice::by_url("memory:".to_owned()),
-            listen: Listeners::default(),
-            key_prefix: KEY_PREFIX.to_owned(),
-            policies: BTreeMap::new(),
-            plans: Vec::new(),
-            priorities: BTreeMap::new(),
-            warnings: Vec::new(),
-            doors: DoorRules::default(),
-            rls: Arc::default(),
-            proxy: None,
-            collector: None,
-        }
+        let node = Node { position: Position::START, value: Value::Map(Vec::new()), span: (0, 0) };
+        let (file, report) = (text::File::default(), Report::default());
+        Self::check(&file, &Cursor::top(&node, &report), StoreDrivers::MEMORY)
     }
 }
 
