@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use tidegate_core::Timestamp;
 use tidegate_core::adaptive::{Observed, Reading};
 
+use super::ControllerRow;
 use super::admission::{Admission, ControllerKind, Signal};
 use super::backend::{Backend, CLIENT_TIMEOUT_US, Client, Event, WORKERS};
-use super::meter::{Meter, Outcome};
+use super::meter::Meter;
 use super::scenario::{Fault, Scenario};
 use crate::rng::Rng;
 use crate::{InputError, START_US, float};
@@ -31,7 +32,7 @@ pub(super) fn run(
     kind: ControllerKind,
     limit: u64,
     seed: u64,
-) -> Result<Outcome, InputError> {
+) -> Result<ControllerRow, InputError> {
     let world = World {
         scenario,
         rng: Rng::new(seed, 0),
@@ -41,7 +42,7 @@ pub(super) fn run(
         late: VecDeque::new(),
         meter: Meter::new(scenario),
     };
-    Ok(world.run())
+    Ok(world.run().row(scenario, kind.name()))
 }
 
 fn at(us: u64) -> Timestamp {
@@ -49,14 +50,14 @@ fn at(us: u64) -> Timestamp {
 }
 
 impl World<'_> {
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> Meter {
         let end_us = self.scenario.ends_s() * TICK_US;
         let (mut arrival_us, mut tick_us) = (self.gap_us(0), TICK_US);
         loop {
             let event_us = self.backend.next_us();
             let now_us = event_us.min(arrival_us).min(tick_us);
             if now_us >= end_us {
-                return self.meter.outcome(self.scenario);
+                return self.meter;
             }
             if now_us == event_us {
                 self.step(now_us);
