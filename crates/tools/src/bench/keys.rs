@@ -13,16 +13,6 @@ pub(super) enum Distribution {
     Hot,
 }
 
-impl Distribution {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "uniform",
-            Self::Zipf => "zipf",
-            Self::Hot => "hot",
-        }
-    }
-}
-
 /// How many draws there are before they repeat. They are drawn before the run, so that drawing costs nothing in it.
 const DRAWS: u32 = 1 << 20;
 
