@@ -15,7 +15,7 @@ use crate::plan::{Follows, Plan};
 use crate::secret::checked_token;
 use tidegate_core::text::unknown_policy;
 use tidegate_core::{Algorithm, LimitSpec};
-use tidegate_request::{BadMatch, CountedBy, KeyParts, Match, Route, Routes, UnknownPart};
+use tidegate_request::{BadMatch, CountedBy, KeyParts, Match, Route, Routes};
 
 /// Enough for a load balancer that checks twice a second.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -198,7 +198,7 @@ fn forward_auth_problem(policy: &text::Policy, is_proxy: bool) -> Option<&'stati
     named.or(own).or_else(|| options.members().find_map(|member| problem(&member.limit_spec())))
 }
 
-fn key_parts(text: &OneOrMany) -> Result<KeyParts, UnknownPart> {
+fn key_parts(text: &OneOrMany) -> Result<KeyParts, String> {
     KeyParts::read(text.as_slice().iter().map(String::as_str))
 }
 
