@@ -14,7 +14,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use self::admission::ControllerKind;
+use self::admission::CONTROLLERS;
 pub use self::scenario::{ALL as SCENARIOS, Scenario};
 use crate::{InputError, Knob, index};
 
@@ -95,12 +95,12 @@ pub fn run(
     let scenarios = choose(&input.scenario)?;
     let jobs: Vec<_> = scenarios
         .iter()
-        .flat_map(|scenario| ControllerKind::ALL.map(|kind| (*scenario, kind)))
+        .flat_map(|scenario| CONTROLLERS.map(|controller| (*scenario, controller)))
         .flat_map(|pair| (0..seeds).map(move |number| (pair, seed.wrapping_add(number))))
         .collect();
     let runs = run_all(jobs.len(), threads, progress, |job| {
-        let ((scenario, kind), number) = jobs[job];
-        world::run(scenario, kind, limit, number)
+        let ((scenario, (kind, name)), number) = jobs[job];
+        Ok(world::run(scenario, kind, limit, number)?.row(scenario, name))
     })?;
     let mut rows = runs.chunks(index(seeds)).map(ControllerRow::mean);
     let report = |scenario: &Scenario| ScenarioReport {
@@ -108,7 +108,7 @@ pub fn run(
         about: scenario.about,
         judged_s: [scenario.judged_s().start, scenario.judged_s().end],
         possible: scenario.possible(),
-        controllers: rows.by_ref().take(ControllerKind::ALL.len()).collect(),
+        controllers: rows.by_ref().take(CONTROLLERS.len()).collect(),
     };
     let scenarios = scenarios.into_iter().map(report).collect();
     Ok(OverloadReport { seeds, seed, limit, scenarios })

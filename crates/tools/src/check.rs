@@ -80,7 +80,7 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
 fn send(args: &CheckArgs) -> Result<Reply, Failure> {
     let body = CheckBody { policy: &args.policy, key: &args.key, cost: args.cost };
     let body = serde_json::to_vec(&body).map_err(|error| Failure::new(error.to_string()))?;
-    client::post(&args.server, "/v1/check", &body)
+    client::send(&args.server, "POST", "/v1/check", &body)
 }
 
 fn problem(reply: &Reply) -> Failure {

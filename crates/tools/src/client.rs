@@ -64,16 +64,13 @@ pub(super) struct Reply {
     pub(super) body: Vec<u8>,
 }
 
-pub(super) fn get(server: &ServerAddress, path: &str) -> Result<Reply, Failure> {
-    send(server, "GET", path, &[])
-}
-
-/// Posts JSON.
-pub(super) fn post(server: &ServerAddress, path: &str, body: &[u8]) -> Result<Reply, Failure> {
-    send(server, "POST", path, body)
-}
-
-fn send(server: &ServerAddress, method: &str, path: &str, body: &[u8]) -> Result<Reply, Failure> {
+/// Sends a request; a body is JSON.
+pub(super) fn send(
+    server: &ServerAddress,
+    method: &str,
+    path: &str,
+    body: &[u8],
+) -> Result<Reply, Failure> {
     let (base, host) = match server {
         ServerAddress::Tcp(uri) => {
             (uri.path().trim_end_matches('/'), uri.authority().map(Authority::as_str))

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use tidegate_core::Timestamp;
 use tidegate_core::adaptive::{Observed, Reading};
 
-use super::ControllerRow;
 use super::admission::{Admission, ControllerKind, Signal};
 use super::backend::{Backend, CLIENT_TIMEOUT_US, Client, Event, WORKERS};
 use super::meter::Meter;
@@ -32,7 +31,7 @@ pub(super) fn run(
     kind: ControllerKind,
     limit: u64,
     seed: u64,
-) -> Result<ControllerRow, InputError> {
+) -> Result<Meter, InputError> {
     let world = World {
         scenario,
         rng: Rng::new(seed, 0),
@@ -42,7 +41,7 @@ pub(super) fn run(
         late: VecDeque::new(),
         meter: Meter::new(scenario),
     };
-    Ok(world.run().row(scenario, kind.name()))
+    Ok(world.run())
 }
 
 fn at(us: u64) -> Timestamp {
